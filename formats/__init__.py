@@ -1,0 +1,44 @@
+"""Checkpoints as keys, dtypes, shapes and arrays: TensorFlow's, Keras', and their neighbours'.
+
+    with formats.open_checkpoint("run/ckpt-10") as reader:
+        reader.specs                      # no tensor data is read for these
+        reader["net/l1/kernel"].read()    # a numpy array, its checksum verified
+"""
+
+from __future__ import annotations
+
+from .errors import (
+    CheckpointError,
+    CheckpointExistsError,
+    CheckpointNotFoundError,
+    ChecksumError,
+    ConversionError,
+    CorruptCheckpointError,
+    DuplicateKeyError,
+    TensorNotFoundError,
+    UnknownFormatError,
+    UnsupportedDtypeError,
+    UnsupportedFeatureError,
+)
+from .model import CheckpointReader, LazyTensor, TensorSpec
+from .opening import open_checkpoint
+from .registry import detect_format
+
+__all__ = [
+    "CheckpointError",
+    "CheckpointExistsError",
+    "CheckpointNotFoundError",
+    "CheckpointReader",
+    "ChecksumError",
+    "ConversionError",
+    "CorruptCheckpointError",
+    "DuplicateKeyError",
+    "LazyTensor",
+    "TensorNotFoundError",
+    "TensorSpec",
+    "UnknownFormatError",
+    "UnsupportedDtypeError",
+    "UnsupportedFeatureError",
+    "detect_format",
+    "open_checkpoint",
+]

@@ -1,0 +1,152 @@
+"""Which checkpoints lie in a directory, and which of them is the latest.
+
+The state file says which is the latest; it may hold absolute paths of a place from
+which the directory has long been moved, so a path that is not there is looked for
+beside the state file by its last name.  Without a state file it is the one of the
+highest step, among equals the newest.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, UnknownFormatError
+from .foreign import foreign_directory
+from .paths import V1_SHARD, Location, bundle, data_shards, is_leftover, is_part, resolve, step_of, suggest
+from .probe import Probe
+from .registry import detect
+from .tf.state_file import FILE_NAME, StateFile
+
+__all__ = ["Directory", "Member", "locate_listed"]
+
+# Names that a run directory is full of and that are no checkpoints; they are not even opened.
+_PASSED_OVER = (".pbtxt", ".pb", ".npy", ".py", ".txt", ".md", ".tsv", ".csv", ".yaml", ".log")
+
+
+class Member(NamedTuple):
+    """One checkpoint of a directory; `error` where its format cannot be told."""
+
+    location: Location
+    name: str
+    modified: float
+    error: CheckpointError | None = None
+
+    @property
+    def order(self) -> tuple[bool, int, float, str]:
+        """Oldest first: by step where names have one, then by time."""
+        step = step_of(self.name)
+        return (step is not None, step or 0, self.modified, self.name)
+
+
+def locate_listed(directory: str, listed: str) -> Location | None:
+    """Return the checkpoint that a state file in `directory` lists, also where it has been moved."""
+    for candidate in (os.path.join(directory, listed), os.path.join(directory, os.path.basename(listed))):
+        try:
+            return resolve(candidate)
+        except CheckpointNotFoundError:
+            continue
+    return None
+
+
+class Directory:
+    """The checkpoints of one directory.  `notes` are what a person should know of it."""
+
+    def __init__(self, path: str, state_path: str | None = None) -> None:
+        self.path = path
+        self.notes: list[str] = []
+        self.state = self._read_state(state_path or os.path.join(path, FILE_NAME))
+        self.members = sorted(self._find(), key=lambda member: member.order)
+
+    def _read_state(self, path: str) -> StateFile | None:
+        if not os.path.isfile(path):
+            return None
+        try:
+            return StateFile.read(path)
+        except CorruptCheckpointError as error:
+            self.notes.append(f"{error}; TensorFlow ignores it, and so is it here")
+            return None
+
+    def _find(self) -> list[Member]:
+        found: dict[str, Location] = {}
+        for name, is_directory in self._names():
+            path = os.path.join(self.path, name)
+            if is_leftover(name, directory=is_directory):
+                continue
+            if name.endswith(".index"):
+                found.setdefault(path.removesuffix(".index"), bundle(path.removesuffix(".index")))
+            elif not is_directory and name != FILE_NAME and not is_part(name) and not name.endswith(_PASSED_OVER):
+                shard = V1_SHARD.fullmatch(path)
+                location = Location(f"{shard['prefix']}-?????-of-{shard['count']}" if shard else path, path)
+                found.setdefault(location.path, location)
+        for listed in self.state.paths + (self.state.latest,) if self.state else ():
+            location = locate_listed(self.path, listed)
+            if location is not None:
+                found.setdefault(os.path.normpath(location.path), location)
+        members = (self._member(location) for location in found.values())
+        return [member for member in members if member is not None]
+
+    def _names(self) -> list[tuple[str, bool]]:
+        try:
+            with os.scandir(self.path) as entries:
+                return sorted((entry.name, entry.is_dir()) for entry in entries)
+        except OSError as error:
+            raise CheckpointError(str(error.strerror).lower(), path=self.path) from error
+
+    def _member(self, location: Location) -> Member | None:
+        """Return a location as a member; None where it is no checkpoint after all, or has just gone."""
+        error: CheckpointError | None = None
+        try:
+            detect(Probe(location))
+        except CheckpointNotFoundError:
+            return None
+        except CheckpointError as caught:
+            # A stray file is none of ours, but the index of data shards is, however damaged.
+            ours = location.head.endswith(".index") and (bool(data_shards(location.path)) or bool(caught.hints))
+            if not ours and not isinstance(caught, CorruptCheckpointError):
+                return None
+            if isinstance(caught, UnknownFormatError | CorruptCheckpointError) and not ours:
+                return None
+            error = caught
+        try:
+            modified = os.stat(location.head).st_mtime
+        except FileNotFoundError:
+            return None
+        return Member(location, os.path.relpath(location.path, self.path), modified, error)
+
+    @property
+    def latest(self) -> Location | None:
+        """The latest checkpoint, its `note` saying why; None where the one that is listed is gone."""
+        if self.state is not None:
+            location = locate_listed(self.path, self.state.latest)
+            if location is None:
+                return None
+            stale = os.path.normpath(os.path.join(self.path, self.state.latest)) != os.path.normpath(location.path)
+            why = f"found beside the state file, which says {self.state.latest}" if stale else "named by the state file"
+            return location._replace(note=f"{location.path}: {why}")
+        sound = [member for member in self.members if member.error is None]
+        if not sound:
+            return None
+        newest = sound[-1]
+        why = "the highest step" if step_of(newest.name) is not None else "the newest"
+        return newest.location._replace(note=f"{newest.location.path}: {why}, there is no state file")
+
+    def require_latest(self) -> Location:
+        """Return the latest checkpoint; CheckpointNotFoundError, with the next step, where there is none."""
+        location = self.latest
+        if location is not None:
+            return location
+        sound = [member for member in self.members if member.error is None]
+        if self.state is not None and sound:
+            message = f"the state file names {self.state.latest!r}, which is not there"
+            hint = f"name one that is, for instance {sound[-1].location.path}, or mend the state file: ckpt state --fix {self.path}"
+            raise CheckpointNotFoundError(message, path=self.path, hints=(hint,))
+        foreign = foreign_directory(self.path)
+        if foreign is not None:
+            raise UnknownFormatError(foreign.what, path=self.path, hints=(foreign.hint,))
+        damaged = next((member.error for member in self.members if member.error is not None), None)
+        if damaged is not None:
+            raise damaged
+        raise CheckpointNotFoundError(
+            "no checkpoints in this directory", path=self.path, hints=suggest(os.path.join(self.path, "ckpt"))[:0]
+        )

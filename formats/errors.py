@@ -1,0 +1,108 @@
+"""Everything that can be wrong with a checkpoint, one class per remedy.
+
+    CheckpointError
+     ├── UnknownFormatError            nothing here knows this file: point at another
+     ├── CorruptCheckpointError        bytes are damaged: verify, rescue, copy again
+     │    └── ChecksumError
+     ├── UnsupportedFeatureError       a sound file that asks for more than is known here
+     ├── TensorNotFoundError           (KeyError)
+     ├── CheckpointExistsError         (FileExistsError)
+     ├── CheckpointNotFoundError       (FileNotFoundError)
+     └── ConversionError               this cannot be represented there
+          ├── UnsupportedDtypeError
+          └── DuplicateKeyError
+
+An error carries what a program needs (`path`, `key`, `offset`, `hints`); the
+sentence a person reads is put together only when it is shown.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CheckpointError",
+    "CheckpointExistsError",
+    "CheckpointNotFoundError",
+    "ChecksumError",
+    "ConversionError",
+    "CorruptCheckpointError",
+    "DuplicateKeyError",
+    "TensorNotFoundError",
+    "UnknownFormatError",
+    "UnsupportedDtypeError",
+    "UnsupportedFeatureError",
+]
+
+
+class CheckpointError(Exception):
+    """A checkpoint cannot be found, read, or written as asked.
+
+    `message` says what was expected and what was found; `path` is the file it
+    was found in, `key` the tensor, `offset` the byte position in that file,
+    `code` one of the finding codes of `ckpt verify`, `hints` next steps.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        key: str | None = None,
+        offset: int | None = None,
+        code: str = "entry",
+        hints: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.key = key
+        self.offset = offset
+        self.code = code
+        self.hints = hints
+
+    def __str__(self) -> str:
+        where = [self.path] if self.path is not None else []
+        if self.key is not None:
+            where.append(f"tensor {self.key!r}")
+        if self.offset is not None:
+            where.append(f"offset {self.offset}")
+        return ": ".join([*where, self.message])
+
+
+class UnknownFormatError(CheckpointError):
+    """No format recognises the content of this file."""
+
+
+class CorruptCheckpointError(CheckpointError):
+    """The bytes contradict their format."""
+
+
+class ChecksumError(CorruptCheckpointError):
+    """The bytes contradict their stored checksum."""
+
+
+class UnsupportedFeatureError(CheckpointError):
+    """The file is sound but asks for something that is not known here."""
+
+
+class TensorNotFoundError(CheckpointError, KeyError):
+    """There is no tensor of this key."""
+
+
+class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
+    """There is no checkpoint at this path."""
+
+
+class CheckpointExistsError(CheckpointError, FileExistsError):
+    """The target is there already, and overwriting was not asked for."""
+
+
+class ConversionError(CheckpointError):
+    """What was asked for cannot be represented in the target."""
+
+
+class UnsupportedDtypeError(ConversionError):
+    """The target has no such dtype."""
+
+
+class DuplicateKeyError(ConversionError):
+    """Two tensors end on one key."""

@@ -1,0 +1,70 @@
+"""Files that are read at positions, in pieces, and never mapped.
+
+A mapped file that is truncated meanwhile kills the process, and its pages count as
+the program's memory; `pread` into small pieces does neither.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Self
+
+from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError
+
+__all__ = ["PIECE", "RandomAccessFile"]
+
+PIECE = 1 << 20
+"""Bytes read at a time: past 1 MiB nothing gets faster, and the processor's cache still holds it."""
+
+_LARGEST_PREAD = 0x7FFFF000  # Linux transfers no more in one call.
+
+
+class RandomAccessFile:
+    """An open file; `size` is what it was when it was opened.  A context manager."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise CheckpointNotFoundError("no such file", path=path, code="shard-missing") from error
+        except OSError as error:
+            raise CheckpointError(str(error.strerror).lower(), path=path) from error
+        self.size = os.fstat(self._fd).st_size
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes at `offset`, fewer where the file ends."""
+        try:
+            data = os.pread(self._fd, min(size, _LARGEST_PREAD, max(0, self.size - offset)), offset)
+            if len(data) == size or offset + len(data) >= self.size:
+                return data
+            pieces = [data]
+            while pieces[-1] and (left := min(size, self.size - offset) - sum(map(len, pieces))) > 0:
+                pieces.append(os.pread(self._fd, min(left, _LARGEST_PREAD), offset + sum(map(len, pieces))))
+        except OSError as error:
+            message = f"cannot be read: {str(error.strerror).lower()}"
+            raise CheckpointError(message, path=self.path, offset=offset, code="shard-short") from error
+        return b"".join(pieces)
+
+    def read_exactly(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes at `offset`; CorruptCheckpointError where the file ends before."""
+        data = self.read(offset, size)
+        if len(data) != size:
+            message = f"{size} bytes expected, the file ends after {len(data)}"
+            raise CorruptCheckpointError(message, path=self.path, offset=offset, code="shard-short")
+        return data
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()

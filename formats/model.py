@@ -1,0 +1,241 @@
+"""What all formats have in common: tensors with a key, a dtype and a shape.
+
+A reader is a mapping of keys to tensors that are read when asked for.  Opening it
+reads no tensor data.  Keys are text in which bytes that are not UTF-8 stand as lone
+surrogates (`os.fsdecode`'s surrogateescape), so that every key of a file is a
+different text, and `key_bytes` gives its bytes back.
+
+A format is one `Format`: its names, how to recognise it, and its reader.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from .dtypes import INVALID, DType
+from .errors import CorruptCheckpointError, TensorNotFoundError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .paths import Location
+    from .probe import Probe
+    from .tf.object_graph import ObjectGraph
+
+__all__ = [
+    "CheckpointReader",
+    "Finding",
+    "Format",
+    "Index",
+    "LazyTensor",
+    "Stored",
+    "TensorSpec",
+    "Verification",
+    "key_bytes",
+    "key_text",
+]
+
+KINDS = ("variable", "slot", "optimizer", "state", "graph")
+
+Index = tuple[slice, ...]
+"""A slice read: one slice with non-negative start and stop, step 1 or more, a dimension."""
+
+
+def key_text(key: bytes) -> str:
+    """Return a stored key as text; bytes that are not UTF-8 become lone surrogates."""
+    return key.decode("utf-8", "surrogateescape")
+
+
+def key_bytes(key: str) -> bytes:
+    """Return the bytes of a key as stored."""
+    return key.encode("utf-8", "surrogateescape")
+
+
+class TensorSpec(NamedTuple):
+    """A tensor without its values: key, dtype, shape.
+
+    `stored` is its size in bytes on disk, where that does not follow from the
+    shape (strings, variants).  `dtype` is INVALID where the file's entry cannot be decoded.
+    """
+
+    key: str
+    dtype: DType
+    shape: tuple[int, ...]
+    stored: int | None = None
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        size = 1
+        for dim in self.shape:
+            size *= dim
+        return size
+
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes: elements times item size, or what is stored; None where the dtype is unknown."""
+        itemsize = self.dtype.itemsize
+        return self.stored if itemsize is None else self.size * itemsize
+
+    def __lt__(self, other: tuple[Any, ...]) -> bool:
+        return key_bytes(self.key) < key_bytes(other[0])
+
+
+class Stored(NamedTuple):
+    """Where a tensor's bytes lie, in one piece: shard number, offset, masked CRC-32C.
+
+    None where a format has no such thing, and for tensors stored in slices.
+    """
+
+    shard: int | None = None
+    offset: int | None = None
+    crc32c: int | None = None
+
+
+class LazyTensor(ABC):
+    """A tensor in a file, read when asked for."""
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.spec = spec
+
+    @property
+    def stored(self) -> Stored:
+        return Stored()
+
+    @abstractmethod
+    def read(self) -> np.ndarray[Any, Any]:
+        """Return the tensor, checked against its stored checksum where there is one.
+
+        The array owns its memory and is writable.  Strings and variants are object
+        arrays of bytes.  Raises ChecksumError, CorruptCheckpointError.
+        """
+
+    @abstractmethod
+    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+        """Return `read()[index]`, reading no more of the file than needed.
+
+        A checksum covers the whole tensor, so a part of it is not checked.
+        """
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.spec.key!r} {self.spec.dtype} {list(self.spec.shape)}>"
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong with a checkpoint; `severity` is error or warning."""
+
+    severity: str
+    code: str
+    message: str
+    key: str | None = None
+    file: str | None = None
+    offset: int | None = None
+
+    @classmethod
+    def of(cls, error: CorruptCheckpointError, key: str | None = None) -> Finding:
+        return cls("error", error.code, error.message, error.key or key, error.path, error.offset)
+
+
+class Verification(NamedTuple):
+    """One step of verifying a checkpoint: bytes gone through, whole tensors found sound, what was found."""
+
+    nbytes: int = 0
+    tensors: int = 0
+    findings: tuple[Finding, ...] = ()
+
+
+class CheckpointReader(Mapping[str, LazyTensor], ABC):
+    """An open checkpoint; a context manager.
+
+    `findings` are the flaws that opening came across and that keep no tensor from
+    being listed; the flaws that do are raised, unless it was opened `lenient`.
+    """
+
+    format: Format
+    location: Location
+    object_graph: ObjectGraph | None = None
+    findings: list[Finding]
+
+    @property
+    @abstractmethod
+    def specs(self) -> Mapping[str, TensorSpec]:
+        """All specs by key, in the order of key bytes."""
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the file says of itself: producer, configuration."""
+        return {}
+
+    @property
+    @abstractmethod
+    def kinds(self) -> Mapping[str, str]:
+        """Kind by key: variable, slot, optimizer, state or graph."""
+
+    @property
+    def object_paths(self) -> Mapping[str, str]:
+        """Object path by key, for the keys that have one."""
+        return {}
+
+    @property
+    def full_names(self) -> Mapping[str, str]:
+        """Full name by key, for the keys that have one."""
+        return {}
+
+    @abstractmethod
+    def tensor(self, key: str) -> LazyTensor:
+        """Return the tensor of a key that is in `specs`."""
+
+    def files(self) -> list[str]:
+        """Return the paths of the checkpoint's files that are there."""
+        return self.location.files()
+
+    @abstractmethod
+    def verify(self) -> Iterator[Verification]:
+        """Check structure, then every tensor, and go on after what is found."""
+
+    def close(self) -> None:
+        """Close all files."""
+
+    def __getitem__(self, key: str) -> LazyTensor:
+        if key not in self.specs:
+            raise TensorNotFoundError("no such tensor", path=self.location.path, key=key)
+        spec = self.specs[key]
+        if spec.dtype is INVALID:
+            raise CorruptCheckpointError("its entry cannot be decoded", path=self.location.path, key=key)
+        return self.tensor(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.specs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.specs)
+
+    def __len__(self) -> int:
+        return len(self.specs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class Format(NamedTuple):
+    """One checkpoint format: a module's `FORMAT`, found by the registry.
+
+    `sniff` looks at a probe and says whether this is its format; formats exclude each
+    other, so their order means nothing.  `open` reads; `lenient` asks it to list what
+    it can of a damaged checkpoint.
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    sniff: Callable[[Probe], bool]
+    open: Callable[[Probe, bool], CheckpointReader]

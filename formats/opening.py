@@ -1,0 +1,61 @@
+"""Opening a checkpoint by any path that names one."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from .directory import Directory
+from .paths import Location, resolve, saved_model_prefix
+from .probe import Probe
+from .registry import detect
+from .tf.state_file import looks_like_state_file
+
+if TYPE_CHECKING:
+    from .model import CheckpointReader
+
+__all__ = ["is_directory", "locate", "open_checkpoint", "open_location"]
+
+
+def is_directory(path: str) -> bool:
+    """Whether a path names a directory of checkpoints, rather than one checkpoint."""
+    return os.path.isdir(path) and saved_model_prefix(path) is None and not os.path.isfile(path + ".index")
+
+
+def locate(path: str) -> Location:
+    """Return the one checkpoint that `path` names: of a directory and of a state file, the latest.
+
+    Raises CheckpointNotFoundError, with what to do, where there is none.
+    """
+    if is_directory(path):
+        return Directory(path).require_latest()
+    if os.path.isdir(path) and saved_model_prefix(path) is None:
+        return resolve(path)
+    location = resolve(path)
+    if location.head == path and _is_state_file(path):
+        return Directory(os.path.dirname(path) or ".", path).require_latest()
+    return location
+
+
+def _is_state_file(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return looks_like_state_file(file.read(4096))
+    except OSError:
+        return False
+
+
+def open_location(location: Location, *, lenient: bool = False) -> CheckpointReader:
+    """Return a reader of what lies at a location, as `open_checkpoint` does."""
+    probe = Probe(location)
+    return detect(probe).open(probe, lenient)
+
+
+def open_checkpoint(path: str | os.PathLike[str], *, lenient: bool = False) -> CheckpointReader:
+    """Return a reader of the checkpoint that `path` names, whatever its format; it is a context manager.
+
+    Reads the index alone.  With `lenient`, damage that hides some of the keys is in
+    the reader's `findings` instead of being raised.  Raises CheckpointNotFoundError,
+    UnknownFormatError, CorruptCheckpointError, UnsupportedFeatureError.
+    """
+    return open_location(locate(os.fspath(path)), lenient=lenient)

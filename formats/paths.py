@@ -1,0 +1,178 @@
+"""From what people type to where a checkpoint lies.
+
+A checkpoint may be named by its prefix (`run/ckpt-10`), by any of its files, by its
+directory, by the state file in it, by a SavedModel's directory.  `resolve` answers for
+all but directories and state files, whose answer depends on what lies in them; those
+are `formats.opening`'s.  Names are taken literally: a `[` or `*` is a character.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from .errors import CheckpointNotFoundError
+
+__all__ = [
+    "Location",
+    "data_shards",
+    "is_leftover",
+    "is_part",
+    "resolve",
+    "saved_model_prefix",
+    "step_of",
+    "suggest",
+]
+
+SHARD = re.compile(r"(?P<prefix>.+)\.data-(?P<shard>\d{5,})-of-(?P<count>\d{5,})", re.DOTALL)
+V1_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,}|\?{5})-of-(?P<count>\d{5,}|\?{5})", re.DOTALL)
+_STEP = re.compile(r"-(\d+)$")
+_SUFFIXES = (".weights.h5", ".weights.json", ".ckpt", ".h5", ".hdf5", ".keras", ".npz", ".safetensors")
+
+# What interrupted saves leave behind (tensor_bundle.cc, saver.py): none of it is a checkpoint.
+_LEFTOVER_FILE = re.compile(r".+\.tempstate\d+", re.DOTALL)
+_LEFTOVER_DIRECTORY = re.compile(r".+_temp(_[0-9a-f]{32})?", re.DOTALL)
+
+
+class Location(NamedTuple):
+    """Where a checkpoint lies.
+
+    `path` is how it is called: the prefix of a bundle, the pattern of a sharded V1
+    checkpoint, else the file.  `head` is the file that says what it is.
+    `note` tells what was chosen and why, where there was a choice.
+    """
+
+    path: str
+    head: str
+    note: str | None = None
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.path)
+
+    def files(self) -> list[str]:
+        """Return the files of this checkpoint that are there: the head first, then data shards."""
+        found = [self.head] if os.path.isfile(self.head) else []
+        if self.head == self.path + ".index":
+            return found + data_shards(self.path)
+        if self.head != self.path:
+            return v1_shards(self.path) or found
+        return found
+
+
+def bundle(prefix: str) -> Location:
+    return Location(prefix, prefix + ".index")
+
+
+def _siblings(prefix: str, pattern: re.Pattern[str]) -> list[str]:
+    """Return the files whose names match `pattern` with this very prefix, sorted."""
+    directory, base = os.path.split(prefix)
+    try:
+        names = os.listdir(directory or ".")
+    except OSError:
+        return []
+    matches = (pattern.fullmatch(name) for name in names if name.startswith(base))
+    return sorted(os.path.join(directory, match[0]) for match in matches if match and match["prefix"] == base)
+
+
+def data_shards(prefix: str) -> list[str]:
+    """Return the data shards that lie beside a bundle's index, whatever count their names say."""
+    return _siblings(prefix, SHARD)
+
+
+def v1_shards(path: str) -> list[str]:
+    """Return the files of a sharded V1 checkpoint, from its prefix or pattern."""
+    match = V1_SHARD.fullmatch(path)
+    prefix = match["prefix"] if match else path
+    count = match["count"] if match and match["count"].isdigit() else None
+    found = _siblings(prefix, V1_SHARD)
+    return [name for name in found if count is None or name.endswith(f"-of-{count}")]
+
+
+def is_leftover(name: str, *, directory: bool) -> bool:
+    """Whether a name is one that interrupted saves leave behind."""
+    return bool((_LEFTOVER_DIRECTORY if directory else _LEFTOVER_FILE).fullmatch(name))
+
+
+def is_part(name: str) -> bool:
+    """Whether a file is a part of a bundle that its index stands for."""
+    return bool(SHARD.fullmatch(name)) or name.endswith((".index", ".meta"))
+
+
+def step_of(name: str) -> int | None:
+    """Return the step in a checkpoint's name, the integer after its last `-`."""
+    base = os.path.basename(name)
+    sharded = V1_SHARD.fullmatch(base)
+    base = sharded["prefix"] if sharded else base
+    for suffix in _SUFFIXES:
+        base = base.removesuffix(suffix)
+    match = _STEP.search(base)
+    return int(match[1]) if match else None
+
+
+def saved_model_prefix(directory: str) -> str | None:
+    """Return the prefix of a SavedModel's variables, or None where this is no SavedModel."""
+    prefix = os.path.join(directory, "variables", "variables")
+    is_one = os.path.isfile(os.path.join(directory, "saved_model.pb")) or os.path.isfile(prefix + ".index")
+    return prefix if is_one else None
+
+
+def resolve(path: str) -> Location:
+    """Return the checkpoint that `path` names; CheckpointNotFoundError where there is none.
+
+    `path` is no directory, unless that of a SavedModel.
+    """
+    if os.path.isdir(path):
+        prefix = saved_model_prefix(path)
+        if prefix is not None:
+            return _indexed(prefix, path)
+    shard = SHARD.fullmatch(path)
+    if shard:
+        return _indexed(shard["prefix"], path)
+    for suffix in (".index", ".meta"):
+        prefix = path.removesuffix(suffix)
+        if prefix != path and os.path.isfile(prefix + ".index"):
+            return bundle(prefix)
+    # Where a V2 and a V1 checkpoint share a name, TensorFlow reads the V2 one, and so does this.
+    if os.path.isfile(path + ".index"):
+        return bundle(path)
+    if os.path.isfile(path):
+        shard = V1_SHARD.fullmatch(path)
+        return _v1(shard["prefix"], shard["count"], path) if shard else Location(path, path)
+    shards = v1_shards(path.removesuffix(".meta"))
+    if shards:
+        match = V1_SHARD.fullmatch(shards[0])
+        assert match is not None
+        return _v1(match["prefix"], match["count"], shards[0])
+    return _indexed(path, path)
+
+
+def _v1(prefix: str, count: str, head: str) -> Location:
+    return Location(f"{prefix}-?????-of-{count}", head)
+
+
+def _indexed(prefix: str, asked: str) -> Location:
+    """Return the bundle of a prefix, or say what is there instead."""
+    if os.path.isfile(prefix + ".index"):
+        return bundle(prefix)
+    shards = data_shards(prefix)
+    if shards:
+        message = f"{os.path.basename(shards[0])} is there, but not {os.path.basename(prefix)}.index"
+        hint = "the index is written last: this save was interrupted, or the file was not copied"
+        raise CheckpointNotFoundError(message, path=asked, hints=(hint,))
+    raise CheckpointNotFoundError("no such file, prefix or directory", path=asked, hints=suggest(prefix))
+
+
+def suggest(path: str) -> tuple[str, ...]:
+    """Return a hint that names what lies where `path` was looked for."""
+    import difflib
+
+    directory, base = os.path.split(path)
+    if directory and not os.path.isdir(directory):
+        return (f"the directory {directory} does not exist",)
+    names = {re.sub(r"(\.index|\.data-\d{5,}-of-\d{5,}|\.meta)$", "", name) for name in os.listdir(directory or ".")}
+    close = difflib.get_close_matches(base, names, 3, 0.5)
+    if not close:
+        return (f"to see what is there: ckpt ls {directory or '.'}",)
+    return ("did you mean " + " or ".join(os.path.join(directory, name) for name in close) + "?",)

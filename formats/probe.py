@@ -1,0 +1,80 @@
+"""One look at a file, shared by everything that asks what it is."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .errors import CorruptCheckpointError
+from .files import RandomAccessFile
+
+if TYPE_CHECKING:
+    from .paths import Location
+    from .wire.sstable import Table
+
+__all__ = ["Probe"]
+
+HEAD_SIZE = 4096
+TAIL_SIZE = 64
+_V1_META_TAG = 0x0A  # SavedTensorSlices.meta; a bundle's header has no field of this number and type.
+
+
+class Probe:
+    """What the sniffers see of a location: the first and last bytes, and the table if it is one.
+
+    All of it is read once.  A probe looks at the file that says what the checkpoint
+    is: a bundle's index, a V1 file or its first shard, any other file itself.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        with RandomAccessFile(location.head) as file:
+            self.size = file.size
+            self.head = file.read(0, HEAD_SIZE)
+            self.tail = file.read(max(0, file.size - TAIL_SIZE), TAIL_SIZE)
+
+    @property
+    def is_table(self) -> bool:
+        from .wire.sstable import MAGIC
+
+        return self.tail.endswith(MAGIC)
+
+    @cached_property
+    def table(self) -> Table | None:
+        """The open table; None where this is none, or its footer or index block is damaged."""
+        from .wire.sstable import Table
+
+        if not self.is_table:
+            return None
+        file = RandomAccessFile(self.location.head)
+        try:
+            return Table(file.read, file.size, file.path)
+        except CorruptCheckpointError:
+            return None
+
+    @cached_property
+    def is_bundle(self) -> bool:
+        """Whether this is a bundle's index: a table whose first value is no V1 metadata.
+
+        A table too damaged to tell is what its name says.
+        """
+        if not self.is_table:
+            return False
+        try:
+            _, value = next(iter(self.table or ()), (b"", b""))
+        except CorruptCheckpointError:
+            value = b""
+        if not value:
+            return self.location.head.endswith(".index")
+        return value[0] != _V1_META_TAG
+
+    @property
+    def is_v1(self) -> bool:
+        return self.is_table and not self.is_bundle
+
+    def has_key(self, key: bytes) -> bool:
+        """Whether a table has a key; False where this is none, or it cannot be told."""
+        try:
+            return self.table is not None and self.table.get(key) is not None
+        except CorruptCheckpointError:
+            return False

@@ -1,0 +1,69 @@
+"""Reading a part of an array that lies in C order somewhere in a file.
+
+What is read are runs of whole rows.  Where a row is long and only a part of it is
+wanted, the row is entered; where rows are short, reading past what is not wanted is
+cheaper than another call to the system.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from .files import PIECE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from .model import Index
+
+__all__ = ["full_index", "index_shape", "read_region"]
+
+_LONG_ROW = 1 << 16
+"""Bytes from which on a row is worth entering: sixteen pages."""
+
+
+def full_index(shape: tuple[int, ...]) -> Index:
+    """Return the index of everything."""
+    return tuple(slice(0, dim, 1) for dim in shape)
+
+
+def index_shape(index: Index) -> tuple[int, ...]:
+    """Return the shape of what an index selects."""
+    return tuple(len(range(part.start, part.stop, part.step)) for part in index)
+
+
+def read_region(
+    read: Callable[[int, int], bytes],
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    index: Index,
+    out: np.ndarray[Any, Any],
+    base: int = 0,
+) -> None:
+    """Fill `out` with `index` of an array of `shape` and `dtype` that begins at byte `base`.
+
+    `read(offset, size)` returns exactly `size` bytes, or raises.
+    """
+    import numpy as np
+
+    if out.size == 0:
+        return
+    if not shape:
+        out[...] = np.frombuffer(read(base, dtype.itemsize), dtype).reshape(())
+        return
+    rows = range(index[0].start, index[0].stop, index[0].step)
+    row_bytes = math.prod(shape[1:]) * dtype.itemsize
+    whole_rows = index_shape(index[1:]) == shape[1:]
+    if len(shape) > 1 and ((row_bytes >= _LONG_ROW and not whole_rows) or row_bytes > PIECE or rows.step * row_bytes > PIECE):
+        for at, row in enumerate(rows):
+            read_region(read, shape[1:], dtype, index[1:], out[at], base + row * row_bytes)
+        return
+    group = max(1, PIECE // (row_bytes * rows.step))
+    for at in range(0, len(rows), group):
+        part = rows[at : at + group]
+        count = part[-1] - part[0] + 1
+        block = np.frombuffer(read(base + part[0] * row_bytes, count * row_bytes), dtype)
+        out[at : at + group] = block.reshape(count, *shape[1:])[:: rows.step][(slice(None), *index[1:])]

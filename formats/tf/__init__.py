@@ -1,0 +1,7 @@
+"""What the TensorFlow formats share.
+
+`bundle` decodes an index, `payload` the bytes of a tensor, `slices` the pieces of a
+partitioned one; `bundle_reader` and `bundle_verify` put them together.
+`object_graph`, `keys` and `kinds` say what the tensors are to a program, and
+`state_file` which checkpoints a directory knows.
+"""

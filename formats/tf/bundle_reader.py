@@ -1,0 +1,254 @@
+"""Reading the tensors of a bundle: whole, in slices, partitioned or not.
+
+Data shards are opened when a tensor in them is read, and a bounded number stays open.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..dtypes import STRING, VARIANT
+from ..errors import ChecksumError, CheckpointError, CorruptCheckpointError
+from ..files import PIECE, RandomAccessFile
+from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
+from ..slicing import full_index, index_shape, read_region
+from ..wire.crc32c import extend, mask
+from . import payload
+from .bundle import BundleEntry, BundleIndex, Flaw, data_shard
+from .slices import Region, intersect, region_of, slice_key, tiling_flaw, volume
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+
+    from ..model import Index, Verification
+    from ..probe import Probe
+
+__all__ = ["BundleReader", "BundleTensor"]
+
+_MOST_OPEN_SHARDS = 64
+
+
+class BundleTensor(LazyTensor):
+    """One tensor of a bundle."""
+
+    def __init__(self, reader: BundleReader, spec: TensorSpec, position: int) -> None:
+        super().__init__(spec)
+        self._reader = reader
+        self._position = position
+
+    @cached_property
+    def entry(self) -> BundleEntry:
+        return self._reader.entry(self.spec.key, self._position)
+
+    @property
+    def stored(self) -> Stored:
+        entry = self.entry
+        return Stored() if entry.slices else Stored(entry.shard, entry.offset, entry.crc32c)
+
+    def read(self) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        if self.entry.slices:
+            return self.read_slice(full_index(self.spec.shape))
+        if self.spec.dtype.itemsize is None:
+            return self._read_elements(full_index(self.spec.shape))
+        self._reader.check_size(self.spec, self.entry)
+        out = np.empty(self.spec.shape, self.spec.dtype.numpy)
+        flat = out.reshape(-1).view(np.uint8)
+        crc = 0
+        for offset in range(0, self.entry.size, PIECE):
+            piece = self._read_bytes(offset, min(PIECE, self.entry.size - offset))
+            crc = extend(crc, piece)
+            flat[offset : offset + len(piece)] = np.frombuffer(piece, np.uint8)
+        self._reader.check_crc(self.spec.key, self.entry, crc)
+        return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
+
+    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        if self.spec.dtype.itemsize is None:
+            return self._read_elements(index)
+        entry = self.entry
+        self._reader.check_size(self.spec, entry)
+        if entry.slices:
+            return self._assemble(index)
+        out = np.empty(index_shape(index), self.spec.dtype.numpy)
+        read_region(self._read_bytes, self.spec.shape, out.dtype, index, out)
+        return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
+
+    def _read_bytes(self, offset: int, size: int) -> bytes:
+        entry = self.entry
+        return self._reader.read_bytes(entry.shard, entry.offset + offset, size)
+
+    def _read_elements(self, index: Index) -> np.ndarray[Any, Any]:
+        """Return strings or variants, whose checksum is that of the whole tensor."""
+        import numpy as np
+
+        spec, entry, big_endian = self.spec, self.entry, self._reader.index.big_endian
+        if entry.slices:
+            return self._assemble(index)
+        self._reader.check_size(spec, entry)
+        try:
+            crc = payload.checksum(self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian)
+            places = payload.elements(self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian)
+        except ValueError as error:
+            raise self._reader.corrupt(spec.key, entry, str(error), "tensor-checksum") from error
+        self._reader.check_crc(spec.key, entry, crc)
+        chosen = np.arange(spec.size).reshape(spec.shape)[index]
+        out = np.empty(chosen.shape, object)
+        for at, number in np.ndenumerate(chosen):
+            out[at] = self._read_bytes(*places[number])
+        return out
+
+    def _assemble(self, index: Index) -> np.ndarray[Any, Any]:
+        """Return a part of a partitioned tensor, from the pieces that hold some of it."""
+        import numpy as np
+
+        out = np.empty(index_shape(index), self.spec.dtype.numpy)
+        wanted = tuple((part.start, part.stop) for part in index)
+        pieces = self._reader.pieces(self.spec, self.entry)
+        filled = 0
+        for region, piece in pieces:
+            shared = intersect(region, wanted)
+            if shared is None:
+                continue
+            # Where the piece's part lands, and what of the piece that is, both with the index's steps.
+            target, source = [], []
+            for (low, high), (start, _), part in zip(shared, region, index, strict=True):
+                first = low + (part.start - low) % part.step
+                target.append(slice((first - part.start) // part.step, -(-(high - part.start) // part.step)))
+                source.append(slice(first - start, high - start, part.step))
+            into = out[tuple(target)]
+            if into.size:
+                whole = shared == region and all(part.step == 1 for part in index)
+                into[...] = piece.read() if whole else piece.read_slice(tuple(source))
+                filled += into.size
+        if filled != out.size:
+            message = f"its slices hold {filled} of the {out.size} elements asked for"
+            raise self._reader.corrupt(self.spec.key, self.entry, message, "slice")
+        return out
+
+
+class BundleReader(CheckpointReader):
+    """A bundle, object-based or name-based; what the keys mean is the subclass's."""
+
+    def __init__(self, probe: Probe, *, lenient: bool = False) -> None:
+        self.location = probe.location
+        self.index = BundleIndex(probe.location.path, lenient=lenient)
+        self.findings = self.index.findings
+        self._shards: OrderedDict[int, RandomAccessFile] = OrderedDict()
+
+    @cached_property
+    def specs(self) -> Mapping[str, TensorSpec]:
+        spec = self.index.spec
+        return {key: spec(key, position) for key, position in self.index.tensors.items()}
+
+    def tensor(self, key: str) -> BundleTensor:
+        return BundleTensor(self, self.specs[key], self.index.tensors[key])
+
+    def entry(self, key: str, position: int) -> BundleEntry:
+        """Return the entry at a position of the index, as `CorruptCheckpointError` where it is none."""
+        try:
+            return self.index.entry(position)
+        except Flaw as flaw:
+            raise CorruptCheckpointError(str(flaw), path=self.index.path, key=key, code=flaw.code) from flaw
+
+    def pieces(self, spec: TensorSpec, entry: BundleEntry) -> list[tuple[Region, BundleTensor]]:
+        """Return the pieces of a partitioned tensor and what each covers.
+
+        Raises CorruptCheckpointError where a piece is missing or does not fit, and where pieces overlap.
+        """
+        out = []
+        for extents in entry.slices:
+            key = slice_key(key_bytes(spec.key), extents)
+            try:
+                region = region_of(extents, spec.shape)
+            except ValueError as error:
+                raise self.corrupt(spec.key, entry, str(error), "slice") from error
+            position = self.index.slice_entries.get(key)
+            if position is None:
+                message = f"the index has no entry for its slice {_spell(region)}"
+                raise self.corrupt(spec.key, entry, message, "slice")
+            shape = tuple(stop - start for start, stop in region)
+            piece_spec = TensorSpec(spec.key, spec.dtype, shape)
+            piece = BundleTensor(self, piece_spec, position)
+            if piece.entry.dtype is not spec.dtype:
+                message = f"its slice {_spell(region)} is {piece.entry.dtype}, the tensor {spec.dtype}"
+                raise self.corrupt(spec.key, piece.entry, message, "slice")
+            out.append((region, BundleTensor(self, piece_spec._replace(stored=piece.entry.size), position)))
+        regions = [region for region, _ in out]
+        if tiling_flaw(regions, spec.shape) == "overlap":
+            raise self.corrupt(spec.key, entry, "its slices overlap", "slice")
+        return out
+
+    def covered(self, spec: TensorSpec, entry: BundleEntry) -> int:
+        """Return how many elements the pieces of a partitioned tensor hold."""
+        return sum(volume(region) for region, _ in self.pieces(spec, entry))
+
+    def shard(self, shard: int) -> RandomAccessFile:
+        """Return an open data shard."""
+        file = self._shards.get(shard)
+        if file is None:
+            num_shards = self.index.header.num_shards
+            if not 0 <= shard < num_shards:
+                message = f"in shard {shard}, the header counts {num_shards}"
+                raise CorruptCheckpointError(message, path=self.index.path, code="entry")
+            file = RandomAccessFile(data_shard(self.index.prefix, shard, num_shards))
+            if len(self._shards) >= _MOST_OPEN_SHARDS:
+                self._shards.popitem(last=False)[1].close()
+            self._shards[shard] = file
+        return file
+
+    def read_bytes(self, shard: int, offset: int, size: int) -> bytes:
+        return self.shard(shard).read_exactly(offset, size)
+
+    def check_size(self, spec: TensorSpec, entry: BundleEntry) -> None:
+        """Hold an entry's size against its shape and its shard, before anything is allocated for it."""
+        if entry.slices:
+            elements_stored = self.covered(spec, entry)
+            if elements_stored < spec.size and spec.size * (spec.dtype.itemsize or 1) > 64 * PIECE:
+                message = f"its slices hold {elements_stored} of its {spec.size} elements"
+                raise self.corrupt(spec.key, entry, message, "slice")
+            return
+        itemsize = spec.dtype.itemsize
+        if itemsize is not None and entry.size != spec.size * itemsize:
+            message = f"{entry.size} bytes stored, {spec.dtype} of shape {list(spec.shape)} has {spec.size * itemsize}"
+            raise self.corrupt(spec.key, entry, message, "tensor-size")
+        if itemsize is None and spec.size > entry.size:
+            message = f"{entry.size} bytes stored for {spec.size} elements"
+            raise self.corrupt(spec.key, entry, message, "tensor-size")
+        file = self.shard(entry.shard)
+        if entry.offset + entry.size > file.size:
+            message = f"ends at byte {entry.offset + entry.size}, the shard has {file.size}"
+            raise CorruptCheckpointError(
+                message, path=file.path, key=spec.key, offset=entry.offset, code="shard-short"
+            )
+
+    def check_crc(self, key: str, entry: BundleEntry, crc: int) -> None:
+        if mask(crc) != entry.crc32c:
+            message = f"checksum {mask(crc):#010x}, stored {entry.crc32c:#010x}"
+            path = data_shard(self.index.prefix, entry.shard, self.index.header.num_shards)
+            raise ChecksumError(message, path=path, key=key, offset=entry.offset, code="tensor-checksum")
+
+    def corrupt(self, key: str, entry: BundleEntry, message: str, code: str) -> CorruptCheckpointError:
+        in_index = code in ("slice", "tensor-size") or bool(entry.slices)
+        path = self.index.path if in_index else data_shard(self.index.prefix, entry.shard, self.index.header.num_shards)
+        return CorruptCheckpointError(message, path=path, key=key, offset=None if in_index else entry.offset, code=code)
+
+    def verify(self) -> Iterator[Verification]:
+        from .bundle_verify import verify_bundle
+
+        return verify_bundle(self)
+
+    def close(self) -> None:
+        for file in self._shards.values():
+            file.close()
+        self._shards.clear()
+
+
+def _spell(region: Region) -> str:
+    return "[" + ", ".join(f"{start}:{stop}" for start, stop in region) + "]"

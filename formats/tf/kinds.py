@@ -1,0 +1,238 @@
+"""What a tensor is to a program: variable, slot, optimizer, state or graph.
+
+Object-based checkpoints tell by their edges.  Name-based ones only have names; the
+rules are those by which TensorFlow's optimizers name their slots, and a name counts
+only where the variable it speaks of is there with the same shape.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..dtypes import STRING, VARIANT
+from .bundle import OBJECT_GRAPH_KEY
+from .keys import VARIABLE_VALUE
+from .object_graph import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..model import TensorSpec
+    from .object_graph import ObjectGraph
+
+__all__ = ["NamedSlot", "named_slot", "named_slots", "name_kinds", "object_kinds", "optimizer_nodes", "paired_slots"]
+
+GRAPH_KEY = OBJECT_GRAPH_KEY.decode()
+
+# Object-based ------------------------------------------------------------------
+
+_OPTIMIZER_EDGES = frozenset(("iter", "_iterations"))
+_STATE_EDGES = frozenset(("metrics", "save_counter", "keras_api"))
+
+
+def optimizer_nodes(graph: ObjectGraph) -> set[int]:
+    """Return the optimizers: nodes with slot triples, or with an edge that counts iterations."""
+    return {
+        number
+        for number, node in enumerate(graph.nodes)
+        if node.slot_variables or any(child.local_name in _OPTIMIZER_EDGES for child in node.children)
+    }
+
+
+def _node_specs(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[int, TensorSpec]:
+    """Return the spec of each node that is a variable."""
+    return {
+        number: specs[attribute.checkpoint_key]
+        for number, node in enumerate(graph.nodes)
+        for attribute in node.attributes
+        if attribute.name == VARIABLE_VALUE and attribute.checkpoint_key in specs
+    }
+
+
+def paired_slots(graph: ObjectGraph, optimizer: int, model: list[int], specs: Mapping[int, TensorSpec]) -> dict[int, int]:
+    """Return slot variable -> variable of an optimizer that keeps its slots in a list.
+
+    Since Keras 2.11 there are no triples: `_variables` lists the iteration (and in
+    Keras 3 the learning rate), then for each trainable variable in order all its
+    slots.  Keras 3 lists the trainable variables, too; elsewhere they are those of
+    `model`, of which some may not be trainable, so a slot may pass over variables.
+    """
+    edges = dict(graph.children(optimizer))
+    scalars = {edges.get("_iterations"), edges.get("_learning_rate"), edges.get("iter")}
+    listed = "_trainable_variables" in edges
+    variables = [node for _, node in graph.children(edges["_trainable_variables"])] if listed else model
+    variables = [node for node in variables if node in specs]
+    pairs: dict[int, int] = {}
+    at = 0
+    for _, node in graph.children(edges["_variables"]) if "_variables" in edges else ():
+        if node in scalars or node not in specs:
+            continue
+        shape = specs[node].shape
+        match = next((i for i in range(at, len(variables)) if specs[variables[i]].shape == shape), None)
+        if match is not None:
+            at = match
+            pairs[node] = variables[match]
+    return pairs
+
+
+def object_kinds(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[str, str]:
+    """Return the kind of each key of an object-based checkpoint."""
+    optimizers = optimizer_nodes(graph)
+    node_specs = _node_specs(graph, specs)
+    state_roots = {
+        child for node in range(len(graph.nodes)) for name, child in graph.children(node) if name in _STATE_EDGES
+    }
+    model = graph.reachable((ROOT,), without=optimizers | state_roots)
+    trainable = {
+        node
+        for optimizer in optimizers
+        for name, group in graph.children(optimizer)
+        if name == "_trainable_variables"
+        for _, node in graph.children(group)
+    }
+    kinds_of_nodes = dict.fromkeys(graph.reachable(optimizers), "optimizer")
+    kinds_of_nodes.update(dict.fromkeys(graph.reachable(state_roots, without=optimizers), "state"))
+    kinds_of_nodes.update(dict.fromkeys([*model, *trainable], "variable"))
+    in_order = [node for node in model if node in node_specs]
+    for optimizer in optimizers:
+        for node in paired_slots(graph, optimizer, in_order, node_specs):
+            if kinds_of_nodes.get(node) != "variable":
+                kinds_of_nodes[node] = "slot"
+    kinds_of_nodes.update((slot.node, "slot") for slot in graph.slots)
+    kinds = {}
+    owners = graph.tensors(specs)
+    for key, spec in specs.items():
+        node, attribute, _ = owners.get(key, (None, "", ""))
+        kind = kinds_of_nodes.get(node, "variable") if node is not None else "state"
+        if kind == "variable" and (attribute != VARIABLE_VALUE or spec.dtype in (STRING, VARIANT)):
+            kind = "state"
+        kinds[key] = "graph" if key == GRAPH_KEY else kind
+    return kinds
+
+
+# Name-based --------------------------------------------------------------------
+
+# Suffix -> slot names in the order of their numbers, for the optimizers of tf.compat.v1.train
+# and tensor2tensor, and the variables that other optimizers make for themselves.
+TF1_SLOTS: dict[str, tuple[str, ...]] = {
+    "Adam": ("m", "v"),
+    "Momentum": ("momentum",),
+    "Adagrad": ("accumulator",),
+    "RMSProp": ("rms", "momentum"),
+    "Adadelta": ("accum", "accum_update"),
+    "Ftrl": ("accum", "linear"),
+    "ProximalAdagrad": ("accumulator",),
+    "AdagradDA": ("gradient_accumulator", "gradient_squared_accumulator"),
+    "adam_m": ("m",),
+    "adam_v": ("v",),
+}
+KERAS_SLOTS = frozenset(("m", "v", "vhat", "momentum", "accumulator", "accum_grad", "accum_var", "rms", "mg", "linear"))
+_HYPERPARAMETERS = frozenset(
+    "iter beta beta_1 beta_2 decay learning_rate learning_rate_power momentum momentum_cache rho epsilon "
+    "l1_regularization_strength l2_regularization_strength".split()
+)
+_KERAS_OPTIMIZERS = frozenset("Adam Adamax Nadam SGD Adagrad Adadelta RMSprop Ftrl".split())
+_POWER = re.compile(r"beta[12]_power(_\d+)?")
+_NUMBERED = re.compile(r"(.+?)(?:_(\d+))?")
+_ADAFACTOR = re.compile(r"(.+)_slot_(v|m|vr|vc)")
+_AVERAGE = "ExponentialMovingAverage"
+
+
+class NamedSlot(NamedTuple):
+    """A slot as a name tells it: its variable's key, and what stands around it.
+
+    `prefix` and `suffix` surround the variable's name: `training/Adam/` and `/m`,
+    or nothing and `/Adam_1`.
+    """
+
+    variable: str
+    prefix: str
+    suffix: str
+
+
+def _same_shape(specs: Mapping[str, TensorSpec], variable: str, key: str) -> bool:
+    spec = specs.get(variable)
+    return spec is not None and spec.shape == specs[key].shape
+
+
+def _less_one_dimension(factor: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether `factor` is `shape` less one of its dimensions, as Adafactor keeps row and column means."""
+    return len(shape) - len(factor) == 1 and all(factor.count(dim) <= shape.count(dim) for dim in factor)
+
+
+def _split(key: str) -> Iterator[tuple[str, str]]:
+    """Yield (prefix, rest) of a key at each `/`, the longest prefix first."""
+    at = key.rfind("/")
+    while at > 0:
+        yield key[:at], key[at:]
+        at = key.rfind("/", 0, at)
+
+
+def named_slot(key: str, specs: Mapping[str, TensorSpec]) -> NamedSlot | None:
+    """Return the slot that a key of a name-based checkpoint is, or None."""
+    head, _, last = key.rpartition("/")
+    if last.startswith(_AVERAGE):
+        return None
+    # <v>/Adam, <v>/t_0/Adagrad, <v>/adam_m: whatever the optimizer is called.
+    for variable, suffix in _split(key):
+        if _same_shape(specs, variable, key):
+            return NamedSlot(variable, "", suffix)
+    numbered = _NUMBERED.fullmatch(last)
+    base = numbered[1] if numbered else last
+    if base == "Adafactor" and head in specs and _less_one_dimension(specs[key].shape, specs[head].shape):
+        return NamedSlot(head, "", f"/{last}")
+    adafactor = _ADAFACTOR.fullmatch(key)
+    if adafactor and adafactor[1] in specs:
+        variable, slot = adafactor[1], adafactor[2]
+        factored = slot in ("vr", "vc")
+        fits = _less_one_dimension(specs[key].shape, specs[variable].shape) if factored else _same_shape(specs, variable, key)
+        return NamedSlot(variable, "", f"_slot_{slot}") if fits else None
+    # training/<Opt>/<v>/<slot> and <Opt>/<v>/<slot>, and <scope>/<v>/Adam, minimized within a variable scope.
+    parts = head.split("/")
+    depths = range(1, 3) if last in KERAS_SLOTS else range(1, len(parts)) if base in TF1_SLOTS or _in_scope(head, specs) else ()
+    for depth in depths:
+        variable = "/".join(parts[depth:])
+        if variable and _same_shape(specs, variable, key):
+            return NamedSlot(variable, "/".join(parts[:depth]) + "/", f"/{last}")
+    return None
+
+
+def _in_scope(head: str, specs: Mapping[str, TensorSpec]) -> bool:
+    """Whether an Adam of another name minimized within the key's first component: its powers lie there."""
+    scope = head.split("/", 1)[0]
+    return f"{scope}/beta1_power" in specs
+
+
+def named_slots(specs: Mapping[str, TensorSpec]) -> dict[str, NamedSlot]:
+    """Return the slots of a name-based checkpoint by key."""
+    found = ((key, named_slot(key, specs)) for key in specs)
+    return {key: slot for key, slot in found if slot is not None}
+
+
+def _is_hyperparameter(key: str, spec: TensorSpec, slot_prefixes: set[str]) -> bool:
+    head, _, last = key.rpartition("/")
+    if last not in _HYPERPARAMETERS or spec.shape:
+        return False
+    return head.startswith("training/") or head in _KERAS_OPTIMIZERS or head + "/" in slot_prefixes
+
+
+def name_kinds(specs: Mapping[str, TensorSpec]) -> dict[str, str]:
+    """Return the kind of each key of a name-based checkpoint."""
+    slots = named_slots(specs)
+    prefixes = {slot.prefix for slot in slots.values() if slot.prefix}
+    kinds = {}
+    for key, spec in specs.items():
+        last = key.rpartition("/")[2]
+        if key in slots:
+            kind = "slot"
+        elif key == GRAPH_KEY:
+            kind = "graph"
+        elif key == "global_step" or spec.dtype in (STRING, VARIANT):
+            kind = "state"
+        elif _POWER.fullmatch(last) or _is_hyperparameter(key, spec, prefixes):
+            kind = "optimizer"
+        else:
+            kind = "variable"
+        kinds[key] = kind
+    return kinds

@@ -1,0 +1,49 @@
+"""tf-name: TensorFlow 1's name-based checkpoints in V2 form, a bundle whose keys are variables' names.
+
+    bundle              see formats.tf.bundle
+    <variable's name>   `dense/kernel`; slots by their optimizer's name, see formats.tf.kinds
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .model import Format
+from .tf.bundle import OBJECT_GRAPH_KEY
+from .tf.bundle_reader import BundleReader
+from .tf.kinds import name_kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .probe import Probe
+
+__all__ = ["FORMAT", "NameReader"]
+
+
+class NameReader(BundleReader):
+    """A name-based checkpoint: each key is its variable's full name."""
+
+    @property
+    def format(self) -> Format:  # type: ignore[override]
+        return FORMAT
+
+    @cached_property
+    def full_names(self) -> Mapping[str, str]:
+        return {key: key for key in self.specs}
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        return name_kinds(self.specs)
+
+
+def _sniff(probe: Probe) -> bool:
+    return probe.is_bundle and not probe.has_key(OBJECT_GRAPH_KEY)
+
+
+def _open(probe: Probe, lenient: bool) -> NameReader:
+    return NameReader(probe, lenient=lenient)
+
+
+FORMAT = Format("tf-name", "TensorFlow 1 name-based checkpoint", (".index",), _sniff, _open)

@@ -1,0 +1,6 @@
+"""Bytes only: the encodings that several formats are made of.
+
+`coding` integers, `crc32c` checksums, `protobuf` messages, `sstable` tables,
+`compression` of their blocks, `ordered_code` of slice keys.  Nothing in here
+knows what a tensor is.
+"""

@@ -1,0 +1,39 @@
+"""The one compression tables use: raw snappy blocks.
+
+A snappy block begins with its uncompressed length, a varint that a hostile file
+sets at will, so the length is held against what snappy can produce at all before
+anything is allocated.
+https://github.com/google/snappy/blob/main/format_description.txt
+"""
+
+from __future__ import annotations
+
+from .coding import decode_varint
+
+__all__ = ["compress", "decompress"]
+
+# A copy element of 3 bytes yields 64 bytes at the most; 22 is the next whole ratio above 64 / 3.
+_LARGEST_RATIO = 22
+
+
+def decompress(data: bytes) -> bytes:
+    """Return the content of a raw snappy block; ValueError where it is none."""
+    import cramjam
+
+    length, _ = decode_varint(data, 0)
+    if length > _LARGEST_RATIO * len(data):
+        raise ValueError(f"snappy block of {len(data)} bytes claims {length} bytes of content")
+    try:
+        content = bytes(cramjam.snappy.decompress_raw(data))
+    except cramjam.DecompressionError as error:
+        raise ValueError(f"not a snappy block: {error}") from error
+    if len(content) != length:
+        raise ValueError(f"snappy block of {len(content)} bytes, declared {length}")
+    return content
+
+
+def compress(data: bytes) -> bytes:
+    """Return a raw snappy block of `data`."""
+    import cramjam
+
+    return bytes(cramjam.snappy.compress_raw(data))

@@ -1,0 +1,246 @@
+"""Protocol buffer messages, described by tables.
+
+    message:  (tag: varint, value)*      tag = field number << 3 | wire type
+    value:    varint | fixed64 | length: varint, bytes | fixed32   by wire type 0 1 2 5
+
+A message class lists its fields once, and that table both decodes and encodes:
+
+    class VersionDef(Message):
+        producer: int
+        bad_consumers: list[int]
+        FIELDS = fields(producer=Field(1, INT32), bad_consumers=Field(3, INT32, repeated=True))
+
+Encoding writes what TensorFlow's C++ runtime writes: fields by ascending number,
+scalars of default value left out, numbers repeated in packed form, messages that
+are set written even when empty.  Decoding takes fields in any order, the last of
+a repeated scalar, packed and unpacked numbers, and keeps unknown fields, which
+encoding puts back behind the known ones.  What is malformed is a ValueError.
+https://protobuf.dev/programming-guides/encoding/
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+from .coding import decode_varint, encode_varint, signed64
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = [
+    "BOOL",
+    "BYTES",
+    "DOUBLE",
+    "FIXED32",
+    "FLOAT",
+    "INT32",
+    "INT64",
+    "TEXT",
+    "Field",
+    "Message",
+    "Scalar",
+    "fields",
+    "iter_fields",
+]
+
+VARINT, FIXED64_TYPE, LENGTH, FIXED32_TYPE = 0, 1, 2, 5
+_FIXED_SIZE = {FIXED64_TYPE: 8, FIXED32_TYPE: 4}
+
+RawValue = int | bytes
+
+
+def iter_fields(data: bytes) -> Iterator[tuple[int, int, RawValue, int, int]]:
+    """Yield (number, wire type, value, start, end) of every field; ValueError where malformed.
+
+    Varints come as unsigned numbers, everything else as bytes; `data[start:end]`
+    is the field with its tag.
+    """
+    position, end = 0, len(data)
+    while position < end:
+        start = position
+        tag = data[position]
+        position += 1
+        if tag >= 0x80:
+            tag, position = decode_varint(data, start, end)
+        number, wire_type = tag >> 3, tag & 7
+        if number == 0 or number >= 1 << 29:
+            raise ValueError(f"field number {number} at offset {start}")
+        value: RawValue
+        if wire_type == LENGTH:
+            length, position = decode_varint(data, position, end)
+            if length > end - position:
+                raise ValueError(f"field {number} of {length} bytes, {end - position} are left")
+            value = data[position : position + length]
+            position += length
+        elif wire_type == VARINT:
+            value, position = decode_varint(data, position, end)
+        elif wire_type in _FIXED_SIZE:
+            size = _FIXED_SIZE[wire_type]
+            if size > end - position:
+                raise ValueError(f"field {number} of {size} bytes, {end - position} are left")
+            value = data[position : position + size]
+            position += size
+        else:
+            raise ValueError(f"field {number} of wire type {wire_type}")
+        yield number, wire_type, value, start, position
+
+
+class Scalar(NamedTuple):
+    """How one scalar type stands on the wire."""
+
+    wire_type: int
+    decode: Callable[[Any], Any]
+    encode: Callable[[Any], bytes]
+    default: Any
+
+
+def _int32(value: int) -> int:
+    return signed64(value & 0xFFFFFFFF | (0xFFFFFFFF00000000 if value >> 31 & 1 else 0))
+
+
+def _bytes_with_length(value: bytes) -> bytes:
+    return encode_varint(len(value)) + value
+
+
+def _packed(code: str) -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:
+    packer = struct.Struct(code)
+    return (lambda raw: packer.unpack(raw)[0]), packer.pack
+
+
+INT32 = Scalar(VARINT, _int32, encode_varint, 0)
+INT64 = Scalar(VARINT, signed64, encode_varint, 0)
+BOOL = Scalar(VARINT, bool, encode_varint, False)
+BYTES = Scalar(LENGTH, bytes, _bytes_with_length, b"")
+# Hostile or very old files hold strings that are not UTF-8; their bytes survive as lone surrogates.
+TEXT = Scalar(
+    LENGTH,
+    lambda raw: raw.decode("utf-8", "surrogateescape"),
+    lambda text: _bytes_with_length(text.encode("utf-8", "surrogateescape")),
+    "",
+)
+FIXED32 = Scalar(FIXED32_TYPE, *_packed("<I"), 0)
+FLOAT = Scalar(FIXED32_TYPE, *_packed("<f"), 0.0)
+DOUBLE = Scalar(FIXED64_TYPE, *_packed("<d"), 0.0)
+
+
+class Field(NamedTuple):
+    """One row of a message's table: its number, its type, and how often it may occur.
+
+    `explicit` keeps a scalar's presence: None when absent, written even when default.
+    """
+
+    number: int
+    type: Scalar | type[Message]
+    repeated: bool = False
+    explicit: bool = False
+
+
+def fields(**table: Field) -> dict[str, Field]:
+    """Return a message's table; it must be in ascending order of field numbers."""
+    numbers = [field.number for field in table.values()]
+    assert numbers == sorted(set(numbers)), numbers
+    return table
+
+
+def _decode_scalars(scalar: Scalar, wire_type: int, value: RawValue) -> list[Any]:
+    """Return the value, or the values of a packed field."""
+    if wire_type == scalar.wire_type:
+        return [scalar.decode(value)]
+    if wire_type != LENGTH or not isinstance(value, bytes):
+        raise ValueError(f"wire type {wire_type}, expected {scalar.wire_type}")
+    if scalar.wire_type == VARINT:
+        out, position = [], 0
+        while position < len(value):
+            number, position = decode_varint(value, position)
+            out.append(scalar.decode(number))
+        return out
+    size = _FIXED_SIZE[scalar.wire_type]
+    if len(value) % size:
+        raise ValueError(f"packed field of {len(value)} bytes")
+    return [scalar.decode(value[at : at + size]) for at in range(0, len(value), size)]
+
+
+class Message:
+    """Base of all messages; a subclass is annotations for people and a table for the codec."""
+
+    FIELDS: ClassVar[dict[str, Field]] = {}
+    _by_number: ClassVar[dict[int, tuple[str, Field]]] = {}
+    unknown: bytes
+
+    def __init_subclass__(cls) -> None:
+        cls._by_number = {field.number: (name, field) for name, field in cls.FIELDS.items()}
+
+    def __init__(self, **values: Any) -> None:
+        for name, field in self.FIELDS.items():
+            if field.repeated:
+                setattr(self, name, values.pop(name, None) or [])
+            elif name in values:
+                setattr(self, name, values.pop(name))
+            elif isinstance(field.type, Scalar) and not field.explicit:
+                setattr(self, name, field.type.default)
+            else:
+                setattr(self, name, None)
+        self.unknown = values.pop("unknown", b"")
+        assert not values, f"{type(self).__name__} has no field {sorted(values)}"
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Return the message in `data`; ValueError where it is malformed."""
+        message = cls()
+        unknown = []
+        for number, wire_type, value, start, end in iter_fields(data):
+            known = cls._by_number.get(number)
+            if known is None:
+                unknown.append(data[start:end])
+                continue
+            name, field = known
+            if isinstance(field.type, Scalar):
+                scalar = field.type
+                if field.repeated:
+                    getattr(message, name).extend(_decode_scalars(scalar, wire_type, value))
+                elif wire_type == scalar.wire_type:
+                    setattr(message, name, scalar.decode(value))
+                else:
+                    raise ValueError(f"{cls.__name__}.{name}: wire type {wire_type}")
+            else:
+                if not isinstance(value, bytes) or wire_type != LENGTH:
+                    raise ValueError(f"{cls.__name__}.{name}: wire type {wire_type}, expected a message")
+                child = field.type.decode(value)
+                if field.repeated:
+                    getattr(message, name).append(child)
+                else:
+                    setattr(message, name, child)
+        message.unknown = b"".join(unknown)
+        return message
+
+    def encode(self) -> bytes:
+        """Return the message as TensorFlow's protobuf runtime writes it, unknown fields last."""
+        out = []
+        for name, field in self.FIELDS.items():
+            value = getattr(self, name)
+            values = value if field.repeated else () if value is None else (value,)
+            if not isinstance(field.type, Scalar):
+                for child in values:
+                    out += [encode_varint(field.number << 3 | LENGTH), _bytes_with_length(child.encode())]
+                continue
+            scalar = field.type
+            if field.repeated and scalar.wire_type != LENGTH:
+                if values:
+                    body = b"".join(map(scalar.encode, values))
+                    out += [encode_varint(field.number << 3 | LENGTH), _bytes_with_length(body)]
+                continue
+            for item in values:
+                if field.repeated or field.explicit or item != scalar.default:
+                    out += [encode_varint(field.number << 3 | scalar.wire_type), scalar.encode(item)]
+        out.append(self.unknown)
+        return b"".join(out)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items() if value not in (b"", None, []))
+        return f"{type(self).__name__}({shown})"

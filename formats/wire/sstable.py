@@ -1,0 +1,297 @@
+"""Tables: sorted keys and values in one file, as LevelDB lays them out.
+
+    table:    data block*, metaindex block, index block, footer
+    block:    entry*, restart: fixed32[count], count: fixed32
+    entry:    shared: varint, unshared: varint, value size: varint, key suffix, value
+    stored:   block, type: byte (0 plain, 1 snappy), masked crc32c of both: fixed32
+    footer:   metaindex handle, index handle, zeros up to 40 bytes, magic: fixed64
+    handle:   offset: varint, size: varint (without the 5 bytes of the block's trailer)
+
+A key is stored as what differs from the key before; a restart point stores its key
+whole, so that a search can start there.  The index block has one entry a data
+block: a key not below the block's last and below the next block's first, and the
+block's handle.  TensorFlow's tables differ from LevelDB's in their block size,
+262,144 bytes, and are written without compression, but read with it.
+
+Every number is checked against the file before it is used.  Damage is a
+CorruptCheckpointError that carries the code `ckpt verify` reports.
+https://github.com/google/leveldb/blob/main/doc/table_format.md
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import ChecksumError, CorruptCheckpointError
+from . import compression
+from .coding import decode_varint, encode_fixed32, encode_varint
+from .crc32c import crc32c, extend, mask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["FOOTER_SIZE", "MAGIC", "BlockHandle", "Table", "TableBuilder", "decode_block", "encode_block"]
+
+MAGIC = bytes.fromhex("57fb808b247547db")
+FOOTER_SIZE = 48
+TRAILER_SIZE = 5
+PLAIN, SNAPPY = 0, 1
+BLOCK_SIZE = 262_144
+RESTART_INTERVAL = 16
+_LARGEST_KEY_GROWTH = 32
+
+Entry = tuple[bytes, bytes]
+
+
+class BlockHandle(NamedTuple):
+    """Where a block lies; `size` leaves out the trailer."""
+
+    offset: int
+    size: int
+
+    @classmethod
+    def decode(cls, data: bytes, position: int = 0) -> tuple[BlockHandle, int]:
+        offset, position = decode_varint(data, position)
+        size, position = decode_varint(data, position)
+        return cls(offset, size), position
+
+    def encode(self) -> bytes:
+        return encode_varint(self.offset) + encode_varint(self.size)
+
+
+def decode_block(block: bytes) -> list[Entry]:
+    """Return the entries of a block; ValueError where it is malformed."""
+    if len(block) < 4:
+        raise ValueError(f"block of {len(block)} bytes")
+    restarts = int.from_bytes(block[-4:], "little")
+    end = len(block) - 4 * (restarts + 1)
+    if restarts == 0 or end < 0:
+        raise ValueError(f"{restarts} restart points in a block of {len(block)} bytes")
+    entries: list[Entry] = []
+    append = entries.append
+    key = b""
+    position = 0
+    # Keys that share long prefixes could fill the memory from a small file.  With a restart
+    # point every 16 entries they cannot grow beyond 16 times what is stored.
+    budget = _LARGEST_KEY_GROWTH * len(block) + (1 << 20)
+    while position < end:
+        # Three lengths below 128 are three bytes: all but a few entries of real files.
+        lengths = block[position : position + 3]
+        if len(lengths) == 3 and lengths.isascii():
+            shared, unshared, value_size = lengths
+            position += 3
+        else:
+            shared, position = decode_varint(block, position, end)
+            unshared, position = decode_varint(block, position, end)
+            value_size, position = decode_varint(block, position, end)
+        value_at = position + unshared
+        if shared > len(key) or value_at + value_size > end:
+            raise ValueError(f"entry {len(entries)} runs past the block: lengths {shared}, {unshared}, {value_size}")
+        key = key[:shared] + block[position:value_at]
+        budget -= shared
+        if budget < 0:
+            raise ValueError(f"the keys of a block of {len(block)} bytes are longer than {_LARGEST_KEY_GROWTH} times that")
+        position = value_at + value_size
+        append((key, block[value_at:position]))
+    return entries
+
+
+def encode_block(entries: list[Entry], restart_interval: int = RESTART_INTERVAL) -> bytes:
+    """Return a block of entries, in the order given."""
+    builder = _BlockBuilder(restart_interval)
+    for key, value in entries:
+        builder.add(key, value)
+    return builder.finish()
+
+
+class Table:
+    """An open table.  Opening reads the footer and the index block, nothing else.
+
+    `read(offset, size)` returns bytes of the file, fewer where it ends; `size` is the file's.
+    """
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int, path: str) -> None:
+        self.path = path
+        self.size = size
+        self._read = read
+        self.index = self._read_index()
+
+    def _corrupt(self, message: str, offset: int, code: str) -> CorruptCheckpointError:
+        return CorruptCheckpointError(message, path=self.path, offset=offset, code=code)
+
+    def _read_index(self) -> list[tuple[bytes, BlockHandle]]:
+        if self.size < FOOTER_SIZE:
+            raise self._corrupt(f"{self.size} bytes, a table has at least {FOOTER_SIZE}", 0, "footer")
+        at = self.size - FOOTER_SIZE
+        footer = self._read(at, FOOTER_SIZE)
+        if footer[-len(MAGIC) :] != MAGIC:
+            found = footer[-len(MAGIC) :].hex(" ")
+            raise self._corrupt(f"the file ends in {found}, expected {MAGIC.hex(' ')}", at + 40, "footer")
+        try:
+            _, position = BlockHandle.decode(footer)
+            handle, position = BlockHandle.decode(footer, position)
+            entries = decode_block(self.read_block(handle))
+            return [(key, BlockHandle.decode(value)[0]) for key, value in entries]
+        except ValueError as error:
+            raise self._corrupt(f"index block: {error}", at, "footer") from error
+        except CorruptCheckpointError as error:
+            error.code = "footer"
+            raise
+
+    def read_block(self, handle: BlockHandle) -> bytes:
+        """Return a block's content, checked against its checksum and decompressed."""
+        offset, size = handle
+        if offset + size + TRAILER_SIZE > self.size:
+            message = f"block of {size} bytes runs past the file's {self.size}"
+            raise self._corrupt(message, offset, "block-checksum")
+        stored = self._read(offset, size + TRAILER_SIZE)
+        if len(stored) != size + TRAILER_SIZE:
+            raise self._corrupt(f"{len(stored)} bytes, expected {size + TRAILER_SIZE}", offset, "block-checksum")
+        block, kind = stored[:size], stored[size]
+        found, expected = mask(extend(crc32c(block), stored[size : size + 1])), int.from_bytes(stored[size + 1 :], "little")
+        if found != expected:
+            message = f"block checksum {found:#010x}, stored {expected:#010x}"
+            raise ChecksumError(message, path=self.path, offset=offset, code="block-checksum")
+        if kind == SNAPPY:
+            try:
+                return compression.decompress(block)
+            except ValueError as error:
+                raise self._corrupt(str(error), offset, "block-checksum") from error
+        if kind != PLAIN:
+            raise self._corrupt(f"block type {kind}, expected 0 or 1", offset, "block-checksum")
+        return block
+
+    def entries(self, handle: BlockHandle) -> list[Entry]:
+        """Return the entries of one data block."""
+        block = self.read_block(handle)
+        try:
+            return decode_block(block)
+        except ValueError as error:
+            raise self._corrupt(str(error), handle.offset, "block-checksum") from error
+
+    def __iter__(self) -> Iterator[Entry]:
+        for _, handle in self.index:
+            yield from self.entries(handle)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, reading the one block that may hold it."""
+        for last, handle in self.index:
+            if key <= last:
+                return next((value for found, value in self.entries(handle) if found == key), None)
+        return None
+
+
+class _BlockBuilder:
+    def __init__(self, restart_interval: int) -> None:
+        self.restart_interval = restart_interval
+        self.reset()
+
+    def reset(self) -> None:
+        self.body = bytearray()
+        self.restarts = [0]
+        self.count = 0
+        self.last_key = b""
+
+    def add(self, key: bytes, value: bytes) -> None:
+        shared = 0
+        if self.count == self.restart_interval:
+            self.restarts.append(len(self.body))
+            self.count = 0
+        elif self.count:
+            shared = len(os.path.commonprefix((self.last_key, key)))
+        self.body += encode_varint(shared) + encode_varint(len(key) - shared) + encode_varint(len(value))
+        self.body += key[shared:] + value
+        self.last_key = key
+        self.count += 1
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + 4 * len(self.restarts) + 4
+
+    def finish(self) -> bytes:
+        tail = struct.pack(f"<{len(self.restarts) + 1}I", *self.restarts, len(self.restarts))
+        return bytes(self.body) + tail
+
+
+class TableBuilder:
+    """Writes a table through `write`, byte for byte as TensorFlow's TableBuilder does.
+
+    Keys are added in ascending order.  `block_size` and `compress` are there for
+    readers to be tried on; TensorFlow writes neither any other way.
+    """
+
+    def __init__(self, write: Callable[[bytes], object], block_size: int = BLOCK_SIZE, *, compress: bool = False) -> None:
+        self._write = write
+        self._block_size = block_size
+        self._compress = compress
+        self._offset = 0
+        self._data = _BlockBuilder(RESTART_INTERVAL)
+        self._index = _BlockBuilder(1)
+        self._pending: BlockHandle | None = None
+        self._last_key: bytes | None = None
+
+    def add(self, key: bytes, value: bytes) -> None:
+        """Add an entry; ValueError where its key is not above the last."""
+        if self._last_key is not None:
+            if key <= self._last_key:
+                raise ValueError(f"key {key!r} after {self._last_key!r}")
+            if len(key) + len(value) >= 2 * self._block_size:
+                self._flush()  # A huge value sits alone in its block.
+        self._index_pending(key)
+        self._data.add(key, value)
+        self._last_key = key
+        if self._data.size >= self._block_size:
+            self._flush()
+
+    def finish(self) -> int:
+        """Write what is left and return the size of the whole table."""
+        self._flush()
+        metaindex = self._put(encode_block([]))
+        self._index_pending(None)
+        index = self._put(self._index.finish())
+        handles = metaindex.encode() + index.encode()
+        self._write(handles.ljust(FOOTER_SIZE - len(MAGIC), b"\0") + MAGIC)
+        return self._offset + FOOTER_SIZE
+
+    def _flush(self) -> None:
+        if self._data.body:
+            self._pending = self._put(self._data.finish())
+            self._data.reset()
+
+    def _index_pending(self, next_key: bytes | None) -> None:
+        """Add the index entry of a closed block, once the key behind it is known."""
+        if self._pending is not None:
+            assert self._last_key is not None
+            separator = _successor(self._last_key) if next_key is None else _separator(self._last_key, next_key)
+            self._index.add(separator, self._pending.encode())
+            self._pending = None
+
+    def _put(self, block: bytes) -> BlockHandle:
+        kind = PLAIN
+        if self._compress:
+            packed = compression.compress(block)
+            if len(packed) < len(block) - len(block) // 8:
+                block, kind = packed, SNAPPY
+        handle = BlockHandle(self._offset, len(block))
+        trailer = bytes((kind,))
+        self._write(block + trailer + encode_fixed32(mask(extend(crc32c(block), trailer))))
+        self._offset += len(block) + TRAILER_SIZE
+        return handle
+
+
+def _separator(last: bytes, following: bytes) -> bytes:
+    """Return a short key that is not below `last` and below `following`."""
+    at = len(os.path.commonprefix((last, following)))
+    if at < min(len(last), len(following)) and last[at] + 1 < following[at]:
+        return last[:at] + bytes((last[at] + 1,))
+    return last
+
+
+def _successor(last: bytes) -> bytes:
+    """Return a short key that is not below `last`."""
+    for at, byte in enumerate(last):
+        if byte != 0xFF:
+            return last[:at] + bytes((byte + 1,))
+    return last
