@@ -9,15 +9,14 @@ from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..dtypes import STRING, VARIANT
-from ..errors import ChecksumError, CheckpointError, CorruptCheckpointError
+from ..errors import ChecksumError, CorruptCheckpointError
 from ..files import PIECE, RandomAccessFile
 from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
 from ..slicing import full_index, index_shape, read_region
 from ..wire.crc32c import extend, mask
 from . import payload
-from .bundle import BundleEntry, BundleIndex, Flaw, data_shard
-from .slices import Region, intersect, region_of, slice_key, tiling_flaw, volume
+from .bundle import BundleEntry, BundleIndex, EntryError, data_shard
+from .slices import Region, fill, region_of, slice_key, tiling_flaw, volume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,6 +79,10 @@ class BundleTensor(LazyTensor):
         read_region(self._read_bytes, self.spec.shape, out.dtype, index, out)
         return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
 
+    def read_some(self, index: Index) -> np.ndarray[Any, Any]:
+        """Return a slice; of the whole, checked against its checksum."""
+        return self.read() if index == full_index(self.spec.shape) else self.read_slice(index)
+
     def _read_bytes(self, offset: int, size: int) -> bytes:
         entry = self.entry
         return self._reader.read_bytes(entry.shard, entry.offset + offset, size)
@@ -94,7 +97,9 @@ class BundleTensor(LazyTensor):
         self._reader.check_size(spec, entry)
         try:
             crc = payload.checksum(self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian)
-            places = payload.elements(self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian)
+            places = payload.elements(
+                self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian
+            )
         except ValueError as error:
             raise self._reader.corrupt(spec.key, entry, str(error), "tensor-checksum") from error
         self._reader.check_crc(spec.key, entry, crc)
@@ -109,24 +114,8 @@ class BundleTensor(LazyTensor):
         import numpy as np
 
         out = np.empty(index_shape(index), self.spec.dtype.numpy)
-        wanted = tuple((part.start, part.stop) for part in index)
         pieces = self._reader.pieces(self.spec, self.entry)
-        filled = 0
-        for region, piece in pieces:
-            shared = intersect(region, wanted)
-            if shared is None:
-                continue
-            # Where the piece's part lands, and what of the piece that is, both with the index's steps.
-            target, source = [], []
-            for (low, high), (start, _), part in zip(shared, region, index, strict=True):
-                first = low + (part.start - low) % part.step
-                target.append(slice((first - part.start) // part.step, -(-(high - part.start) // part.step)))
-                source.append(slice(first - start, high - start, part.step))
-            into = out[tuple(target)]
-            if into.size:
-                whole = shared == region and all(part.step == 1 for part in index)
-                into[...] = piece.read() if whole else piece.read_slice(tuple(source))
-                filled += into.size
+        filled = fill(out, index, ((region, piece.read_some) for region, piece in pieces))
         if filled != out.size:
             message = f"its slices hold {filled} of the {out.size} elements asked for"
             raise self._reader.corrupt(self.spec.key, self.entry, message, "slice")
@@ -154,7 +143,7 @@ class BundleReader(CheckpointReader):
         """Return the entry at a position of the index, as `CorruptCheckpointError` where it is none."""
         try:
             return self.index.entry(position)
-        except Flaw as flaw:
+        except EntryError as flaw:
             raise CorruptCheckpointError(str(flaw), path=self.index.path, key=key, code=flaw.code) from flaw
 
     def pieces(self, spec: TensorSpec, entry: BundleEntry) -> list[tuple[Region, BundleTensor]]:
@@ -216,7 +205,8 @@ class BundleReader(CheckpointReader):
             return
         itemsize = spec.dtype.itemsize
         if itemsize is not None and entry.size != spec.size * itemsize:
-            message = f"{entry.size} bytes stored, {spec.dtype} of shape {list(spec.shape)} has {spec.size * itemsize}"
+            expected = spec.size * itemsize
+            message = f"{entry.size} bytes stored, {spec.dtype} of shape {list(spec.shape)} has {expected}"
             raise self.corrupt(spec.key, entry, message, "tensor-size")
         if itemsize is None and spec.size > entry.size:
             message = f"{entry.size} bytes stored for {spec.size} elements"
@@ -236,8 +226,14 @@ class BundleReader(CheckpointReader):
 
     def corrupt(self, key: str, entry: BundleEntry, message: str, code: str) -> CorruptCheckpointError:
         in_index = code in ("slice", "tensor-size") or bool(entry.slices)
-        path = self.index.path if in_index else data_shard(self.index.prefix, entry.shard, self.index.header.num_shards)
-        return CorruptCheckpointError(message, path=path, key=key, offset=None if in_index else entry.offset, code=code)
+        path = (
+            self.index.path
+            if in_index
+            else data_shard(self.index.prefix, entry.shard, self.index.header.num_shards)
+        )
+        return CorruptCheckpointError(
+            message, path=path, key=key, offset=None if in_index else entry.offset, code=code
+        )
 
     def verify(self) -> Iterator[Verification]:
         from .bundle_verify import verify_bundle
