@@ -5,6 +5,7 @@ Data shards are opened when a tensor in them is read, and a bounded number stays
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ChecksumError, CorruptCheckpointError
 from ..files import PIECE, RandomAccessFile
 from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
+from ..paths import data_shards
 from ..slicing import full_index, index_shape, read_region
 from ..wire.crc32c import extend, mask
 from . import payload
@@ -130,6 +132,7 @@ class BundleReader(CheckpointReader):
         self.index = BundleIndex(probe.location.path, lenient=lenient)
         self.findings = self.index.findings
         self._shards: OrderedDict[int, RandomAccessFile] = OrderedDict()
+        self._lock = threading.Lock()
 
     @cached_property
     def specs(self) -> Mapping[str, TensorSpec]:
@@ -180,6 +183,10 @@ class BundleReader(CheckpointReader):
 
     def shard(self, shard: int) -> RandomAccessFile:
         """Return an open data shard."""
+        with self._lock:
+            return self._open_shard(shard)
+
+    def _open_shard(self, shard: int) -> RandomAccessFile:
         file = self._shards.get(shard)
         if file is None:
             num_shards = self.index.header.num_shards
@@ -235,10 +242,25 @@ class BundleReader(CheckpointReader):
             message, path=path, key=key, offset=None if in_index else entry.offset, code=code
         )
 
-    def verify(self) -> Iterator[Verification]:
+    def missing_files(self) -> list[str]:
+        """Return the data shards that are not there, of those that hold tensors.
+
+        Where as many shards as the header counts are there, none of them is missing,
+        and no entry needs to be decoded to know.
+        """
+        prefix, count = self.index.prefix, self.index.header.num_shards
+        there = set(data_shards(prefix))
+        if sum(path.endswith(f"-of-{count:05d}") for path in there) >= count:
+            return []
+        entries = map(self.index.entry_or_none, range(len(self.index.keys)))
+        used = {entry.shard for entry in entries if entry and not entry.slices and entry.shard < count}
+        expected = (data_shard(prefix, shard, count) for shard in sorted(used))
+        return [path for path in expected if path not in there]
+
+    def verify(self, jobs: int = 1) -> Iterator[Verification]:
         from .bundle_verify import verify_bundle
 
-        return verify_bundle(self)
+        return verify_bundle(self, jobs)
 
     def close(self) -> None:
         for file in self._shards.values():
