@@ -256,11 +256,8 @@ def _list_recursively(path: str, options: dict[str, Any]) -> int:
         if render.is_terminal():
             render.title(("\n" if number else "") + one["directory"])
         else:
-            prefix = one["directory"].rstrip("/") + "/"
-            one = {
-                **one,
-                "checkpoints": [{**row, "name": prefix + row["name"]} for row in one["checkpoints"]],
-            }
+            for row in one["checkpoints"]:
+                row["name"] = row["path"]
         _show_directory(one, options)
     if not found:
         _say_empty(path)
