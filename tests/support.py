@@ -137,7 +137,7 @@ def table_of(
     kinds: Sequence[int] | None = None,
     index: Sequence[tuple[bytes, BlockHandle]] | None = None,
 ) -> bytes:
-    """Return a table of these very data blocks, their last keys being `k0`, `k1`… unless `index` says otherwise."""
+    """Return a table of these very data blocks, indexed in this order unless `index` says otherwise."""
     out = bytearray()
     handles = []
     for number, block in enumerate(blocks):

@@ -51,7 +51,7 @@ def test_claimed_length_is_checked_before_anything_is_allocated(claimed: int) ->
     ],
 )
 def test_malformed_blocks(data: str) -> None:
-    with pytest.raises(ValueError, match="snappy|varint"):
+    with pytest.raises(ValueError, match=r"snappy|varint"):
         decompress(bytes.fromhex(data))
 
 

@@ -114,7 +114,7 @@ def test_malformed_signed_numbers(data: str) -> None:
     "data", ["", "00", "61", "61 00", "00 02 00 01", "ff 01 00 01", "ff", "00 00 00 01", "ff ff 00 01"]
 )
 def test_malformed_strings(data: str) -> None:
-    with pytest.raises(ValueError, match="string|escape"):
+    with pytest.raises(ValueError, match=r"string|escape"):
         decode_str(bytes.fromhex(data), 0)
 
 

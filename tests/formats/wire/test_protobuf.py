@@ -306,7 +306,7 @@ def test_malformed_entries_are_value_errors(data: str, what: str) -> None:
 
 @pytest.mark.parametrize("data", ["1a 02 01 80", "1d 01 02 03 04", "19 01 02 03 04 05 06 07 08"])
 def test_malformed_repeated_numbers_are_value_errors(data: str) -> None:
-    with pytest.raises(ValueError, match="varint|wire type"):
+    with pytest.raises(ValueError, match=r"varint|wire type"):
         VersionDef.decode(bytes.fromhex(data))
 
 
