@@ -31,7 +31,7 @@ Extents = tuple[tuple[int, int], ...]
 Region = tuple[tuple[int, int], ...]
 """Start and stop in each dimension, both within the tensor."""
 
-_MOST_SPLIT_DIMENSIONS = 8
+_MOST_CORNERS = 1 << 22
 
 
 def extents_of(proto: TensorSliceProto) -> Extents:
@@ -99,8 +99,8 @@ def tiling_flaw(regions: Sequence[Region], shape: tuple[int, ...]) -> str | None
     if total == 0:
         return None
     split = [d for d, dim in enumerate(shape) if any(region[d] != (0, dim) for region in regions)]
-    if len(split) > _MOST_SPLIT_DIMENSIONS:
-        raise ValueError(f"a tensor cut along {len(split)} dimensions")
+    if len(regions) > _MOST_CORNERS >> len(split):
+        raise ValueError(f"a tensor cut along {len(split)} dimensions into {len(regions)} pieces")
     corners: dict[tuple[int, ...], int] = {}
     whole = tuple((0, dim) for dim in shape)
     for region, weight in [*((region, 1) for region in regions), (whole, -1)]:
