@@ -1,4 +1,4 @@
-"""How hypothesis runs: without deadlines, since machines are shared, and the same each time where CI is set."""
+"""How hypothesis runs: without deadlines on shared machines, and the same each time where CI is set."""
 
 from __future__ import annotations
 
