@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from .dtypes import STRING
 from .errors import CheckpointError, CorruptCheckpointError
 from .model import Finding, Format
 from .tf.bundle import OBJECT_GRAPH_KEY
@@ -36,10 +37,11 @@ class ObjectReader(BundleReader):
 
     def load_object_graph(self) -> ObjectGraph:
         """Return the object graph; CheckpointError where it cannot be read or decoded."""
-        data = self[GRAPH_KEY].read()
-        if data.shape:
-            message = f"shape {list(data.shape)}, expected a scalar"
+        spec = self[GRAPH_KEY].spec
+        if spec.dtype is not STRING or spec.shape:
+            message = f"{spec.dtype} of shape {list(spec.shape)}, expected one string"
             raise CorruptCheckpointError(message, path=self.index.path, key=GRAPH_KEY, code="graph-decode")
+        data = self[GRAPH_KEY].read()
         try:
             return ObjectGraph.decode(data.item())
         except ValueError as error:

@@ -77,7 +77,17 @@ def test_tsv_has_key_dtype_shape_and_bytes(ckpt: Callable) -> None:
     assert long == [
         [
             "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE",
-            *("float32", "1,5", "20", "variable", "0", "1029", "2627679943", "net/l1/kernel", "net/dense/kernel"),
+            *(
+                "float32",
+                "1,5",
+                "20",
+                "variable",
+                "0",
+                "1029",
+                "2627679943",
+                "net/l1/kernel",
+                "net/dense/kernel",
+            ),
         ]
     ]
 
@@ -118,7 +128,9 @@ def test_recursive_lists_every_directory_that_has_checkpoints(ckpt: Callable) ->
         ("two_prefixes", "beta-2", ["alpha-1", "beta-1", "alpha-2", "beta-2"]),
     ],
 )
-def test_directories_as_people_have_them(directory: str, latest: str | None, names: list, ckpt: Callable) -> None:
+def test_directories_as_people_have_them(
+    directory: str, latest: str | None, names: list, ckpt: Callable
+) -> None:
     found = ckpt("ls", "--json", data_path("state_files", directory)).json
     assert found["latest"] == latest
     assert sorted(c["name"] for c in found["checkpoints"]) == sorted(names)
@@ -141,7 +153,9 @@ def test_a_directory_without_checkpoints_exits_1(tmp_path: Path, ckpt: Callable)
 
 def test_a_damaged_member_is_listed_with_a_warning(tmp_path: Path, ckpt: Callable) -> None:
     shutil.copytree(GUIDE, tmp_path / "run")
-    (tmp_path / "run" / "ckpt-9.index").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    (tmp_path / "run" / "ckpt-9.index").write_bytes(
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
+    )
     result = ckpt("ls", "--json", tmp_path / "run")
     assert result.code == 0
     assert {c["name"]: c["format"] for c in result.json["checkpoints"]} == {
@@ -173,7 +187,10 @@ def test_an_entry_that_cannot_be_decoded_has_no_dtype(ckpt: Callable) -> None:
     [
         (["net/l1/*"], ["net/l1/bias", "net/l1/kernel"]),
         (["--match", "*kernel*", "--kind", "variable"], ["net/l1/kernel"]),
-        (["--kind", "optimizer", "--exclude", "*beta*"], ["optimizer/decay", "optimizer/iter", "optimizer/learning_rate"]),
+        (
+            ["--kind", "optimizer", "--exclude", "*beta*"],
+            ["optimizer/decay", "optimizer/iter", "optimizer/learning_rate"],
+        ),
         (["--regex", "^net/.*bias/.A"], ["net/l1/bias"]),
         (["--dtype", "int64"], ["optimizer/iter", "save_counter"]),
         (["net/l1/kernel (m of optimizer)"], ["net/l1/kernel/.OPTIMIZER_SLOT/optimizer/m"]),
@@ -195,7 +212,9 @@ def test_what_matches_nothing_exits_1_and_names_close_keys(ckpt: Callable) -> No
     assert ckpt("ls", CKPT, "--kind", "slot", "--dtype", "int64").code == 1
 
 
-@pytest.mark.parametrize("options", [["--dtype", "float23"], ["--kind", "weights"], ["--regex", "("], ["--sort", "age"]])
+@pytest.mark.parametrize(
+    "options", [["--dtype", "float23"], ["--kind", "weights"], ["--regex", "("], ["--sort", "age"]]
+)
 def test_options_that_make_no_sense_exit_2(options: list[str], ckpt: Callable) -> None:
     result = ckpt("ls", CKPT, *options)
     assert (result.code, result.out) == (2, "")
