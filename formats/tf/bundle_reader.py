@@ -155,8 +155,7 @@ class BundleReader(CheckpointReader):
 
     @cached_property
     def specs(self) -> Mapping[str, TensorSpec]:
-        spec = self.index.spec
-        return {key: spec(key, position) for key, position in self.index.tensors.items()}
+        return self.index.specs()
 
     def tensor(self, key: str) -> BundleTensor:
         return BundleTensor(self, self.specs[key], self.index.tensors[key])
@@ -284,7 +283,7 @@ class BundleReader(CheckpointReader):
         there = set(data_shards(prefix))
         if sum(path.endswith(f"-of-{count:05d}") for path in there) >= count:
             return []
-        entries = map(self.index.entry_or_none, range(len(self.index.keys)))
+        entries = map(self.index.entry_or_none, range(len(self.index.values)))
         used = {entry.shard for entry in entries if entry and not entry.slices and entry.shard < count}
         expected = (data_shard(prefix, shard, count) for shard in sorted(used))
         return [path for path in expected if path not in there]
