@@ -9,8 +9,8 @@ from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..dtypes import STRING, VARIANT
-from ..errors import ChecksumError, CheckpointError, CorruptCheckpointError
+from ..chunks import ChunkSource, whole_elements
+from ..errors import ChecksumError, CorruptCheckpointError
 from ..files import PIECE, RandomAccessFile
 from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
 from ..slicing import full_index, index_shape, read_region
@@ -18,14 +18,17 @@ from ..wire.crc32c import extend, mask
 from . import payload
 from .bundle import BundleEntry, BundleIndex, Flaw, data_shard
 from .slices import Region, intersect, region_of, slice_key, tiling_flaw, volume
+from .tiling import gather, most_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import numpy as np
 
+    from ..chunks import Chunk
     from ..model import Index, Verification
     from ..probe import Probe
+    from .slices import Extents
 
 __all__ = ["BundleReader", "BundleTensor"]
 
@@ -79,6 +82,71 @@ class BundleTensor(LazyTensor):
         out = np.empty(index_shape(index), self.spec.dtype.numpy)
         read_region(self._read_bytes, self.spec.shape, out.dtype, index, out)
         return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        spec, entry = self.spec, self.entry
+        itemsize = spec.dtype.itemsize
+        if itemsize is None:
+            yield from self._stream_elements()
+            return
+        self._reader.check_size(spec, entry)
+        if entry.slices:
+            yield from self._gather(itemsize, max_bytes)
+            return
+        crc = 0
+        step = whole_elements(max_bytes, itemsize)
+        for offset in range(0, entry.size, step):
+            piece = self._read_bytes(offset, min(step, entry.size - offset))
+            crc = extend(crc, piece)
+            yield self._little_endian(piece)
+        self._reader.check_crc(spec.key, entry, crc)
+
+    def pieces(self) -> list[tuple[Extents, LazyTensor]]:
+        if not self.entry.slices:
+            return []
+        pieces = self._reader.pieces(self.spec, self.entry)
+        return [(extents, piece) for extents, (_, piece) in zip(self.entry.slices, pieces, strict=True)]
+
+    def _little_endian(self, piece: bytes) -> Chunk:
+        if not self._reader.index.big_endian:
+            return piece
+        import numpy as np
+
+        array = np.frombuffer(bytearray(piece), self.spec.dtype.numpy)
+        return payload.decode_numbers(array, big_endian=True).view(np.uint8)
+
+    def _stream_elements(self) -> Iterator[bytes]:
+        """Yield strings or variants, one at a time; the checksum is compared after the last."""
+        spec, entry, big_endian = self.spec, self.entry, self._reader.index.big_endian
+        if entry.slices or spec.size == 0:
+            yield from self.read().reshape(-1)
+            return
+        self._reader.check_size(spec, entry)
+        crc = 0
+        try:
+            for element, crc in payload.stream_elements(
+                self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian
+            ):
+                yield element
+        except ValueError as error:
+            raise self._reader.corrupt(spec.key, entry, str(error), "tensor-checksum") from error
+        self._reader.check_crc(spec.key, entry, crc)
+
+    def _gather(self, itemsize: int, max_bytes: int) -> Iterator[Chunk]:
+        """Yield the bytes of a partitioned tensor; each piece's checksum is compared when it has passed."""
+        pieces = self._reader.pieces(self.spec, self.entry)
+        regions = [region for region, _ in pieces]
+        self._check_whole(sum(map(volume, regions)))
+        share = max(itemsize, max_bytes // most_at_once(regions))
+        sources = [ChunkSource(piece.chunks(share)) for _, piece in pieces]
+        yield from gather(self.spec.shape, regions, itemsize, lambda number, size: sources[number].take(size), max_bytes)
+        for source in sources:
+            source.finish()
+
+    def _check_whole(self, filled: int) -> None:
+        if filled != self.spec.size:
+            message = f"its slices hold {filled} of the {self.spec.size} elements asked for"
+            raise self._reader.corrupt(self.spec.key, self.entry, message, "slice")
 
     def _read_bytes(self, offset: int, size: int) -> bytes:
         entry = self.entry

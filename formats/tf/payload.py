@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["Element", "checksum", "decode_numbers", "elements", "encode_strings", "encode_variants"]
+__all__ = [
+    "Element",
+    "checksum",
+    "decode_numbers",
+    "elements",
+    "encode_strings",
+    "encode_variants",
+    "length_bytes",
+    "stream_elements",
+]
 
 Read = Callable[[int, int], bytes] if TYPE_CHECKING else None
 
@@ -108,7 +117,7 @@ def checksum(read: Read, dtype: DType, count: int, size: int, *, big_endian: boo
     return crc
 
 
-def _length_bytes(length: int, byte_order: str) -> bytes:
+def length_bytes(length: int, byte_order: str) -> bytes:
     return struct.pack(byte_order + ("I" if length <= 0xFFFFFFFF else "Q"), length)
 
 
@@ -120,7 +129,7 @@ def _string_lengths(cursor: _Cursor, count: int, size: int, byte_order: str) -> 
     crc, pending = 0, bytearray()
     for _ in range(count):
         lengths.append(cursor.varint())
-        pending += _length_bytes(lengths[-1], byte_order)
+        pending += length_bytes(lengths[-1], byte_order)
         if len(pending) >= PIECE:
             crc = extend(crc, bytes(pending))
             pending.clear()
@@ -186,6 +195,37 @@ def elements(read: Read, dtype: DType, count: int, size: int, *, big_endian: boo
     return out
 
 
+def stream_elements(
+    read: Read, dtype: DType, count: int, size: int, *, big_endian: bool = False
+) -> Iterator[tuple[bytes, int]]:
+    """Yield each string or variant with the unmasked checksum up to its end; ValueError as `checksum`."""
+    cursor = _Cursor(read, size)
+    if dtype is VARIANT:
+        crc = 0
+        for _ in range(count):
+            element, crc = _take_variant(cursor, crc)
+            yield element, crc
+    else:
+        lengths, crc = _string_lengths(cursor, count, size, ">" if big_endian else "<")
+        for length in lengths:
+            element = cursor.take(length)
+            crc = extend(crc, element)
+            yield element, crc
+    if cursor.offset != size:
+        raise ValueError(f"elements of {cursor.offset} bytes, {size} are stored")
+
+
+def _take_variant(cursor: _Cursor, crc: int) -> tuple[bytes, int]:
+    length = cursor.varint()
+    element = cursor.take(length)
+    crc = extend(extend(crc, struct.pack("<Q", length)), element)
+    stored = cursor.take(4)
+    (expected,) = struct.unpack("<I", stored)
+    if mask(crc) != expected:
+        raise ValueError(f"checksum of a variant {mask(crc):#010x}, stored {expected:#010x}")
+    return element, extend(crc, stored)
+
+
 def decode_numbers(data: np.ndarray[Any, Any], *, big_endian: bool) -> np.ndarray[Any, Any]:
     """Return numbers in native byte order, swapping those of a big-endian bundle in place."""
     if not big_endian or data.dtype.itemsize == 1:
@@ -203,7 +243,7 @@ def encode_strings(values: Iterable[bytes]) -> tuple[bytes, int]:
     values = list(values)
     crc = 0
     for value in values:
-        crc = extend(crc, _length_bytes(len(value), "<"))
+        crc = extend(crc, length_bytes(len(value), "<"))
     stored = struct.pack("<I", mask(crc))
     body = b"".join(values)
     crc = extend(extend(crc, stored), body)
