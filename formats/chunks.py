@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     Chunk = bytes | np.ndarray[Any, Any]
     """Bytes, or a flat array of uint8: what checksums and files take without a copy."""
 
-__all__ = ["ChunkSource", "array_chunks", "chunks_of", "whole_elements"]
+__all__ = ["ChunkSource", "array_chunks", "chunks_of", "view_of", "whole_elements"]
 
 
 def array_chunks(array: np.ndarray[Any, Any], max_bytes: int = PIECE) -> Iterator[Chunk]:
     """Yield an array as chunks; elements of an object array must be bytes."""
     import numpy as np
 
-    if array.dtype == object:
+    if array.dtype.hasobject:
         yield from array.reshape(-1)
         return
     if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and not np.little_endian):
@@ -64,11 +64,11 @@ def chunks_of(spec: TensorSpec, data: Any) -> Iterator[Chunk]:
 
 
 def _of_dtype(spec: TensorSpec, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the array as the spec's dtype has it: strings as objects; a number of another type is no such thing."""
+    """Return the array as the spec's dtype has it: strings as objects, numbers as they must be already."""
     import numpy as np
 
     wanted = spec.dtype.numpy
-    if wanted == object and array.dtype.kind in "OSU":
+    if spec.dtype.itemsize is None and array.dtype.kind in "OSU":
         out = np.empty(array.shape, object)
         for at, element in np.ndenumerate(array):
             out[at] = element.encode("utf-8", "surrogateescape") if isinstance(element, str) else element
@@ -82,7 +82,7 @@ def _checked_elements(spec: TensorSpec, elements: Iterable[Any]) -> Iterator[Chu
     count = 0
     for element in elements:
         if not isinstance(element, bytes | bytearray | memoryview):
-            raise ValueError(f"tensor {spec.key!r}: element {count} is {type(element).__name__}, not bytes")
+            raise TypeError(f"tensor {spec.key!r}: element {count} is {type(element).__name__}, not bytes")
         count += 1
         yield bytes(element)
     if count != spec.size:
@@ -106,6 +106,11 @@ def _checked_bytes(spec: TensorSpec, chunks: Iterable[Any]) -> Iterator[Chunk]:
         raise ValueError(f"tensor {spec.key!r}: {total} bytes, its spec has {expected}")
 
 
+def view_of(chunk: Chunk) -> memoryview:
+    """Return a chunk's bytes without copying them."""
+    return memoryview(chunk) if isinstance(chunk, bytes) else chunk.data
+
+
 class ChunkSource:
     """Hands out the bytes of chunks in portions of any size."""
 
@@ -127,11 +132,11 @@ class ChunkSource:
         rest, self._chunk, self._at = self._chunk[self._at :], b"", 0
         if size == left:
             return rest
-        out = bytearray(memoryview(rest))
+        out = bytearray(view_of(rest))
         while len(out) < size:
             chunk = next(self._chunks)
             wanted = size - len(out)
-            out += memoryview(chunk[:wanted])
+            out += view_of(chunk[:wanted])
             if wanted < len(chunk):
                 self._chunk, self._at = chunk, wanted
         return bytes(out)

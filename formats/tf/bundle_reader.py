@@ -9,16 +9,14 @@ from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..chunks import ChunkSource, whole_elements
 from ..errors import ChecksumError, CorruptCheckpointError
 from ..files import PIECE, RandomAccessFile
 from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
 from ..slicing import full_index, index_shape, read_region
 from ..wire.crc32c import extend, mask
 from . import payload
-from .bundle import BundleEntry, BundleIndex, Flaw, data_shard
-from .slices import Region, intersect, region_of, slice_key, tiling_flaw, volume
-from .tiling import gather, most_at_once
+from .bundle import BundleEntry, BundleIndex, EntryError, data_shard
+from .slices import Region, fill, region_of, slice_key, tiling_flaw, volume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -84,69 +82,21 @@ class BundleTensor(LazyTensor):
         return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
-        spec, entry = self.spec, self.entry
-        itemsize = spec.dtype.itemsize
-        if itemsize is None:
-            yield from self._stream_elements()
-            return
-        self._reader.check_size(spec, entry)
-        if entry.slices:
-            yield from self._gather(itemsize, max_bytes)
-            return
-        crc = 0
-        step = whole_elements(max_bytes, itemsize)
-        for offset in range(0, entry.size, step):
-            piece = self._read_bytes(offset, min(step, entry.size - offset))
-            crc = extend(crc, piece)
-            yield self._little_endian(piece)
-        self._reader.check_crc(spec.key, entry, crc)
+        from .bundle_stream import stream_elements, stream_numbers
+
+        if self.spec.dtype.itemsize is not None:
+            return stream_numbers(self._reader, self.spec, self.entry, max_bytes)
+        if self.entry.slices:
+            return iter(self.read().reshape(-1))
+        return stream_elements(self._reader, self.spec, self.entry)
 
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
-        if not self.entry.slices:
-            return []
         pieces = self._reader.pieces(self.spec, self.entry)
         return [(extents, piece) for extents, (_, piece) in zip(self.entry.slices, pieces, strict=True)]
 
-    def _little_endian(self, piece: bytes) -> Chunk:
-        if not self._reader.index.big_endian:
-            return piece
-        import numpy as np
-
-        array = np.frombuffer(bytearray(piece), self.spec.dtype.numpy)
-        return payload.decode_numbers(array, big_endian=True).view(np.uint8)
-
-    def _stream_elements(self) -> Iterator[bytes]:
-        """Yield strings or variants, one at a time; the checksum is compared after the last."""
-        spec, entry, big_endian = self.spec, self.entry, self._reader.index.big_endian
-        if entry.slices or spec.size == 0:
-            yield from self.read().reshape(-1)
-            return
-        self._reader.check_size(spec, entry)
-        crc = 0
-        try:
-            for element, crc in payload.stream_elements(
-                self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian
-            ):
-                yield element
-        except ValueError as error:
-            raise self._reader.corrupt(spec.key, entry, str(error), "tensor-checksum") from error
-        self._reader.check_crc(spec.key, entry, crc)
-
-    def _gather(self, itemsize: int, max_bytes: int) -> Iterator[Chunk]:
-        """Yield the bytes of a partitioned tensor; each piece's checksum is compared when it has passed."""
-        pieces = self._reader.pieces(self.spec, self.entry)
-        regions = [region for region, _ in pieces]
-        self._check_whole(sum(map(volume, regions)))
-        share = max(itemsize, max_bytes // most_at_once(regions))
-        sources = [ChunkSource(piece.chunks(share)) for _, piece in pieces]
-        yield from gather(self.spec.shape, regions, itemsize, lambda number, size: sources[number].take(size), max_bytes)
-        for source in sources:
-            source.finish()
-
-    def _check_whole(self, filled: int) -> None:
-        if filled != self.spec.size:
-            message = f"its slices hold {filled} of the {self.spec.size} elements asked for"
-            raise self._reader.corrupt(self.spec.key, self.entry, message, "slice")
+    def read_some(self, index: Index) -> np.ndarray[Any, Any]:
+        """Return a slice; of the whole, checked against its checksum."""
+        return self.read() if index == full_index(self.spec.shape) else self.read_slice(index)
 
     def _read_bytes(self, offset: int, size: int) -> bytes:
         entry = self.entry
@@ -162,7 +112,9 @@ class BundleTensor(LazyTensor):
         self._reader.check_size(spec, entry)
         try:
             crc = payload.checksum(self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian)
-            places = payload.elements(self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian)
+            places = payload.elements(
+                self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian
+            )
         except ValueError as error:
             raise self._reader.corrupt(spec.key, entry, str(error), "tensor-checksum") from error
         self._reader.check_crc(spec.key, entry, crc)
@@ -177,24 +129,8 @@ class BundleTensor(LazyTensor):
         import numpy as np
 
         out = np.empty(index_shape(index), self.spec.dtype.numpy)
-        wanted = tuple((part.start, part.stop) for part in index)
         pieces = self._reader.pieces(self.spec, self.entry)
-        filled = 0
-        for region, piece in pieces:
-            shared = intersect(region, wanted)
-            if shared is None:
-                continue
-            # Where the piece's part lands, and what of the piece that is, both with the index's steps.
-            target, source = [], []
-            for (low, high), (start, _), part in zip(shared, region, index, strict=True):
-                first = low + (part.start - low) % part.step
-                target.append(slice((first - part.start) // part.step, -(-(high - part.start) // part.step)))
-                source.append(slice(first - start, high - start, part.step))
-            into = out[tuple(target)]
-            if into.size:
-                whole = shared == region and all(part.step == 1 for part in index)
-                into[...] = piece.read() if whole else piece.read_slice(tuple(source))
-                filled += into.size
+        filled = fill(out, index, ((region, piece.read_some) for region, piece in pieces))
         if filled != out.size:
             message = f"its slices hold {filled} of the {out.size} elements asked for"
             raise self._reader.corrupt(self.spec.key, self.entry, message, "slice")
@@ -222,7 +158,7 @@ class BundleReader(CheckpointReader):
         """Return the entry at a position of the index, as `CorruptCheckpointError` where it is none."""
         try:
             return self.index.entry(position)
-        except Flaw as flaw:
+        except EntryError as flaw:
             raise CorruptCheckpointError(str(flaw), path=self.index.path, key=key, code=flaw.code) from flaw
 
     def pieces(self, spec: TensorSpec, entry: BundleEntry) -> list[tuple[Region, BundleTensor]]:
@@ -284,7 +220,8 @@ class BundleReader(CheckpointReader):
             return
         itemsize = spec.dtype.itemsize
         if itemsize is not None and entry.size != spec.size * itemsize:
-            message = f"{entry.size} bytes stored, {spec.dtype} of shape {list(spec.shape)} has {spec.size * itemsize}"
+            expected = spec.size * itemsize
+            message = f"{entry.size} bytes stored, {spec.dtype} of shape {list(spec.shape)} has {expected}"
             raise self.corrupt(spec.key, entry, message, "tensor-size")
         if itemsize is None and spec.size > entry.size:
             message = f"{entry.size} bytes stored for {spec.size} elements"
@@ -304,8 +241,14 @@ class BundleReader(CheckpointReader):
 
     def corrupt(self, key: str, entry: BundleEntry, message: str, code: str) -> CorruptCheckpointError:
         in_index = code in ("slice", "tensor-size") or bool(entry.slices)
-        path = self.index.path if in_index else data_shard(self.index.prefix, entry.shard, self.index.header.num_shards)
-        return CorruptCheckpointError(message, path=path, key=key, offset=None if in_index else entry.offset, code=code)
+        path = (
+            self.index.path
+            if in_index
+            else data_shard(self.index.prefix, entry.shard, self.index.header.num_shards)
+        )
+        return CorruptCheckpointError(
+            message, path=path, key=key, offset=None if in_index else entry.offset, code=code
+        )
 
     def verify(self) -> Iterator[Verification]:
         from .bundle_verify import verify_bundle

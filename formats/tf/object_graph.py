@@ -18,8 +18,8 @@ import itertools
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from .keys import SUFFIXES
-from .messages import TrackableObject, TrackableObjectGraph
+from .keys import SUFFIXES, VARIABLE_VALUE
+from .messages import BoolValue, TrackableObject, TrackableObjectGraph
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -87,6 +87,33 @@ class ObjectGraph:
             raise ValueError("the object graph has no nodes, not even a root")
         return graph
 
+    def encode(self) -> bytes:
+        """Return the graph as a serialized TrackableObjectGraph, unknown fields and all."""
+        return self.proto.encode()
+
+    def mark_checkpoint_values(self) -> None:
+        """Say of every node whether it or one below it holds values, as TensorFlow does when it saves.
+
+        A node that is wrongly said to hold none is passed over when objects are restored
+        as they are created, and its values are lost.
+        """
+        parents: dict[int, list[int]] = {}
+        for number in range(len(self.nodes)):
+            for _, child in self.children(number):
+                parents.setdefault(child, []).append(number)
+        waiting = [
+            number
+            for number, node in enumerate(self.nodes)
+            if node.attributes or node.slot_variables or node.registered_saver is not None
+        ]
+        holding = set(waiting)
+        while waiting:
+            above = [parent for parent in parents.get(waiting.pop(), ()) if parent not in holding]
+            holding.update(above)
+            waiting += above
+        for number, node in enumerate(self.nodes):
+            node.has_checkpoint_values = BoolValue(value=number in holding)
+
     def children(self, node: int) -> Iterator[tuple[str, int]]:
         """Yield (edge name, node id) of the edges of a node that lead somewhere."""
         count = len(self.nodes)
@@ -105,7 +132,9 @@ class ObjectGraph:
             if slot.original_variable_node_id in nodes and slot.slot_variable_node_id in nodes
         ]
 
-    def reachable(self, start: Iterable[int] = (ROOT,), without: Collection[int] = ()) -> dict[int, tuple[int, str] | None]:
+    def reachable(
+        self, start: Iterable[int] = (ROOT,), without: Collection[int] = ()
+    ) -> dict[int, tuple[int, str] | None]:
         """Return the nodes reached breadth-first, each with the parent and the edge that reached it first."""
         found: dict[int, tuple[int, str] | None] = {node: None for node in start if node not in without}
         queue = list(found)
@@ -150,7 +179,9 @@ class ObjectGraph:
             names: dict[str, int] = {}
             for child in node.children:
                 if not 0 <= child.node_id < count:
-                    message = f"edge {child.local_name!r} of node {number} leads to node {child.node_id} of {count}"
+                    message = (
+                        f"edge {child.local_name!r} of node {number} leads to node {child.node_id} of {count}"
+                    )
                     yield GraphFlaw("error", "graph-node", message)
                 if names.setdefault(child.local_name, child.node_id) != child.node_id:
                     message = f"two edges {child.local_name!r} of node {number} lead to different nodes"
@@ -161,13 +192,19 @@ class ObjectGraph:
                     ("slot variable", slot.slot_variable_node_id),
                 ):
                     if not 0 <= target < count:
-                        message = f"slot {slot.slot_name!r} of node {number}: {what} is node {target} of {count}"
+                        message = (
+                            f"slot {slot.slot_name!r} of node {number}: {what} is node {target} of {count}"
+                        )
                         yield GraphFlaw("error", "graph-node", message)
             for attribute in node.attributes:
                 key = attribute.checkpoint_key
                 if not resolve(key):
-                    message = f"attribute {attribute.name!r} of node {number} has a key that is not in the index"
-                    yield GraphFlaw("error", "graph-key", message, key)
+                    message = (
+                        f"attribute {attribute.name!r} of node {number} has a key that is not in the index"
+                    )
+                    # A variable without its value fails every restore, other state only its own object's.
+                    severity = "error" if attribute.name == VARIABLE_VALUE else "warning"
+                    yield GraphFlaw(severity, "graph-key", message, key)
                 if owners.setdefault(key, number) != number:
                     message = f"nodes {owners[key]} and {number} claim one key"
                     yield GraphFlaw("warning", "graph-duplicate", message, key)

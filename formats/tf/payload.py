@@ -16,7 +16,7 @@ tensorflow/core/util/tensor_bundle/tensor_bundle.cc: ReadStringTensor, ReadVaria
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..dtypes import STRING, VARIANT, DType
 from ..files import PIECE
@@ -30,16 +30,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Element",
+    "ElementStream",
     "checksum",
     "decode_numbers",
     "elements",
     "encode_strings",
     "encode_variants",
     "length_bytes",
-    "stream_elements",
 ]
 
-Read = Callable[[int, int], bytes] if TYPE_CHECKING else None
+Read: TypeAlias = "Callable[[int, int], bytes]"
+"""Returns `size` bytes at `offset` of a tensor, neither more nor less."""
 
 
 class Element(NamedTuple):
@@ -195,35 +196,43 @@ def elements(read: Read, dtype: DType, count: int, size: int, *, big_endian: boo
     return out
 
 
-def stream_elements(
-    read: Read, dtype: DType, count: int, size: int, *, big_endian: bool = False
-) -> Iterator[tuple[bytes, int]]:
-    """Yield each string or variant with the unmasked checksum up to its end; ValueError as `checksum`."""
-    cursor = _Cursor(read, size)
-    if dtype is VARIANT:
-        crc = 0
-        for _ in range(count):
-            element, crc = _take_variant(cursor, crc)
-            yield element, crc
-    else:
-        lengths, crc = _string_lengths(cursor, count, size, ">" if big_endian else "<")
+class ElementStream:
+    """The strings or variants of a tensor, one after the other; ValueError as `checksum`.
+
+    `crc` is the unmasked checksum of what has passed, of the whole tensor at the end.
+    """
+
+    def __init__(self, read: Read, dtype: DType, count: int, size: int, *, big_endian: bool = False) -> None:
+        self._cursor = _Cursor(read, size)
+        self._dtype = dtype
+        self._count = count
+        self._size = size
+        self._byte_order = ">" if big_endian else "<"
+        self.crc = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._variants() if self._dtype is VARIANT else self._strings()
+        if self._cursor.offset != self._size:
+            raise ValueError(f"elements of {self._cursor.offset} bytes, {self._size} are stored")
+
+    def _strings(self) -> Iterator[bytes]:
+        lengths, self.crc = _string_lengths(self._cursor, self._count, self._size, self._byte_order)
         for length in lengths:
-            element = cursor.take(length)
-            crc = extend(crc, element)
-            yield element, crc
-    if cursor.offset != size:
-        raise ValueError(f"elements of {cursor.offset} bytes, {size} are stored")
+            element = self._cursor.take(length)
+            self.crc = extend(self.crc, element)
+            yield element
 
-
-def _take_variant(cursor: _Cursor, crc: int) -> tuple[bytes, int]:
-    length = cursor.varint()
-    element = cursor.take(length)
-    crc = extend(extend(crc, struct.pack("<Q", length)), element)
-    stored = cursor.take(4)
-    (expected,) = struct.unpack("<I", stored)
-    if mask(crc) != expected:
-        raise ValueError(f"checksum of a variant {mask(crc):#010x}, stored {expected:#010x}")
-    return element, extend(crc, stored)
+    def _variants(self) -> Iterator[bytes]:
+        for _ in range(self._count):
+            length = self._cursor.varint()
+            element = self._cursor.take(length)
+            self.crc = extend(extend(self.crc, struct.pack("<Q", length)), element)
+            stored = self._cursor.take(4)
+            (expected,) = struct.unpack("<I", stored)
+            if mask(self.crc) != expected:
+                raise ValueError(f"checksum of a variant {mask(self.crc):#010x}, stored {expected:#010x}")
+            self.crc = extend(self.crc, stored)
+            yield element
 
 
 def decode_numbers(data: np.ndarray[Any, Any], *, big_endian: bool) -> np.ndarray[Any, Any]:

@@ -14,16 +14,30 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..wire.ordered_code import decode_num, decode_snum, decode_str, encode_num, encode_snum, encode_str
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    import numpy as np
+
+    from ..model import Index
     from .messages import TensorSliceProto
 
-__all__ = ["Extents", "Region", "decode_slice_key", "extents_of", "intersect", "region_of", "slice_key", "tiling_flaw"]
+__all__ = [
+    "Extents",
+    "Region",
+    "decode_slice_key",
+    "extents_of",
+    "fill",
+    "intersect",
+    "region_of",
+    "slice_key",
+    "slice_proto",
+    "tiling_flaw",
+]
 
 WHOLE = -1
 
@@ -37,6 +51,15 @@ _MOST_SPLIT_DIMENSIONS = 8
 def extents_of(proto: TensorSliceProto) -> Extents:
     """Return extents as stored; an extent without a length is the whole dimension."""
     return tuple((e.start, WHOLE if e.length is None else e.length) for e in proto.extent)
+
+
+def slice_proto(extents: Extents) -> TensorSliceProto:
+    """Return the message of which `extents_of` gives the extents back."""
+    from .messages import Extent, TensorSliceProto
+
+    return TensorSliceProto(
+        extent=[Extent(start=start, length=None if length == WHOLE else length) for start, length in extents]
+    )
 
 
 def slice_key(name: bytes, extents: Extents) -> bytes:
@@ -83,6 +106,35 @@ def intersect(left: Region, right: Region) -> Region | None:
 
 def volume(region: Region) -> int:
     return math.prod(stop - start for start, stop in region)
+
+
+def fill(
+    out: np.ndarray[Any, Any],
+    index: Index,
+    pieces: Iterable[tuple[Region, Callable[[Index], np.ndarray[Any, Any]]]],
+) -> int:
+    """Fill `out` with `index` of a partitioned tensor and return how many elements were there.
+
+    Each piece comes with what it covers and a function that returns a slice of it;
+    pieces that hold nothing of what is wanted are not read.
+    """
+    wanted = tuple((part.start, part.stop) for part in index)
+    filled = 0
+    for region, read in pieces:
+        shared = intersect(region, wanted)
+        if shared is None:
+            continue
+        # Where the piece's part lands, and what of the piece that is, both with the index's steps.
+        target, source = [], []
+        for (low, high), (start, _), part in zip(shared, region, index, strict=True):
+            first = low + (part.start - low) % part.step
+            target.append(slice((first - part.start) // part.step, -(-(high - part.start) // part.step)))
+            source.append(slice(first - start, high - start, part.step))
+        into = out[tuple(target)]
+        if into.size:
+            into[...] = read(tuple(source))
+            filled += into.size
+    return filled
 
 
 def tiling_flaw(regions: Sequence[Region], shape: tuple[int, ...]) -> str | None:

@@ -9,6 +9,7 @@ larger than a slab is held.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,7 +39,7 @@ def _bands(pieces: _Numbered) -> Iterator[tuple[int, int, _Numbered]]:
     edges = sorted({edge for _, region in pieces for edge in region[0]})
     waiting = sorted(pieces, key=lambda piece: piece[1][0], reverse=True)
     active: _Numbered = []
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in itertools.pairwise(edges):
         active = [piece for piece in active if piece[1][0][1] > start]
         while waiting and waiting[-1][1][0][0] <= start:
             active.append(waiting.pop())
@@ -60,7 +61,7 @@ def _slabs(shape: tuple[int, ...], pieces: _Numbered, itemsize: int, max_bytes: 
         group = max(1, max_bytes // row_bytes)
         for at in range(start, stop, group):
             rows = min(group, stop - at)
-            parts = [(n, (slice(0, rows), *(slice(*extent) for extent in region[1:]))) for n, region in active]
+            parts = [(n, (slice(0, rows), *(slice(*sides) for sides in region[1:]))) for n, region in active]
             yield _Slab((rows, *shape[1:]), parts)
 
 
@@ -104,7 +105,7 @@ def scatter(
     take: Callable[[int], Chunk],
     max_bytes: int = PIECE,
 ) -> Iterator[tuple[int, Chunk]]:
-    """Yield (piece, its next bytes) of a tensor that `regions` tile; `take(size)` gives the tensor's next bytes."""
+    """Yield (piece, its next bytes) of a tensor that `regions` tile; `take(size)` gives the tensor's."""
     import numpy as np
 
     item = np.dtype((np.void, itemsize))

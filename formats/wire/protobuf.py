@@ -242,5 +242,7 @@ class Message:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items() if value not in (b"", None, []))
+        shown = ", ".join(
+            f"{name}={value!r}" for name, value in self.__dict__.items() if value not in (b"", None, [])
+        )
         return f"{type(self).__name__}({shown})"
