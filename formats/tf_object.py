@@ -39,10 +39,11 @@ class ObjectReader(BundleReader):
 
     def load_object_graph(self) -> ObjectGraph:
         """Return the object graph; CheckpointError where it cannot be read or decoded."""
-        data = self[GRAPH_KEY].read()
-        if data.shape:
-            message = f"shape {list(data.shape)}, expected a scalar"
+        spec = self[GRAPH_KEY].spec
+        if spec.dtype is not STRING or spec.shape:
+            message = f"{spec.dtype} of shape {list(spec.shape)}, expected one string"
             raise CorruptCheckpointError(message, path=self.index.path, key=GRAPH_KEY, code="graph-decode")
+        data = self[GRAPH_KEY].read()
         try:
             return ObjectGraph.decode(data.item())
         except ValueError as error:

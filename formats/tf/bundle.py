@@ -16,6 +16,7 @@ tensorflow/core/util/tensor_bundle/tensor_bundle.cc, core/protobuf/tensor_bundle
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from .. import dtypes
@@ -44,6 +45,15 @@ BUNDLE_DTYPES = frozenset(dtypes.BY_NAME)
 READER_VERSION = 1
 SLICE_KEY_BYTE = b"\0"
 _LARGEST_SIZE = 1 << 63
+_LARGEST_RANK = 254  # tensorflow/core/framework/tensor_shape.h: TensorShape::MaxDimensions
+
+# What follows dtype and shape in nearly every entry: shard, offset, size, checksum, each at most
+# once, none negative.  Anything else is decoded: a field given twice counts as it comes last.
+_PLAIN_TAIL = re.compile(
+    rb"(?:\x18[\x80-\xff]{0,3}[\0-\x7f])?(?:\x20[\x80-\xff]{0,8}[\0-\x7f])?"
+    rb"(?:\x28[\x80-\xff]{0,8}[\0-\x7f])?(?:\x35.{4})?",
+    re.DOTALL,
+)
 
 
 def data_shard(prefix: str, shard: int, num_shards: int) -> str:
@@ -74,10 +84,14 @@ class EntryError(ValueError):
 def decode_shape(proto: TensorShapeProto | None) -> tuple[int, ...]:
     """Return a shape; a missing one and one of unknown rank are scalars, as TensorFlow takes them.
 
-    Raises EntryError for negative dimensions and for more than 2**63 elements.
+    Raises EntryError for negative dimensions, for more than 2**63 elements and more than 254 dimensions.
     """
     if proto is None or proto.unknown_rank:
         return ()
+    if len(proto.dim) > _LARGEST_RANK:
+        raise EntryError(
+            "shape", f"shape of {len(proto.dim)} dimensions, TensorFlow has at most {_LARGEST_RANK}"
+        )
     shape = tuple(dim.size for dim in proto.dim)
     size = 1
     for dim in shape:
@@ -185,13 +199,19 @@ class BundleIndex:
         """
         try:
             position = self.keys.index(b"")
-            header = BundleHeaderProto.decode(self.values[position])
-        except ValueError as error:
-            what = "no header entry (an empty key)" if b"" not in self.keys else f"header: {error}"
+        except ValueError:
+            # A damaged block may have taken the header with it, and has been found already.
             if not any(finding.code == "block-checksum" for finding in self.findings):
+                what = "no header entry (an empty key)"
                 self._flaw(CorruptCheckpointError(what, path=self.path, offset=0, code="header"))
             return BundleHeaderProto(num_shards=self._count_shards())
+        value = self.values[position]
         del self.keys[position], self.values[position]
+        try:
+            header = BundleHeaderProto.decode(value)
+        except ValueError as error:
+            self._flaw(CorruptCheckpointError(f"header: {error}", path=self.path, offset=0, code="header"))
+            return BundleHeaderProto(num_shards=0)
         version = header.version
         newer = version is not None and (
             version.min_consumer > READER_VERSION or READER_VERSION in version.bad_consumers
@@ -263,7 +283,7 @@ class BundleIndex:
         if value[:1] == b"\x08" and value[2:3] == b"\x12" and len(value) > 3 and value[:4].isascii():
             head = value[: 4 + value[3]]
             seen = self._specs_seen.get(head)
-            if seen is not None and seen[0].itemsize is not None:
+            if seen is not None and seen[0].itemsize is not None and _PLAIN_TAIL.fullmatch(value, len(head)):
                 return TensorSpec(key, *seen)
         else:
             head = b""
@@ -273,7 +293,7 @@ class BundleIndex:
             if not any(finding.key == key and finding.code == flaw.code for finding in self.findings):
                 self.findings.append(Finding("error", flaw.code, str(flaw), key, self.path))
             return TensorSpec(key, INVALID, _shape_or_scalar(value))
-        if head:
+        if head and _PLAIN_TAIL.fullmatch(value, len(head)):
             self._specs_seen[head] = entry.dtype, entry.shape
         return TensorSpec(key, entry.dtype, entry.shape, entry.size)
 

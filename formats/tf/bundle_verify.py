@@ -13,7 +13,9 @@ bytes that belong to no entry, graphs with cycles and aliases.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..dtypes import INVALID
 from ..errors import CheckpointError, CorruptCheckpointError
@@ -27,11 +29,15 @@ from .keys import looks_object_based
 from .slices import tiling_flaw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
 
     from .bundle_reader import BundleReader
 
 __all__ = ["verify_bundle"]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 # TensorFlow's MaxShardSizePolicy writes such slices although its restore cannot join them.
 JOINABLE = frozenset(
@@ -63,13 +69,13 @@ class _Part(NamedTuple):
     spec: TensorSpec
 
 
-def verify_bundle(reader: BundleReader) -> Iterator[Verification]:
+def verify_bundle(reader: BundleReader, jobs: int = 1) -> Iterator[Verification]:
     """Yield the steps of verifying; the last of a tensor's parts counts the tensor."""
     reader.specs  # noqa: B018  decodes every entry, so that what cannot be decoded is among the findings
     yield Verification(findings=tuple(reader.findings))
     structure = _Structure(reader)
     yield Verification(findings=tuple(structure.check()))
-    yield from _verify_data(reader, structure)
+    yield from _verify_data(reader, structure, jobs)
     yield Verification(findings=tuple(_object_graph(reader)))
 
 
@@ -192,14 +198,14 @@ def _shard_sizes(reader: BundleReader) -> dict[int, int]:
     return sizes
 
 
-def _verify_data(reader: BundleReader, structure: _Structure) -> Iterator[Verification]:
+def _verify_data(reader: BundleReader, structure: _Structure, jobs: int) -> Iterator[Verification]:
     """Read every part once and hold it against its checksum."""
     left = dict(structure.parts_of)
     lost = structure.lost
-    for batch in _batches(structure.parts):
+    for checked in _in_order(partial(_checksums, reader), _batches(structure.parts), jobs):
         findings = []
         tensors = nbytes = 0
-        for (entry, spec), crc in _checksums(reader, batch):
+        for (entry, spec), crc in checked:
             nbytes += entry.size
             left[spec.key] -= 1
             try:
@@ -235,20 +241,40 @@ def _batches(parts: list[_Part]) -> Iterator[list[_Part]]:
         yield batch
 
 
-def _checksums(reader: BundleReader, batch: list[_Part]) -> Iterator[tuple[_Part, int | CheckpointError]]:
-    """Yield the unmasked checksum of each part, or the error that reading it met."""
+def _in_order(work: Callable[[T], R], items: Iterator[T], jobs: int) -> Iterator[R]:
+    """Yield `work(item)` of every item, in their order, `jobs` of them done at a time.
+
+    Reading and checksumming release the interpreter's lock, so threads do it.
+    """
+    if jobs == 1:
+        yield from map(work, items)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(jobs) as executor:
+        ahead: deque[Future[R]] = deque()
+        for item in items:
+            ahead.append(executor.submit(work, item))
+            if len(ahead) > 2 * jobs:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def _checksums(reader: BundleReader, batch: list[_Part]) -> list[tuple[_Part, int | CheckpointError]]:
+    """Return the unmasked checksum of each part, or the error that reading it met."""
     first = batch[0].entry
     if len(batch) > 1:
         size = max(_end(part) for part in batch) - first.offset
         try:
             data = reader.read_bytes(first.shard, first.offset, size)
         except CheckpointError as error:
-            yield from ((part, error) for part in batch)
-            return
-        for part in batch:
-            start = part.entry.offset - first.offset
-            yield part, crc32c(data[start : start + part.entry.size])
-        return
+            return [(part, error) for part in batch]
+        starts = (part.entry.offset - first.offset for part in batch)
+        return [
+            (part, crc32c(data[start : start + part.entry.size]))
+            for part, start in zip(batch, starts, strict=True)
+        ]
     part = batch[0]
     entry, spec = part
 
@@ -256,14 +282,12 @@ def _checksums(reader: BundleReader, batch: list[_Part]) -> Iterator[tuple[_Part
         return reader.read_bytes(entry.shard, entry.offset + offset, size)
 
     try:
-        yield (
-            part,
-            payload.checksum(read, spec.dtype, spec.size, entry.size, big_endian=reader.index.big_endian),
-        )
+        crc = payload.checksum(read, spec.dtype, spec.size, entry.size, big_endian=reader.index.big_endian)
     except CheckpointError as error:
-        yield part, error
+        return [(part, error)]
     except ValueError as error:
-        yield part, reader.corrupt(spec.key, entry, str(error), "tensor-checksum")
+        return [(part, reader.corrupt(spec.key, entry, str(error), "tensor-checksum"))]
+    return [(part, crc)]
 
 
 def _object_graph(reader: BundleReader) -> Iterator[Finding]:

@@ -45,7 +45,7 @@ Extents = tuple[tuple[int, int], ...]
 Region = tuple[tuple[int, int], ...]
 """Start and stop in each dimension, both within the tensor."""
 
-_MOST_SPLIT_DIMENSIONS = 8
+_MOST_CORNERS = 1 << 22
 
 
 def extents_of(proto: TensorSliceProto) -> Extents:
@@ -112,12 +112,19 @@ def fill(
     out: np.ndarray[Any, Any],
     index: Index,
     pieces: Iterable[tuple[Region, Callable[[Index], np.ndarray[Any, Any]]]],
+    *,
+    complete: bool = True,
 ) -> int:
     """Fill `out` with `index` of a partitioned tensor and return how many elements were there.
 
     Each piece comes with what it covers and a function that returns a slice of it;
-    pieces that hold nothing of what is wanted are not read.
+    pieces that hold nothing of what is wanted are not read.  Where the pieces are not
+    `complete`, counting would take an overlap for a gap, so overlaps are looked for:
+    ValueError.
     """
+    import numpy as np
+
+    taken = None if complete else np.zeros(out.shape, bool)
     wanted = tuple((part.start, part.stop) for part in index)
     filled = 0
     for region, read in pieces:
@@ -130,7 +137,11 @@ def fill(
             first = low + (part.start - low) % part.step
             target.append(slice((first - part.start) // part.step, -(-(high - part.start) // part.step)))
             source.append(slice(first - start, high - start, part.step))
-        into = out[tuple(target)]
+        if taken is not None:
+            if taken[tuple(target)].any():
+                raise ValueError("its slices overlap")
+            taken[tuple(target)] = True
+        into = out[(*target, ...)]  # the dots keep rank 0 an array
         if into.size:
             into[...] = read(tuple(source))
             filled += into.size
@@ -151,8 +162,8 @@ def tiling_flaw(regions: Sequence[Region], shape: tuple[int, ...]) -> str | None
     if total == 0:
         return None
     split = [d for d, dim in enumerate(shape) if any(region[d] != (0, dim) for region in regions)]
-    if len(split) > _MOST_SPLIT_DIMENSIONS:
-        raise ValueError(f"a tensor cut along {len(split)} dimensions")
+    if len(regions) > _MOST_CORNERS >> len(split):
+        raise ValueError(f"a tensor cut along {len(split)} dimensions into {len(regions)} pieces")
     corners: dict[tuple[int, ...], int] = {}
     whole = tuple((0, dim) for dim in shape)
     for region, weight in [*((region, 1) for region in regions), (whole, -1)]:

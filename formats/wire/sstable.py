@@ -137,12 +137,18 @@ class Table:
             _, position = BlockHandle.decode(footer)
             handle, position = BlockHandle.decode(footer, position)
             entries = decode_block(self.read_block(handle))
-            return [(key, BlockHandle.decode(value)[0]) for key, value in entries]
+            index = [(key, BlockHandle.decode(value)[0]) for key, value in entries]
         except ValueError as error:
             raise self._corrupt(f"index block: {error}", at, "footer") from error
         except CorruptCheckpointError as error:
             error.code = "footer"
             raise
+        # An index entry is a few bytes and a block many: named over and over, one block would fill the memory.
+        ends = (handle.offset + handle.size + TRAILER_SIZE for _, handle in index)
+        sizes = (handle.size + TRAILER_SIZE for _, handle in index)
+        if sum(size for size, end in zip(sizes, ends, strict=True) if end <= self.size) > self.size:
+            raise self._corrupt("index block: it names some blocks more than once", handle.offset, "footer")
+        return index
 
     def read_block(self, handle: BlockHandle) -> bytes:
         """Return a block's content, checked against its checksum and decompressed."""
