@@ -10,7 +10,7 @@ from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
+from ..errors import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import PIECE, RandomAccessFile
 from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
 from ..paths import data_shards
@@ -18,7 +18,7 @@ from ..slicing import full_index, index_shape, read_region
 from ..wire.crc32c import extend, mask
 from . import payload
 from .bundle import BundleEntry, BundleIndex, EntryError, data_shard
-from .slices import Region, fill, region_of, slice_key, tiling_flaw, volume
+from .slices import Region, fill, intersect, region_of, slice_key, tiling_flaw, volume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -136,8 +136,6 @@ class BundleTensor(LazyTensor):
 
     def _assemble(self, index: Index) -> np.ndarray[Any, Any]:
         """Return a part of a partitioned tensor, from the pieces that hold some of it."""
-        import numpy as np
-
         pieces = self._reader.pieces(self.spec, self.entry)
         wanted = tuple((part.start, part.stop) for part in index)
         needed = [(region, piece) for region, piece in pieces if intersect(region, wanted) is not None]
