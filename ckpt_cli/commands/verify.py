@@ -25,7 +25,7 @@ _MOST_SHOWN = 20
 @json_option
 @color_option
 def command(paths: tuple[str, ...], jobs: int, as_json: bool) -> int:
-    r"""Check that a checkpoint is sound, to the last byte.
+    """Check that a checkpoint is sound, to the last byte.
 
     Structure first (footer, block checksums, key order, entries within their shards,
     shards that are missing or left over, object graph), then every tensor against its

@@ -99,7 +99,10 @@ class BundleTensor(LazyTensor):
         return self.read() if index == full_index(self.spec.shape) else self.read_slice(index)
 
     def _allocate(self, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-        """Return an array to be filled; UnsupportedFeatureError where numpy has none of this shape, or no memory."""
+        """Return an array to be filled.
+
+        Raises UnsupportedFeatureError where numpy has none of this shape, or no memory.
+        """
         import numpy as np
 
         try:

@@ -141,7 +141,8 @@ def fill(
             if taken[tuple(target)].any():
                 raise ValueError("its slices overlap")
             taken[tuple(target)] = True
-        into = out[(*target, ...)]  # the dots keep rank 0 an array
+        where: tuple[Any, ...] = (*target, Ellipsis)  # the dots keep rank 0 an array
+        into = out[where]
         if into.size:
             into[...] = read(tuple(source))
             filled += into.size

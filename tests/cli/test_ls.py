@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from formats import dtypes
 from tests.support import FORMAT_IDS, data_path, recorded
 
 if TYPE_CHECKING:
@@ -32,7 +35,8 @@ def test_every_tensorflow_checkpoint_is_listed_as_recorded(entry: dict, ckpt: Ca
     ]
     for tensor, truth in zip(found["tensors"], expected, strict=True):
         if truth["dtype"] not in ("string", "variant"):
-            assert tensor["nbytes"] == truth["nbytes"]
+            itemsize = np.dtype(dtypes.BY_NAME[truth["dtype"]].numpy).itemsize
+            assert tensor["nbytes"] == math.prod(truth["shape"]) * itemsize
         elif "size_on_disk" in truth:
             assert tensor["nbytes"] == truth["size_on_disk"]
         if "crc32c" in truth:
@@ -298,7 +302,7 @@ def test_keys_reach_no_terminal_raw(tmp_path: Path, terminal: Callable, ckpt: Ca
 
     hostile = "a\x1b[31mred\n\u202eb\\c"
     prefix = str(tmp_path / "odd-1")
-    write_bundle(prefix, {hostile: [1.0]})
+    write_bundle(prefix, {hostile: np.ones(1, np.float32)})
     shown = "a\\x1b[31mred\\x0a\\xe2\\x80\\xaeb\\\\c"
     assert ckpt("ls", prefix).rows == [[shown, "float32", "1", "4"]]
     out = terminal("ls", prefix, NO_COLOR="1").out

@@ -29,7 +29,7 @@ DAMAGE = {
     "index_cut_half/ckpt": (3, ("footer", None, "ckpt.index", 460), 0),
     "index_cut_footer/ckpt": (3, ("footer", None, "ckpt.index", 918), 0),
     "index_cut_tiny/ckpt": (3, ("footer", None, "ckpt.index", 12), 0),
-    "index_empty/ckpt": (3, ("footer", None, "ckpt.index", 0), 0),
+    "index_empty/ckpt": (3, ("footer", None, "ckpt.index", None), 0),
     "index_magic/ckpt": (3, ("footer", None, "ckpt.index", 928), 0),
     "index_flip/ckpt": (3, ("block-checksum", None, "ckpt.index", 0), 0),
     "index_flip_footer/ckpt": (3, ("footer", None, "ckpt.index", 9060), 0),
@@ -73,7 +73,7 @@ DAMAGE = {
     "graph_name_twice/ckpt": (1, ("graph-duplicate", None, "ckpt.index", None), 14),
     "graph_slot_far/ckpt": (1, ("graph-node", None, "ckpt.index", None), 14),
     "v1_cut/model.ckpt": (3, ("footer", None, "model.ckpt", 482), 0),
-    "v1_empty/model.ckpt": (3, ("footer", None, "model.ckpt", 0), 0),
+    "v1_empty/model.ckpt": (3, ("footer", None, "model.ckpt", None), 0),
     "v1_flip/model.ckpt": (3, ("block-checksum", None, "model.ckpt", 0), 0),
     "v1_shard_missing/model.ckpt-1-?????-of-?????": (
         1,
