@@ -110,12 +110,12 @@ def _leaves(node, path, out):
 
 def by_objects(path, tree):
     """tf.train.Checkpoint.restore into objects, all of the checkpoint used; values by object path."""
-    objects = {name: _tree(child) for name, child in tree.items()}
+    objects = {name: _tree(child) for name, child in tree.items() if name != "save_counter"}
     checkpoint = tf.train.Checkpoint(**objects)
     status = checkpoint.restore(path)
     status.assert_existing_objects_matched()
     status.assert_consumed()
-    out = {}
+    out = {"save_counter": told(checkpoint.save_counter.numpy())}
     for name, child in objects.items():
         _leaves(child, name, out)
     return out

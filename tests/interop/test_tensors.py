@@ -145,6 +145,7 @@ TREE = {
         "empty": np.zeros((0, 2), np.float32),
     },
     "step": np.array(12, np.int64),
+    "save_counter": np.array(3, np.int64),
 }
 
 
