@@ -50,6 +50,8 @@ _NOT_FORMATS = frozenset(
         "slicing",
         "directory",
         "atomic",
+        "chunks",
+        "writing",
     ]
 )
 

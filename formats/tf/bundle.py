@@ -27,12 +27,22 @@ from ..model import Finding, TensorSpec, key_bytes, key_text
 from ..paths import SHARD, data_shards
 from ..wire.coding import decode_varint
 from ..wire.sstable import Table
-from .messages import BundleEntryProto, BundleHeaderProto, TensorShapeProto
-from .slices import Extents, extents_of, slice_key
+from .messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto
+from .slices import Extents, extents_of, slice_key, slice_proto
 
-__all__ = ["OBJECT_GRAPH_KEY", "BundleEntry", "BundleIndex", "data_shard", "decode_shape"]
+__all__ = [
+    "BUNDLE_DTYPES",
+    "OBJECT_GRAPH_KEY",
+    "BundleEntry",
+    "BundleIndex",
+    "data_shard",
+    "decode_shape",
+    "encode_entry",
+    "encode_shape",
+]
 
 OBJECT_GRAPH_KEY = b"_CHECKPOINTABLE_OBJECT_GRAPH"
+BUNDLE_DTYPES = frozenset(dtypes.BY_NAME)
 READER_VERSION = 1
 SLICE_KEY_BYTE = b"\0"
 _LARGEST_SIZE = 1 << 63
@@ -96,6 +106,24 @@ def decode_shape(proto: TensorShapeProto | None) -> tuple[int, ...]:
     if size >= _LARGEST_SIZE:
         raise EntryError("shape", f"shape {list(shape)} has more than 2**63 elements")
     return shape
+
+
+def encode_shape(shape: tuple[int, ...]) -> TensorShapeProto:
+    """Return a shape as a message: of a scalar an empty one, and a dimension of 0 as an empty Dim."""
+    return TensorShapeProto(dim=[Dim(size=dim) for dim in shape])
+
+
+def encode_entry(entry: BundleEntry) -> bytes:
+    """Return an entry as TensorFlow writes it, of which `decode_entry` gives the entry back."""
+    return BundleEntryProto(
+        dtype=entry.dtype.number,
+        shape=encode_shape(entry.shape),
+        shard_id=entry.shard,
+        offset=entry.offset,
+        size=entry.size,
+        crc32c=entry.crc32c,
+        slices=[slice_proto(extents) for extents in entry.slices],
+    ).encode()
 
 
 def decode_entry(value: bytes) -> BundleEntry:

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from ..chunks import Chunk
     from ..model import Index, Verification
     from ..probe import Probe
+    from .slices import Extents
 
 __all__ = ["BundleReader", "BundleTensor"]
 
@@ -78,6 +80,19 @@ class BundleTensor(LazyTensor):
         out = self._allocate(index_shape(index))
         read_region(self._read_bytes, self.spec.shape, out.dtype, index, out)
         return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        from .bundle_stream import stream_elements, stream_numbers
+
+        if self.spec.dtype.itemsize is not None:
+            return stream_numbers(self._reader, self.spec, self.entry, max_bytes)
+        if self.entry.slices:
+            return iter(self.read().reshape(-1))
+        return stream_elements(self._reader, self.spec, self.entry)
+
+    def pieces(self) -> list[tuple[Extents, LazyTensor]]:
+        pieces = self._reader.pieces(self.spec, self.entry)
+        return [(extents, piece) for extents, (_, piece) in zip(self.entry.slices, pieces, strict=True)]
 
     def read_some(self, index: Index) -> np.ndarray[Any, Any]:
         """Return a slice; of the whole, checked against its checksum."""

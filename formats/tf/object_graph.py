@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from .keys import SUFFIXES, VARIABLE_VALUE
-from .messages import TrackableObject, TrackableObjectGraph
+from .messages import BoolValue, TrackableObject, TrackableObjectGraph
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -86,6 +86,33 @@ class ObjectGraph:
         if not graph.nodes:
             raise ValueError("the object graph has no nodes, not even a root")
         return graph
+
+    def encode(self) -> bytes:
+        """Return the graph as a serialized TrackableObjectGraph, unknown fields and all."""
+        return self.proto.encode()
+
+    def mark_checkpoint_values(self) -> None:
+        """Say of every node whether it or one below it holds values, as TensorFlow does when it saves.
+
+        A node that is wrongly said to hold none is passed over when objects are restored
+        as they are created, and its values are lost.
+        """
+        parents: dict[int, list[int]] = {}
+        for number in range(len(self.nodes)):
+            for _, child in self.children(number):
+                parents.setdefault(child, []).append(number)
+        waiting = [
+            number
+            for number, node in enumerate(self.nodes)
+            if node.attributes or node.slot_variables or node.registered_saver is not None
+        ]
+        holding = set(waiting)
+        while waiting:
+            above = [parent for parent in parents.get(waiting.pop(), ()) if parent not in holding]
+            holding.update(above)
+            waiting += above
+        for number, node in enumerate(self.nodes):
+            node.has_checkpoint_values = BoolValue(value=number in holding)
 
     def children(self, node: int) -> Iterator[tuple[str, int]]:
         """Yield (edge name, node id) of the edges of a node that lead somewhere."""

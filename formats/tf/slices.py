@@ -35,6 +35,7 @@ __all__ = [
     "intersect",
     "region_of",
     "slice_key",
+    "slice_proto",
     "tiling_flaw",
 ]
 
@@ -50,6 +51,15 @@ _MOST_CORNERS = 1 << 22
 def extents_of(proto: TensorSliceProto) -> Extents:
     """Return extents as stored; an extent without a length is the whole dimension."""
     return tuple((e.start, WHOLE if e.length is None else e.length) for e in proto.extent)
+
+
+def slice_proto(extents: Extents) -> TensorSliceProto:
+    """Return the message of which `extents_of` gives the extents back."""
+    from .messages import Extent, TensorSliceProto
+
+    return TensorSliceProto(
+        extent=[Extent(start=start, length=None if length == WHOLE else length) for start, length in extents]
+    )
 
 
 def slice_key(name: bytes, extents: Extents) -> bytes:
