@@ -38,14 +38,23 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
     ),
     (
         lambda head: bool(_HTML.match(head)),
-        Foreign("this is an HTML page, not a checkpoint", "the download saved a web page; download the file itself"),
+        Foreign(
+            "this is an HTML page, not a checkpoint",
+            "the download saved a web page; download the file itself",
+        ),
     ),
     (_starts(b"GGUF"), Foreign("this is a GGUF model", "GGUF is not read here; use the gguf package")),
     (
         _starts(b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
-        Foreign("this is a Python pickle", "loading a pickle runs its code; save it as .safetensors where it was made"),
+        Foreign(
+            "this is a Python pickle",
+            "loading a pickle runs its code; save it as .safetensors where it was made",
+        ),
     ),
-    (_starts(b"\x1f\x8b"), Foreign("this is a gzip archive, not a checkpoint", "unpack it first: tar xzf or gunzip")),
+    (
+        _starts(b"\x1f\x8b"),
+        Foreign("this is a gzip archive, not a checkpoint", "unpack it first: tar xzf or gunzip"),
+    ),
 )
 
 _ORBAX_FILES = ("_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt", "_sharding")
@@ -68,5 +77,7 @@ def foreign_directory(path: str) -> Foreign | None:
     except OSError:
         return None
     if names.intersection(_ORBAX_FILES):
-        return Foreign("this is an Orbax checkpoint directory", "Orbax is not read here; use orbax-checkpoint")
+        return Foreign(
+            "this is an Orbax checkpoint directory", "Orbax is not read here; use orbax-checkpoint"
+        )
     return None

@@ -37,7 +37,20 @@ def _module_names() -> tuple[str, ...]:
 
 
 _NOT_FORMATS = frozenset(
-    "dtypes errors files foreign model opening paths probe registry slicing directory atomic".split()
+    [
+        "dtypes",
+        "errors",
+        "files",
+        "foreign",
+        "model",
+        "opening",
+        "paths",
+        "probe",
+        "registry",
+        "slicing",
+        "directory",
+        "atomic",
+    ]
 )
 
 
@@ -57,7 +70,10 @@ def format_named(name: str) -> Format:
 
 
 def detect(probe: Probe) -> Format:
-    """Return the format of a file, by its content; UnknownFormatError, with what it is instead, where none fits."""
+    """Return the format of a file, by its content.
+
+    Raises UnknownFormatError, which says what it is instead, where none fits.
+    """
     for found in all_formats():
         if found.sniff(probe):
             return found
@@ -66,13 +82,17 @@ def detect(probe: Probe) -> Format:
     if foreign is not None:
         raise UnknownFormatError(foreign.what, path=location.head, hints=(foreign.hint,))
     if location.head.endswith(".index"):
-        message = f"not a table: the file ends in {probe.tail[-8:].hex(' ')}, expected 57 fb 80 8b 24 75 47 db"
+        message = (
+            f"not a table: the file ends in {probe.tail[-8:].hex(' ')}, expected 57 fb 80 8b 24 75 47 db"
+        )
         raise CorruptCheckpointError(
             message, path=location.head, offset=max(0, probe.size - 8), code="footer", hints=_TRUNCATED
         )
     if probe.head.startswith(b"\0\0") and b"\x0a" in probe.head[:16]:
         message = "begins like a V1 checkpoint, but its footer is missing"
-        raise CorruptCheckpointError(message, path=location.head, offset=probe.size, code="footer", hints=_TRUNCATED)
+        raise CorruptCheckpointError(
+            message, path=location.head, offset=probe.size, code="footer", hints=_TRUNCATED
+        )
     raise UnknownFormatError("no checkpoint format that is known here", path=location.head)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from .errors import UnsupportedFeatureError
 from .files import PIECE
 
 if TYPE_CHECKING:
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from .model import Index
+    from .model import Index, TensorSpec
 
-__all__ = ["full_index", "index_shape", "read_region"]
+__all__ = ["allocate", "full_index", "index_shape", "read_region"]
 
 _LONG_ROW = 1 << 16
 """Bytes from which on a row is worth entering: sixteen pages."""
@@ -35,12 +36,27 @@ def index_shape(index: Index) -> tuple[int, ...]:
     return tuple(len(range(part.start, part.stop, part.step)) for part in index)
 
 
+def allocate(spec: TensorSpec, shape: tuple[int, ...], path: str) -> np.ndarray[Any, Any]:
+    """Return an array of `shape` for values of a tensor.
+
+    UnsupportedFeatureError where numpy has no array of this shape, or there is no memory for it.
+    """
+    import numpy as np
+
+    try:
+        return np.empty(shape, spec.dtype.numpy)
+    except (ValueError, MemoryError) as error:
+        message = f"no array can hold {spec.dtype} of shape {list(shape)}: {error}"
+        raise UnsupportedFeatureError(message, path=path, key=spec.key) from error
+
+
 def read_region(
     read: Callable[[int, int], bytes],
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
     index: Index,
     out: np.ndarray[Any, Any],
+    *,
     base: int = 0,
 ) -> None:
     """Fill `out` with `index` of an array of `shape` and `dtype` that begins at byte `base`.
@@ -57,9 +73,11 @@ def read_region(
     rows = range(index[0].start, index[0].stop, index[0].step)
     row_bytes = math.prod(shape[1:]) * dtype.itemsize
     whole_rows = index_shape(index[1:]) == shape[1:]
-    if len(shape) > 1 and ((row_bytes >= _LONG_ROW and not whole_rows) or row_bytes > PIECE or rows.step * row_bytes > PIECE):
+    if len(shape) > 1 and (
+        (row_bytes >= _LONG_ROW and not whole_rows) or row_bytes > PIECE or rows.step * row_bytes > PIECE
+    ):
         for at, row in enumerate(rows):
-            read_region(read, shape[1:], dtype, index[1:], out[at], base + row * row_bytes)
+            read_region(read, shape[1:], dtype, index[1:], out[at], base=base + row * row_bytes)
         return
     group = max(1, PIECE // (row_bytes * rows.step))
     for at in range(0, len(rows), group):

@@ -1,8 +1,8 @@
 """tf-object: TensorFlow 2's object-based checkpoints, a bundle with an object graph in it.
 
-    bundle                          see formats.tf.bundle
-    _CHECKPOINTABLE_OBJECT_GRAPH    string scalar, see formats.tf.object_graph
-    <path>/.ATTRIBUTES/<name>       tensors that the graph's attributes name
+bundle                          see formats.tf.bundle
+_CHECKPOINTABLE_OBJECT_GRAPH    string scalar, see formats.tf.object_graph
+<path>/.ATTRIBUTES/<name>       tensors that the graph's attributes name
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class ObjectReader(BundleReader):
             return ObjectGraph.decode(data.item())
         except ValueError as error:
             message = f"object graph: {error}"
-            raise CorruptCheckpointError(message, path=self.location.path, key=GRAPH_KEY, code="graph-decode") from error
+            raise CorruptCheckpointError(
+                message, path=self.index.path, key=GRAPH_KEY, code="graph-decode"
+            ) from error
 
     @cached_property
     def object_graph(self) -> ObjectGraph | None:  # type: ignore[override]
@@ -54,7 +56,9 @@ class ObjectReader(BundleReader):
         try:
             return self.load_object_graph()
         except CheckpointError as error:
-            self.findings.append(Finding("error", error.code, error.message, GRAPH_KEY, error.path, error.offset))
+            self.findings.append(
+                Finding("error", error.code, error.message, GRAPH_KEY, error.path, error.offset)
+            )
             return None
 
     @cached_property

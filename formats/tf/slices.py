@@ -14,16 +14,29 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..wire.ordered_code import decode_num, decode_snum, decode_str, encode_num, encode_snum, encode_str
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    import numpy as np
+
+    from ..model import Index
     from .messages import TensorSliceProto
 
-__all__ = ["Extents", "Region", "decode_slice_key", "extents_of", "intersect", "region_of", "slice_key", "tiling_flaw"]
+__all__ = [
+    "Extents",
+    "Region",
+    "decode_slice_key",
+    "extents_of",
+    "fill",
+    "intersect",
+    "region_of",
+    "slice_key",
+    "tiling_flaw",
+]
 
 WHOLE = -1
 
@@ -32,6 +45,7 @@ Region = tuple[tuple[int, int], ...]
 """Start and stop in each dimension, both within the tensor."""
 
 _MOST_CORNERS = 1 << 22
+_MOST_COMPARISONS = 1 << 21
 
 
 def extents_of(proto: TensorSliceProto) -> Extents:
@@ -85,6 +99,36 @@ def volume(region: Region) -> int:
     return math.prod(stop - start for start, stop in region)
 
 
+def fill(
+    out: np.ndarray[Any, Any],
+    index: Index,
+    pieces: Iterable[tuple[Region, Callable[[Index], np.ndarray[Any, Any]]]],
+) -> int:
+    """Fill `out` with `index` of a partitioned tensor and return how many elements were there.
+
+    Each piece comes with what it covers and a function that returns a slice of it;
+    pieces that hold nothing of what is wanted are not read.
+    """
+    wanted = tuple((part.start, part.stop) for part in index)
+    filled = 0
+    for region, read in pieces:
+        shared = intersect(region, wanted)
+        if shared is None:
+            continue
+        # Where the piece's part lands, and what of the piece that is, both with the index's steps.
+        target, source = [], []
+        for (low, high), (start, _), part in zip(shared, region, index, strict=True):
+            first = low + (part.start - low) % part.step
+            target.append(slice((first - part.start) // part.step, -(-(high - part.start) // part.step)))
+            source.append(slice(first - start, high - start, part.step))
+        place: tuple[Any, ...] = (*target, ...)  # the dots keep a scalar an array
+        into = out[place]
+        if into.size:
+            into[...] = read(tuple(source))
+            filled += into.size
+    return filled
+
+
 def tiling_flaw(regions: Sequence[Region], shape: tuple[int, ...]) -> str | None:
     """Return "overlap" or "gap" where regions do not cover a shape exactly once, else None.
 
@@ -113,5 +157,23 @@ def tiling_flaw(regions: Sequence[Region], shape: tuple[int, ...]) -> str | None
 
 
 def _any_overlap(regions: Sequence[Region]) -> bool:
-    """Whether two regions share an element; told for the first thousand pieces only."""
-    return any(intersect(a, b) for a, b in itertools.combinations(regions[:1000], 2))
+    """Whether two regions share an element; ValueError where that takes too many comparisons to tell.
+
+    In the order of their starts along one dimension, a region can only overlap those that
+    start before it ends.
+    """
+    if not regions or not regions[0]:
+        return len(regions) > 1
+    axis = max(range(len(regions[0])), key=lambda d: len({region[d] for region in regions}))
+    ordered = sorted(regions, key=lambda region: region[axis])
+    comparisons = 0
+    for at, region in enumerate(ordered):
+        for other in itertools.islice(ordered, at + 1, None):
+            if other[axis][0] >= region[axis][1]:
+                break
+            comparisons += 1
+            if comparisons > _MOST_COMPARISONS:
+                raise ValueError(f"{len(regions)} pieces that leave gaps are too many to compare")
+            if intersect(region, other) is not None:
+                return True
+    return False

@@ -192,7 +192,7 @@ class Message:
         return message
 
     def _merge(self, data: bytes) -> None:
-        """Add the fields in `data`: a message given twice is both put together, of scalars the last counts."""
+        """Add the fields in `data`: a message given twice is both together, of scalars the last counts."""
         unknown = []
         for number, wire_type, value, start, end in iter_fields(data):
             known = self._by_number.get(number)

@@ -210,9 +210,18 @@ def test_trap_10_checkpoint_key_can_be_the_beginning_of_a_key() -> None:
         assert list(reader.object_graph.flaws(reader.specs)) == []
 
 
-PARTITIONED_DTYPES = (
-    "float16 uint16 uint32 uint64 float8_e4m3fn float8_e5m2 bfloat16 int4 complex128 bool".split()
-)
+PARTITIONED_DTYPES = [
+    "float16",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "bfloat16",
+    "int4",
+    "complex128",
+    "bool",
+]
 
 
 @pytest.mark.parametrize("name", PARTITIONED_DTYPES)
@@ -442,7 +451,19 @@ BIG_ENDIAN = BundleHeaderProto(num_shards=1, endianness=1, version=VersionDef(pr
 
 
 @pytest.mark.parametrize(
-    "name", "float32 float64 int16 uint64 complex64 complex128 float16 bfloat16 bool int8".split()
+    "name",
+    [
+        "float32",
+        "float64",
+        "int16",
+        "uint64",
+        "complex64",
+        "complex128",
+        "float16",
+        "bfloat16",
+        "bool",
+        "int8",
+    ],
 )
 def test_big_endian_numbers(prefix: str, name: str) -> None:
     array = (np.arange(6) % 5).reshape(2, 3).astype(dtypes.BY_NAME[name].numpy)
@@ -667,7 +688,7 @@ def test_entries_that_lie_are_corrupt(prefix: str, values: dict[str, Any], code:
         file.truncate(64)  # `sound` lay behind
     with open_checkpoint(prefix) as reader:
         for read in (
-            lambda: reader["v"].read(),
+            reader["v"].read,
             lambda: reader["v"].read_slice(reader.specs["v"].rank * (slice(0, 1, 1),)),
         ):
             with pytest.raises(CorruptCheckpointError, match=what) as caught:
