@@ -53,12 +53,13 @@ def test_paths_escaped_are_how_tensorflow_spells_keys() -> None:
         with open_checkpoint(data_path(golden["path"])) as reader:
             graph = reader.object_graph
             assert graph is not None
-            for key, (node, attribute, _) in graph.tensors(reader.specs).items():
-                came_from = graph.reachable()
+            came_from = graph.reachable()
+            for key, (owner, attribute, _) in graph.tensors(reader.specs).items():
                 names: list[str] = []
-                while node in came_from and (step := came_from[node]) is not None:
-                    node, name = step
-                    names.insert(0, escape(name))
+                step = came_from.get(owner)
+                while step is not None:
+                    names.insert(0, escape(step[1]))
+                    step = came_from[step[0]]
                 if key == "/".join([*names, ".ATTRIBUTES", attribute]):
                     spelled += 1
     assert spelled > 500
