@@ -181,7 +181,7 @@ def test_every_tensor_of_an_object_based_checkpoint_has_a_kind(path: str) -> Non
 
 @pytest.mark.parametrize("folder", ["guide_adam_legacy", "guide_adam_new", "guide_adam_keras3"])
 def test_the_guides_model_with_each_kind_of_adam(folder: str) -> None:
-    """Legacy Adam has slot triples, Keras 2.11's a list of variables, Keras 3's its own list of trainable ones."""
+    """Slot triples in legacy Adam, a list of variables since Keras 2.11, of trainable ones too in Keras 3."""
     found = kinds_of(f"{folder}/tf_ckpts/ckpt-10")
     assert {key.partition("/")[0] for key in found["variable"]} == {"net", "step"}
     assert len(found["variable"]) == 3
