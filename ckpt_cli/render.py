@@ -191,7 +191,7 @@ def _console() -> Any:
     return Console(
         file=sys.stdout,
         force_terminal=color or None,
-        no_color=not color,
+        color_system="standard" if color else None,
         highlight=False,
         emoji=False,
         markup=False,
@@ -300,7 +300,7 @@ def _bar(total: int, what: str) -> tuple[Any, Any]:
         TransferSpeedColumn,
     )
 
-    console = Console(file=sys.stderr, no_color=not use_color(sys.stderr))
+    console = Console(file=sys.stderr, color_system="standard" if use_color(sys.stderr) else None)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

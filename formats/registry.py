@@ -80,7 +80,7 @@ def detect(probe: Probe) -> Format:
     location = probe.location
     foreign = recognise(probe)
     if foreign is not None:
-        raise UnknownFormatError(foreign.what, path=location.head, hints=(foreign.hint,))
+        raise UnknownFormatError(foreign.what, path=location.head, code="footer", hints=(foreign.hint,))
     if location.head.endswith(".index"):
         message = (
             f"not a table: the file ends in {probe.tail[-8:].hex(' ')}, expected 57 fb 80 8b 24 75 47 db"

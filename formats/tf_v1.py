@@ -213,7 +213,12 @@ class V1Tensor(LazyTensor):
             raise self._pieces[0].shard.corrupt("its slices overlap", None, "slice", self.spec.key)
         out = allocate(self.spec, index_shape(index), path)
         pieces = ((piece.region, partial(self._some, piece)) for piece in self._pieces)
-        filled = fill(out, index, pieces)
+        regions = [piece.region for piece in self._pieces]
+        complete = tiling_flaw(regions, self.spec.shape) is None
+        try:
+            filled = fill(out, index, pieces, complete=complete)
+        except ValueError as error:
+            raise self._pieces[0].shard.corrupt(str(error), None, "slice", self.spec.key) from error
         if filled != out.size:
             message = f"its slices hold {filled} of the {out.size} elements asked for"
             raise self._pieces[0].shard.corrupt(message, None, "slice", self.spec.key)

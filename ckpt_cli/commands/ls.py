@@ -45,7 +45,7 @@ _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
 @json_option
 @color_option
 def command(path: str, **options: Any) -> int:
-    r"""List the tensors of a checkpoint, or the checkpoints of a directory.
+    """List the tensors of a checkpoint, or the checkpoints of a directory.
 
     A directory lists its checkpoints, oldest first; anything that names a checkpoint
     lists its tensors with dtype, shape and size.  Only the index is read.
@@ -256,11 +256,8 @@ def _list_recursively(path: str, options: dict[str, Any]) -> int:
         if render.is_terminal():
             render.title(("\n" if number else "") + one["directory"])
         else:
-            prefix = one["directory"].rstrip("/") + "/"
-            one = {
-                **one,
-                "checkpoints": [{**row, "name": prefix + row["name"]} for row in one["checkpoints"]],
-            }
+            for row in one["checkpoints"]:
+                row["name"] = row["path"]
         _show_directory(one, options)
     if not found:
         _say_empty(path)

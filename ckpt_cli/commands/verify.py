@@ -25,7 +25,7 @@ _MOST_SHOWN = 20
 @json_option
 @color_option
 def command(paths: tuple[str, ...], jobs: int, as_json: bool) -> int:
-    r"""Check that a checkpoint is sound, to the last byte.
+    """Check that a checkpoint is sound, to the last byte.
 
     Structure first (footer, block checksums, key order, entries within their shards,
     shards that are missing or left over, object graph), then every tensor against its
@@ -94,11 +94,8 @@ def _rows(result: Result) -> list[tuple[object, ...]]:
 
 
 def _show(result: Result) -> None:
-    mark, color = ("ok", "green") if result.ok else ("DAMAGED", "red")
-    styled = (
-        click.style(mark, fg=color, bold=True) if render.use_color(click.get_text_stream("stdout")) else mark
-    )
-    render.title(result.path, f"{styled}  {result.format or 'unknown format'}  {_counts(result)}")
+    mark = render.styled("ok", fg="green") if result.ok else render.styled("DAMAGED", fg="red", bold=True)
+    render.title(result.path, f"{mark}  {result.format or 'unknown format'}  {_counts(result)}")
     if not result.findings:
         return
     shown: dict[tuple[str, str], int] = {}

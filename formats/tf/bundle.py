@@ -74,13 +74,23 @@ class EntryError(ValueError):
 def decode_shape(proto: TensorShapeProto | None) -> tuple[int, ...]:
     """Return a shape; a missing one and one of unknown rank are scalars, as TensorFlow takes them.
 
+<<<<<<< HEAD
     Raises EntryError for negative dimensions, more than 2**63 elements, more than 254 dimensions.
+=======
+    Raises EntryError for negative dimensions, for more than 2**63 elements and more than 254 dimensions.
+>>>>>>> main
     """
     if proto is None or proto.unknown_rank:
         return ()
     if len(proto.dim) > _LARGEST_RANK:
+<<<<<<< HEAD
         message = f"shape of {len(proto.dim)} dimensions, TensorFlow has at most {_LARGEST_RANK}"
         raise EntryError("shape", message)
+=======
+        raise EntryError(
+            "shape", f"shape of {len(proto.dim)} dimensions, TensorFlow has at most {_LARGEST_RANK}"
+        )
+>>>>>>> main
     shape = tuple(dim.size for dim in proto.dim)
     size = 1
     for dim in shape:
@@ -170,13 +180,23 @@ class BundleIndex:
         """
         try:
             position = self.keys.index(b"")
+<<<<<<< HEAD
             header = BundleHeaderProto.decode(self.values[position])
         except ValueError as error:
             what = "no header entry (an empty key)" if b"" not in self.keys else f"header: {error}"
+=======
+        except ValueError:
+            # A damaged block may have taken the header with it, and has been found already.
+>>>>>>> main
             if not any(finding.code == "block-checksum" for finding in self.findings):
+                what = "no header entry (an empty key)"
                 self._flaw(CorruptCheckpointError(what, path=self.path, offset=0, code="header"))
             self.keys, self.values = _without_header(self.keys, self.values)
             return BundleHeaderProto(num_shards=self._count_shards())
+<<<<<<< HEAD
+=======
+        value = self.values[position]
+>>>>>>> main
         del self.keys[position], self.values[position]
         version = header.version
         newer = version is not None and (

@@ -82,6 +82,22 @@ class BundleTensor(LazyTensor):
     def read_some(self, index: Index) -> np.ndarray[Any, Any]:
         """Return a slice; of the whole, checked against its checksum."""
         return self.read() if index == full_index(self.spec.shape) else self.read_slice(index)
+<<<<<<< HEAD
+=======
+
+    def _allocate(self, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """Return an array to be filled.
+
+        Raises UnsupportedFeatureError where numpy has none of this shape, or no memory.
+        """
+        import numpy as np
+
+        try:
+            return np.empty(shape, self.spec.dtype.numpy)
+        except (ValueError, MemoryError) as error:
+            message = f"no array can hold {self.spec.dtype} of shape {list(shape)}: {error}"
+            raise UnsupportedFeatureError(message, path=self._reader.index.path, key=self.spec.key) from error
+>>>>>>> main
 
     def _read_bytes(self, offset: int, size: int) -> bytes:
         entry = self.entry
@@ -114,11 +130,25 @@ class BundleTensor(LazyTensor):
         """Return a part of a partitioned tensor, from the pieces that hold some of it."""
         pieces = self._reader.pieces(self.spec, self.entry)
         wanted = tuple((part.start, part.stop) for part in index)
+<<<<<<< HEAD
         for region, piece in pieces:
             if intersect(region, wanted) is not None:
                 self._reader.check_size(piece.spec, piece.entry)
         out = allocate(self.spec, index_shape(index), self._reader.index.path)
         filled = fill(out, index, ((region, piece.read_some) for region, piece in pieces))
+=======
+        needed = [(region, piece) for region, piece in pieces if intersect(region, wanted) is not None]
+        for _, piece in needed:
+            self._reader.check_size(piece.spec, piece.entry)
+        out = self._allocate(index_shape(index))
+        complete = sum(volume(region) for region, _ in pieces) == self.spec.size
+        try:
+            filled = fill(
+                out, index, ((region, piece.read_some) for region, piece in needed), complete=complete
+            )
+        except ValueError as error:
+            raise self._reader.corrupt(self.spec.key, self.entry, str(error), "slice") from error
+>>>>>>> main
         if filled != out.size:
             message = f"its slices hold {filled} of the {out.size} elements asked for"
             raise self._reader.corrupt(self.spec.key, self.entry, message, "slice")
@@ -179,11 +209,18 @@ class BundleReader(CheckpointReader):
         try:
             flaw = tiling_flaw([region for region, _ in out], spec.shape)
         except ValueError as error:
+<<<<<<< HEAD
             message = str(error)
             raise UnsupportedFeatureError(
                 message, path=self.index.path, key=spec.key, code="slice"
             ) from error
         if flaw == "overlap":
+=======
+            raise UnsupportedFeatureError(
+                str(error), path=self.index.path, key=spec.key, code="slice"
+            ) from error
+        if overlap:
+>>>>>>> main
             raise self.corrupt(spec.key, entry, "its slices overlap", "slice")
         return out
 
@@ -194,6 +231,7 @@ class BundleReader(CheckpointReader):
     def shard(self, shard: int, key: str | None = None) -> RandomAccessFile:
         """Return an open data shard; `key` is the tensor that an error is to name."""
         with self._lock:
+<<<<<<< HEAD
             try:
                 return self._open_shard(shard)
             except CheckpointError as error:
@@ -201,6 +239,11 @@ class BundleReader(CheckpointReader):
                 raise
 
     def _open_shard(self, shard: int) -> RandomAccessFile:
+=======
+            return self._open_shard(shard, key)
+
+    def _open_shard(self, shard: int, key: str | None) -> RandomAccessFile:
+>>>>>>> main
         file = self._shards.get(shard)
         if file is None:
             num_shards = self.index.header.num_shards

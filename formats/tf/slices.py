@@ -103,12 +103,19 @@ def fill(
     out: np.ndarray[Any, Any],
     index: Index,
     pieces: Iterable[tuple[Region, Callable[[Index], np.ndarray[Any, Any]]]],
+    *,
+    complete: bool = True,
 ) -> int:
     """Fill `out` with `index` of a partitioned tensor and return how many elements were there.
 
     Each piece comes with what it covers and a function that returns a slice of it;
-    pieces that hold nothing of what is wanted are not read.
+    pieces that hold nothing of what is wanted are not read.  Where the pieces are not
+    `complete`, counting would take an overlap for a gap, so overlaps are looked for:
+    ValueError.
     """
+    import numpy as np
+
+    taken = None if complete else np.zeros(out.shape, bool)
     wanted = tuple((part.start, part.stop) for part in index)
     filled = 0
     for region, read in pieces:
@@ -121,8 +128,17 @@ def fill(
             first = low + (part.start - low) % part.step
             target.append(slice((first - part.start) // part.step, -(-(high - part.start) // part.step)))
             source.append(slice(first - start, high - start, part.step))
+<<<<<<< HEAD
         place: tuple[Any, ...] = (*target, ...)  # the dots keep a scalar an array
         into = out[place]
+=======
+        if taken is not None:
+            if taken[tuple(target)].any():
+                raise ValueError("its slices overlap")
+            taken[tuple(target)] = True
+        where: tuple[Any, ...] = (*target, Ellipsis)  # the dots keep rank 0 an array
+        into = out[where]
+>>>>>>> main
         if into.size:
             into[...] = read(tuple(source))
             filled += into.size
