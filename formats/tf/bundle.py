@@ -74,23 +74,14 @@ class EntryError(ValueError):
 def decode_shape(proto: TensorShapeProto | None) -> tuple[int, ...]:
     """Return a shape; a missing one and one of unknown rank are scalars, as TensorFlow takes them.
 
-<<<<<<< HEAD
-    Raises EntryError for negative dimensions, more than 2**63 elements, more than 254 dimensions.
-=======
     Raises EntryError for negative dimensions, for more than 2**63 elements and more than 254 dimensions.
->>>>>>> main
     """
     if proto is None or proto.unknown_rank:
         return ()
     if len(proto.dim) > _LARGEST_RANK:
-<<<<<<< HEAD
-        message = f"shape of {len(proto.dim)} dimensions, TensorFlow has at most {_LARGEST_RANK}"
-        raise EntryError("shape", message)
-=======
         raise EntryError(
             "shape", f"shape of {len(proto.dim)} dimensions, TensorFlow has at most {_LARGEST_RANK}"
         )
->>>>>>> main
     shape = tuple(dim.size for dim in proto.dim)
     size = 1
     for dim in shape:
@@ -180,24 +171,19 @@ class BundleIndex:
         """
         try:
             position = self.keys.index(b"")
-<<<<<<< HEAD
-            header = BundleHeaderProto.decode(self.values[position])
-        except ValueError as error:
-            what = "no header entry (an empty key)" if b"" not in self.keys else f"header: {error}"
-=======
         except ValueError:
             # A damaged block may have taken the header with it, and has been found already.
->>>>>>> main
             if not any(finding.code == "block-checksum" for finding in self.findings):
                 what = "no header entry (an empty key)"
                 self._flaw(CorruptCheckpointError(what, path=self.path, offset=0, code="header"))
-            self.keys, self.values = _without_header(self.keys, self.values)
             return BundleHeaderProto(num_shards=self._count_shards())
-<<<<<<< HEAD
-=======
         value = self.values[position]
->>>>>>> main
         del self.keys[position], self.values[position]
+        try:
+            header = BundleHeaderProto.decode(value)
+        except ValueError as error:
+            self._flaw(CorruptCheckpointError(f"header: {error}", path=self.path, offset=0, code="header"))
+            return BundleHeaderProto(num_shards=0)
         version = header.version
         newer = version is not None and (
             version.min_consumer > READER_VERSION or READER_VERSION in version.bad_consumers
@@ -282,12 +268,6 @@ class BundleIndex:
         if head and _PLAIN_TAIL.fullmatch(value, len(head)):
             self._specs_seen[head] = entry.dtype, entry.shape
         return TensorSpec(key, entry.dtype, entry.shape, entry.size)
-
-
-def _without_header(keys: list[bytes], values: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """Return the columns without a header that cannot be decoded: it is no tensor either."""
-    kept = [(key, value) for key, value in zip(keys, values, strict=True) if key]
-    return [key for key, _ in kept], [value for _, value in kept]
 
 
 def _shape_or_scalar(value: bytes) -> tuple[int, ...]:

@@ -82,22 +82,6 @@ class BundleTensor(LazyTensor):
     def read_some(self, index: Index) -> np.ndarray[Any, Any]:
         """Return a slice; of the whole, checked against its checksum."""
         return self.read() if index == full_index(self.spec.shape) else self.read_slice(index)
-<<<<<<< HEAD
-=======
-
-    def _allocate(self, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-        """Return an array to be filled.
-
-        Raises UnsupportedFeatureError where numpy has none of this shape, or no memory.
-        """
-        import numpy as np
-
-        try:
-            return np.empty(shape, self.spec.dtype.numpy)
-        except (ValueError, MemoryError) as error:
-            message = f"no array can hold {self.spec.dtype} of shape {list(shape)}: {error}"
-            raise UnsupportedFeatureError(message, path=self._reader.index.path, key=self.spec.key) from error
->>>>>>> main
 
     def _read_bytes(self, offset: int, size: int) -> bytes:
         entry = self.entry
@@ -119,9 +103,10 @@ class BundleTensor(LazyTensor):
         except ValueError as error:
             raise self._reader.corrupt(spec.key, entry, str(error), "tensor-checksum") from error
         self._reader.check_crc(spec.key, entry, crc)
-        out = allocate(spec, index_shape(index), self._reader.index.path)
-        whole = allocate(spec, spec.shape, self._reader.index.path)
-        chosen = np.arange(spec.size).reshape(whole.shape)[index]
+        out = allocate(self.spec, index_shape(index), self._reader.index.path)
+        chosen = np.arange(spec.size).reshape(allocate(self.spec, spec.shape, self._reader.index.path).shape)[
+            index
+        ]
         for at, number in np.ndenumerate(chosen):
             out[at] = self._read_bytes(*places[number])
         return out
@@ -130,17 +115,10 @@ class BundleTensor(LazyTensor):
         """Return a part of a partitioned tensor, from the pieces that hold some of it."""
         pieces = self._reader.pieces(self.spec, self.entry)
         wanted = tuple((part.start, part.stop) for part in index)
-<<<<<<< HEAD
-        for region, piece in pieces:
-            if intersect(region, wanted) is not None:
-                self._reader.check_size(piece.spec, piece.entry)
-        out = allocate(self.spec, index_shape(index), self._reader.index.path)
-        filled = fill(out, index, ((region, piece.read_some) for region, piece in pieces))
-=======
         needed = [(region, piece) for region, piece in pieces if intersect(region, wanted) is not None]
         for _, piece in needed:
             self._reader.check_size(piece.spec, piece.entry)
-        out = self._allocate(index_shape(index))
+        out = allocate(self.spec, index_shape(index), self._reader.index.path)
         complete = sum(volume(region) for region, _ in pieces) == self.spec.size
         try:
             filled = fill(
@@ -148,7 +126,6 @@ class BundleTensor(LazyTensor):
             )
         except ValueError as error:
             raise self._reader.corrupt(self.spec.key, self.entry, str(error), "slice") from error
->>>>>>> main
         if filled != out.size:
             message = f"its slices hold {filled} of the {out.size} elements asked for"
             raise self._reader.corrupt(self.spec.key, self.entry, message, "slice")
@@ -206,21 +183,14 @@ class BundleReader(CheckpointReader):
                 message = f"its slice {_spell(region)} is {piece.entry.dtype}, the tensor {spec.dtype}"
                 raise self.corrupt(spec.key, piece.entry, message, "slice")
             out.append((region, BundleTensor(self, piece_spec._replace(stored=piece.entry.size), position)))
+        regions = [region for region, _ in out]
         try:
-            flaw = tiling_flaw([region for region, _ in out], spec.shape)
+            overlap = tiling_flaw(regions, spec.shape) == "overlap"
         except ValueError as error:
-<<<<<<< HEAD
-            message = str(error)
-            raise UnsupportedFeatureError(
-                message, path=self.index.path, key=spec.key, code="slice"
-            ) from error
-        if flaw == "overlap":
-=======
             raise UnsupportedFeatureError(
                 str(error), path=self.index.path, key=spec.key, code="slice"
             ) from error
         if overlap:
->>>>>>> main
             raise self.corrupt(spec.key, entry, "its slices overlap", "slice")
         return out
 
@@ -231,26 +201,20 @@ class BundleReader(CheckpointReader):
     def shard(self, shard: int, key: str | None = None) -> RandomAccessFile:
         """Return an open data shard; `key` is the tensor that an error is to name."""
         with self._lock:
-<<<<<<< HEAD
-            try:
-                return self._open_shard(shard)
-            except CheckpointError as error:
-                error.key = key
-                raise
-
-    def _open_shard(self, shard: int) -> RandomAccessFile:
-=======
             return self._open_shard(shard, key)
 
     def _open_shard(self, shard: int, key: str | None) -> RandomAccessFile:
->>>>>>> main
         file = self._shards.get(shard)
         if file is None:
             num_shards = self.index.header.num_shards
             if not 0 <= shard < num_shards:
                 message = f"in shard {shard}, the header counts {num_shards}"
-                raise CorruptCheckpointError(message, path=self.index.path, code="entry")
-            file = RandomAccessFile(data_shard(self.index.prefix, shard, num_shards))
+                raise CorruptCheckpointError(message, path=self.index.path, key=key, code="entry")
+            try:
+                file = RandomAccessFile(data_shard(self.index.prefix, shard, num_shards))
+            except CheckpointError as error:
+                error.key = key
+                raise
             if len(self._shards) >= _MOST_OPEN_SHARDS:
                 self._shards.popitem(last=False)[1].close()
             self._shards[shard] = file

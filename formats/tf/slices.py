@@ -128,17 +128,12 @@ def fill(
             first = low + (part.start - low) % part.step
             target.append(slice((first - part.start) // part.step, -(-(high - part.start) // part.step)))
             source.append(slice(first - start, high - start, part.step))
-<<<<<<< HEAD
-        place: tuple[Any, ...] = (*target, ...)  # the dots keep a scalar an array
-        into = out[place]
-=======
         if taken is not None:
             if taken[tuple(target)].any():
                 raise ValueError("its slices overlap")
             taken[tuple(target)] = True
         where: tuple[Any, ...] = (*target, Ellipsis)  # the dots keep rank 0 an array
         into = out[where]
->>>>>>> main
         if into.size:
             into[...] = read(tuple(source))
             filled += into.size

@@ -192,14 +192,10 @@ class Message:
         return message
 
     def _merge(self, data: bytes) -> None:
-<<<<<<< HEAD
-        """Add the fields in `data`: a message given twice is both together, of scalars the last counts."""
-=======
         """Add the fields in `data`: a message given twice is both put together.
 
         Of scalars given twice, the last counts.
         """
->>>>>>> main
         unknown = []
         for number, wire_type, value, start, end in iter_fields(data):
             known = self._by_number.get(number)

@@ -143,11 +143,7 @@ class Table:
         except CorruptCheckpointError as error:
             error.code = "footer"
             raise
-<<<<<<< HEAD
-        # An index entry is a few bytes: naming one block over and over would fill the memory.
-=======
         # An index entry is a few bytes and a block many: named over and over, one would fill the memory.
->>>>>>> main
         ends = (handle.offset + handle.size + TRAILER_SIZE for _, handle in index)
         sizes = (handle.size + TRAILER_SIZE for _, handle in index)
         if sum(size for size, end in zip(sizes, ends, strict=True) if end <= self.size) > self.size:

@@ -49,7 +49,9 @@ def names(directory: Path | str) -> list[str]:
 # One checkpoint -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["ckpt-10", "model.ckpt", "my model v1.2-3", "a[0]", "x*y", "index", "data", ".hidden"])
+@pytest.mark.parametrize(
+    "name", ["ckpt-10", "model.ckpt", "my model v1.2-3", "a[0]", "x*y", "index", "data", ".hidden"]
+)
 def test_prefix_and_every_file_of_a_bundle_name_it(tmp_path: Path, name: str) -> None:
     save(tmp_path, name)
     prefix = str(tmp_path / name)
@@ -82,13 +84,25 @@ def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         open_checkpoint("")
 
 
+def test_directory_named_in_any_way_lists_each_checkpoint_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, "run/ckpt-1", "run/ckpt-2")
+    state(tmp_path / "run", "ckpt-2", "ckpt-1", str(tmp_path / "run" / "ckpt-2"))
+    monkeypatch.chdir(tmp_path / "run")
+    for path in (".", "./", "../run", str(tmp_path / "run") + "/", str(tmp_path / "run" / ".." / "run")):
+        assert names(path) == ["ckpt-1", "ckpt-2"]
+
+
 def test_bundle_goes_before_a_file_of_the_same_name(tmp_path: Path) -> None:
     """As in TensorFlow: where P and P.index are both there, it is V2."""
     save(tmp_path, "both-1")
     shutil.copy(data_path("v1_format/plain/model.ckpt-1"), tmp_path / "both-1")
     with open_checkpoint(tmp_path / "both-1") as reader:
         assert reader.format.name == "tf-name"
-    assert [member.location.head for member in Directory(str(tmp_path)).members] == [str(tmp_path / "both-1.index")]
+    assert [member.location.head for member in Directory(str(tmp_path)).members] == [
+        str(tmp_path / "both-1.index")
+    ]
 
 
 def test_prefix_that_is_also_a_directory(tmp_path: Path) -> None:
@@ -234,7 +248,15 @@ def test_damaged_state_file_is_noted_and_passed_over(tmp_path: Path) -> None:
 def test_names_in_a_state_file_can_be_hostile(tmp_path: Path) -> None:
     save(tmp_path, "ckpt-1")
     for listed in (
-        b"a\\000b", b"a\\000/b", b"\\000", b"../" * 3000 + b"x", b"x" * 100_000, b"\\377\\376", b"/", b".", b"/dev/zero"
+        b"a\\000b",
+        b"a\\000/b",
+        b"\\000",
+        b"../" * 3000 + b"x",
+        b"x" * 100_000,
+        b"\\377\\376",
+        b"/",
+        b".",
+        b"/dev/zero",
     ):
         (tmp_path / "checkpoint").write_bytes(b'model_checkpoint_path: "' + listed + b'"\n')
         assert names(tmp_path) == ["ckpt-1"]
@@ -267,7 +289,10 @@ def test_pipe_in_place_of_a_shard_is_an_error(tmp_path: Path) -> None:
     save(tmp_path, "ckpt-1")
     os.unlink(shard_path(str(tmp_path / "ckpt-1")))
     os.mkfifo(shard_path(str(tmp_path / "ckpt-1")))
-    with open_checkpoint(tmp_path / "ckpt-1") as reader, pytest.raises(CheckpointError, match="not a regular file"):
+    with (
+        open_checkpoint(tmp_path / "ckpt-1") as reader,
+        pytest.raises(CheckpointError, match="not a regular file"),
+    ):
         reader["v"].read()
 
 
@@ -314,7 +339,11 @@ def test_part_of_an_interrupted_save_can_be_opened_by_name() -> None:
 # What is not a checkpoint ---------------------------------------------------------------
 
 
-LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32\nsize 12345\n"
+LFS = (
+    b"version https://git-lfs.github.com/spec/v1\n"
+    b"oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32\n"
+    b"size 12345\n"
+)
 HTML = b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body></body></html>\n"
 
 
@@ -340,7 +369,9 @@ def test_foreign_files_are_named(tmp_path: Path, name: str, content: bytes, what
 
 
 def test_text_file_under_the_name_of_an_index(tmp_path: Path) -> None:
-    (tmp_path / "ckpt-1.index").write_bytes(b"just some text, long enough to hold a footer of 48 bytes, too\n")
+    (tmp_path / "ckpt-1.index").write_bytes(
+        b"just some text, long enough to hold a footer of 48 bytes, too\n"
+    )
     with pytest.raises(CorruptCheckpointError, match="not a table") as caught:
         open_checkpoint(tmp_path / "ckpt-1")
     assert caught.value.code == "footer"
@@ -350,7 +381,10 @@ def test_lfs_pointer_in_place_of_an_index_is_listed_as_damaged(tmp_path: Path) -
     save(tmp_path, "ckpt-1", "ckpt-2")
     (tmp_path / "ckpt-2.index").write_bytes(LFS)
     members = Directory(str(tmp_path)).members
-    assert [(member.name, member.error is None) for member in members] == [("ckpt-1", True), ("ckpt-2", False)]
+    assert [(member.name, member.error is None) for member in members] == [
+        ("ckpt-1", True),
+        ("ckpt-2", False),
+    ]
     assert latest(tmp_path) == "ckpt-1"
 
 
