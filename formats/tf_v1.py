@@ -176,7 +176,11 @@ class V1Tensor(LazyTensor):
         expected = TensorSpec(self.spec.key, self.spec.dtype, shape).size
         if len(values) != expected:
             raise corrupt(f"{len(values)} values stored, shape {list(shape)} has {expected}", "tensor-size")
-        return values.reshape(shape)
+        try:
+            return values.reshape(shape)
+        except ValueError as error:  # more dimensions, or larger ones, than numpy has
+            message = f"no array can hold {self.spec.dtype} of shape {list(shape)}: {error}"
+            raise UnsupportedFeatureError(message, path=piece.shard.path, key=self.spec.key) from error
 
 
 class V1Reader(CheckpointReader):
