@@ -31,7 +31,7 @@ from .slicing import allocate, full_index, index_shape
 from .tf.bundle import EntryError, decode_shape
 from .tf.kinds import name_kinds
 from .tf.messages import SavedSliceMeta, SavedTensorSlices
-from .tf.slices import Extents, Region, extents_of, fill, region_of, slice_key, tiling_flaw
+from .tf.slices import WHOLE, Extents, Region, extents_of, fill, region_of, slice_key, tiling_flaw
 from .tf.v1_values import VALUE_FIELDS, decode_values
 from .wire.sstable import Table
 
@@ -145,6 +145,17 @@ class V1Tensor(LazyTensor):
             message = f"its slices hold {filled} of the {out.size} elements asked for"
             raise self._pieces[0].shard.corrupt(message, None, "slice", self.spec.key)
         return out
+
+    def pieces(self) -> list[tuple[Extents, LazyTensor]]:
+        if len(self._pieces) == 1 and all(length == WHOLE for _, length in self._pieces[0].extents):
+            return []
+        return [(piece.extents, self._own(piece)) for piece in self._pieces]
+
+    def _own(self, piece: _Piece) -> V1Tensor:
+        """Return a piece as a tensor of its own shape."""
+        shape = tuple(stop - start for start, stop in piece.region)
+        whole = tuple((0, size) for size in shape)
+        return V1Tensor(self.spec._replace(shape=shape), [piece._replace(region=whole)])
 
     def _some(self, piece: _Piece, index: Index) -> np.ndarray[Any, Any]:
         return self.piece_values(piece)[index]
