@@ -114,7 +114,8 @@ class Staging:
         self.staged = os.path.join(os.path.dirname(target), name)
         try:
             with refusing(target):
-                os.makedirs(self.directory, exist_ok=True)
+                if self._made:
+                    os.makedirs(self.directory)
                 os.mkdir(self.staged)
         except BaseException:
             self.remove()

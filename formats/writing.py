@@ -61,8 +61,8 @@ class CheckpointWriter(ABC):
     `order` names one.  Leaving the `with` block commits; leaving it by an exception
     abandons, and then nothing is left behind and an old target is untouched.
 
-    A subclass writes into `staging` and, in `_finish`, what goes last.  `notes` are what
-    a person should know of what is written.
+    A subclass writes into `staging`: in `_start` what goes first, in `_finish` what goes
+    last.  `notes` are what a person should know of what is written.
     """
 
     order: tuple[str, ...] | None = None
@@ -80,11 +80,19 @@ class CheckpointWriter(ABC):
             hints = ("to replace it: --overwrite",)
             raise CheckpointExistsError("is there already", path=found[0], hints=hints)
         self.staging = Staging(target.path)
+        try:
+            self._start()
+        except BaseException:
+            self.staging.remove()
+            raise
 
     @classmethod
     def existing(cls, path: str) -> list[str]:
         """Return the files that writing to `path` would replace."""
         return [path] if os.path.lexists(path) else []
+
+    def _start(self) -> None:  # noqa: B027  most formats have nothing to say here
+        """Write what stands before the tensors."""
 
     @abstractmethod
     def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:

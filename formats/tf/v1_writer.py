@@ -80,6 +80,9 @@ class V1Writer(CheckpointWriter):
         super().__init__(format, target)
         if set(os.path.basename(target.path)) & set("*?[]"):
             self.notes.append(f"{target.path}: TensorFlow takes the name for a pattern and will not find it")
+
+    def _start(self) -> None:
+        target = self.target
         self._table = TableBuilder(self.staging.create(os.path.basename(target.path)).write)
         meta = SavedTensorSliceMeta(
             tensor=[
@@ -87,7 +90,7 @@ class V1Writer(CheckpointWriter):
                     name=spec.key,
                     shape=encode_shape(spec.shape),
                     type=spec.dtype.number,
-                    slice=[slice_proto(e) for e in target.slices.get(spec.key) or slices[spec.key]],
+                    slice=[slice_proto(e) for e in target.slices.get(spec.key) or _in_key_order(spec, ())],
                 )
                 for spec in target.specs
             ],
