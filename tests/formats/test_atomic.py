@@ -194,6 +194,7 @@ def test_failing_at_any_step_leaves_nothing_behind(
     scenario, directories = SCENARIOS[name], numbered(tmp_path)
     total = count_steps(scenario, next(directories))
     committed = False
+    expected = CheckpointError if act is full else KeyboardInterrupt
     for at in range(1, total + 1):
         directory = next(directories)
         path = scenario.prepare(directory)
@@ -201,7 +202,7 @@ def test_failing_at_any_step_leaves_nothing_behind(
         with steps(at, act) as made:
             try:
                 scenario.write(path)
-            except CheckpointError if act is full else KeyboardInterrupt:
+            except expected:
                 failed = True
             else:
                 failed = False
