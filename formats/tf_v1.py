@@ -139,6 +139,17 @@ class V1Tensor(LazyTensor):
             raise self._pieces[0].shard.corrupt(message, None, "slice", self.spec.key)
         return out
 
+    def pieces(self) -> list[tuple[Extents, LazyTensor]]:
+        whole = tuple((0, dim) for dim in self.spec.shape)
+        if [piece.region for piece in self._pieces] == [whole]:
+            return []
+        out: list[tuple[Extents, LazyTensor]] = []
+        for piece in self._pieces:
+            shape = tuple(stop - start for start, stop in piece.region)
+            alone = piece._replace(region=tuple((0, dim) for dim in shape))
+            out.append((piece.extents, V1Tensor(self.spec._replace(shape=shape), [alone])))
+        return out
+
     def _some(self, piece: _Piece, index: Index) -> np.ndarray[Any, Any]:
         return self.piece_values(piece)[index]
 
