@@ -125,7 +125,9 @@ class V1Tensor(LazyTensor):
 
         whole = tuple((0, dim) for dim in self.spec.shape)
         if len(self._pieces) == 1 and self._pieces[0].region == whole:
-            return np.array(self.piece_values(self._pieces[0])[index], order="C")
+            values = self.piece_values(self._pieces[0])
+            where: tuple[Any, ...] = (*index, Ellipsis)  # the dots keep a scalar string an array
+            return np.array(values[where], order="C")
         out = np.empty(index_shape(index), self.spec.dtype.numpy)
         pieces = ((piece.region, partial(self._some, piece)) for piece in self._pieces)
         regions = [piece.region for piece in self._pieces]

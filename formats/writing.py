@@ -116,6 +116,7 @@ class CheckpointWriter(ABC):
         slices = self._unwritten[key]
         if slices != list(self.target.slices.get(key, ())):
             raise ValueError(f"tensor {key!r}: some of its slices are written already")
+        self._state = "interrupted"
         chunks = chunks_of(spec, data)
         if slices:
             self._write_in_slices(spec, slices, chunks)
@@ -132,6 +133,7 @@ class CheckpointWriter(ABC):
             raise ValueError(f"tensor {key!r}: slice {extents} is not one to be written")
         shape = tuple(stop - start for start, stop in region_of(extents, spec.shape))
         piece = spec._replace(shape=shape)
+        self._state = "interrupted"
         self._write(piece, extents, chunks_of(piece, data))
         self._end(key, extents)
 
@@ -142,7 +144,6 @@ class CheckpointWriter(ABC):
             raise ValueError(f"tensor {key!r} is written already, or the writer is {self._state}")
         if self.order is not None and key != next(iter(self._unwritten)):
             raise ValueError(f"tensor {key!r} comes before its turn, see `order`")
-        self._state = "interrupted"
         return self.specs[key]
 
     def _end(self, key: str, extents: Extents | None = None) -> None:
