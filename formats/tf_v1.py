@@ -27,7 +27,7 @@ from .errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureE
 from .files import RandomAccessFile
 from .model import CheckpointReader, Finding, Format, LazyTensor, Stored, TensorSpec, Verification, key_bytes
 from .paths import V1_SHARD
-from .slicing import full_index, index_shape
+from .slicing import allocate, full_index, index_shape
 from .tf.bundle import EntryError, decode_shape
 from .tf.kinds import name_kinds
 from .tf.messages import SavedSliceMeta, SavedTensorSlices
@@ -128,7 +128,14 @@ class V1Tensor(LazyTensor):
             values = self.piece_values(self._pieces[0])
             where: tuple[Any, ...] = (*index, Ellipsis)  # the dots keep a scalar string an array
             return np.array(values[where], order="C")
-        out = np.empty(index_shape(index), self.spec.dtype.numpy)
+        path = self._pieces[0].shard.path
+        try:
+            flaw = tiling_flaw([piece.region for piece in self._pieces], self.spec.shape)
+        except ValueError as error:
+            raise UnsupportedFeatureError(str(error), path=path, key=self.spec.key, code="slice") from error
+        if flaw == "overlap":
+            raise self._pieces[0].shard.corrupt("its slices overlap", None, "slice", self.spec.key)
+        out = allocate(self.spec, index_shape(index), path)
         pieces = ((piece.region, partial(self._some, piece)) for piece in self._pieces)
         regions = [piece.region for piece in self._pieces]
         complete = tiling_flaw(regions, self.spec.shape) is None
@@ -302,7 +309,11 @@ class V1Reader(CheckpointReader):
 
     def _tiling(self, spec: TensorSpec, pieces: list[_Piece]) -> Iterator[Finding]:
         """Yield what is wrong with a tensor's slices; gaps are expected where shards are missing."""
-        flaw = tiling_flaw([piece.region for piece in pieces], spec.shape)
+        try:
+            flaw = tiling_flaw([piece.region for piece in pieces], spec.shape)
+        except ValueError as error:
+            yield Finding("warning", "slice", str(error), spec.key, self.location.path)
+            return
         if flaw == "overlap":
             yield Finding("error", "slice", "its slices overlap", spec.key, self.location.path)
         elif flaw == "gap":

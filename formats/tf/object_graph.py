@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["GraphFlaw", "ObjectGraph", "Slot"]
 
 ROOT = 0
+_MOST_PATH_CHARACTERS = (
+    1 << 26
+)  # Paths of a long chain of nodes grow with its square; what is behind goes without.
 
 
 class Slot(NamedTuple):
@@ -149,23 +152,31 @@ class ObjectGraph:
     def paths(self) -> dict[int, str]:
         """Object path by node: the edge names of the shortest way from the root, slots by their variable."""
         paths: dict[int, str] = {}
+        left = _MOST_PATH_CHARACTERS
         for node, came_from in self.reachable().items():
             if came_from is None:
                 paths[node] = ""
-            else:
-                parent, name = came_from
+                continue
+            parent, name = came_from
+            if parent in paths and left >= 0:
                 paths[node] = f"{paths[parent]}/{name}" if parent != ROOT else name
+                left -= len(paths[node])
         for slot in self.slots:
-            if slot.node not in paths and slot.variable in paths and slot.optimizer in paths:
+            if slot.node not in paths and slot.variable in paths and slot.optimizer in paths and left >= 0:
                 paths[slot.node] = f"{paths[slot.variable]} ({slot.name} of {paths[slot.optimizer]})"
+                left -= len(paths[slot.node])
         return paths
 
     def tensors(self, keys: Mapping[str, object]) -> dict[str, tuple[int, str, str]]:
         """Return, for each of `keys` that an attribute stands for: node id, attribute name, full name."""
         found: dict[str, tuple[int, str, str]] = {}
+        claimed: set[str] = set()  # A key claimed again finds nothing new, and finding can mean a search.
         resolve = _KeyResolver(keys)
         for number, node in enumerate(self.nodes):
             for attribute in node.attributes:
+                if attribute.checkpoint_key in claimed:
+                    continue
+                claimed.add(attribute.checkpoint_key)
                 for key in resolve(attribute.checkpoint_key):
                     found.setdefault(key, (number, attribute.name, attribute.full_name))
         return found
@@ -198,7 +209,7 @@ class ObjectGraph:
                         yield GraphFlaw("error", "graph-node", message)
             for attribute in node.attributes:
                 key = attribute.checkpoint_key
-                if not resolve(key):
+                if key not in owners and not resolve(key):
                     message = (
                         f"attribute {attribute.name!r} of node {number} has a key that is not in the index"
                     )
