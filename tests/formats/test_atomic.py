@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -390,3 +391,18 @@ def test_small_file_is_replaced_whole(tmp_path: Path) -> None:
             replace_file(path, b"old")
     replace_file(path, b"new")
     assert files(tmp_path) == {"checkpoint": b"new"}
+
+
+def test_file_systems_that_cannot_sync_directories_are_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    save(tmp_path / "ckpt-1", NEW)
+    assert found(str(tmp_path / "ckpt-1")) == "new"

@@ -40,7 +40,7 @@ def test_there_are_bundles_to_be_written_again() -> None:
 @pytest.mark.parametrize("how", ["chunks", "arrays"])
 @pytest.mark.parametrize("path", SINGLE)
 def test_bundle_is_written_as_tensorflow_wrote_it(path: str, how: str, tmp_path: Path) -> None:
-    """Trap 1: blocks of 262,144 bytes, shortened separators; trap 6: empty shapes and dimensions."""
+    """Trap 1: blocks of 262,144 bytes, shortened separators; trap 11: keys are taken, never made of paths."""
     source, target = data_path(path), str(tmp_path / "ckpt-1")
     with open_checkpoint(source) as reader:
         writer = formats.create_checkpoint(
