@@ -21,6 +21,7 @@ from ..dtypes import STRING, DType
 from ..errors import CheckpointExistsError, ConversionError
 from ..files import PIECE
 from ..model import key_bytes
+from ..paths import V1_SHARD, v1_shards
 from ..wire.sstable import TableBuilder
 from ..writing import CheckpointWriter
 from .bundle import encode_shape
@@ -65,6 +66,7 @@ class V1Writer(CheckpointWriter):
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
         slices = {spec.key: _in_key_order(spec, target.slices.get(spec.key, ())) for spec in target.specs}
+        _check_target(target)
         for spec in target.specs:
             _check(target, spec, slices[spec.key])
         if os.path.lexists(target.path + ".index"):
@@ -80,6 +82,10 @@ class V1Writer(CheckpointWriter):
         super().__init__(format, target)
         if set(os.path.basename(target.path)) & set("*?[]"):
             self.notes.append(f"{target.path}: TensorFlow takes the name for a pattern and will not find it")
+
+    @classmethod
+    def existing(cls, path: str) -> list[str]:
+        return super().existing(path) + v1_shards(path)
 
     def _start(self) -> None:
         target = self.target
@@ -145,6 +151,16 @@ def _whole(spec: TensorSpec, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         yield source.take(min(left, step))
         left -= min(left, step)
     source.finish()
+
+
+def _check_target(target: Target) -> None:
+    """Refuse what a V1 checkpoint has not: shards, by size or by name, and an object graph."""
+    if target.shard_size is not None or V1_SHARD.fullmatch(os.path.basename(target.path)):
+        hints = ("name the one file, and leave out --shard-size",)
+        raise ConversionError("V1 checkpoints are not written in shards", path=target.path, hints=hints)
+    if target.object_graph is not None:
+        hints = ("with objects: --to tf-object",)
+        raise ConversionError("V1 checkpoints have no object graph", path=target.path, hints=hints)
 
 
 def _check(target: Target, spec: TensorSpec, slices: Sequence[Extents]) -> None:

@@ -25,7 +25,8 @@ from formats import CheckpointError, CheckpointExistsError, CheckpointNotFoundEr
 from formats.atomic import replace_file
 from formats.directory import Directory
 from formats.paths import SHARD, is_leftover
-from tests.support import same
+from formats.tf.messages import BundleHeaderProto, VersionDef
+from tests.support import same, write_bundle
 from tests.writing import files, read_all, save, spec_of, strings
 
 if TYPE_CHECKING:
@@ -406,3 +407,14 @@ def test_file_systems_that_cannot_sync_directories_are_written_to(
     monkeypatch.setattr(os, "fsync", fsync)
     save(tmp_path / "ckpt-1", NEW)
     assert found(str(tmp_path / "ckpt-1")) == "new"
+
+
+def test_old_header_that_counts_as_many_shards_as_there_can_be(tmp_path: Path) -> None:
+    save(tmp_path / "ckpt-1", NEW)
+    expected = read_all(tmp_path / "ckpt-1")
+    for count in (1, (1 << 31) - 1):
+        path = str(tmp_path / f"old-{count}")
+        header = BundleHeaderProto(num_shards=count, version=VersionDef(producer=1))
+        write_bundle(path, {"v": np.arange(3)}, header=header)
+        save(path, NEW, overwrite=True)
+        assert all(same(array, expected[key]) for key, array in read_all(path).items())

@@ -300,6 +300,21 @@ def test_v1_file_that_a_bundle_would_hide(tmp_path: Path) -> None:
         assert "would be read instead" in found.message
 
 
+def test_v1_files_have_no_shards_and_no_objects(tmp_path: Path) -> None:
+    for options in (
+        {"shard_size": 100},
+        {"path": tmp_path / "c-00000-of-00002"},
+        {"path": tmp_path / "c-?????-of-00002"},
+    ):
+        found = refused(ConversionError, tmp_path, format="tf-v1", **options)
+        assert found.message == "V1 checkpoints are not written in shards"
+    graph = ObjectGraph.decode(bytes.fromhex("0a 00"))
+    found = refused(ConversionError, tmp_path, format="tf-v1", object_graph=graph)
+    assert found.message == "V1 checkpoints have no object graph"
+    (tmp_path / "c-00000-of-00001").write_bytes(b"")
+    refused(CheckpointExistsError, tmp_path, format="tf-v1")
+
+
 def test_names_of_directories(tmp_path: Path) -> None:
     found = refused(ConversionError, tmp_path, path=f"{tmp_path}/run/")
     assert found.hints == (f"name the checkpoint, for instance {tmp_path}/run/ckpt-1",)
