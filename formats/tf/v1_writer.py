@@ -125,12 +125,16 @@ class V1Writer(CheckpointWriter):
         itemsize = spec.dtype.itemsize
         if itemsize is None or tiling_flaw(regions, spec.shape):
             raise ValueError(f"tensor {spec.key!r}: its slices must be written one by one")
+        sizes = [volume(region) * itemsize for region in regions]
         parts = [bytearray() for _ in slices]
-        written = 0
         source = ChunkSource(chunks)
-        for number, data in scatter(spec.shape, regions, itemsize, source.take):
-            parts[number] += view_of(data)
-            while written < len(slices) and len(parts[written]) == volume(regions[written]) * itemsize:
+        portions = scatter(spec.shape, regions, itemsize, source.take)
+        written = 0
+        while written < len(slices):
+            if len(parts[written]) < sizes[written]:
+                number, data = next(portions)
+                parts[number] += view_of(data)
+            else:
                 part, parts[written] = bytes(parts[written]), bytearray()
                 self._add(spec, slices[written], encode_values([part] if part else [], spec.dtype))
                 written += 1

@@ -126,6 +126,20 @@ def test_slices_read_back_and_keep_their_spelling(format: str, tmp_path: Path) -
         assert {slice_key(key.encode(), extents) for key in slices for extents in slices[key]} < set(keys)
 
 
+@pytest.mark.parametrize("format", ["tf-name", "tf-v1"])
+def test_slices_that_hold_nothing_are_written(format: str, tmp_path: Path) -> None:  # noqa: A002
+    arrays = {"empty": np.zeros((0, 4), np.float32), "ends": np.arange(8, dtype=np.int32).reshape(2, 4)}
+    slices = {
+        "empty": [((0, 0), (0, 2)), ((0, 0), (2, 2))],
+        "ends": [((0, 0), (0, 4)), ((0, 2), (0, 4)), ((2, 0), (0, 4))],
+    }
+    save(tmp_path / "c", arrays, format, slices=slices)
+    found = read_all(tmp_path / "c")
+    assert all(same(found[key], arrays[key]) for key in arrays)
+    with open_checkpoint(tmp_path / "c") as reader:
+        assert slices_of(reader) == slices
+
+
 def test_slices_that_cover_a_part_are_written_one_by_one(tmp_path: Path) -> None:
     spec = spec_of("v", np.zeros((4, 2), np.float32))
     extents = ((0, 2), (0, 2))
