@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 import formats
 from formats import ChecksumError, open_checkpoint
 from formats.chunks import ChunkSource, array_chunks, chunks_of
+from formats.dtypes import BY_NAME
+from formats.model import TensorSpec
 from formats.tf.messages import BundleHeaderProto, VersionDef
 from formats.tf.slices import tiling_flaw
 from formats.tf.tiling import gather, most_at_once, scatter
@@ -31,6 +35,7 @@ from tests.support import (
 from tests.writing import spec_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from formats import LazyTensor
@@ -223,3 +228,61 @@ def test_strings_are_taken_from_every_kind_of_array() -> None:
         list(chunks_of(spec, [b"ab"]))
     with pytest.raises(TypeError, match="element 1 is int, not bytes"):
         list(chunks_of(spec, [b"ab", 3]))
+
+
+# Memory ------------------------------------------------------------------------------
+
+LARGE = 48 << 20
+"""Bytes of the tensors that are copied: far more than what copying may hold."""
+
+
+@contextlib.contextmanager
+def at_most(nbytes: int) -> Iterator[None]:
+    """Check that no more than this is allocated at any time, numpy's arrays included."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < nbytes
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("cut", ["whole", "rows", "columns", "one_long_row"])
+def test_copying_holds_chunks_not_tensors(cut: str, tmp_path: Path) -> None:
+    shape = (2, LARGE // 8) if cut == "one_long_row" else (1024, LARGE // 4096)
+    half, quarter = shape[0] // 2, shape[1] // 4
+    slices: dict[str, Any] = {
+        "whole": {},
+        "rows": {"v": [((0, half), (0, -1)), ((half, half), (0, -1))]},
+        "columns": {"v": [((0, -1), (0, quarter)), ((0, -1), (quarter, 3 * quarter))]},
+        "one_long_row": {"v": [((0, -1), (0, quarter)), ((0, -1), (quarter, 3 * quarter))]},
+    }[cut]
+    spec = TensorSpec("v", BY_NAME["float32"], shape)
+    piece = np.arange(1 << 18, dtype=np.float32)
+    options: dict[str, Any] = {"format": "tf-name", "specs": [spec], "slices": slices}
+    with at_most(12 << 20):
+        with formats.create_checkpoint(tmp_path / "a", **options) as writer:
+            writer.write("v", (piece for _ in range(LARGE // piece.nbytes)))
+        with (
+            open_checkpoint(tmp_path / "a") as reader,
+            formats.create_checkpoint(tmp_path / "b", **{**options, "slices": {}}) as writer,
+        ):
+            writer.write("v", reader["v"].chunks())
+    with open_checkpoint(tmp_path / "b") as reader:
+        assert np.array_equal(reader["v"].read().reshape(-1, piece.size), [piece] * (LARGE // piece.nbytes))
+
+
+def test_strings_wait_in_a_file(tmp_path: Path) -> None:
+    element = b"x" * 100_000
+    count = LARGE // len(element)
+    spec = TensorSpec("v", BY_NAME["string"], (count,))
+    with at_most(36 << 20):
+        with formats.create_checkpoint(tmp_path / "a", format="tf-name", specs=[spec]) as writer:
+            writer.write("v", (element for _ in range(count)))
+        with (
+            open_checkpoint(tmp_path / "a") as reader,
+            formats.create_checkpoint(tmp_path / "b", format="tf-name", specs=[spec]) as writer,
+        ):
+            writer.write("v", reader["v"].chunks())
+    with open_checkpoint(tmp_path / "b") as reader:
+        assert all(found == element for found in reader["v"].chunks())
