@@ -31,7 +31,7 @@ from .slicing import allocate, full_index, index_shape
 from .tf.bundle import EntryError, decode_shape
 from .tf.kinds import name_kinds
 from .tf.messages import SavedSliceMeta, SavedTensorSlices
-from .tf.slices import WHOLE, Extents, Region, extents_of, fill, region_of, slice_key, tiling_flaw
+from .tf.slices import Extents, Region, extents_of, fill, region_of, slice_key, tiling_flaw
 from .tf.v1_values import VALUE_FIELDS, decode_values
 from .wire.sstable import Table
 
@@ -125,7 +125,9 @@ class V1Tensor(LazyTensor):
 
         whole = tuple((0, dim) for dim in self.spec.shape)
         if len(self._pieces) == 1 and self._pieces[0].region == whole:
-            return np.array(self.piece_values(self._pieces[0])[index], order="C")
+            values = self.piece_values(self._pieces[0])
+            where: tuple[Any, ...] = (*index, Ellipsis)  # the dots keep a scalar string an array
+            return np.array(values[where], order="C")
         path = self._pieces[0].shard.path
         try:
             flaw = tiling_flaw([piece.region for piece in self._pieces], self.spec.shape)
@@ -147,15 +149,15 @@ class V1Tensor(LazyTensor):
         return out
 
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
-        if len(self._pieces) == 1 and all(length == WHOLE for _, length in self._pieces[0].extents):
+        whole = tuple((0, dim) for dim in self.spec.shape)
+        if [piece.region for piece in self._pieces] == [whole]:
             return []
-        return [(piece.extents, self._own(piece)) for piece in self._pieces]
-
-    def _own(self, piece: _Piece) -> V1Tensor:
-        """Return a piece as a tensor of its own shape."""
-        shape = tuple(stop - start for start, stop in piece.region)
-        whole = tuple((0, size) for size in shape)
-        return V1Tensor(self.spec._replace(shape=shape), [piece._replace(region=whole)])
+        out: list[tuple[Extents, LazyTensor]] = []
+        for piece in self._pieces:
+            shape = tuple(stop - start for start, stop in piece.region)
+            alone = piece._replace(region=tuple((0, dim) for dim in shape))
+            out.append((piece.extents, V1Tensor(self.spec._replace(shape=shape), [alone])))
+        return out
 
     def _some(self, piece: _Piece, index: Index) -> np.ndarray[Any, Any]:
         return self.piece_values(piece)[index]
