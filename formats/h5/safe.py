@@ -1,0 +1,228 @@
+"""Opening HDF5 files, and finding things in them, without leaving them.
+
+A link may be hard (an object of this file), soft (a path), external (a path in another
+file) or of a kind that a plug-in defines; a dataset may keep its values in other files
+(external storage) or be put together from other datasets, also of other files (virtual).
+Whoever sends a file can so have any file of the reader's opened.  So names are followed
+one component at a time, and only over hard links; where soft links are taken at all,
+their target is followed in the same way.  Keras refuses soft links; for its formats so
+does this.
+
+h5py raises what the HDF5 library says under half a dozen classes; `damage` makes it
+one.  A callback that raises within the library leaves it undefined, so none here does.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ..model import key_bytes, key_text
+from .superblock import Superblock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import h5py
+
+__all__ = ["Found", "H5File", "damage", "open_h5"]
+
+HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, NotImplementedError)
+MOST_OBJECTS = 4_000_000
+MOST_DEPTH = 256
+MOST_SOFT_LINKS = 16
+CHUNK_CACHE = 4 << 20
+"""Bytes of decompressed chunks kept for an open dataset; larger chunks are not kept at all."""
+
+_COPY_AGAIN = ("the copy or the save was interrupted; copy it again from where it came from",)
+
+
+@contextmanager
+def damage(path: str, what: str, key: str | None = None, code: str = "hdf5-read") -> Iterator[None]:
+    """Turn what h5py raises into CorruptCheckpointError: `what` cannot be read."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except MemoryError as error:
+        raise CheckpointError(f"{what}: not enough memory", path=path, key=key, code=code) from error
+    except HDF5_ERRORS as error:
+        raise CorruptCheckpointError(f"{what}: {_reason(error)}", path=path, key=key, code=code) from error
+
+
+def _reason(error: BaseException) -> str:
+    """Return the library's own reason, which h5py puts in parentheses."""
+    text = str(error.args[0] if error.args else error).splitlines()
+    line = text[0] if text else type(error).__name__
+    inner = line[line.find("(") + 1 : line.rfind(")")] if line.endswith(")") and "(" in line else ""
+    return inner or line
+
+
+class Found(NamedTuple):
+    """An object of a file: its path without the leading slash, and h5py's identifier."""
+
+    path: str
+    object: Any
+
+
+class H5File:
+    """An open HDF5 file of known size.  `path` is what errors call it."""
+
+    def __init__(self, path: str, size: int, file_id: h5py.h5f.FileID) -> None:
+        from h5py import h5g
+
+        self.path = path
+        self.size = size
+        self._id = file_id
+        with damage(path, "its root group"):
+            self.root = h5g.open(file_id, b"/")
+
+    def close(self) -> None:
+        """Close the file; identifiers of its objects are invalid from then on."""
+        if self._id.valid:
+            self._id.close()
+
+    def refused(self, path: str, what: str, why: str) -> UnsupportedFeatureError:
+        hints = (f"{why}; if you trust the file, repack it: h5repack IN OUT",)
+        return UnsupportedFeatureError(f"{path!r} is {what}, which is not followed", path=self.path, code="hdf5-read", hints=hints)
+
+    # Following names -----------------------------------------------------------
+
+    def child(self, group: Any, name: bytes, path: str, *, soft: int = 0) -> Any | None:
+        """Return the object of one link; None where there is none.
+
+        `soft` is how many soft links may be followed.
+        """
+        from h5py import h5g, h5l, h5o
+
+        with damage(self.path, f"link {path!r}"):
+            if not isinstance(group, h5g.GroupID) or not group.links.exists(name):
+                return None
+            kind = group.links.get_info(name).type
+            if kind == h5l.TYPE_HARD:
+                return h5o.open(group, name)
+            if kind == h5l.TYPE_SOFT and soft:
+                target = group.links.get_val(name)
+                start = self.root if target.startswith(b"/") else group
+                return self.find(key_text(target), start, soft=soft - 1)
+        raise self._refused_link(path, kind)
+
+    def _refused_link(self, path: str, kind: int) -> UnsupportedFeatureError:
+        from h5py import h5l
+
+        if kind == h5l.TYPE_SOFT:
+            return self.refused(path, "a soft link", "Keras writes none and refuses to load one")
+        if kind == h5l.TYPE_EXTERNAL:
+            return self.refused(path, "an external link", "it names another file on this machine")
+        return self.refused(path, f"a link of kind {kind}", "only the plug-in that defined it knows where it leads")
+
+    def find(self, path: str, start: Any | None = None, *, soft: int = 0) -> Any | None:
+        """Return the object at a path, following hard links only; None where there is none."""
+        found = self.root if start is None else start
+        for name in key_bytes(path).split(b"/"):
+            if name in (b"", b"."):
+                continue
+            found = self.child(found, name, path, soft=soft)
+            if found is None:
+                return None
+        return found
+
+    def links(self, group: Any, path: str) -> list[tuple[bytes, int]]:
+        """Return name and kind of a group's links, in the order of names."""
+        found: list[tuple[bytes, int]] = []
+
+        def collect(name: bytes, info: Any) -> int | None:
+            found.append((name, info.type))
+            return 1 if len(found) > MOST_OBJECTS else None
+
+        with damage(self.path, f"group {path or '/'!r}"):
+            group.links.iterate(collect, info=True)
+        return found
+
+    # Walking ---------------------------------------------------------------------
+
+    def walk(self, flaw: Callable[[CheckpointError], None], *, soft: bool = False, top: Any | None = None) -> Iterator[Found]:
+        """Yield every group and dataset below `top`, each group once however many links lead to it.
+
+        With `soft`, a soft link to a dataset of this file is another name of it, and one
+        to a group is passed over: what it holds is found where it is.  What is refused
+        or damaged goes to `flaw`, which raises or keeps it.
+        """
+        from h5py import h5d, h5g, h5l, h5o
+
+        start = self.root if top is None else top
+        seen: set[int] = set()
+        pending: list[tuple[str, Any, int]] = [("", start, 0)]
+        count = 0
+        while pending:
+            path, group, depth = pending.pop()
+            if path:
+                yield Found(path, group)
+            try:
+                links = self.links(group, path)
+            except CheckpointError as error:
+                flaw(error)
+                continue
+            below: list[tuple[str, Any, int]] = []
+            for name, kind in links:
+                count += 1
+                where = f"{path}/{key_text(name)}" if path else key_text(name)
+                if count > MOST_OBJECTS or depth > MOST_DEPTH:
+                    limit = f"more than {MOST_OBJECTS} objects" if count > MOST_OBJECTS else f"groups {depth} deep"
+                    flaw(UnsupportedFeatureError(f"{limit} at {where!r}", path=self.path, code="hdf5-read"))
+                    return
+                try:
+                    if b"/" in name or name in (b"", b"."):
+                        raise CorruptCheckpointError(f"a link named {where!r}", path=self.path, code="hdf5-read")
+                    if kind == h5l.TYPE_HARD:
+                        with damage(self.path, f"object {where!r}"):
+                            found = h5o.open(group, name)
+                    else:
+                        found = self.child(group, name, where, soft=MOST_SOFT_LINKS if soft else 0)
+                        found = found if isinstance(found, h5d.DatasetID) else None
+                    if isinstance(found, h5d.DatasetID):
+                        yield Found(where, found)
+                    elif isinstance(found, h5g.GroupID):
+                        with damage(self.path, f"group {where!r}"):
+                            address = h5o.get_info(found).addr
+                        if address not in seen:
+                            seen.add(address)
+                            below.append((where, found, depth + 1))
+                except CheckpointError as error:
+                    flaw(error)
+            pending += reversed(below)
+
+
+def open_h5(path: str, size: int, superblock: Superblock, source: IO[bytes] | None = None) -> H5File:
+    """Open the HDF5 file at `path`, or that which `source` reads, after a look at its superblock.
+
+    Raises CorruptCheckpointError, saying how many bytes are missing, where it is truncated.
+    """
+    if superblock.end is not None and size < superblock.end:
+        message = f"truncated: the file has {size} bytes, its superblock says {superblock.end}"
+        raise CorruptCheckpointError(message, path=path, offset=size, code="hdf5-read", hints=_COPY_AGAIN)
+    from h5py import h5f, h5p
+
+    with damage(path, "not a sound HDF5 file"):
+        access = h5p.create(h5p.FILE_ACCESS)
+        access.set_cache(0, 521, CHUNK_CACHE, 0.75)
+        # Reading locks nothing: training may go on writing other files of a read-only or network directory.
+        access.set_file_locking(False, True)
+        if source is not None:
+            access.set_fileobj_driver(_file_driver(), source)
+        try:
+            file_id = h5f.open(path.encode("utf-8", "surrogateescape"), h5f.ACC_RDONLY, access)
+        except OSError as error:
+            if not superblock.left_open:
+                raise
+            hints = ("whatever wrote it is still running, or was killed; when it no longer runs: h5clear -s FILE",)
+            message = "the file is marked as open for writing"
+            raise CorruptCheckpointError(message, path=path, code="hdf5-read", hints=hints) from error
+    return H5File(path, size, file_id)
+
+
+def _file_driver() -> Any:
+    from h5py import h5fd
+
+    return h5fd.fileobj_driver
