@@ -10,6 +10,8 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from .h5.superblock import SIGNATURE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -38,15 +40,42 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
     ),
     (
         lambda head: bool(_HTML.match(head)),
-        Foreign("this is an HTML page, not a checkpoint", "the download saved a web page; download the file itself"),
+        Foreign(
+            "this is an HTML page, not a checkpoint",
+            "the download saved a web page; download the file itself",
+        ),
     ),
     (_starts(b"GGUF"), Foreign("this is a GGUF model", "GGUF is not read here; use the gguf package")),
     (
         _starts(b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
-        Foreign("this is a Python pickle", "loading a pickle runs its code; save it as .safetensors where it was made"),
+        Foreign(
+            "this is a Python pickle",
+            "loading a pickle runs its code; save it as .safetensors where it was made",
+        ),
     ),
-    (_starts(b"\x1f\x8b"), Foreign("this is a gzip archive, not a checkpoint", "unpack it first: tar xzf or gunzip")),
+    (
+        _starts(b"\x1f\x8b"),
+        Foreign("this is a gzip archive, not a checkpoint", "unpack it first: tar xzf or gunzip"),
+    ),
 )
+
+_TORCH = Foreign(
+    "this is a PyTorch archive, a zip with a Python pickle",
+    "loading a pickle runs its code; save it as .safetensors where it was made",
+)
+_RENAMED_INDEX = Foreign(
+    "this is the index file of a TensorFlow checkpoint under another name",
+    "call it NAME.index again, beside NAME.data-00000-of-00001, which holds the values",
+)
+_EMPTY_ZIP = Foreign("this is an empty zip archive", "the save had nothing to write, or was interrupted")
+
+# Suffix -> what such a file is, and its first bytes.  A suffix does not decide; it words the refusal.
+_EXPECTED = {
+    ".h5": ("an HDF5 file", SIGNATURE),
+    ".hdf5": ("an HDF5 file", SIGNATURE),
+    ".keras": ("a zip archive", b"PK\3\4"),
+    ".npz": ("a zip archive", b"PK\3\4"),
+}
 
 _ORBAX_FILES = ("_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt", "_sharding")
 
@@ -58,7 +87,30 @@ def recognise(probe: Probe) -> Foreign | None:
     for matches, foreign in _CONTENTS:
         if matches(probe.head):
             return foreign
-    return None
+    if probe.is_renamed_index:
+        return _RENAMED_INDEX
+    if probe.zip is not None:
+        return _archive(probe.zip.names)
+    return _misnamed(probe)
+
+
+def _archive(names: tuple[str, ...]) -> Foreign | None:
+    if any(name == "data.pkl" or name.endswith("/data.pkl") for name in names):
+        return _TORCH
+    return None if names else _EMPTY_ZIP
+
+
+def _misnamed(probe: Probe) -> Foreign | None:
+    """Return what a file is not, though its name says so."""
+    suffix = os.path.splitext(probe.location.head)[1].lower()
+    if suffix not in _EXPECTED or probe.head.startswith(_EXPECTED[suffix][1]):
+        return None
+    what, magic = _EXPECTED[suffix]
+    found = probe.head[: len(magic)]
+    return Foreign(
+        f"not {what}: begins with {found!r}, expected {magic!r}",
+        "the copy was damaged, or the name is wrong; copy it again",
+    )
 
 
 def foreign_directory(path: str) -> Foreign | None:
@@ -68,5 +120,7 @@ def foreign_directory(path: str) -> Foreign | None:
     except OSError:
         return None
     if names.intersection(_ORBAX_FILES):
-        return Foreign("this is an Orbax checkpoint directory", "Orbax is not read here; use orbax-checkpoint")
+        return Foreign(
+            "this is an Orbax checkpoint directory", "Orbax is not read here; use orbax-checkpoint"
+        )
     return None

@@ -38,7 +38,9 @@ class Hdf5Reader(H5Reader):
             if isinstance(found, h5d.DatasetID):
                 self.add(path, file, path, found, soft=MOST_SOFT_LINKS)
         damaged = {finding.key for finding in self.findings}
-        self._unlisted = sorted(key for key, spec in self._specs.items() if spec.dtype is INVALID and key not in damaged)
+        self._unlisted = sorted(
+            key for key, spec in self._specs.items() if spec.dtype is INVALID and key not in damaged
+        )
         for key in self._unlisted:
             del self._specs[key]
         self.seal()

@@ -93,7 +93,9 @@ class KerasH5Reader(H5Reader):
         try:
             found: tuple[str, ...] | None = read_attribute(self._file, holder, name, strings)
         except CorruptCheckpointError as error:
-            self.flaw(CorruptCheckpointError(f"{path or '/'!r}: {error.message}", path=error.path, code=error.code))
+            self.flaw(
+                CorruptCheckpointError(f"{path or '/'!r}: {error.message}", path=error.path, code=error.code)
+            )
             return ()
         return found or ()
 
@@ -187,7 +189,11 @@ class KerasH5Reader(H5Reader):
         if problem is not None:
             return [Finding("error", "config-shape", f"model_config: {problem}", file=self._file.path)]
         held = {
-            name: [LayerWeights(key, self._place_name(key), self._specs[key].shape) for key in keys if key in self._specs]
+            name: [
+                LayerWeights(key, self._place_name(key), self._specs[key].shape)
+                for key in keys
+                if key in self._specs
+            ]
             for name, keys in self._layer_keys.items()
         }
         return check_shapes(layers, held, self._file.path)

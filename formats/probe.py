@@ -27,8 +27,9 @@ class Probe:
     """What the sniffers see of a location: the first and last bytes, and the container if it is one.
 
     All of it is read once; the containers (`table`, `hdf5`, `zip`, `json`) are opened when
-    a sniffer asks for them, and a reader goes on with what is open.  A probe looks at the file that says what the checkpoint
-    is: a bundle's index, a V1 file or its first shard, any other file itself.
+    a sniffer asks for them, and a reader goes on with what is open.  A probe looks at the
+    file that says what the checkpoint is: a bundle's index, a V1 file or its first shard,
+    any other file itself.
     """
 
     def __init__(self, location: Location) -> None:
@@ -57,9 +58,19 @@ class Probe:
         except CorruptCheckpointError:
             return None
 
-    @cached_property
+    @property
     def is_bundle(self) -> bool:
-        """Whether this is a bundle's index: a table whose first value is no V1 metadata.
+        """Whether this is a bundle's index, under the name by which its shards are found."""
+        return self._is_index and self.location.head == self.location.path + ".index"
+
+    @property
+    def is_renamed_index(self) -> bool:
+        """Whether this is a bundle's index under a name of its own, which says nothing of its shards."""
+        return self._is_index and not self.is_bundle
+
+    @cached_property
+    def _is_index(self) -> bool:
+        """Whether this is a table whose first value is no V1 metadata.
 
         A table too damaged to tell is what its name says.
         """
@@ -75,7 +86,7 @@ class Probe:
 
     @property
     def is_v1(self) -> bool:
-        return self.is_table and not self.is_bundle
+        return self.is_table and not self._is_index
 
     @cached_property
     def hdf5(self) -> H5Facts | None:

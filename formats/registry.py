@@ -38,7 +38,8 @@ def _module_names() -> tuple[str, ...]:
 
 
 _NOT_FORMATS = frozenset(
-    "archive atomic directory dtypes errors files foreign jsontext model opening paths probe registry slicing".split()
+    "archive atomic directory dtypes errors files foreign jsontext model opening paths probe registry "
+    "slicing".split()
 )
 
 
@@ -67,13 +68,17 @@ def detect(probe: Probe) -> Format:
     if foreign is not None:
         raise UnknownFormatError(foreign.what, path=location.head, hints=(foreign.hint,))
     if location.head.endswith(".index"):
-        message = f"not a table: the file ends in {probe.tail[-8:].hex(' ')}, expected 57 fb 80 8b 24 75 47 db"
+        message = (
+            f"not a table: the file ends in {probe.tail[-8:].hex(' ')}, expected 57 fb 80 8b 24 75 47 db"
+        )
         raise CorruptCheckpointError(
             message, path=location.head, offset=max(0, probe.size - 8), code="footer", hints=_TRUNCATED
         )
     if probe.head.startswith(b"\0\0") and b"\x0a" in probe.head[:16]:
         message = "begins like a V1 checkpoint, but its footer is missing"
-        raise CorruptCheckpointError(message, path=location.head, offset=probe.size, code="footer", hints=_TRUNCATED)
+        raise CorruptCheckpointError(
+            message, path=location.head, offset=probe.size, code="footer", hints=_TRUNCATED
+        )
     raise UnknownFormatError("no checkpoint format that is known here", path=location.head)
 
 

@@ -91,7 +91,9 @@ def _layer(item: Config, depth: int) -> Layer:
         name if isinstance(name, str) else "",
         f"{class_name}" if isinstance(class_name, str) and not own else f"{item.get('registered_name')}",
         config,
-        tuple(shape) if isinstance(shape, list) and all(dim is None or type(dim) is int for dim in shape) else None,
+        tuple(shape)
+        if isinstance(shape, list) and all(dim is None or type(dim) is int for dim in shape)
+        else None,
         _layers(config, depth + 1) if "layers" in config else (),
     )
 
@@ -194,7 +196,7 @@ _RULES: dict[str, Callable[[Config], list[tuple[str, Pattern]]]] = {
 
 
 def expected_weights(layer: Layer) -> list[tuple[str, Pattern]] | None:
-    """Return name and shape of a layer's weights in Keras' order; None where the configuration does not tell."""
+    """Return name and shape of a layer's weights in Keras' order; None where these cannot be told."""
     rule = _RULES.get(layer.class_name)
     if rule is None or layer.config.get("quantization_config") or layer.config.get("lora_rank"):
         return None
@@ -204,7 +206,9 @@ def expected_weights(layer: Layer) -> list[tuple[str, Pattern]] | None:
         return None
     if layer.input_shape and layer.class_name == "Dense" and isinstance(layer.input_shape[-1], int):
         known = layer.input_shape[-1]
-        expected = [(name, tuple(known if dim == "input" else dim for dim in pattern)) for name, pattern in expected]
+        expected = [
+            (name, tuple(known if dim == "input" else dim for dim in pattern)) for name, pattern in expected
+        ]
     return expected
 
 
@@ -224,7 +228,9 @@ def check_shapes(
         stored = held.get(top.name)
         for layer in top.leaves() if stored is not None else ():
             within = [w for w in stored or () if layer is top or w.name.split("/")[-2:-1] == [layer.name]]
-            findings += _compare(layer, {w.name.rpartition("/")[2]: w for w in within}, path, complete=layer is top)
+            findings += _compare(
+                layer, {w.name.rpartition("/")[2]: w for w in within}, path, complete=layer is top
+            )
     return findings
 
 
@@ -234,7 +240,7 @@ def check_in_order(layer: Layer, stored: list[LayerWeights], path: str) -> list[
     if expected is None:
         return []
     if len(stored) != len(expected):
-        message = f"layer {layer.name!r} ({layer.class_name}) has {len(stored)} weights, its configuration {len(expected)}"
+        message = f"{_spell(layer)} has {len(stored)} weights, its configuration makes it {len(expected)}"
         return [Finding("error", "config-shape", message, stored[0].key if stored else None, path)]
     named = {name: weight for (name, _), weight in zip(expected, stored, strict=True)}
     return _compare(layer, named, path, complete=True)
@@ -247,7 +253,7 @@ def _compare(layer: Layer, stored: Mapping[str, LayerWeights], path: str, *, com
         weight = stored.get(name)
         if weight is None:
             if complete and stored and not _is_keras_1(stored):
-                message = f"layer {layer.name!r} ({layer.class_name}) has no weight {name!r}, its configuration has one"
+                message = f"{_spell(layer)} has no weight {name!r}, its configuration has one"
                 findings.append(Finding("error", "config-shape", message, None, path))
             continue
         wanted = [dim if isinstance(dim, int) else bound.get(dim) for dim in pattern]
@@ -255,17 +261,25 @@ def _compare(layer: Layer, stored: Mapping[str, LayerWeights], path: str, *, com
             dim is None or dim == found for dim, found in zip(wanted, weight.shape, strict=True)
         )
         if fits:
-            bound.update((dim, found) for dim, found in zip(pattern, weight.shape, strict=True) if isinstance(dim, str))
+            bound.update(
+                (dim, found) for dim, found in zip(pattern, weight.shape, strict=True) if isinstance(dim, str)
+            )
             continue
         spelled = ", ".join("any" if dim is None else str(dim) for dim in wanted)
-        message = f"shape {list(weight.shape)}, the configuration of {layer.name!r} ({layer.class_name}) makes it [{spelled}]"
+        message = f"shape {list(weight.shape)}, the configuration of {_spell(layer)} makes it [{spelled}]"
         findings.append(Finding("error", "config-shape", message, weight.key, path))
     return findings
 
 
+def _spell(layer: Layer) -> str:
+    return f"layer {layer.name!r} ({layer.class_name})"
+
+
 def _is_keras_1(stored: Mapping[str, LayerWeights]) -> bool:
     """Whether weights are named as Keras 1 did, `dense_1_W`: that says nothing of which is which."""
-    return not any("/" in weight.name.rpartition(":")[0] or _NAMED.search(weight.name) for weight in stored.values())
+    return not any(
+        "/" in weight.name.rpartition(":")[0] or _NAMED.search(weight.name) for weight in stored.values()
+    )
 
 
 _NAMED = re.compile(r"(^|/)(kernel|bias|gamma|beta|embeddings|recurrent_kernel|moving_mean|moving_variance)$")

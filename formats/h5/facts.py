@@ -13,12 +13,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CheckpointError
 from .names import has
 from .safe import H5File, damage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ..errors import CheckpointError
 
 __all__ = ["H5Facts"]
 

@@ -58,7 +58,9 @@ class H5Reader(CheckpointReader):
         spec = TensorSpec(key, INVALID, ())
         try:
             if dataset is None:
-                raise CorruptCheckpointError(f"no dataset {path!r}", path=file.path, key=key, code="hdf5-read")
+                raise CorruptCheckpointError(
+                    f"no dataset {path!r}", path=file.path, key=key, code="hdf5-read"
+                )
             with damage(file.path, f"dataset {path!r}", key):
                 check_place(file, dataset, path)
                 spec = describe(key, dataset)
@@ -84,7 +86,7 @@ class H5Reader(CheckpointReader):
     def kinds(self) -> Mapping[str, str]:
         return {key: self.kind(key, spec) for key, spec in self._specs.items()}
 
-    def kind(self, key: str, spec: TensorSpec) -> str:
+    def kind(self, key: str, spec: TensorSpec) -> str:  # noqa: ARG002  subclasses go by it
         """Return the kind of one tensor."""
         return "state" if spec.dtype is STRING else "variable"
 

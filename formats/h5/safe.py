@@ -19,12 +19,13 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..model import key_bytes, key_text
-from .superblock import Superblock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import h5py
+
+    from .superblock import Superblock
 
 __all__ = ["Found", "H5File", "damage", "open_h5"]
 
@@ -85,7 +86,9 @@ class H5File:
 
     def refused(self, path: str, what: str, why: str) -> UnsupportedFeatureError:
         hints = (f"{why}; if you trust the file, repack it: h5repack IN OUT",)
-        return UnsupportedFeatureError(f"{path!r} is {what}, which is not followed", path=self.path, code="hdf5-read", hints=hints)
+        return UnsupportedFeatureError(
+            f"{path!r} is {what}, which is not followed", path=self.path, code="hdf5-read", hints=hints
+        )
 
     # Following names -----------------------------------------------------------
 
@@ -115,7 +118,9 @@ class H5File:
             return self.refused(path, "a soft link", "Keras writes none and refuses to load one")
         if kind == h5l.TYPE_EXTERNAL:
             return self.refused(path, "an external link", "it names another file on this machine")
-        return self.refused(path, f"a link of kind {kind}", "only the plug-in that defined it knows where it leads")
+        return self.refused(
+            path, f"a link of kind {kind}", "only the plug-in that defined it knows where it leads"
+        )
 
     def find(self, path: str, start: Any | None = None, *, soft: int = 0) -> Any | None:
         """Return the object at a path, following hard links only; None where there is none."""
@@ -142,7 +147,9 @@ class H5File:
 
     # Walking ---------------------------------------------------------------------
 
-    def walk(self, flaw: Callable[[CheckpointError], None], *, soft: bool = False, top: Any | None = None) -> Iterator[Found]:
+    def walk(
+        self, flaw: Callable[[CheckpointError], None], *, soft: bool = False, top: Any | None = None
+    ) -> Iterator[Found]:
         """Yield every group and dataset below `top`, each group once however many links lead to it.
 
         With `soft`, a soft link to a dataset of this file is another name of it, and one
@@ -169,12 +176,18 @@ class H5File:
                 count += 1
                 where = f"{path}/{key_text(name)}" if path else key_text(name)
                 if count > MOST_OBJECTS or depth > MOST_DEPTH:
-                    limit = f"more than {MOST_OBJECTS} objects" if count > MOST_OBJECTS else f"groups {depth} deep"
+                    limit = (
+                        f"more than {MOST_OBJECTS} objects"
+                        if count > MOST_OBJECTS
+                        else f"groups {depth} deep"
+                    )
                     flaw(UnsupportedFeatureError(f"{limit} at {where!r}", path=self.path, code="hdf5-read"))
                     return
                 try:
                     if b"/" in name or name in (b"", b"."):
-                        raise CorruptCheckpointError(f"a link named {where!r}", path=self.path, code="hdf5-read")
+                        raise CorruptCheckpointError(
+                            f"a link named {where!r}", path=self.path, code="hdf5-read"
+                        )
                     if kind == h5l.TYPE_HARD:
                         with damage(self.path, f"object {where!r}"):
                             found = h5o.open(group, name)
@@ -216,7 +229,9 @@ def open_h5(path: str, size: int, superblock: Superblock, source: IO[bytes] | No
         except OSError as error:
             if not superblock.left_open:
                 raise
-            hints = ("whatever wrote it is still running, or was killed; when it no longer runs: h5clear -s FILE",)
+            hints = (
+                "whatever wrote it is still running, or was killed; when it no longer runs: h5clear -s FILE",
+            )
             message = "the file is marked as open for writing"
             raise CorruptCheckpointError(message, path=path, code="hdf5-read", hints=hints) from error
     return H5File(path, size, file_id)

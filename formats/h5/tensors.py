@@ -154,7 +154,9 @@ class H5Tensor(LazyTensor):
         chunk = tuple(plist.get_chunk()) if layout == h5d.CHUNKED else None
         largest = max(nbytes, math.prod(chunk) * itemsize if chunk else 0)
         if largest > _MOST_UNEXPLAINED and stored < largest // _MOST_EXPANSION:
-            raise self._refused(f"{largest} bytes from {stored} stored bytes: an expansion that no weights have")
+            raise self._refused(
+                f"{largest} bytes from {stored} stored bytes: an expansion that no weights have"
+            )
         return _Layout(stored, chunk)
 
     def _check_filters(self, plist: Any) -> None:
@@ -206,13 +208,17 @@ class H5Tensor(LazyTensor):
         memory_type = string_memory_type(type_id)
         if out.size == 0:
             return out
-        at_once = _STRINGS_AT_ONCE if type_id.is_variable_str() else max(1, PIECE // max(1, type_id.get_size()))
+        at_once = (
+            _STRINGS_AT_ONCE if type_id.is_variable_str() else max(1, PIECE // max(1, type_id.get_size()))
+        )
         for part in _boxes(out.shape, at_once):
             whole = tuple(
                 slice(of.start + p.start * of.step, of.start + (p.stop - 1) * of.step + 1, of.step)
                 for of, p in zip(index, part, strict=True)
             )
-            piece = np.empty(index_shape(part), object if type_id.is_variable_str() else f"S{type_id.get_size()}")
+            piece = np.empty(
+                index_shape(part), object if type_id.is_variable_str() else f"S{type_id.get_size()}"
+            )
             self._fill(dataset, whole, piece, memory_type)
             out[part] = piece if piece.dtype != object else _as_bytes(piece)
         return out
@@ -248,10 +254,16 @@ class H5Tensor(LazyTensor):
         found: list[tuple[tuple[int, ...], int]] = []
         dataset.chunk_iter(lambda info: found.append((info.chunk_offset, info.size)))
         if sum(size for _, size in found) > self._file.size:
-            raise self._corrupt(f"its {len(found)} chunks share bytes: more are stored than the file has", "overlap")
-        corners = (corner for corner, _ in found if all(at < dim for at, dim in zip(corner, shape, strict=True)))
+            raise self._corrupt(
+                f"its {len(found)} chunks share bytes: more are stored than the file has", "overlap"
+            )
+        corners = (
+            corner for corner, _ in found if all(at < dim for at, dim in zip(corner, shape, strict=True))
+        )
         return (
-            tuple(slice(at, min(at + size, dim), 1) for at, size, dim in zip(corner, chunk, shape, strict=True))
+            tuple(
+                slice(at, min(at + size, dim), 1) for at, size, dim in zip(corner, chunk, shape, strict=True)
+            )
             for corner in corners
         )
 
@@ -262,7 +274,9 @@ def check_place(file: H5File, dataset: Any, place: str) -> None:
 
     plist = dataset.get_create_plist()
     if plist.get_layout() == h5d.VIRTUAL:
-        raise file.refused(place, "a virtual dataset", "its values come from other datasets, perhaps of other files")
+        raise file.refused(
+            place, "a virtual dataset", "its values come from other datasets, perhaps of other files"
+        )
     if plist.get_external_count():
         raise file.refused(place, "a dataset with external storage", "its values lie in other files")
 
