@@ -42,7 +42,7 @@ _MOST_DIMENSIONS = 64
 _LARGEST_ITEM = (1 << 31) // 4 - 1
 _LARGEST_DIMENSION = 1 << 63
 _DESCR = re.compile(r"([<>=|]?)([biufcSU?])(\d*)")
-_FAMILIES = {"b": "int", "i": "int", "u": "uint", "f": "float", "c": "complex"}
+_FAMILIES = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
 _NUMBERS = {name: name for name in BY_NAME if name.rstrip("0123456789") in _FAMILIES.values()}
 
 
@@ -71,11 +71,10 @@ def _dtype(descr: Any) -> tuple[DType, int]:
         return INVALID, 0
     if kind in "SU":
         return STRING, size * (4 if kind == "U" else 1)
-    name = (
-        "bool"
-        if kind == "?" or (kind == "b" and size == 1)
-        else _NUMBERS.get(f"{_FAMILIES[kind]}{size * 8}", "")
-    )
+    if kind in "b?":
+        name = "bool" if size == 1 else ""
+    else:
+        name = _NUMBERS.get(f"{_FAMILIES[kind]}{size * 8}", "")
     dtype = BY_NAME.get(name, INVALID)
     return dtype, dtype.itemsize or 0
 
@@ -156,7 +155,7 @@ class NpzTensor(LazyTensor):
         expected = self._header.data_offset + self._header.nbytes
         if self._member.size != expected:
             shape = list(self.spec.shape)
-            message = f"{self._member.size} bytes in the member, {self.spec.dtype} of shape {shape} makes {expected}"
+            message = f"{self._member.size} bytes stored, {self.spec.dtype} of shape {shape} makes {expected}"
             raise self._corrupt(message)
 
     def _corrupt(self, message: str) -> CorruptCheckpointError:
@@ -172,7 +171,9 @@ class NpzTensor(LazyTensor):
         import numpy as np
 
         header = self._header
-        stored = np.dtype(header.descr)
+        stored = np.dtype(header.descr if self.spec.dtype is STRING else self.spec.dtype.numpy)
+        if header.descr.startswith(">"):
+            stored = stored.newbyteorder(">")
         # An array in Fortran order is its transpose in C order.
         turn = -1 if header.fortran else 1
         shape, index = header.shape[::turn], index[::turn]

@@ -171,7 +171,7 @@ class SafetensorsReader(CheckpointReader):
         return entry
 
     def _check_layout(self, entries: list[_Entry]) -> None:
-        """Hold the data against the offsets: each tensor begins where one ends, the last ends with the file."""
+        """Hold the data against the offsets: a tensor begins where another ends, the last at the end."""
         end = 0
         for entry in sorted(entries, key=lambda entry: (entry.begin, entry.end)):
             if entry.begin != end:

@@ -14,7 +14,6 @@ one.  A callback that raises within the library leaves it undefined, so none her
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
@@ -39,17 +38,27 @@ CHUNK_CACHE = 4 << 20
 _COPY_AGAIN = ("the copy or the save was interrupted; copy it again from where it came from",)
 
 
-@contextmanager
-def damage(path: str, what: str, key: str | None = None, code: str = "hdf5-read") -> Iterator[None]:
+class damage:  # noqa: N801  a context manager; a class because thousands are entered for a listing
     """Turn what h5py raises into CorruptCheckpointError: `what` cannot be read."""
-    try:
-        yield
-    except CheckpointError:
-        raise
-    except MemoryError as error:
-        raise CheckpointError(f"{what}: not enough memory", path=path, key=key, code=code) from error
-    except HDF5_ERRORS as error:
-        raise CorruptCheckpointError(f"{what}: {_reason(error)}", path=path, key=key, code=code) from error
+
+    __slots__ = ("_key", "_path", "_what")
+
+    def __init__(self, path: str, what: str, key: str | None = None) -> None:
+        self._path = path
+        self._what = what
+        self._key = key
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, CheckpointError):
+            return
+        place = {"path": self._path, "key": self._key, "code": "hdf5-read"}
+        if isinstance(error, MemoryError):
+            raise CheckpointError(f"{self._what}: not enough memory", **place) from error
+        if isinstance(error, HDF5_ERRORS):
+            raise CorruptCheckpointError(f"{self._what}: {_reason(error)}", **place) from error
 
 
 def _reason(error: BaseException) -> str:
@@ -65,6 +74,16 @@ class Found(NamedTuple):
 
     path: str
     object: Any
+
+
+class _Step(NamedTuple):
+    """A link that walking has yet to follow."""
+
+    group: Any
+    name: bytes
+    kind: int
+    path: str
+    depth: int
 
 
 class H5File:
@@ -156,55 +175,63 @@ class H5File:
         to a group is passed over: what it holds is found where it is.  What is refused
         or damaged goes to `flaw`, which raises or keeps it.
         """
-        from h5py import h5d, h5g, h5l, h5o
+        from h5py import h5d, h5g
 
-        start = self.root if top is None else top
         seen: set[int] = set()
-        pending: list[tuple[str, Any, int]] = [("", start, 0)]
+        pending = self._steps(self.root if top is None else top, "", 0, flaw)
         count = 0
         while pending:
-            path, group, depth = pending.pop()
-            if path:
-                yield Found(path, group)
+            step = pending.pop()
+            count += 1
+            if count > MOST_OBJECTS or step.depth > MOST_DEPTH:
+                limit = f"more than {MOST_OBJECTS} objects" if count > MOST_OBJECTS else f"groups {MOST_DEPTH} deep"
+                flaw(UnsupportedFeatureError(f"{limit} at {step.path!r}", path=self.path, code="hdf5-read"))
+                return
             try:
-                links = self.links(group, path)
+                found = self._take(step, soft=soft)
             except CheckpointError as error:
                 flaw(error)
                 continue
-            below: list[tuple[str, Any, int]] = []
-            for name, kind in links:
-                count += 1
-                where = f"{path}/{key_text(name)}" if path else key_text(name)
-                if count > MOST_OBJECTS or depth > MOST_DEPTH:
-                    limit = (
-                        f"more than {MOST_OBJECTS} objects"
-                        if count > MOST_OBJECTS
-                        else f"groups {depth} deep"
-                    )
-                    flaw(UnsupportedFeatureError(f"{limit} at {where!r}", path=self.path, code="hdf5-read"))
-                    return
-                try:
-                    if b"/" in name or name in (b"", b"."):
-                        raise CorruptCheckpointError(
-                            f"a link named {where!r}", path=self.path, code="hdf5-read"
-                        )
-                    if kind == h5l.TYPE_HARD:
-                        with damage(self.path, f"object {where!r}"):
-                            found = h5o.open(group, name)
-                    else:
-                        found = self.child(group, name, where, soft=MOST_SOFT_LINKS if soft else 0)
-                        found = found if isinstance(found, h5d.DatasetID) else None
-                    if isinstance(found, h5d.DatasetID):
-                        yield Found(where, found)
-                    elif isinstance(found, h5g.GroupID):
-                        with damage(self.path, f"group {where!r}"):
-                            address = h5o.get_info(found).addr
-                        if address not in seen:
-                            seen.add(address)
-                            below.append((where, found, depth + 1))
-                except CheckpointError as error:
-                    flaw(error)
-            pending += reversed(below)
+            if isinstance(found, h5d.DatasetID):
+                yield Found(step.path, found)
+            elif isinstance(found, h5g.GroupID):
+                address = self._address(found, step.path, flaw)
+                if address not in seen:
+                    seen.add(address)
+                    yield Found(step.path, found)
+                    pending += self._steps(found, step.path, step.depth + 1, flaw)
+
+    def _steps(self, group: Any, path: str, depth: int, flaw: Callable[[CheckpointError], None]) -> list[_Step]:
+        """Return the links of a group, the first of them last."""
+        try:
+            links = self.links(group, path)
+        except CheckpointError as error:
+            flaw(error)
+            return []
+        above = f"{path}/" if path else ""
+        return [_Step(group, name, kind, above + key_text(name), depth) for name, kind in reversed(links)]
+
+    def _take(self, step: _Step, *, soft: bool) -> Any | None:
+        """Return the object that a link leads to; None for what is passed over."""
+        from h5py import h5d, h5l, h5o
+
+        if b"/" in step.name or step.name in (b"", b"."):
+            raise CorruptCheckpointError(f"a link named {step.path!r}", path=self.path, code="hdf5-read")
+        if step.kind == h5l.TYPE_HARD:
+            with damage(self.path, f"object {step.path!r}"):
+                return h5o.open(step.group, step.name)
+        found = self.child(step.group, step.name, step.path, soft=MOST_SOFT_LINKS if soft else 0)
+        return found if isinstance(found, h5d.DatasetID) else None
+
+    def _address(self, group: Any, path: str, flaw: Callable[[CheckpointError], None]) -> int:
+        from h5py import h5o
+
+        try:
+            with damage(self.path, f"group {path!r}"):
+                return int(h5o.get_info(group).addr)
+        except CheckpointError as error:
+            flaw(error)
+            return -1
 
 
 def open_h5(path: str, size: int, superblock: Superblock, source: IO[bytes] | None = None) -> H5File:

@@ -44,6 +44,9 @@ _STRINGS_AT_ONCE = 4096
 
 # Size, exponent bits and mantissa bits of the small floats that HDF5 2.0 can describe.
 _SMALL_FLOATS = {(2, 8, 7): "bfloat16", (1, 4, 3): "float8_e4m3fn", (1, 5, 2): "float8_e5m2"}
+_SINGLE = (31, 23, 8, 0, 23)
+"""Sign, exponent and mantissa of float32: position, size.  Nearly everything is one."""
+
 _RAW = frozenset(("bfloat16", *(name for name in BY_NAME if name.startswith("float8_"))))
 
 
@@ -60,6 +63,8 @@ def _dtype_of(dataset: Any, type_id: Any) -> DType:
     size = type_id.get_size()
     if kind == h5t.STRING:
         return STRING
+    if kind == h5t.FLOAT and size == 4 and type_id.get_fields() == _SINGLE:
+        return BY_NAME["float32"]
     if kind == h5t.OPAQUE:
         named = BY_NAME.get(_dtype_attribute(dataset))
         return named if named is not None and named.name in _RAW and named.itemsize == size else INVALID
@@ -68,9 +73,12 @@ def _dtype_of(dataset: Any, type_id: Any) -> DType:
         small = _SMALL_FLOATS.get((size, exponent, mantissa))
         if small is not None:
             return BY_NAME[small]
-    if kind not in (h5t.INTEGER, h5t.FLOAT, h5t.ENUM, h5t.COMPOUND):
-        return INVALID
-    return from_numpy(type_id.dtype) or INVALID
+    if kind == h5t.INTEGER:
+        return BY_NAME.get(f"{'u' if type_id.get_sign() == h5t.SGN_NONE else ''}int{size * 8}", INVALID)
+    if kind in (h5t.FLOAT, h5t.ENUM, h5t.COMPOUND):
+        # Whatever h5py makes of it: booleans are enumerations, complex numbers compounds.
+        return from_numpy(type_id.dtype) or INVALID
+    return INVALID
 
 
 def describe(key: str, dataset: Any) -> TensorSpec:
@@ -272,6 +280,8 @@ def check_place(file: H5File, dataset: Any, place: str) -> None:
     """Refuse a dataset whose values are not in its own file."""
     from h5py import h5d
 
+    if dataset.get_offset() is not None:
+        return  # contiguous, and in this file: a property list costs more than the rest of a listing
     plist = dataset.get_create_plist()
     if plist.get_layout() == h5d.VIRTUAL:
         raise file.refused(
