@@ -1,8 +1,8 @@
 """Checkpoints as keys, dtypes, shapes and arrays: TensorFlow's, Keras', and their neighbours'.
 
-    with formats.open_checkpoint("run/ckpt-10") as reader:
-        reader.specs                      # no tensor data is read for these
-        reader["net/l1/kernel"].read()    # a numpy array, its checksum verified
+with formats.open_checkpoint("run/ckpt-10") as reader:
+    reader.specs                      # no tensor data is read for these
+    reader["net/l1/kernel"].read()    # a numpy array, its checksum verified
 """
 
 from __future__ import annotations

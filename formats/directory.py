@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, UnknownFormatError
 from .foreign import foreign_directory
-from .paths import V1_SHARD, Location, bundle, data_shards, is_leftover, is_part, resolve, step_of, suggest
+from .paths import V1_SHARD, Location, bundle, data_shards, is_leftover, is_part, resolve, step_of
 from .probe import Probe
 from .registry import detect
 from .tf.state_file import FILE_NAME, StateFile
@@ -75,14 +75,19 @@ class Directory:
                 continue
             if name.endswith(".index"):
                 found.setdefault(path.removesuffix(".index"), bundle(path.removesuffix(".index")))
-            elif not is_directory and name != FILE_NAME and not is_part(name) and not name.endswith(_PASSED_OVER):
+            elif (
+                not is_directory
+                and name != FILE_NAME
+                and not is_part(name)
+                and not name.endswith(_PASSED_OVER)
+            ):
                 shard = V1_SHARD.fullmatch(path)
                 location = Location(f"{shard['prefix']}-?????-of-{shard['count']}" if shard else path, path)
                 found.setdefault(location.path, location)
-        for listed in self.state.paths + (self.state.latest,) if self.state else ():
-            location = locate_listed(self.path, listed)
-            if location is not None:
-                found.setdefault(os.path.normpath(location.path), location)
+        for listed in (*self.state.paths, self.state.latest) if self.state else ():
+            there = locate_listed(self.path, listed)
+            if there is not None:
+                found.setdefault(os.path.normpath(there.path), there)
         members = (self._member(location) for location in found.values())
         return [member for member in members if member is not None]
 
@@ -102,7 +107,9 @@ class Directory:
             return None
         except CheckpointError as caught:
             # A stray file is none of ours, but the index of data shards is, however damaged.
-            ours = location.head.endswith(".index") and (bool(data_shards(location.path)) or bool(caught.hints))
+            ours = location.head.endswith(".index") and (
+                bool(data_shards(location.path)) or bool(caught.hints)
+            )
             if not ours and not isinstance(caught, CorruptCheckpointError):
                 return None
             if isinstance(caught, UnknownFormatError | CorruptCheckpointError) and not ours:
@@ -121,8 +128,14 @@ class Directory:
             location = locate_listed(self.path, self.state.latest)
             if location is None:
                 return None
-            stale = os.path.normpath(os.path.join(self.path, self.state.latest)) != os.path.normpath(location.path)
-            why = f"found beside the state file, which says {self.state.latest}" if stale else "named by the state file"
+            stale = os.path.normpath(os.path.join(self.path, self.state.latest)) != os.path.normpath(
+                location.path
+            )
+            why = (
+                f"found beside the state file, which says {self.state.latest}"
+                if stale
+                else "named by the state file"
+            )
             return location._replace(note=f"{location.path}: {why}")
         sound = [member for member in self.members if member.error is None]
         if not sound:
@@ -139,14 +152,15 @@ class Directory:
         sound = [member for member in self.members if member.error is None]
         if self.state is not None and sound:
             message = f"the state file names {self.state.latest!r}, which is not there"
-            hint = f"name one that is, for instance {sound[-1].location.path}, or mend the state file: ckpt state --fix {self.path}"
-            raise CheckpointNotFoundError(message, path=self.path, hints=(hint,))
+            hints = (
+                f"name one that is there, for instance {sound[-1].location.path}",
+                f"or mend the state file: ckpt state --fix {self.path}",
+            )
+            raise CheckpointNotFoundError(message, path=self.path, hints=hints)
         foreign = foreign_directory(self.path)
         if foreign is not None:
             raise UnknownFormatError(foreign.what, path=self.path, hints=(foreign.hint,))
         damaged = next((member.error for member in self.members if member.error is not None), None)
         if damaged is not None:
             raise damaged
-        raise CheckpointNotFoundError(
-            "no checkpoints in this directory", path=self.path, hints=suggest(os.path.join(self.path, "ckpt"))[:0]
-        )
+        raise CheckpointNotFoundError("no checkpoints in this directory", path=self.path)

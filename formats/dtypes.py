@@ -42,7 +42,8 @@ class DType(NamedTuple):
         except TypeError:
             import ml_dtypes
 
-            return np.dtype(getattr(ml_dtypes, str(self.array)))
+            exotic: np.dtype[Any] = np.dtype(getattr(ml_dtypes, str(self.array)))
+            return exotic
 
     @property
     def is_number(self) -> bool:
@@ -96,14 +97,29 @@ _ROWS = """
     float4_e2m1fn       33  1  float4_e2m1fn        -        float
 """
 _ML_DTYPES = frozenset(
-    "bfloat16 float8_e5m2 float8_e4m3fn float8_e4m3fnuz float8_e4m3b11fnuz float8_e5m2fnuz "
-    "int4 uint4 int2 uint2 float4_e2m1fn".split()
+    [
+        "bfloat16",
+        "float8_e5m2",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e4m3b11fnuz",
+        "float8_e5m2fnuz",
+        "int4",
+        "uint4",
+        "int2",
+        "uint2",
+        "float4_e2m1fn",
+    ]
 )
 
 
 def _parse(row: str) -> DType:
-    name, number, itemsize, array, safetensors, family = (None if cell == "-" else cell for cell in row.split())
-    assert name and number and family
+    name, number, itemsize, array, safetensors, family = (
+        None if cell == "-" else cell for cell in row.split()
+    )
+    assert name
+    assert number
+    assert family
     return DType(name, int(number), int(itemsize) if itemsize else None, array, safetensors, family)
 
 

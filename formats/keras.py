@@ -192,7 +192,7 @@ class KerasReader(WeightsReader):
             if stored:
                 yield from check_in_order(layer, stored, self.location.head)
 
-    def verify(self) -> Iterator[Verification]:
+    def verify(self, jobs: int = 1) -> Iterator[Verification]:
         """Check the archive's own checksums, then what the weights' file holds."""
         for name in self._archive.names:
             try:
@@ -202,7 +202,7 @@ class KerasReader(WeightsReader):
                 yield Verification(
                     findings=(Finding("error", error.code, error.message, None, error.path, error.offset),)
                 )
-        yield from super().verify()
+        yield from super().verify(jobs)
 
     def close(self) -> None:
         super().close()

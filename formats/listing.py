@@ -168,7 +168,7 @@ class ListingReader(CheckpointReader):
         stored = Stored(item.get("shard"), item.get("offset"), item.get("crc32c"))
         return ListedTensor(self.location.path, self._specs[key], stored)
 
-    def verify(self) -> Iterator[Verification]:
+    def verify(self, jobs: int = 1) -> Iterator[Verification]:  # noqa: ARG002  there is nothing to read
         """Check the listing itself; there are no bytes behind it."""
         yield Verification(findings=tuple(self.findings))
 

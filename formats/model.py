@@ -195,9 +195,16 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         """Return the paths of the checkpoint's files that are there."""
         return self.location.files()
 
+    def missing_files(self) -> list[str]:
+        """Return the paths of files that hold tensors and are not there."""
+        return []
+
     @abstractmethod
-    def verify(self) -> Iterator[Verification]:
-        """Check structure, then every tensor, and go on after what is found."""
+    def verify(self, jobs: int = 1) -> Iterator[Verification]:
+        """Check structure, then every tensor, and go on after what is found.
+
+        `jobs` parts are worked on at a time; what is yielded does not depend on it.
+        """
 
     def close(self) -> None:
         """Close all files."""

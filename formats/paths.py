@@ -171,7 +171,10 @@ def suggest(path: str) -> tuple[str, ...]:
     directory, base = os.path.split(path)
     if directory and not os.path.isdir(directory):
         return (f"the directory {directory} does not exist",)
-    names = {re.sub(r"(\.index|\.data-\d{5,}-of-\d{5,}|\.meta)$", "", name) for name in os.listdir(directory or ".")}
+    names = {
+        re.sub(r"(\.index|\.data-\d{5,}-of-\d{5,}|\.meta)$", "", name)
+        for name in os.listdir(directory or ".")
+    }
     close = difflib.get_close_matches(base, names, 3, 0.5)
     if not close:
         return (f"to see what is there: ckpt ls {directory or '.'}",)

@@ -38,8 +38,22 @@ def _module_names() -> tuple[str, ...]:
 
 
 _NOT_FORMATS = frozenset(
-    "archive atomic directory dtypes errors files foreign jsontext model opening paths probe registry "
-    "slicing".split()
+    [
+        "archive",
+        "atomic",
+        "directory",
+        "dtypes",
+        "errors",
+        "files",
+        "foreign",
+        "jsontext",
+        "model",
+        "opening",
+        "paths",
+        "probe",
+        "registry",
+        "slicing",
+    ]
 )
 
 
@@ -59,14 +73,17 @@ def format_named(name: str) -> Format:
 
 
 def detect(probe: Probe) -> Format:
-    """Return the format of a file, by its content; UnknownFormatError, with what it is instead, where none fits."""
+    """Return the format of a file, by its content.
+
+    Raises UnknownFormatError, which says what it is instead, where none fits.
+    """
     for found in all_formats():
         if found.sniff(probe):
             return found
     location = probe.location
     foreign = recognise(probe)
     if foreign is not None:
-        raise UnknownFormatError(foreign.what, path=location.head, hints=(foreign.hint,))
+        raise UnknownFormatError(foreign.what, path=location.head, code="footer", hints=(foreign.hint,))
     if location.head.endswith(".index"):
         message = (
             f"not a table: the file ends in {probe.tail[-8:].hex(' ')}, expected 57 fb 80 8b 24 75 47 db"

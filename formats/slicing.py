@@ -41,6 +41,7 @@ def read_region(
     dtype: np.dtype[Any],
     index: Index,
     out: np.ndarray[Any, Any],
+    *,
     base: int = 0,
 ) -> None:
     """Fill `out` with `index` of an array of `shape` and `dtype` that begins at byte `base`.
@@ -57,9 +58,11 @@ def read_region(
     rows = range(index[0].start, index[0].stop, index[0].step)
     row_bytes = math.prod(shape[1:]) * dtype.itemsize
     whole_rows = index_shape(index[1:]) == shape[1:]
-    if len(shape) > 1 and ((row_bytes >= _LONG_ROW and not whole_rows) or row_bytes > PIECE or rows.step * row_bytes > PIECE):
+    if len(shape) > 1 and (
+        (row_bytes >= _LONG_ROW and not whole_rows) or row_bytes > PIECE or rows.step * row_bytes > PIECE
+    ):
         for at, row in enumerate(rows):
-            read_region(read, shape[1:], dtype, index[1:], out[at], base + row * row_bytes)
+            read_region(read, shape[1:], dtype, index[1:], out[at], base=base + row * row_bytes)
         return
     group = max(1, PIECE // (row_bytes * rows.step))
     for at in range(0, len(rows), group):

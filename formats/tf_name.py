@@ -1,7 +1,7 @@
 """tf-name: TensorFlow 1's name-based checkpoints in V2 form, a bundle whose keys are variables' names.
 
-    bundle              see formats.tf.bundle
-    <variable's name>   `dense/kernel`; slots by their optimizer's name, see formats.tf.kinds
+bundle              see formats.tf.bundle
+<variable's name>   `dense/kernel`; slots by their optimizer's name, see formats.tf.kinds
 """
 
 from __future__ import annotations

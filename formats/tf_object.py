@@ -1,8 +1,8 @@
 """tf-object: TensorFlow 2's object-based checkpoints, a bundle with an object graph in it.
 
-    bundle                          see formats.tf.bundle
-    _CHECKPOINTABLE_OBJECT_GRAPH    string scalar, see formats.tf.object_graph
-    <path>/.ATTRIBUTES/<name>       tensors that the graph's attributes name
+bundle                          see formats.tf.bundle
+_CHECKPOINTABLE_OBJECT_GRAPH    string scalar, see formats.tf.object_graph
+<path>/.ATTRIBUTES/<name>       tensors that the graph's attributes name
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from .dtypes import STRING
 from .errors import CheckpointError, CorruptCheckpointError
 from .model import Finding, Format
 from .tf.bundle import OBJECT_GRAPH_KEY
@@ -36,14 +37,18 @@ class ObjectReader(BundleReader):
 
     def load_object_graph(self) -> ObjectGraph:
         """Return the object graph; CheckpointError where it cannot be read or decoded."""
+        spec = self[GRAPH_KEY].spec
+        if spec.dtype is not STRING or spec.shape:
+            message = f"{spec.dtype} of shape {list(spec.shape)}, expected one string"
+            raise CorruptCheckpointError(message, path=self.index.path, key=GRAPH_KEY, code="graph-decode")
         data = self[GRAPH_KEY].read()
-        if data.shape:
-            raise CorruptCheckpointError(f"shape {list(data.shape)}, expected a scalar", key=GRAPH_KEY, code="graph-decode")
         try:
             return ObjectGraph.decode(data.item())
         except ValueError as error:
             message = f"object graph: {error}"
-            raise CorruptCheckpointError(message, path=self.location.path, key=GRAPH_KEY, code="graph-decode") from error
+            raise CorruptCheckpointError(
+                message, path=self.index.path, key=GRAPH_KEY, code="graph-decode"
+            ) from error
 
     @cached_property
     def object_graph(self) -> ObjectGraph | None:  # type: ignore[override]
@@ -51,7 +56,9 @@ class ObjectReader(BundleReader):
         try:
             return self.load_object_graph()
         except CheckpointError as error:
-            self.findings.append(Finding("error", error.code, error.message, GRAPH_KEY, error.path, error.offset))
+            self.findings.append(
+                Finding("error", error.code, error.message, GRAPH_KEY, error.path, error.offset)
+            )
             return None
 
     @cached_property

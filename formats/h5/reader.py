@@ -94,7 +94,7 @@ class H5Reader(CheckpointReader):
         """Return where shapes contradict the model's configuration."""
         return []
 
-    def verify(self) -> Iterator[Verification]:
+    def verify(self, jobs: int = 1) -> Iterator[Verification]:  # noqa: ARG002  the HDF5 library does one thing at a time
         yield Verification(findings=tuple(self.findings))
         for key, spec in self._specs.items():
             if spec.dtype is not INVALID:

@@ -184,7 +184,11 @@ class H5File:
             step = pending.pop()
             count += 1
             if count > MOST_OBJECTS or step.depth > MOST_DEPTH:
-                limit = f"more than {MOST_OBJECTS} objects" if count > MOST_OBJECTS else f"groups {MOST_DEPTH} deep"
+                limit = (
+                    f"more than {MOST_OBJECTS} objects"
+                    if count > MOST_OBJECTS
+                    else f"groups {MOST_DEPTH} deep"
+                )
                 flaw(UnsupportedFeatureError(f"{limit} at {step.path!r}", path=self.path, code="hdf5-read"))
                 return
             try:
@@ -201,7 +205,9 @@ class H5File:
                     yield Found(step.path, found)
                     pending += self._steps(found, step.path, step.depth + 1, flaw)
 
-    def _steps(self, group: Any, path: str, depth: int, flaw: Callable[[CheckpointError], None]) -> list[_Step]:
+    def _steps(
+        self, group: Any, path: str, depth: int, flaw: Callable[[CheckpointError], None]
+    ) -> list[_Step]:
         """Return the links of a group, the first of them last."""
         try:
             links = self.links(group, path)

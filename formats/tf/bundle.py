@@ -16,6 +16,7 @@ tensorflow/core/util/tensor_bundle/tensor_bundle.cc, core/protobuf/tensor_bundle
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from .. import dtypes
@@ -23,6 +24,7 @@ from ..dtypes import INVALID, DType
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import RandomAccessFile
 from ..model import Finding, TensorSpec, key_text
+from ..paths import SHARD, data_shards
 from ..wire.sstable import Table
 from .messages import BundleEntryProto, BundleHeaderProto, TensorShapeProto
 from .slices import Extents, extents_of, slice_key
@@ -33,6 +35,15 @@ OBJECT_GRAPH_KEY = b"_CHECKPOINTABLE_OBJECT_GRAPH"
 READER_VERSION = 1
 SLICE_KEY_BYTE = b"\0"
 _LARGEST_SIZE = 1 << 63
+_LARGEST_RANK = 254  # tensorflow/core/framework/tensor_shape.h: TensorShape::MaxDimensions
+
+# What follows dtype and shape in nearly every entry: shard, offset, size, checksum, each at most
+# once, none negative.  Anything else is decoded: a field given twice counts as it comes last.
+_PLAIN_TAIL = re.compile(
+    rb"(?:\x18[\x80-\xff]{0,3}[\0-\x7f])?(?:\x20[\x80-\xff]{0,8}[\0-\x7f])?"
+    rb"(?:\x28[\x80-\xff]{0,8}[\0-\x7f])?(?:\x35.{4})?",
+    re.DOTALL,
+)
 
 
 def data_shard(prefix: str, shard: int, num_shards: int) -> str:
@@ -52,7 +63,7 @@ class BundleEntry(NamedTuple):
     slices: tuple[Extents, ...] = ()
 
 
-class Flaw(ValueError):
+class EntryError(ValueError):
     """What is wrong with one entry, with its finding code."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -63,36 +74,40 @@ class Flaw(ValueError):
 def decode_shape(proto: TensorShapeProto | None) -> tuple[int, ...]:
     """Return a shape; a missing one and one of unknown rank are scalars, as TensorFlow takes them.
 
-    Raises Flaw for negative dimensions and for more than 2**63 elements.
+    Raises EntryError for negative dimensions, for more than 2**63 elements and more than 254 dimensions.
     """
     if proto is None or proto.unknown_rank:
         return ()
+    if len(proto.dim) > _LARGEST_RANK:
+        raise EntryError(
+            "shape", f"shape of {len(proto.dim)} dimensions, TensorFlow has at most {_LARGEST_RANK}"
+        )
     shape = tuple(dim.size for dim in proto.dim)
     size = 1
     for dim in shape:
         if dim < 0:
-            raise Flaw("shape", f"shape {list(shape)} has a negative dimension")
+            raise EntryError("shape", f"shape {list(shape)} has a negative dimension")
         size *= dim or 1
     if size >= _LARGEST_SIZE:
-        raise Flaw("shape", f"shape {list(shape)} has more than 2**63 elements")
+        raise EntryError("shape", f"shape {list(shape)} has more than 2**63 elements")
     return shape
 
 
 def decode_entry(value: bytes) -> BundleEntry:
-    """Return an entry; Flaw where it is malformed or its dtype unknown."""
+    """Return an entry; EntryError where it is malformed or its dtype unknown."""
     try:
         proto = BundleEntryProto.decode(value)
     except ValueError as error:
-        raise Flaw("entry", f"entry cannot be decoded: {error}") from error
+        raise EntryError("entry", f"entry cannot be decoded: {error}") from error
     shape = decode_shape(proto.shape)
     dtype = dtypes.BY_NUMBER.get(proto.dtype)
     if dtype is None:
-        raise Flaw("dtype", f"dtype number {proto.dtype} is not known")
+        raise EntryError("dtype", f"dtype number {proto.dtype} is not known")
     slices = tuple(extents_of(piece) for piece in proto.slices)
     entry = BundleEntry(dtype, shape, proto.shard_id, proto.offset, proto.size, proto.crc32c, slices)
     if min(entry.shard, entry.offset, entry.size) < 0:
         place = f"shard {entry.shard}, offset {entry.offset}, size {entry.size}"
-        raise Flaw("entry", f"negative place: {place}")
+        raise EntryError("entry", f"negative place: {place}")
     return entry
 
 
@@ -129,6 +144,7 @@ class BundleIndex:
 
     def _read(self, table: Table) -> None:
         last = None
+        unsorted: list[tuple[bytes, bytes, int]] = []
         for _, handle in table.index:
             try:
                 entries = table.entries(handle)
@@ -137,11 +153,15 @@ class BundleIndex:
                 continue
             for key, _ in entries:
                 if last is not None and key <= last:
-                    message = f"key {key_text(key)!r} stands after {key_text(last)!r}"
-                    self.findings.append(Finding("error", "key-order", message, key_text(key), self.path, handle.offset))
+                    unsorted.append((key, last, handle.offset))
                 last = key
             self.keys += [key for key, _ in entries]
             self.values += [value for _, value in entries]
+        if unsorted:
+            key, before, offset = unsorted[0]
+            where = f"{len(unsorted)} keys out of order, the first after {key_text(before)!r}"
+            message = f"{where}: TensorFlow does not find them"
+            self.findings.append(Finding("error", "key-order", message, key_text(key), self.path, offset))
 
     def _take_header(self) -> BundleHeaderProto:
         """Return the header and take it out of the columns.
@@ -151,14 +171,23 @@ class BundleIndex:
         """
         try:
             position = self.keys.index(b"")
-            header = BundleHeaderProto.decode(self.values[position])
-        except ValueError as error:
-            what = "no header entry (an empty key)" if b"" not in self.keys else f"header: {error}"
-            self._flaw(CorruptCheckpointError(what, path=self.path, offset=0, code="header"))
-            return BundleHeaderProto(num_shards=0)
+        except ValueError:
+            # A damaged block may have taken the header with it, and has been found already.
+            if not any(finding.code == "block-checksum" for finding in self.findings):
+                what = "no header entry (an empty key)"
+                self._flaw(CorruptCheckpointError(what, path=self.path, offset=0, code="header"))
+            return BundleHeaderProto(num_shards=self._count_shards())
+        value = self.values[position]
         del self.keys[position], self.values[position]
+        try:
+            header = BundleHeaderProto.decode(value)
+        except ValueError as error:
+            self._flaw(CorruptCheckpointError(f"header: {error}", path=self.path, offset=0, code="header"))
+            return BundleHeaderProto(num_shards=0)
         version = header.version
-        newer = version is not None and (version.min_consumer > READER_VERSION or READER_VERSION in version.bad_consumers)
+        newer = version is not None and (
+            version.min_consumer > READER_VERSION or READER_VERSION in version.bad_consumers
+        )
         if newer and version is not None:
             message = f"asks for readers of version {version.min_consumer}, this one is {READER_VERSION}"
             hints = ("a newer TensorFlow wrote this; upgrade ckpt",)
@@ -170,6 +199,13 @@ class BundleIndex:
             message = f"{header.num_shards} data shards"
             self._flaw(CorruptCheckpointError(message, path=self.path, offset=0, code="header"))
         return header
+
+    def _count_shards(self) -> int:
+        """Return how many data shards the names of those that are there speak of; 0 where they disagree."""
+        counts = {
+            int(match["count"]) for path in data_shards(self.prefix) if (match := SHARD.fullmatch(path))
+        }
+        return counts.pop() if len(counts) == 1 else 0
 
     def _sort_out(self) -> None:
         """Tell tensors from the pieces of partitioned ones.
@@ -190,7 +226,10 @@ class BundleIndex:
         self.tensors = {key_text(k): at for k, at in first.items() if k not in self.slice_entries}
 
     def _first_occurrences(self) -> dict[bytes, int]:
-        """Return positions by key, in key order; of a key that occurs twice, the first, as TensorFlow finds it."""
+        """Return positions by key, in key order.
+
+        Of a key that occurs twice it is the first, as TensorFlow finds it.
+        """
         keys = self.keys
         if not any(finding.code == "key-order" for finding in self.findings):
             return dict(zip(keys, range(len(keys)), strict=True))
@@ -200,13 +239,13 @@ class BundleIndex:
         return dict(sorted(positions.items()))
 
     def entry(self, position: int) -> BundleEntry:
-        """Return the decoded entry at a position; Flaw where it cannot be."""
+        """Return the decoded entry at a position; EntryError where it cannot be."""
         return decode_entry(self.values[position])
 
     def entry_or_none(self, position: int) -> BundleEntry | None:
         try:
             return self.entry(position)
-        except Flaw:
+        except EntryError:
             return None
 
     def spec(self, key: str, position: int) -> TensorSpec:
@@ -216,17 +255,17 @@ class BundleIndex:
         if value[:1] == b"\x08" and value[2:3] == b"\x12" and len(value) > 3 and value[:4].isascii():
             head = value[: 4 + value[3]]
             seen = self._specs_seen.get(head)
-            if seen is not None and seen[0].itemsize is not None:
+            if seen is not None and seen[0].itemsize is not None and _PLAIN_TAIL.fullmatch(value, len(head)):
                 return TensorSpec(key, *seen)
         else:
             head = b""
         try:
             entry = self.entry(position)
-        except Flaw as flaw:
+        except EntryError as flaw:
             if not any(finding.key == key and finding.code == flaw.code for finding in self.findings):
                 self.findings.append(Finding("error", flaw.code, str(flaw), key, self.path))
             return TensorSpec(key, INVALID, _shape_or_scalar(value))
-        if head:
+        if head and _PLAIN_TAIL.fullmatch(value, len(head)):
             self._specs_seen[head] = entry.dtype, entry.shape
         return TensorSpec(key, entry.dtype, entry.shape, entry.size)
 

@@ -5,19 +5,20 @@ Data shards are opened when a tensor in them is read, and a bounded number stays
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..dtypes import STRING, VARIANT
-from ..errors import ChecksumError, CheckpointError, CorruptCheckpointError
+from ..errors import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import PIECE, RandomAccessFile
 from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
+from ..paths import data_shards
 from ..slicing import full_index, index_shape, read_region
 from ..wire.crc32c import extend, mask
 from . import payload
-from .bundle import BundleEntry, BundleIndex, Flaw, data_shard
-from .slices import Region, intersect, region_of, slice_key, tiling_flaw, volume
+from .bundle import BundleEntry, BundleIndex, EntryError, data_shard
+from .slices import Region, fill, intersect, region_of, slice_key, tiling_flaw, volume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -57,7 +58,7 @@ class BundleTensor(LazyTensor):
         if self.spec.dtype.itemsize is None:
             return self._read_elements(full_index(self.spec.shape))
         self._reader.check_size(self.spec, self.entry)
-        out = np.empty(self.spec.shape, self.spec.dtype.numpy)
+        out = self._allocate(self.spec.shape)
         flat = out.reshape(-1).view(np.uint8)
         crc = 0
         for offset in range(0, self.entry.size, PIECE):
@@ -68,17 +69,32 @@ class BundleTensor(LazyTensor):
         return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
 
     def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
-        import numpy as np
-
         if self.spec.dtype.itemsize is None:
             return self._read_elements(index)
         entry = self.entry
         self._reader.check_size(self.spec, entry)
         if entry.slices:
             return self._assemble(index)
-        out = np.empty(index_shape(index), self.spec.dtype.numpy)
+        out = self._allocate(index_shape(index))
         read_region(self._read_bytes, self.spec.shape, out.dtype, index, out)
         return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
+
+    def read_some(self, index: Index) -> np.ndarray[Any, Any]:
+        """Return a slice; of the whole, checked against its checksum."""
+        return self.read() if index == full_index(self.spec.shape) else self.read_slice(index)
+
+    def _allocate(self, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """Return an array to be filled.
+
+        Raises UnsupportedFeatureError where numpy has none of this shape, or no memory.
+        """
+        import numpy as np
+
+        try:
+            return np.empty(shape, self.spec.dtype.numpy)
+        except (ValueError, MemoryError) as error:
+            message = f"no array can hold {self.spec.dtype} of shape {list(shape)}: {error}"
+            raise UnsupportedFeatureError(message, path=self._reader.index.path, key=self.spec.key) from error
 
     def _read_bytes(self, offset: int, size: int) -> bytes:
         entry = self.entry
@@ -94,39 +110,33 @@ class BundleTensor(LazyTensor):
         self._reader.check_size(spec, entry)
         try:
             crc = payload.checksum(self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian)
-            places = payload.elements(self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian)
+            places = payload.elements(
+                self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian
+            )
         except ValueError as error:
             raise self._reader.corrupt(spec.key, entry, str(error), "tensor-checksum") from error
         self._reader.check_crc(spec.key, entry, crc)
-        chosen = np.arange(spec.size).reshape(spec.shape)[index]
-        out = np.empty(chosen.shape, object)
+        out = self._allocate(index_shape(index))
+        chosen = np.arange(spec.size).reshape(self._allocate(spec.shape).shape)[index]
         for at, number in np.ndenumerate(chosen):
             out[at] = self._read_bytes(*places[number])
         return out
 
     def _assemble(self, index: Index) -> np.ndarray[Any, Any]:
         """Return a part of a partitioned tensor, from the pieces that hold some of it."""
-        import numpy as np
-
-        out = np.empty(index_shape(index), self.spec.dtype.numpy)
-        wanted = tuple((part.start, part.stop) for part in index)
         pieces = self._reader.pieces(self.spec, self.entry)
-        filled = 0
-        for region, piece in pieces:
-            shared = intersect(region, wanted)
-            if shared is None:
-                continue
-            # Where the piece's part lands, and what of the piece that is, both with the index's steps.
-            target, source = [], []
-            for (low, high), (start, _), part in zip(shared, region, index, strict=True):
-                first = low + (part.start - low) % part.step
-                target.append(slice((first - part.start) // part.step, -(-(high - part.start) // part.step)))
-                source.append(slice(first - start, high - start, part.step))
-            into = out[tuple(target)]
-            if into.size:
-                whole = shared == region and all(part.step == 1 for part in index)
-                into[...] = piece.read() if whole else piece.read_slice(tuple(source))
-                filled += into.size
+        wanted = tuple((part.start, part.stop) for part in index)
+        needed = [(region, piece) for region, piece in pieces if intersect(region, wanted) is not None]
+        for _, piece in needed:
+            self._reader.check_size(piece.spec, piece.entry)
+        out = self._allocate(index_shape(index))
+        complete = sum(volume(region) for region, _ in pieces) == self.spec.size
+        try:
+            filled = fill(
+                out, index, ((region, piece.read_some) for region, piece in needed), complete=complete
+            )
+        except ValueError as error:
+            raise self._reader.corrupt(self.spec.key, self.entry, str(error), "slice") from error
         if filled != out.size:
             message = f"its slices hold {filled} of the {out.size} elements asked for"
             raise self._reader.corrupt(self.spec.key, self.entry, message, "slice")
@@ -141,6 +151,7 @@ class BundleReader(CheckpointReader):
         self.index = BundleIndex(probe.location.path, lenient=lenient)
         self.findings = self.index.findings
         self._shards: OrderedDict[int, RandomAccessFile] = OrderedDict()
+        self._lock = threading.Lock()
 
     @cached_property
     def specs(self) -> Mapping[str, TensorSpec]:
@@ -154,7 +165,7 @@ class BundleReader(CheckpointReader):
         """Return the entry at a position of the index, as `CorruptCheckpointError` where it is none."""
         try:
             return self.index.entry(position)
-        except Flaw as flaw:
+        except EntryError as flaw:
             raise CorruptCheckpointError(str(flaw), path=self.index.path, key=key, code=flaw.code) from flaw
 
     def pieces(self, spec: TensorSpec, entry: BundleEntry) -> list[tuple[Region, BundleTensor]]:
@@ -176,12 +187,21 @@ class BundleReader(CheckpointReader):
             shape = tuple(stop - start for start, stop in region)
             piece_spec = TensorSpec(spec.key, spec.dtype, shape)
             piece = BundleTensor(self, piece_spec, position)
+            if piece.entry.slices:
+                message = f"its slice {_spell(region)} is itself stored in slices"
+                raise self.corrupt(spec.key, entry, message, "slice")
             if piece.entry.dtype is not spec.dtype:
                 message = f"its slice {_spell(region)} is {piece.entry.dtype}, the tensor {spec.dtype}"
                 raise self.corrupt(spec.key, piece.entry, message, "slice")
             out.append((region, BundleTensor(self, piece_spec._replace(stored=piece.entry.size), position)))
         regions = [region for region, _ in out]
-        if tiling_flaw(regions, spec.shape) == "overlap":
+        try:
+            overlap = tiling_flaw(regions, spec.shape) == "overlap"
+        except ValueError as error:
+            raise UnsupportedFeatureError(
+                str(error), path=self.index.path, key=spec.key, code="slice"
+            ) from error
+        if overlap:
             raise self.corrupt(spec.key, entry, "its slices overlap", "slice")
         return out
 
@@ -189,15 +209,23 @@ class BundleReader(CheckpointReader):
         """Return how many elements the pieces of a partitioned tensor hold."""
         return sum(volume(region) for region, _ in self.pieces(spec, entry))
 
-    def shard(self, shard: int) -> RandomAccessFile:
-        """Return an open data shard."""
+    def shard(self, shard: int, key: str | None = None) -> RandomAccessFile:
+        """Return an open data shard; `key` is the tensor that an error is to name."""
+        with self._lock:
+            return self._open_shard(shard, key)
+
+    def _open_shard(self, shard: int, key: str | None) -> RandomAccessFile:
         file = self._shards.get(shard)
         if file is None:
             num_shards = self.index.header.num_shards
             if not 0 <= shard < num_shards:
                 message = f"in shard {shard}, the header counts {num_shards}"
-                raise CorruptCheckpointError(message, path=self.index.path, code="entry")
-            file = RandomAccessFile(data_shard(self.index.prefix, shard, num_shards))
+                raise CorruptCheckpointError(message, path=self.index.path, key=key, code="entry")
+            try:
+                file = RandomAccessFile(data_shard(self.index.prefix, shard, num_shards))
+            except CheckpointError as error:
+                error.key = key
+                raise
             if len(self._shards) >= _MOST_OPEN_SHARDS:
                 self._shards.popitem(last=False)[1].close()
             self._shards[shard] = file
@@ -216,12 +244,13 @@ class BundleReader(CheckpointReader):
             return
         itemsize = spec.dtype.itemsize
         if itemsize is not None and entry.size != spec.size * itemsize:
-            message = f"{entry.size} bytes stored, {spec.dtype} of shape {list(spec.shape)} has {spec.size * itemsize}"
+            expected = spec.size * itemsize
+            message = f"{entry.size} bytes stored, {spec.dtype} of shape {list(spec.shape)} has {expected}"
             raise self.corrupt(spec.key, entry, message, "tensor-size")
         if itemsize is None and spec.size > entry.size:
             message = f"{entry.size} bytes stored for {spec.size} elements"
             raise self.corrupt(spec.key, entry, message, "tensor-size")
-        file = self.shard(entry.shard)
+        file = self.shard(entry.shard, spec.key)
         if entry.offset + entry.size > file.size:
             message = f"ends at byte {entry.offset + entry.size}, the shard has {file.size}"
             raise CorruptCheckpointError(
@@ -236,13 +265,34 @@ class BundleReader(CheckpointReader):
 
     def corrupt(self, key: str, entry: BundleEntry, message: str, code: str) -> CorruptCheckpointError:
         in_index = code in ("slice", "tensor-size") or bool(entry.slices)
-        path = self.index.path if in_index else data_shard(self.index.prefix, entry.shard, self.index.header.num_shards)
-        return CorruptCheckpointError(message, path=path, key=key, offset=None if in_index else entry.offset, code=code)
+        path = (
+            self.index.path
+            if in_index
+            else data_shard(self.index.prefix, entry.shard, self.index.header.num_shards)
+        )
+        return CorruptCheckpointError(
+            message, path=path, key=key, offset=None if in_index else entry.offset, code=code
+        )
 
-    def verify(self) -> Iterator[Verification]:
+    def missing_files(self) -> list[str]:
+        """Return the data shards that are not there, of those that hold tensors.
+
+        Where as many shards as the header counts are there, none of them is missing,
+        and no entry needs to be decoded to know.
+        """
+        prefix, count = self.index.prefix, self.index.header.num_shards
+        there = set(data_shards(prefix))
+        if sum(path.endswith(f"-of-{count:05d}") for path in there) >= count:
+            return []
+        entries = map(self.index.entry_or_none, range(len(self.index.keys)))
+        used = {entry.shard for entry in entries if entry and not entry.slices and entry.shard < count}
+        expected = (data_shard(prefix, shard, count) for shard in sorted(used))
+        return [path for path in expected if path not in there]
+
+    def verify(self, jobs: int = 1) -> Iterator[Verification]:
         from .bundle_verify import verify_bundle
 
-        return verify_bundle(self)
+        return verify_bundle(self, jobs)
 
     def close(self) -> None:
         for file in self._shards.values():

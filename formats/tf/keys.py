@@ -14,7 +14,15 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["ATTRIBUTES", "OPTIMIZER_SLOT", "SUFFIXES", "VARIABLE_VALUE", "escape", "looks_object_based", "unescape"]
+__all__ = [
+    "ATTRIBUTES",
+    "OPTIMIZER_SLOT",
+    "SUFFIXES",
+    "VARIABLE_VALUE",
+    "escape",
+    "looks_object_based",
+    "unescape",
+]
 
 VARIABLE_VALUE = "VARIABLE_VALUE"
 ATTRIBUTES = ".ATTRIBUTES"

@@ -21,12 +21,21 @@ if TYPE_CHECKING:
     from ..model import TensorSpec
     from .object_graph import ObjectGraph
 
-__all__ = ["NamedSlot", "named_slot", "named_slots", "name_kinds", "object_kinds", "optimizer_nodes", "paired_slots"]
+__all__ = [
+    "NamedSlot",
+    "name_kinds",
+    "named_slot",
+    "named_slots",
+    "object_kinds",
+    "optimizer_nodes",
+    "paired_slots",
+]
 
 GRAPH_KEY = OBJECT_GRAPH_KEY.decode()
 
 # Object-based ------------------------------------------------------------------
 
+NOWHERE = -1  # no node: a key that no attribute stands for
 _OPTIMIZER_EDGES = frozenset(("iter", "_iterations"))
 _STATE_EDGES = frozenset(("metrics", "save_counter", "keras_api"))
 
@@ -50,7 +59,9 @@ def _node_specs(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[int
     }
 
 
-def paired_slots(graph: ObjectGraph, optimizer: int, model: list[int], specs: Mapping[int, TensorSpec]) -> dict[int, int]:
+def paired_slots(
+    graph: ObjectGraph, optimizer: int, model: list[int], specs: Mapping[int, TensorSpec]
+) -> dict[int, int]:
     """Return slot variable -> variable of an optimizer that keeps its slots in a list.
 
     Since Keras 2.11 there are no triples: `_variables` lists the iteration (and in
@@ -81,7 +92,10 @@ def object_kinds(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[st
     optimizers = optimizer_nodes(graph)
     node_specs = _node_specs(graph, specs)
     state_roots = {
-        child for node in range(len(graph.nodes)) for name, child in graph.children(node) if name in _STATE_EDGES
+        child
+        for node in range(len(graph.nodes))
+        for name, child in graph.children(node)
+        if name in _STATE_EDGES
     }
     model = graph.reachable((ROOT,), without=optimizers | state_roots)
     trainable = {
@@ -103,8 +117,8 @@ def object_kinds(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[st
     kinds = {}
     owners = graph.tensors(specs)
     for key, spec in specs.items():
-        node, attribute, _ = owners.get(key, (None, "", ""))
-        kind = kinds_of_nodes.get(node, "variable") if node is not None else "state"
+        owner, attribute, _ = owners.get(key, (NOWHERE, "", ""))
+        kind = kinds_of_nodes.get(owner, "variable") if owner != NOWHERE else "state"
         if kind == "variable" and (attribute != VARIABLE_VALUE or spec.dtype in (STRING, VARIANT)):
             kind = "state"
         kinds[key] = "graph" if key == GRAPH_KEY else kind
@@ -127,12 +141,27 @@ TF1_SLOTS: dict[str, tuple[str, ...]] = {
     "adam_m": ("m",),
     "adam_v": ("v",),
 }
-KERAS_SLOTS = frozenset(("m", "v", "vhat", "momentum", "accumulator", "accum_grad", "accum_var", "rms", "mg", "linear"))
-_HYPERPARAMETERS = frozenset(
-    "iter beta beta_1 beta_2 decay learning_rate learning_rate_power momentum momentum_cache rho epsilon "
-    "l1_regularization_strength l2_regularization_strength".split()
+KERAS_SLOTS = frozenset(
+    ("m", "v", "vhat", "momentum", "accumulator", "accum_grad", "accum_var", "rms", "mg", "linear")
 )
-_KERAS_OPTIMIZERS = frozenset("Adam Adamax Nadam SGD Adagrad Adadelta RMSprop Ftrl".split())
+_HYPERPARAMETERS = frozenset(
+    [
+        "iter",
+        "beta",
+        "beta_1",
+        "beta_2",
+        "decay",
+        "learning_rate",
+        "learning_rate_power",
+        "momentum",
+        "momentum_cache",
+        "rho",
+        "epsilon",
+        "l1_regularization_strength",
+        "l2_regularization_strength",
+    ]
+)
+_KERAS_OPTIMIZERS = frozenset(["Adam", "Adamax", "Nadam", "SGD", "Adagrad", "Adadelta", "RMSprop", "Ftrl"])
 _POWER = re.compile(r"beta[12]_power(_\d+)?")
 _NUMBERED = re.compile(r"(.+?)(?:_(\d+))?")
 _ADAFACTOR = re.compile(r"(.+)_slot_(v|m|vr|vc)")
@@ -186,11 +215,21 @@ def named_slot(key: str, specs: Mapping[str, TensorSpec]) -> NamedSlot | None:
     if adafactor and adafactor[1] in specs:
         variable, slot = adafactor[1], adafactor[2]
         factored = slot in ("vr", "vc")
-        fits = _less_one_dimension(specs[key].shape, specs[variable].shape) if factored else _same_shape(specs, variable, key)
+        fits = (
+            _less_one_dimension(specs[key].shape, specs[variable].shape)
+            if factored
+            else _same_shape(specs, variable, key)
+        )
         return NamedSlot(variable, "", f"_slot_{slot}") if fits else None
     # training/<Opt>/<v>/<slot> and <Opt>/<v>/<slot>, and <scope>/<v>/Adam, minimized within a variable scope.
     parts = head.split("/")
-    depths = range(1, 3) if last in KERAS_SLOTS else range(1, len(parts)) if base in TF1_SLOTS or _in_scope(head, specs) else ()
+    depths = (
+        range(1, 3)
+        if last in KERAS_SLOTS
+        else range(1, len(parts))
+        if base in TF1_SLOTS or _in_scope(head, specs)
+        else ()
+    )
     for depth in depths:
         variable = "/".join(parts[depth:])
         if variable and _same_shape(specs, variable, key):

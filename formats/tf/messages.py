@@ -118,7 +118,9 @@ class SavedSlice(Message):
     name: str
     slice: TensorSliceProto | None
     data: bytes | None  # a TensorProto, decoded by its consumer: it can be most of the file
-    FIELDS = fields(name=Field(1, TEXT), slice=Field(2, TensorSliceProto), data=Field(3, BYTES, explicit=True))
+    FIELDS = fields(
+        name=Field(1, TEXT), slice=Field(2, TensorSliceProto), data=Field(3, BYTES, explicit=True)
+    )
 
 
 class SavedTensorSlices(Message):

@@ -18,7 +18,7 @@ import itertools
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from .keys import SUFFIXES
+from .keys import SUFFIXES, VARIABLE_VALUE
 from .messages import TrackableObject, TrackableObjectGraph
 
 if TYPE_CHECKING:
@@ -105,7 +105,9 @@ class ObjectGraph:
             if slot.original_variable_node_id in nodes and slot.slot_variable_node_id in nodes
         ]
 
-    def reachable(self, start: Iterable[int] = (ROOT,), without: Collection[int] = ()) -> dict[int, tuple[int, str] | None]:
+    def reachable(
+        self, start: Iterable[int] = (ROOT,), without: Collection[int] = ()
+    ) -> dict[int, tuple[int, str] | None]:
         """Return the nodes reached breadth-first, each with the parent and the edge that reached it first."""
         found: dict[int, tuple[int, str] | None] = {node: None for node in start if node not in without}
         queue = list(found)
@@ -150,7 +152,9 @@ class ObjectGraph:
             names: dict[str, int] = {}
             for child in node.children:
                 if not 0 <= child.node_id < count:
-                    message = f"edge {child.local_name!r} of node {number} leads to node {child.node_id} of {count}"
+                    message = (
+                        f"edge {child.local_name!r} of node {number} leads to node {child.node_id} of {count}"
+                    )
                     yield GraphFlaw("error", "graph-node", message)
                 if names.setdefault(child.local_name, child.node_id) != child.node_id:
                     message = f"two edges {child.local_name!r} of node {number} lead to different nodes"
@@ -161,13 +165,19 @@ class ObjectGraph:
                     ("slot variable", slot.slot_variable_node_id),
                 ):
                     if not 0 <= target < count:
-                        message = f"slot {slot.slot_name!r} of node {number}: {what} is node {target} of {count}"
+                        message = (
+                            f"slot {slot.slot_name!r} of node {number}: {what} is node {target} of {count}"
+                        )
                         yield GraphFlaw("error", "graph-node", message)
             for attribute in node.attributes:
                 key = attribute.checkpoint_key
                 if not resolve(key):
-                    message = f"attribute {attribute.name!r} of node {number} has a key that is not in the index"
-                    yield GraphFlaw("error", "graph-key", message, key)
+                    message = (
+                        f"attribute {attribute.name!r} of node {number} has a key that is not in the index"
+                    )
+                    # A variable without its value fails every restore, other state only its own object's.
+                    severity = "error" if attribute.name == VARIABLE_VALUE else "warning"
+                    yield GraphFlaw(severity, "graph-key", message, key)
                 if owners.setdefault(key, number) != number:
                     message = f"nodes {owners[key]} and {number} claim one key"
                     yield GraphFlaw("warning", "graph-duplicate", message, key)

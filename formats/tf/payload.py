@@ -16,7 +16,7 @@ tensorflow/core/util/tensor_bundle/tensor_bundle.cc: ReadStringTensor, ReadVaria
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..dtypes import STRING, VARIANT, DType
 from ..files import PIECE
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Element", "checksum", "decode_numbers", "elements", "encode_strings", "encode_variants"]
 
-Read = Callable[[int, int], bytes] if TYPE_CHECKING else None
+Read: TypeAlias = "Callable[[int, int], bytes]"
+"""Returns `size` bytes at `offset` of a tensor, neither more nor less."""
 
 
 class Element(NamedTuple):

@@ -14,16 +14,29 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..wire.ordered_code import decode_num, decode_snum, decode_str, encode_num, encode_snum, encode_str
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    import numpy as np
+
+    from ..model import Index
     from .messages import TensorSliceProto
 
-__all__ = ["Extents", "Region", "decode_slice_key", "extents_of", "intersect", "region_of", "slice_key", "tiling_flaw"]
+__all__ = [
+    "Extents",
+    "Region",
+    "decode_slice_key",
+    "extents_of",
+    "fill",
+    "intersect",
+    "region_of",
+    "slice_key",
+    "tiling_flaw",
+]
 
 WHOLE = -1
 
@@ -31,7 +44,7 @@ Extents = tuple[tuple[int, int], ...]
 Region = tuple[tuple[int, int], ...]
 """Start and stop in each dimension, both within the tensor."""
 
-_MOST_SPLIT_DIMENSIONS = 8
+_MOST_CORNERS = 1 << 22
 
 
 def extents_of(proto: TensorSliceProto) -> Extents:
@@ -85,6 +98,47 @@ def volume(region: Region) -> int:
     return math.prod(stop - start for start, stop in region)
 
 
+def fill(
+    out: np.ndarray[Any, Any],
+    index: Index,
+    pieces: Iterable[tuple[Region, Callable[[Index], np.ndarray[Any, Any]]]],
+    *,
+    complete: bool = True,
+) -> int:
+    """Fill `out` with `index` of a partitioned tensor and return how many elements were there.
+
+    Each piece comes with what it covers and a function that returns a slice of it;
+    pieces that hold nothing of what is wanted are not read.  Where the pieces are not
+    `complete`, counting would take an overlap for a gap, so overlaps are looked for:
+    ValueError.
+    """
+    import numpy as np
+
+    taken = None if complete else np.zeros(out.shape, bool)
+    wanted = tuple((part.start, part.stop) for part in index)
+    filled = 0
+    for region, read in pieces:
+        shared = intersect(region, wanted)
+        if shared is None:
+            continue
+        # Where the piece's part lands, and what of the piece that is, both with the index's steps.
+        target, source = [], []
+        for (low, high), (start, _), part in zip(shared, region, index, strict=True):
+            first = low + (part.start - low) % part.step
+            target.append(slice((first - part.start) // part.step, -(-(high - part.start) // part.step)))
+            source.append(slice(first - start, high - start, part.step))
+        if taken is not None:
+            if taken[tuple(target)].any():
+                raise ValueError("its slices overlap")
+            taken[tuple(target)] = True
+        where: tuple[Any, ...] = (*target, Ellipsis)  # the dots keep rank 0 an array
+        into = out[where]
+        if into.size:
+            into[...] = read(tuple(source))
+            filled += into.size
+    return filled
+
+
 def tiling_flaw(regions: Sequence[Region], shape: tuple[int, ...]) -> str | None:
     """Return "overlap" or "gap" where regions do not cover a shape exactly once, else None.
 
@@ -99,8 +153,8 @@ def tiling_flaw(regions: Sequence[Region], shape: tuple[int, ...]) -> str | None
     if total == 0:
         return None
     split = [d for d, dim in enumerate(shape) if any(region[d] != (0, dim) for region in regions)]
-    if len(split) > _MOST_SPLIT_DIMENSIONS:
-        raise ValueError(f"a tensor cut along {len(split)} dimensions")
+    if len(regions) > _MOST_CORNERS >> len(split):
+        raise ValueError(f"a tensor cut along {len(split)} dimensions into {len(regions)} pieces")
     corners: dict[tuple[int, ...], int] = {}
     whole = tuple((0, dim) for dim in shape)
     for region, weight in [*((region, 1) for region in regions), (whole, -1)]:

@@ -96,7 +96,9 @@ class StateFile(NamedTuple):
                     position += 1
                 value = b"".join(_unquote(literal) for _, literal in tokens[start:position])
                 strings[name].append(value.decode("utf-8", "surrogateescape"))
-            elif position < len(tokens) and (tokens[position][0] == "number" or _not_finite(tokens[position])):
+            elif position < len(tokens) and (
+                tokens[position][0] == "number" or _not_finite(tokens[position])
+            ):
                 numbers[name].append(float(tokens[position][1].rstrip(b"fF") or b"nan"))
                 position += 1
             if position == start:
@@ -105,7 +107,10 @@ class StateFile(NamedTuple):
             raise ValueError(f"no {_PATH}")
         preserved = numbers[_PRESERVED]
         return cls(
-            strings[_PATH][-1], tuple(strings[_PATHS]), tuple(numbers[_TIMES]), preserved[-1] if preserved else None
+            strings[_PATH][-1],
+            tuple(strings[_PATHS]),
+            tuple(numbers[_TIMES]),
+            preserved[-1] if preserved else None,
         )
 
     def text(self) -> bytes:

@@ -13,8 +13,8 @@ A message class lists its fields once, and that table both decodes and encodes:
 Encoding writes what TensorFlow's C++ runtime writes: fields by ascending number,
 scalars of default value left out, numbers repeated in packed form, messages that
 are set written even when empty.  Decoding takes fields in any order, the last of
-a repeated scalar, packed and unpacked numbers, and keeps unknown fields, which
-encoding puts back behind the known ones.  What is malformed is a ValueError.
+a repeated scalar, a repeated message put together, packed and unpacked numbers, and
+keeps unknown fields, which encoding puts back behind the known ones.  What is malformed is a ValueError.
 https://protobuf.dev/programming-guides/encoding/
 """
 
@@ -188,9 +188,17 @@ class Message:
     def decode(cls, data: bytes) -> Self:
         """Return the message in `data`; ValueError where it is malformed."""
         message = cls()
+        message._merge(data)
+        return message
+
+    def _merge(self, data: bytes) -> None:
+        """Add the fields in `data`: a message given twice is both put together.
+
+        Of scalars given twice, the last counts.
+        """
         unknown = []
         for number, wire_type, value, start, end in iter_fields(data):
-            known = cls._by_number.get(number)
+            known = self._by_number.get(number)
             if known is None:
                 unknown.append(data[start:end])
                 continue
@@ -198,21 +206,20 @@ class Message:
             if isinstance(field.type, Scalar):
                 scalar = field.type
                 if field.repeated:
-                    getattr(message, name).extend(_decode_scalars(scalar, wire_type, value))
+                    getattr(self, name).extend(_decode_scalars(scalar, wire_type, value))
                 elif wire_type == scalar.wire_type:
-                    setattr(message, name, scalar.decode(value))
+                    setattr(self, name, scalar.decode(value))
                 else:
-                    raise ValueError(f"{cls.__name__}.{name}: wire type {wire_type}")
+                    raise ValueError(f"{type(self).__name__}.{name}: wire type {wire_type}")
+            elif not isinstance(value, bytes) or wire_type != LENGTH:
+                raise ValueError(f"{type(self).__name__}.{name}: wire type {wire_type}, expected a message")
+            elif field.repeated:
+                getattr(self, name).append(field.type.decode(value))
+            elif (child := getattr(self, name)) is not None:
+                child._merge(value)
             else:
-                if not isinstance(value, bytes) or wire_type != LENGTH:
-                    raise ValueError(f"{cls.__name__}.{name}: wire type {wire_type}, expected a message")
-                child = field.type.decode(value)
-                if field.repeated:
-                    getattr(message, name).append(child)
-                else:
-                    setattr(message, name, child)
-        message.unknown = b"".join(unknown)
-        return message
+                setattr(self, name, field.type.decode(value))
+        self.unknown += b"".join(unknown)
 
     def encode(self) -> bytes:
         """Return the message as TensorFlow's protobuf runtime writes it, unknown fields last."""
@@ -242,5 +249,7 @@ class Message:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items() if value not in (b"", None, []))
+        shown = ", ".join(
+            f"{name}={value!r}" for name, value in self.__dict__.items() if value not in (b"", None, [])
+        )
         return f"{type(self).__name__}({shown})"

@@ -88,11 +88,15 @@ def decode_block(block: bytes) -> list[Entry]:
             value_size, position = decode_varint(block, position, end)
         value_at = position + unshared
         if shared > len(key) or value_at + value_size > end:
-            raise ValueError(f"entry {len(entries)} runs past the block: lengths {shared}, {unshared}, {value_size}")
+            raise ValueError(
+                f"entry {len(entries)} runs past the block: lengths {shared}, {unshared}, {value_size}"
+            )
         key = key[:shared] + block[position:value_at]
         budget -= shared
         if budget < 0:
-            raise ValueError(f"the keys of a block of {len(block)} bytes are longer than {_LARGEST_KEY_GROWTH} times that")
+            raise ValueError(
+                f"the keys of a block of {len(block)} bytes are longer than {_LARGEST_KEY_GROWTH} times that"
+            )
         position = value_at + value_size
         append((key, block[value_at:position]))
     return entries
@@ -133,12 +137,18 @@ class Table:
             _, position = BlockHandle.decode(footer)
             handle, position = BlockHandle.decode(footer, position)
             entries = decode_block(self.read_block(handle))
-            return [(key, BlockHandle.decode(value)[0]) for key, value in entries]
+            index = [(key, BlockHandle.decode(value)[0]) for key, value in entries]
         except ValueError as error:
             raise self._corrupt(f"index block: {error}", at, "footer") from error
         except CorruptCheckpointError as error:
             error.code = "footer"
             raise
+        # An index entry is a few bytes and a block many: named over and over, one would fill the memory.
+        ends = (handle.offset + handle.size + TRAILER_SIZE for _, handle in index)
+        sizes = (handle.size + TRAILER_SIZE for _, handle in index)
+        if sum(size for size, end in zip(sizes, ends, strict=True) if end <= self.size) > self.size:
+            raise self._corrupt("index block: it names some blocks more than once", handle.offset, "footer")
+        return index
 
     def read_block(self, handle: BlockHandle) -> bytes:
         """Return a block's content, checked against its checksum and decompressed."""
@@ -148,9 +158,14 @@ class Table:
             raise self._corrupt(message, offset, "block-checksum")
         stored = self._read(offset, size + TRAILER_SIZE)
         if len(stored) != size + TRAILER_SIZE:
-            raise self._corrupt(f"{len(stored)} bytes, expected {size + TRAILER_SIZE}", offset, "block-checksum")
+            raise self._corrupt(
+                f"{len(stored)} bytes, expected {size + TRAILER_SIZE}", offset, "block-checksum"
+            )
         block, kind = stored[:size], stored[size]
-        found, expected = mask(extend(crc32c(block), stored[size : size + 1])), int.from_bytes(stored[size + 1 :], "little")
+        found, expected = (
+            mask(extend(crc32c(block), stored[size : size + 1])),
+            int.from_bytes(stored[size + 1 :], "little"),
+        )
         if found != expected:
             message = f"block checksum {found:#010x}, stored {expected:#010x}"
             raise ChecksumError(message, path=self.path, offset=offset, code="block-checksum")
@@ -200,7 +215,7 @@ class _BlockBuilder:
             self.restarts.append(len(self.body))
             self.count = 0
         elif self.count:
-            shared = len(os.path.commonprefix((self.last_key, key)))
+            shared = _shared_prefix(self.last_key, key)
         self.body += encode_varint(shared) + encode_varint(len(key) - shared) + encode_varint(len(value))
         self.body += key[shared:] + value
         self.last_key = key
@@ -222,7 +237,9 @@ class TableBuilder:
     readers to be tried on; TensorFlow writes neither any other way.
     """
 
-    def __init__(self, write: Callable[[bytes], object], block_size: int = BLOCK_SIZE, *, compress: bool = False) -> None:
+    def __init__(
+        self, write: Callable[[bytes], object], block_size: int = BLOCK_SIZE, *, compress: bool = False
+    ) -> None:
         self._write = write
         self._block_size = block_size
         self._compress = compress
@@ -264,7 +281,9 @@ class TableBuilder:
         """Add the index entry of a closed block, once the key behind it is known."""
         if self._pending is not None:
             assert self._last_key is not None
-            separator = _successor(self._last_key) if next_key is None else _separator(self._last_key, next_key)
+            separator = (
+                _successor(self._last_key) if next_key is None else _separator(self._last_key, next_key)
+            )
             self._index.add(separator, self._pending.encode())
             self._pending = None
 
@@ -281,9 +300,14 @@ class TableBuilder:
         return handle
 
 
+def _shared_prefix(left: bytes, right: bytes) -> int:
+    """Return how many bytes two keys begin with alike."""
+    return len(os.path.commonprefix((left, right)))  # noqa: RUF071  byte by byte is what is meant
+
+
 def _separator(last: bytes, following: bytes) -> bytes:
     """Return a short key that is not below `last` and below `following`."""
-    at = len(os.path.commonprefix((last, following)))
+    at = _shared_prefix(last, following)
     if at < min(len(last), len(following)) and last[at] + 1 < following[at]:
         return last[:at] + bytes((last[at] + 1,))
     return last

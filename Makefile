@@ -1,0 +1,58 @@
+# Everything runs in virtual environments that these targets make; nothing else is needed than python3, venv and make.
+
+PYTHON ?= python3
+PYTHON311 ?= python3.11
+VENV = .venv
+TF215 = .venv-tf215
+TF221 = .venv-tf221
+DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
+
+.PHONY: demo test lint fuzz interop bench clean
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+# Runs outside the checkout, with the packages installed as a user has them.
+demo:
+	$(PYTHON) -m venv .venv-demo
+	.venv-demo/bin/python -m pip install --quiet --disable-pip-version-check .
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cp -r $(DEMO_DATA) "$$dir/run" && \
+	ckpt=$$PWD/.venv-demo/bin/ckpt && cd "$$dir" && \
+	echo '$$ ckpt ls run' && $$ckpt ls run && \
+	echo '$$ ckpt ls run/ckpt-10' && $$ckpt ls run/ckpt-10 && \
+	echo '$$ ckpt verify run' && $$ckpt verify run
+
+test: $(VENV)/installed
+	$(VENV)/bin/python -m pytest -m 'not interop and not fuzz'
+
+lint: $(VENV)/installed
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+fuzz: $(VENV)/installed
+	$(VENV)/bin/python -m pytest -m fuzz
+
+# TensorFlow is asked what it makes of our files, each release in its own environment.
+interop: $(VENV)/installed $(TF215)/installed $(TF221)/installed
+	$(VENV)/bin/python -m pytest -m interop
+
+$(TF215)/installed:
+	@command -v $(PYTHON311) >/dev/null || { echo 'make interop: TensorFlow 2.15.1 needs $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }
+	$(PYTHON311) -m venv $(TF215)
+	$(TF215)/bin/python -m pip install --quiet --disable-pip-version-check tensorflow-cpu==2.15.1
+	touch $@
+
+$(TF221)/installed:
+	@command -v $(PYTHON311) >/dev/null || { echo 'make interop: TensorFlow 2.21.0 needs $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }
+	$(PYTHON311) -m venv $(TF221)
+	$(TF221)/bin/python -m pip install --quiet --disable-pip-version-check tensorflow-cpu==2.21.0
+	touch $@
+
+bench: $(VENV)/installed $(TF221)/installed
+	$(VENV)/bin/python -m tests.benchmarks
+
+clean:
+	rm -rf $(VENV) .venv-demo $(TF215) $(TF221) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,5 @@
+"""`python -m ckpt_cli` is `ckpt`."""
+
+from .main import main
+
+main()

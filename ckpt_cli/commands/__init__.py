@@ -1,0 +1,1 @@
+"""The subcommands, one module each, found by file name; each exposes `command`."""

@@ -1,0 +1,311 @@
+"""`ckpt ls`: the checkpoints of a directory, or the tensors of a checkpoint."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from formats.opening import is_directory, open_checkpoint
+
+from .. import render
+from ..operations import listing
+from ..operations.select import Selection, choose
+from ..options import choosing, color_option, json_option, path_argument, selection_of
+
+if TYPE_CHECKING:
+    from formats.model import CheckpointReader, TensorSpec
+
+__all__ = ["command"]
+
+KIND_STYLES = {"slot": "yellow", "optimizer": "red", "state": "cyan", "graph": "bright_black", "variable": ""}
+_LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
+
+
+@click.command("ls")
+@path_argument(default=".")
+@choosing
+@click.option(
+    "-l", "--long", is_flag=True, help="Add kind, shard, offset, stored crc32c, object path, full name."
+)
+@click.option("--tree", "as_tree", is_flag=True, help="Show keys as a tree.")
+@click.option(
+    "--depth", type=click.IntRange(1), metavar="N", help="Show totals per prefix of N path components."
+)
+@click.option(
+    "--sort", type=click.Choice(list(listing.SORTS)), default="key", show_default=True, help="Order."
+)
+@click.option("-r", "--reverse", is_flag=True, help="Reverse the order.")
+@click.option("-1", "--keys", "keys_only", is_flag=True, help="Print keys alone, one a line.")
+@click.option(
+    "-0", "--null", is_flag=True, help="Print keys alone, as they are stored, a NUL byte behind each."
+)
+@click.option("-R", "--recursive", is_flag=True, help="List the directories below, too.")
+@json_option
+@color_option
+def command(path: str, **options: Any) -> int:
+    """List the tensors of a checkpoint, or the checkpoints of a directory.
+
+    A directory lists its checkpoints, oldest first; anything that names a checkpoint
+    lists its tensors with dtype, shape and size.  Only the index is read.
+
+    \b
+      ckpt ls run/                         the checkpoints of a run
+      ckpt ls run/ckpt-10 --kind variable  the weights, without optimizer slots
+      ckpt ls run/ckpt-10 --depth 2        sizes per layer
+      ckpt ls -1 run/ckpt-10 '*/kernel*'   keys that match
+    """
+    selection = selection_of(options)
+    if options["recursive"]:
+        return _list_recursively(path, options)
+    if is_directory(path) and selection.everything:
+        return _list_directory(path, options)
+    return _list_checkpoint(path, selection, options)
+
+
+# A checkpoint ---------------------------------------------------------------------
+
+
+def _list_checkpoint(path: str, selection: Selection, options: dict[str, Any]) -> int:
+    with open_checkpoint(path) as reader:
+        if reader.location.note:
+            render.note(reader.location.note)
+        chosen = [reader.specs[key] for key in choose(reader, selection)]
+        specs = listing.checkpoint_rows(chosen, options["sort"], reverse=options["reverse"])
+        show = next(show for applies, show in _SHAPES if applies(options))
+        show(reader, specs, options)
+        for finding in reader.findings:
+            where = f" (tensor {finding.key})" if finding.key else ""
+            render.warning(f"{finding.file}: {finding.message}{where}")
+        for message in listing.missing_shards(reader):
+            render.warning(message)
+    return 0
+
+
+def _as_json(reader: CheckpointReader, specs: list[TensorSpec], options: dict[str, Any]) -> None:
+    head = {"path": reader.location.path, "format": reader.format.name}
+    extra = {"prefixes": listing.grouped(reader, specs, options["depth"])} if options["depth"] else {}
+    rows = (listing.tensor_row(reader, spec, long=options["long"]) for spec in specs)
+    render.long_document(head, "tensors", rows, lambda: {"total": listing.total(reader, specs), **extra})
+
+
+def _as_null(_: CheckpointReader, specs: list[TensorSpec], __: dict[str, Any]) -> None:
+    from formats.model import key_bytes
+
+    sys.stdout.buffer.write(b"".join(key_bytes(spec.key) + b"\0" for spec in specs))
+
+
+def _as_keys(_: CheckpointReader, specs: list[TensorSpec], __: dict[str, Any]) -> None:
+    render.lines(render.escape(spec.key) for spec in specs)
+
+
+def _as_groups(reader: CheckpointReader, specs: list[TensorSpec], options: dict[str, Any]) -> None:
+    groups = listing.grouped(reader, specs, options["depth"])
+    if not render.is_terminal():
+        render.tsv(list(group.values()) for group in groups)
+        return
+    columns = [
+        render.Column("PREFIX", fold=True),
+        render.Column("TENSORS", right=True),
+        render.Column("PARAMETERS", right=True),
+        render.Column("SIZE", right=True),
+    ]
+    rows = [
+        [
+            render.escape(g["prefix"]),
+            f"{g['tensors']:,}",
+            f"{g['parameters']:,}",
+            render.human_size(g["nbytes"]),
+        ]
+        for g in groups
+    ]
+    render.table(columns, rows)
+    _summary(reader, specs)
+
+
+def _as_tree(reader: CheckpointReader, specs: list[TensorSpec], _: dict[str, Any]) -> None:
+    root: dict[str, tuple[str, Any]] = {}
+    for spec in specs:
+        branches = root
+        for part in (parts := _shown_key(reader, spec).split("/"))[:-1]:
+            branches = branches.setdefault(part, ("", {}))[1]
+        below = branches[parts[-1]][1] if parts[-1] in branches else {}
+        branches[parts[-1]] = (f"{spec.dtype} {list(spec.shape)}", below)
+    render.tree(reader.location.name, root)
+
+
+def _as_table(reader: CheckpointReader, specs: list[TensorSpec], options: dict[str, Any]) -> None:
+    if not render.is_terminal():
+        if options["long"]:
+            render.tsv(_tsv_row(listing.tensor_row(reader, spec, long=True), _LONG) for spec in specs)
+        else:
+            render.lines(map(_short_row, specs))
+        return
+    wide = options["long"]
+    columns = [
+        render.Column("KEY", fold=True),
+        render.Column("DTYPE"),
+        render.Column("SHAPE"),
+        render.Column("SIZE", right=True),
+        render.Column("KIND"),
+    ]
+    if wide:
+        columns += [
+            render.Column("SHARD", right=True),
+            render.Column("OFFSET", right=True),
+            render.Column("CRC32C", right=True),
+            render.Column("OBJECT PATH", fold=True),
+            render.Column("FULL NAME", fold=True),
+        ]
+    paths = {} if wide else _unique_paths(reader)
+    rows, styles = [], []
+    for spec in specs:
+        row = listing.tensor_row(reader, spec, long=wide)
+        cells = [
+            render.escape(paths.get(spec.key, spec.key)),
+            row["dtype"] or "?",
+            str(row["shape"]),
+            render.human_size(row["nbytes"]),
+            row["kind"] or "",
+        ]
+        if wide:
+            cells += [_cell(row[name]) for name in _LONG[1:]]
+        rows.append(cells)
+        styles.append(KIND_STYLES.get(row["kind"] or "", ""))
+    render.table(columns, rows, styles)
+    _summary(reader, specs)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else render.escape(str(value))
+
+
+def _short_row(spec: TensorSpec) -> str:
+    key, dtype, shape, _ = spec
+    size = spec.nbytes
+    name = dtype.name if dtype.number else ""
+    return f"{render.escape(key)}\t{name}\t{','.join(map(str, shape))}\t{'' if size is None else size}"
+
+
+def _tsv_row(row: dict[str, Any], more: tuple[str, ...]) -> list[object]:
+    shape = ",".join(map(str, row["shape"]))
+    return [row["key"], row["dtype"], shape, row["nbytes"], *(row[name] for name in more)]
+
+
+def _unique_paths(reader: CheckpointReader) -> dict[str, str]:
+    """Return object paths by key, without those that several tensors share: a table's keys and values."""
+    owners: dict[str, str | None] = {}
+    for key, path in reader.object_paths.items():
+        owners[path] = key if path not in owners else None
+    return {key: path for path, key in owners.items() if key is not None and path}
+
+
+def _shown_key(reader: CheckpointReader, spec: TensorSpec) -> str:
+    return spec.key if not render.is_terminal() else _unique_paths(reader).get(spec.key, spec.key)
+
+
+def _summary(reader: CheckpointReader, specs: list[TensorSpec]) -> None:
+    counts = listing.total(reader, specs)
+    size = render.human_size(counts["nbytes"])
+    text = f"{counts['tensors']:,} tensors, {counts['parameters']:,} parameters, {size}"
+    render.title(reader.format.name, text)
+
+
+_SHAPES = (
+    (lambda options: options["as_json"], _as_json),
+    (lambda options: options["null"], _as_null),
+    (lambda options: options["keys_only"], _as_keys),
+    (lambda options: options["depth"], _as_groups),
+    (lambda options: options["as_tree"], _as_tree),
+    (lambda _: True, _as_table),
+)
+
+
+# Directories ----------------------------------------------------------------------
+
+
+def _load(path: str) -> dict[str, Any]:
+    found, notes, warnings = listing.directory_document(path)
+    for text in notes:
+        render.note(text)
+    for text in warnings:
+        render.warning(text)
+    return found
+
+
+def _list_directory(path: str, options: dict[str, Any]) -> int:
+    found = _load(path)
+    if options["as_json"]:
+        render.document(found)
+    else:
+        _show_directory(found, options)
+    if not found["checkpoints"]:
+        _say_empty(path)
+    return 0 if found["checkpoints"] else 1
+
+
+def _list_recursively(path: str, options: dict[str, Any]) -> int:
+    if not is_directory(path):
+        raise click.UsageError(f"--recursive wants a directory, {path} is none", click.get_current_context())
+    every = (_load(below) for below in listing.directories_below(path))
+    found = [one for one in every if one["checkpoints"]]
+    if options["as_json"]:
+        render.document({"directories": found})
+    for number, one in enumerate(found if not options["as_json"] else ()):
+        if render.is_terminal():
+            render.title(("\n" if number else "") + one["directory"])
+        else:
+            for row in one["checkpoints"]:
+                row["name"] = row["path"]
+        _show_directory(one, options)
+    if not found:
+        _say_empty(path)
+    return 0 if found else 1
+
+
+def _say_empty(path: str) -> None:
+    from formats.directory import Directory
+    from formats.errors import CheckpointError
+
+    try:
+        Directory(path).require_latest()
+    except CheckpointError as error:
+        render.error_lines(str(error), error.hints)
+
+
+def _show_directory(found: dict[str, Any], options: dict[str, Any]) -> None:
+    rows = found["checkpoints"][::-1] if options["reverse"] else found["checkpoints"]
+    if options["null"]:
+        render.lines((row["name"] for row in rows), end="\0")
+    elif options["keys_only"]:
+        render.lines(render.escape(row["name"]) for row in rows)
+    elif not render.is_terminal():
+        fields = ("name", "format", "step", "tensors", "nbytes", "modified")
+        render.tsv([row[field] for field in fields] for row in rows)
+    elif rows:
+        columns = [
+            render.Column("NAME", fold=True),
+            render.Column("FORMAT"),
+            render.Column("STEP", right=True),
+            render.Column("TENSORS", right=True),
+            render.Column("SIZE", right=True),
+            render.Column("MODIFIED"),
+            render.Column(""),
+        ]
+        cells = [
+            [
+                render.escape(row["name"]),
+                row["format"] or "damaged",
+                _cell(row["step"]),
+                _cell(row["tensors"]),
+                render.human_size(row["nbytes"]),
+                row["modified"].replace("T", " ").rstrip("Z"),
+                "latest" if row["name"] == found["latest"] else "",
+            ]
+            for row in rows
+        ]
+        styles = [
+            "red" if r["format"] is None else "green" if r["name"] == found["latest"] else "" for r in rows
+        ]
+        render.table(columns, cells, styles)

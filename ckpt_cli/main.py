@@ -1,0 +1,113 @@
+"""The `ckpt` command: finds subcommands by file name, turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from . import __version__
+from .options import color_option
+from .render import error_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["cli", "main"]
+
+COMMANDS = os.path.join(os.path.dirname(__file__), "commands")
+
+ANSWER_IS_NO, USAGE, CANNOT, INTERRUPTED = 1, 2, 3, 130
+
+
+class CommandsByFile(click.Group):
+    """A group whose subcommands are the modules of `ckpt_cli.commands`, imported when called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        names = os.listdir(COMMANDS)
+        return sorted(name[:-3] for name in names if name.endswith(".py") and not name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        import importlib
+
+        command: click.Command = importlib.import_module(f"ckpt_cli.commands.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
+            import difflib
+
+            close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            ctx.fail(f"no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=CommandsByFile, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, prog_name="ckpt", message="%(prog)s %(version)s")
+@color_option
+def cli() -> None:
+    """Inspect, verify and convert TensorFlow and Keras checkpoints, without TensorFlow.
+
+    A checkpoint may be named by its prefix (run/ckpt-10), by any of its files, or by
+    its directory, which stands for the latest in it.
+    """
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run `ckpt`.  This is where exceptions become messages and exit codes, and the only place."""
+    for stream in (sys.stdout, sys.stderr):
+        # What the locale cannot show is escaped, never an error.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = cli.main(args, prog_name="ckpt", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of our output has seen enough.  The interpreter must not try to flush the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except (KeyboardInterrupt, click.Abort):
+        if os.environ.get("CKPT_DEBUG"):
+            raise
+        code = INTERRUPTED
+    except (click.ClickException, OSError, _checkpoint_error()) as error:
+        if os.environ.get("CKPT_DEBUG"):
+            raise
+        code = _report(error)
+    # What is left to do at exit is freeing memory, which the system does faster.
+    sys.exit(code or 0)
+
+
+def _checkpoint_error() -> type[Exception]:
+    from formats.errors import CheckpointError
+
+    return CheckpointError
+
+
+def _report(error: Exception) -> int:
+    from formats.errors import CheckpointError
+
+    from .operations.select import NothingSelectedError
+
+    hints: tuple[str, ...] = ()
+    if isinstance(error, click.ClickException):
+        message, code = error.format_message(), USAGE
+        context = getattr(error, "ctx", None)
+        hints = (f"see {context.command_path} --help",) if context is not None else ()
+    elif isinstance(error, CheckpointError):
+        message, hints = str(error), error.hints
+        code = ANSWER_IS_NO if isinstance(error, NothingSelectedError | KeyError) else CANNOT
+    else:
+        assert isinstance(error, OSError)
+        where = f"{error.filename}: " if error.filename else ""
+        message, code = where + (error.strerror or str(error)).lower(), CANNOT
+    error_lines(message, hints)
+    return code

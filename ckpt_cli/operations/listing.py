@@ -1,0 +1,162 @@
+"""What `ls` shows: the tensors of a checkpoint, or the checkpoints of a directory, as data."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+from formats.directory import Directory, Member
+from formats.dtypes import INVALID
+from formats.errors import CheckpointError, CheckpointNotFoundError
+from formats.opening import open_location
+from formats.paths import is_leftover, step_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from formats.model import CheckpointReader, TensorSpec
+
+__all__ = [
+    "SORTS",
+    "checkpoint_rows",
+    "directories_below",
+    "directory_document",
+    "grouped",
+    "tensor_row",
+    "total",
+]
+
+SORTS = {
+    "key": lambda _: (),  # the order a reader lists them in
+    "size": lambda spec: -(spec.nbytes or 0),
+    "dtype": lambda spec: spec.dtype.name,
+    "shape": lambda spec: spec.shape,
+}
+
+
+def tensor_row(reader: CheckpointReader, spec: TensorSpec, *, long: bool = False) -> dict[str, Any]:
+    """Return a tensor as `ls --json` shows it; null for what cannot be told."""
+    known = spec.dtype is not INVALID
+    row: dict[str, Any] = {
+        "key": spec.key,
+        "dtype": spec.dtype.name if known else None,
+        "shape": list(spec.shape),
+        "nbytes": spec.nbytes,
+        "kind": reader.kinds.get(spec.key),
+    }
+    if long:
+        stored = _stored(reader, spec) if known else None
+        row |= {
+            "object_path": reader.object_paths.get(spec.key),
+            "full_name": reader.full_names.get(spec.key),
+            "shard": stored.shard if stored else None,
+            "offset": stored.offset if stored else None,
+            "crc32c": stored.crc32c if stored else None,
+        }
+    return row
+
+
+def _stored(reader: CheckpointReader, spec: TensorSpec) -> Any:
+    try:
+        return reader.tensor(spec.key).stored
+    except CheckpointError:
+        return None
+
+
+def total(reader: CheckpointReader, specs: Iterable[TensorSpec]) -> dict[str, int]:
+    """Return tensors, parameters (floating and complex elements of kind variable) and bytes."""
+    tensors = parameters = nbytes = 0
+    kinds = reader.kinds
+    for spec in specs:
+        tensors += 1
+        nbytes += spec.nbytes or 0
+        if spec.dtype.family in ("float", "complex") and kinds.get(spec.key) == "variable":
+            parameters += math.prod(spec.shape)
+    return {"tensors": tensors, "parameters": parameters, "nbytes": nbytes}
+
+
+def grouped(reader: CheckpointReader, specs: Iterable[TensorSpec], depth: int) -> list[dict[str, Any]]:
+    """Return totals per prefix of `depth` path components, in the order of the keys."""
+    groups: dict[str, list[TensorSpec]] = {}
+    for spec in specs:
+        groups.setdefault("/".join(spec.key.split("/", depth)[:depth]), []).append(spec)
+    return [{"prefix": prefix, **total(reader, members)} for prefix, members in groups.items()]
+
+
+def _modified(seconds: float) -> str:
+    return (
+        datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+        .isoformat(timespec="seconds")
+        .replace("+00:00", "Z")
+    )
+
+
+def _member_row(member: Member) -> dict[str, Any] | None:
+    """Return a checkpoint as a directory's listing shows it; None where it has just gone."""
+    row: dict[str, Any] = {
+        "name": member.name,
+        "path": member.location.path,
+        "format": None,
+        "step": step_of(member.name),
+        "tensors": None,
+        "nbytes": None,
+        "modified": _modified(member.modified),
+    }
+    if member.error is not None:
+        return row
+    try:
+        with open_location(member.location) as reader:
+            sizes = [spec.nbytes or 0 for spec in reader.specs.values()]
+            return row | {"format": reader.format.name, "tensors": len(sizes), "nbytes": sum(sizes)}
+    except CheckpointNotFoundError:
+        return None
+    except CheckpointError:
+        return row
+
+
+def _member_error(member: Member) -> CheckpointError | None:
+    if member.error is not None:
+        return member.error
+    try:
+        open_location(member.location).close()
+    except CheckpointError as error:
+        return error
+    return None
+
+
+def directory_document(path: str) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return a directory's document, notes on it, and warnings about its damaged members."""
+    directory = Directory(path)
+    rows, warnings = [], []
+    for member in directory.members:
+        row = _member_row(member)
+        if row is None:
+            continue
+        rows.append(row)
+        if row["format"] is None:
+            warnings.append(str(_member_error(member)))
+    latest = directory.latest
+    if directory.state is not None and latest is None:
+        directory.notes.append(f"{path}: the state file names {directory.state.latest!r}, which is not there")
+    name = os.path.relpath(latest.path, path) if latest is not None else None
+    return {"directory": path, "latest": name, "checkpoints": rows}, directory.notes, warnings
+
+
+def directories_below(path: str) -> Iterator[str]:
+    """Yield `path` and the directories below it, sorted, without what interrupted saves left."""
+    for parent, names, _ in os.walk(path):
+        names[:] = sorted(name for name in names if not is_leftover(name, directory=True))
+        yield parent
+
+
+def checkpoint_rows(specs: list[TensorSpec], sort: str, *, reverse: bool) -> list[TensorSpec]:
+    """Return specs in the order asked for."""
+    ordered = specs if sort == "key" else sorted(specs, key=SORTS[sort])
+    return ordered[::-1] if reverse else ordered
+
+
+def missing_shards(reader: CheckpointReader) -> list[str]:
+    """Return a warning for each data file that tensors of the listing lie in and that is not there."""
+    return [f"{path}: missing; its tensors are listed, but cannot be read" for path in reader.missing_files()]

@@ -1,0 +1,85 @@
+"""Arguments and options that more than one command has: the same name, the same meaning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .operations.select import Selection
+
+__all__ = ["choosing", "color_option", "jobs_option", "json_option", "path_argument", "selection_of"]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def _set_color(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.find_root().meta["ckpt.color"] = value
+
+
+color_option = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    expose_value=False,
+    callback=_set_color,
+    help="Colour: on a terminal, always, or never.  NO_COLOR and TERM=dumb are honoured.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+jobs_option = click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Work on N parts at a time.",
+)
+
+
+def path_argument(name: str = "path", **settings: Any) -> Callable[[F], F]:
+    """Return an argument that names a checkpoint; it is taken literally, and need not exist as a file."""
+    return click.argument(name, type=click.Path(), **settings)
+
+
+_CHOOSING = (
+    click.argument("keys", nargs=-1, metavar="[KEY]..."),
+    click.option(
+        "--match", "matches", multiple=True, metavar="GLOB", help="Keep keys that match; * crosses /."
+    ),
+    click.option("--exclude", "excludes", multiple=True, metavar="GLOB", help="Drop keys that match."),
+    click.option("--regex", is_flag=True, help="Take KEY, --match and --exclude as regular expressions."),
+    click.option("--dtype", "dtype", metavar="NAME", help="Keep tensors of this dtype."),
+    click.option(
+        "--kind",
+        "kind",
+        metavar="KIND[,KIND]",
+        help="Keep tensors of these kinds: variable, slot, optimizer, state, graph.",
+    ),
+)
+
+
+def choosing(function: F) -> F:
+    """Add KEY arguments and the options that choose tensors; `selection_of` takes what they give."""
+    for option in reversed(_CHOOSING):
+        function = option(function)
+    return function
+
+
+def selection_of(options: dict[str, Any]) -> Selection:
+    """Return the selection that the options of `choosing` describe; UsageError where they make no sense."""
+    from .operations.select import Selection
+
+    try:
+        return Selection.make(
+            (*options["keys"], *options["matches"]),
+            options["excludes"],
+            regex=options["regex"],
+            dtype=options["dtype"],
+            kinds=options["kind"],
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error), click.get_current_context()) from error

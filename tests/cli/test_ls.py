@@ -1,0 +1,311 @@
+"""`ckpt ls`: contract sections 1 to 3 and 5, on files that TensorFlow wrote."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from formats import dtypes
+from tests.support import FORMAT_IDS, data_path, recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+GUIDE = data_path("guide_adam_legacy", "tf_ckpts")
+CKPT = os.path.join(GUIDE, "ckpt-10")
+TENSORFLOW = recorded("tf-v2-object", "tf-v2-name", "tf-v1")
+
+
+@pytest.mark.parametrize("entry", TENSORFLOW, ids=lambda entry: entry["path"])
+def test_every_tensorflow_checkpoint_is_listed_as_recorded(entry: dict, ckpt: Callable) -> None:
+    result = ckpt("ls", "-l", "--json", data_path(entry["path"]))
+    assert (result.code, result.err) == (0, "")
+    found = result.json
+    assert (found["schema"], found["format"]) == (1, FORMAT_IDS[entry["format"]])
+    expected = sorted(entry["tensors"], key=lambda tensor: tensor["key"].encode())
+    assert [(t["key"], t["dtype"], t["shape"]) for t in found["tensors"]] == [
+        (t["key"], t["dtype"], t["shape"]) for t in expected
+    ]
+    for tensor, truth in zip(found["tensors"], expected, strict=True):
+        if truth["dtype"] not in ("string", "variant"):
+            itemsize = np.dtype(dtypes.BY_NAME[truth["dtype"]].numpy).itemsize
+            assert tensor["nbytes"] == math.prod(truth["shape"]) * itemsize
+        elif "size_on_disk" in truth:
+            assert tensor["nbytes"] == truth["size_on_disk"]
+        if "crc32c" in truth:
+            place = [None] * 3 if "slices" in truth else [truth["shard"], truth["offset"], truth["crc32c"]]
+            assert [tensor["shard"], tensor["offset"], tensor["crc32c"]] == place
+    assert found["total"]["tensors"] == len(expected)
+    assert found["total"]["nbytes"] == sum(t["nbytes"] for t in found["tensors"])
+
+
+def test_object_paths_full_names_and_kinds_of_an_object_based_checkpoint(ckpt: Callable) -> None:
+    tensors = {t["key"]: t for t in ckpt("ls", "-l", "--json", CKPT).json["tensors"]}
+    slot = tensors["net/l1/kernel/.OPTIMIZER_SLOT/optimizer/m/.ATTRIBUTES/VARIABLE_VALUE"]
+    assert slot["object_path"] == "net/l1/kernel (m of optimizer)"
+    assert slot["full_name"] == "net/dense/kernel/m"
+    assert slot["kind"] == "slot"
+    kinds = {key.split("/.")[0]: tensor["kind"] for key, tensor in tensors.items() if "SLOT" not in key}
+    assert kinds == {
+        "_CHECKPOINTABLE_OBJECT_GRAPH": "graph",
+        "iterator": "state",
+        "net/l1/bias": "variable",
+        "net/l1/kernel": "variable",
+        "optimizer/beta_1": "optimizer",
+        "optimizer/beta_2": "optimizer",
+        "optimizer/decay": "optimizer",
+        "optimizer/iter": "optimizer",
+        "optimizer/learning_rate": "optimizer",
+        "save_counter": "state",
+        "step": "variable",
+    }
+
+
+def test_parameters_count_floating_weights_only(ckpt: Callable) -> None:
+    assert ckpt("ls", "--json", CKPT).json["total"] == {"tensors": 15, "parameters": 10, "nbytes": 2600}
+
+
+def test_tsv_has_key_dtype_shape_and_bytes(ckpt: Callable) -> None:
+    result = ckpt("ls", CKPT, "net/l1/kernel", "step")
+    assert result.out == (
+        "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE\tfloat32\t1,5\t20\nstep/.ATTRIBUTES/VARIABLE_VALUE\tint32\t\t4\n"
+    )
+    long = ckpt("ls", "-l", CKPT, "net/l1/kernel").rows
+    assert long == [
+        [
+            "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE",
+            *(
+                "float32",
+                "1,5",
+                "20",
+                "variable",
+                "0",
+                "1029",
+                "2627679943",
+                "net/l1/kernel",
+                "net/dense/kernel",
+            ),
+        ]
+    ]
+
+
+def test_a_directory_lists_its_checkpoints_oldest_first(ckpt: Callable) -> None:
+    result = ckpt("ls", "--json", GUIDE)
+    assert result.code == 0
+    found = result.json
+    assert (found["directory"], found["latest"]) == (GUIDE, "ckpt-10")
+    rows = [(c["name"], c["format"], c["step"], c["tensors"], c["nbytes"]) for c in found["checkpoints"]]
+    assert rows == [(f"ckpt-{step}", "tf-object", step, 15, 2600) for step in (8, 9, 10)]
+    assert all(c["path"] == os.path.join(GUIDE, c["name"]) for c in found["checkpoints"])
+    assert all(c["modified"].endswith("Z") for c in found["checkpoints"])
+    names = [row[0] for row in ckpt("ls", GUIDE).rows]
+    assert names == ["ckpt-8", "ckpt-9", "ckpt-10"]
+
+
+def test_recursive_lists_every_directory_that_has_checkpoints(ckpt: Callable) -> None:
+    found = ckpt("ls", "-R", "--json", data_path("guide_adam_legacy")).json
+    assert [os.path.basename(d["directory"]) for d in found["directories"]] == [
+        "tf_ckpts",
+        "tf_ckpts_after_first_run",
+    ]
+    assert all("schema" not in directory for directory in found["directories"])
+    names = [row[0] for row in ckpt("ls", "-R", data_path("guide_adam_legacy")).rows]
+    assert names[0] == os.path.join(GUIDE, "ckpt-8")
+
+
+@pytest.mark.parametrize(
+    ("directory", "latest", "names"),
+    [
+        ("absolute", "model-2", ["model-1", "model-2"]),
+        ("crash", "ckpt-1", ["ckpt-1"]),
+        ("no_state_file", "model-1", ["model-1"]),
+        ("relative", "sub/model-7", ["sub/model-7"]),
+        ("spaces and.dots", "my model v1.2-3", ["my model v1.2-3"]),
+        ("stale", None, ["here-3"]),
+        ("two_prefixes", "beta-2", ["alpha-1", "beta-1", "alpha-2", "beta-2"]),
+    ],
+)
+def test_directories_as_people_have_them(
+    directory: str, latest: str | None, names: list, ckpt: Callable
+) -> None:
+    found = ckpt("ls", "--json", data_path("state_files", directory)).json
+    assert found["latest"] == latest
+    assert sorted(c["name"] for c in found["checkpoints"]) == sorted(names)
+
+
+def test_the_note_says_which_checkpoint_was_chosen(ckpt: Callable) -> None:
+    result = ckpt("ls", data_path("state_files", "absolute"), "--match", "*")
+    assert result.code == 0
+    assert "model-2: found beside the state file, which says /data/run1/absolute/model-2" in result.err
+
+
+def test_a_directory_without_checkpoints_exits_1(tmp_path: Path, ckpt: Callable) -> None:
+    result = ckpt("ls", tmp_path)
+    assert (result.code, result.out) == (1, "")
+    assert result.err == f"ckpt: error: {tmp_path}: no checkpoints in this directory\n"
+    result = ckpt("ls", "--json", tmp_path)
+    assert (result.code, result.json["checkpoints"], result.json["latest"]) == (1, [], None)
+    assert ckpt("ls", "-R", tmp_path).code == 1
+
+
+def test_a_damaged_member_is_listed_with_a_warning(tmp_path: Path, ckpt: Callable) -> None:
+    shutil.copytree(GUIDE, tmp_path / "run")
+    (tmp_path / "run" / "ckpt-9.index").write_bytes(
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
+    )
+    result = ckpt("ls", "--json", tmp_path / "run")
+    assert result.code == 0
+    assert {c["name"]: c["format"] for c in result.json["checkpoints"]} == {
+        "ckpt-8": "tf-object",
+        "ckpt-9": None,
+        "ckpt-10": "tf-object",
+    }
+    assert "ckpt-9.index: this is a Git LFS pointer, not the file" in result.err
+
+
+def test_missing_shards_are_a_warning(ckpt: Callable) -> None:
+    result = ckpt("ls", data_path("corrupt", "shard_missing", "ckpt"))
+    assert result.code == 0
+    assert len(result.rows) == 6
+    assert "ckpt.data-00001-of-00003: missing; its tensors are listed, but cannot be read" in result.err
+
+
+def test_an_entry_that_cannot_be_decoded_has_no_dtype(ckpt: Callable) -> None:
+    result = ckpt("ls", "--json", data_path("corrupt", "entry_dtype_unknown", "ckpt"))
+    assert result.code == 0
+    odd = [t for t in result.json["tensors"] if t["dtype"] is None]
+    assert [t["key"] for t in odd] == ["net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE"]
+    assert len(result.json["tensors"]) == 15
+    assert "dtype number 77 is not known (tensor net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE)" in result.err
+
+
+@pytest.mark.parametrize(
+    ("options", "keys"),
+    [
+        (["net/l1/*"], ["net/l1/bias", "net/l1/kernel"]),
+        (["--match", "*kernel*", "--kind", "variable"], ["net/l1/kernel"]),
+        (
+            ["--kind", "optimizer", "--exclude", "*beta*"],
+            ["optimizer/decay", "optimizer/iter", "optimizer/learning_rate"],
+        ),
+        (["--regex", "^net/.*bias/.A"], ["net/l1/bias"]),
+        (["--dtype", "int64"], ["optimizer/iter", "save_counter"]),
+        (["net/l1/kernel (m of optimizer)"], ["net/l1/kernel/.OPTIMIZER_SLOT/optimizer/m"]),
+    ],
+)
+def test_choosing(options: list[str], keys: list[str], ckpt: Callable) -> None:
+    result = ckpt("ls", "-1", CKPT, *options)
+    if "net/l1/*" in options:
+        assert len(result.out.splitlines()) == 6
+    else:
+        assert result.out.splitlines() == [f"{key}/.ATTRIBUTES/VARIABLE_VALUE" for key in keys]
+
+
+def test_what_matches_nothing_exits_1_and_names_close_keys(ckpt: Callable) -> None:
+    result = ckpt("ls", CKPT, "net/l1/kernal")
+    assert (result.code, result.out) == (1, "")
+    assert f"ckpt: error: {CKPT}: no tensor matches 'net/l1/kernal'" in result.err
+    assert "hint: did you mean net/l1/kernel" in result.err
+    assert ckpt("ls", CKPT, "--kind", "slot", "--dtype", "int64").code == 1
+
+
+@pytest.mark.parametrize(
+    "options", [["--dtype", "float23"], ["--kind", "weights"], ["--regex", "("], ["--sort", "age"]]
+)
+def test_options_that_make_no_sense_exit_2(options: list[str], ckpt: Callable) -> None:
+    result = ckpt("ls", CKPT, *options)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("ckpt: error: ")
+    assert "hint: see ckpt ls --help" in result.err
+
+
+def test_sorting(ckpt: Callable) -> None:
+    sizes = [int(row[3]) for row in ckpt("ls", CKPT, "--sort", "size").rows]
+    assert sizes == sorted(sizes, reverse=True)
+    assert [int(row[3]) for row in ckpt("ls", CKPT, "--sort", "size", "-r").rows] == sizes[::-1]
+    dtypes = [row[1] for row in ckpt("ls", CKPT, "--sort", "dtype").rows]
+    assert dtypes == sorted(dtypes)
+
+
+def test_keys_alone_end_in_newlines_or_nul_bytes(ckpt: Callable) -> None:
+    odd = data_path("containers", "odd_names")
+    plain = ckpt("ls", "-1", odd).out.splitlines()
+    exact = ckpt("ls", "-0", odd).out.split("\0")
+    assert exact.pop() == ""
+    assert len(plain) == len(exact) == 18
+    tabbed = next(key for key in exact if "\t" in key)
+    assert tabbed.replace("\t", "\\x09") in plain
+
+
+def test_depth_gives_totals(ckpt: Callable) -> None:
+    groups = {row[0]: row[1:] for row in ckpt("ls", "--depth", "1", CKPT).rows}
+    assert groups["net"] == ["6", "10", "120"]
+    found = ckpt("ls", "--depth", "1", "--json", CKPT).json
+    assert {"prefix": "net", "tensors": 6, "parameters": 10, "nbytes": 120} in found["prefixes"]
+
+
+def test_tree_shows_branches(ckpt: Callable) -> None:
+    out = ckpt("ls", "--tree", data_path("name_based", "adam", "model.ckpt-5")).out
+    assert out.startswith("model.ckpt-5\n├── ")
+    assert "└── " in out
+
+
+def test_every_name_of_a_checkpoint_lists_the_same(ckpt: Callable) -> None:
+    names = [CKPT, CKPT + ".index", CKPT + ".data-00000-of-00001"]
+    assert len({ckpt("ls", name).out for name in names}) == 1
+    state_file = ckpt("ls", os.path.join(GUIDE, "checkpoint"))
+    assert state_file.out == ckpt("ls", CKPT).out
+    model = data_path("saved_model", "module")
+    assert ckpt("ls", model).out == ckpt("ls", os.path.join(model, "variables", "variables")).out
+
+
+def test_names_with_glob_characters_are_taken_literally(tmp_path: Path, ckpt: Callable) -> None:
+    for suffix in (".index", ".data-00000-of-00001"):
+        shutil.copy(CKPT + suffix, tmp_path / f"g[1]*-3{suffix}")
+    assert ckpt("ls", tmp_path / "g[1]*-3").out == ckpt("ls", CKPT).out
+    assert [row[0] for row in ckpt("ls", tmp_path).rows] == ["g[1]*-3"]
+
+
+def test_a_thousand_checkpoints_are_listed_without_their_data(tmp_path: Path, ckpt: Callable) -> None:
+    with open(CKPT + ".index", "rb") as file:
+        index = file.read()
+    for step in range(1000):
+        (tmp_path / f"ckpt-{step}.index").write_bytes(index)  # no data shards at all
+    result = ckpt("ls", tmp_path)
+    assert result.code == 0
+    assert [int(row[2]) for row in result.rows] == list(range(1000))
+
+
+def test_a_listing_on_a_terminal_fits_and_shows_object_paths(terminal: Callable) -> None:
+    result = terminal("ls", CKPT, columns=80)
+    assert result.code == 0
+    assert "KEY" in result.out
+    assert "net/l1/kernel (m of optimizer)" in result.out
+    assert "15 tensors, 10 parameters, 2.6 kB" in result.out
+    assert "\x1b[" in result.out
+    plain = terminal("ls", CKPT, columns=80, NO_COLOR="1").out
+    assert "\x1b[" not in plain
+    assert max(map(len, plain.splitlines())) <= 80
+    assert "\x1b[" not in terminal("ls", CKPT, "--color", "never").out
+    assert "latest" in terminal("ls", GUIDE).out
+
+
+def test_keys_reach_no_terminal_raw(tmp_path: Path, terminal: Callable, ckpt: Callable) -> None:
+    from tests.support import write_bundle
+
+    hostile = "a\x1b[31mred\n\u202eb\\c"
+    prefix = str(tmp_path / "odd-1")
+    write_bundle(prefix, {hostile: np.ones(1, np.float32)})
+    shown = "a\\x1b[31mred\\x0a\\xe2\\x80\\xaeb\\\\c"
+    assert ckpt("ls", prefix).rows == [[shown, "float32", "1", "4"]]
+    out = terminal("ls", prefix, NO_COLOR="1").out
+    assert shown in out
+    assert "\x1b" not in out
+    assert json.loads(ckpt("ls", "--json", prefix).out)["tensors"][0]["key"] == hostile

@@ -1,0 +1,210 @@
+"""`ckpt verify`: sound checkpoints, every damage of tests/data/corrupt, and what it says of them."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.support import FORMAT_IDS, data_path, recorded, shard_path, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TENSORFLOW = recorded("tf-v2-object", "tf-v2-name", "tf-v1")
+BIAS = "net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE"
+GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+# Path below corrupt/: exit code, (code, key, file, offset) of the first error, tensors found sound.
+DAMAGE = {
+    "good/ckpt": (0, None, 15),
+    "graph_cycle/ckpt": (0, None, 14),
+    "index_cut_half/ckpt": (3, ("footer", None, "ckpt.index", 460), 0),
+    "index_cut_footer/ckpt": (3, ("footer", None, "ckpt.index", 918), 0),
+    "index_cut_tiny/ckpt": (3, ("footer", None, "ckpt.index", 12), 0),
+    "index_empty/ckpt": (3, ("footer", None, "ckpt.index", None), 0),
+    "index_magic/ckpt": (3, ("footer", None, "ckpt.index", 928), 0),
+    "index_flip/ckpt": (3, ("block-checksum", None, "ckpt.index", 0), 0),
+    "index_flip_footer/ckpt": (3, ("footer", None, "ckpt.index", 9060), 0),
+    "index_text/ckpt": (3, ("footer", None, "ckpt.index", 512), 0),
+    "index_missing/ckpt": (3, ("shard-missing", None, "ckpt", None), 0),
+    "varint_huge/ckpt": (3, ("block-checksum", None, "ckpt.index", 0), 0),
+    "handle_past_end/ckpt": (3, ("block-checksum", None, "ckpt.index", 10000000), 0),
+    "header_missing/ckpt": (1, ("header", None, "ckpt.index", 0), 15),
+    "header_newer/ckpt": (1, ("header", None, "ckpt.index", 0), 15),
+    "header_big_endian/ckpt": (1, ("tensor-checksum", GRAPH, "ckpt.data-00000-of-00001", 1149), 14),
+    "header_shards_huge/ckpt": (1, ("shard-missing", GRAPH, "ckpt.data-00000-of-2147483647", 1149), 0),
+    "keys_unsorted/ckpt": (1, ("key-order", "save_counter/.ATTRIBUTES/VARIABLE_VALUE", "ckpt.index", 0), 15),
+    "data_cut/ckpt": (1, ("shard-short", GRAPH, "ckpt.data-00000-of-00001", 1149), 14),
+    "data_empty/ckpt": (1, ("shard-short", GRAPH, "ckpt.data-00000-of-00001", 1149), 0),
+    "data_flip/ckpt": (1, ("tensor-checksum", BIAS, "ckpt.data-00000-of-00001", 1049), 14),
+    "data_missing/ckpt": (1, ("shard-missing", GRAPH, "ckpt.data-00000-of-00001", 1149), 0),
+    "shard_missing/ckpt": (1, ("shard-missing", "b1", "ckpt.data-00001-of-00003", 0), 4),
+    "shard_swapped/ckpt": (1, ("tensor-checksum", "b0", "ckpt.data-00000-of-00003", 0), 2),
+    "entry_crc/ckpt": (1, ("tensor-checksum", BIAS, "ckpt.data-00000-of-00001", 1049), 14),
+    "entry_dtype_other/ckpt": (1, ("tensor-size", BIAS, "ckpt.index", None), 14),
+    "entry_dtype_unknown/ckpt": (1, ("dtype", BIAS, "ckpt.index", None), 14),
+    "entry_garbage/ckpt": (1, ("entry", BIAS, "ckpt.index", None), 14),
+    "entry_offset_negative/ckpt": (1, ("entry", BIAS, "ckpt.index", None), 14),
+    "entry_offset_past_end/ckpt": (1, ("shard-short", BIAS, "ckpt.data-00000-of-00001", 1 << 40), 14),
+    "entry_shape_huge/ckpt": (1, ("tensor-size", BIAS, "ckpt.index", None), 14),
+    "entry_shape_negative/ckpt": (1, ("shape", BIAS, "ckpt.index", None), 14),
+    "entry_shape_overflow/ckpt": (1, ("shape", BIAS, "ckpt.index", None), 14),
+    "entry_shard_out_of_range/ckpt": (1, ("entry", BIAS, "ckpt.index", None), 14),
+    "entry_size_absurd/ckpt": (1, ("tensor-size", BIAS, "ckpt.index", None), 14),
+    "entry_size_small/ckpt": (1, ("tensor-size", BIAS, "ckpt.index", None), 14),
+    "graph_absent/ckpt": (1, ("graph-decode", None, "ckpt.index", None), 13),
+    "graph_child_far/ckpt": (1, ("graph-node", None, "ckpt.index", None), 14),
+    "graph_child_negative/ckpt": (1, ("graph-node", None, "ckpt.index", None), 14),
+    "graph_cut/ckpt": (1, ("graph-decode", GRAPH, "ckpt.index", None), 14),
+    "graph_empty/ckpt": (1, ("graph-decode", GRAPH, "ckpt.index", None), 14),
+    "graph_key_missing/ckpt": (
+        1,
+        ("graph-key", "nowhere/.ATTRIBUTES/VARIABLE_VALUE", "ckpt.index", None),
+        14,
+    ),
+    "graph_name_twice/ckpt": (1, ("graph-duplicate", None, "ckpt.index", None), 14),
+    "graph_slot_far/ckpt": (1, ("graph-node", None, "ckpt.index", None), 14),
+    "v1_cut/model.ckpt": (3, ("footer", None, "model.ckpt", 482), 0),
+    "v1_empty/model.ckpt": (3, ("footer", None, "model.ckpt", None), 0),
+    "v1_flip/model.ckpt": (3, ("block-checksum", None, "model.ckpt", 0), 0),
+    "v1_shard_missing/model.ckpt-1-?????-of-?????": (
+        1,
+        ("shard-missing", None, "model.ckpt-1-00001-of-00002", None),
+        1,
+    ),
+    "state_empty/ckpt": (0, None, 15),
+    "state_garbage/ckpt": (0, None, 15),
+    "state_no_path/ckpt": (0, None, 15),
+    "state_unknown_field/ckpt": (0, None, 15),
+}
+
+
+@pytest.mark.parametrize("entry", TENSORFLOW, ids=lambda entry: entry["path"])
+def test_every_tensorflow_checkpoint_is_sound(entry: dict, ckpt: Callable) -> None:
+    result = ckpt("verify", "--json", data_path(entry["path"]))
+    assert (result.code, result.err) == (0, "")
+    (found,) = result.json["results"]
+    assert (found["ok"], found["format"]) == (True, FORMAT_IDS[entry["format"]])
+    assert found["checked"]["tensors"] == len(entry["tensors"])
+    gaps = "two_parts" in entry["path"]
+    assert [f["code"] for f in found["findings"]] == (["slice"] * 4 if gaps else [])
+
+
+@pytest.mark.parametrize("path", DAMAGE)
+def test_damage_is_named(path: str, ckpt: Callable) -> None:
+    code, first, sound = DAMAGE[path]
+    result = ckpt("verify", "--json", data_path("corrupt", path))
+    assert result.code == code
+    assert "Traceback" not in result.err
+    assert result.err.startswith("ckpt: error: ") if code == 3 else result.err == ""
+    (found,) = result.json["results"]
+    assert found["ok"] == result.json["ok"] == (code == 0)
+    assert found["checked"]["tensors"] == sound
+    errors = [f for f in found["findings"] if f["severity"] == "error"]
+    if first is None:
+        assert errors == []
+    else:
+        error = errors[0]
+        assert (error["code"], error["key"], os.path.basename(error["file"]), error["offset"]) == first
+
+
+def test_every_damaged_tensorflow_file_is_in_the_table() -> None:
+    folders = {name for name in os.listdir(data_path("corrupt")) if not name.startswith("h5_")}
+    assert folders == {path.split("/")[0] for path in DAMAGE}
+
+
+def test_a_directory_stands_for_all_its_checkpoints(ckpt: Callable) -> None:
+    found = ckpt("verify", "--json", data_path("guide_adam_legacy", "tf_ckpts")).json
+    assert [os.path.basename(r["path"]) for r in found["results"]] == ["ckpt-8", "ckpt-9", "ckpt-10"]
+
+
+def test_several_paths_go_on_after_the_first_that_fails(ckpt: Callable) -> None:
+    paths = [data_path("corrupt", name, "ckpt") for name in ("index_flip", "data_flip", "good")]
+    result = ckpt("verify", "--json", *paths)
+    assert result.code == 1
+    assert [r["ok"] for r in result.json["results"]] == [False, False, True]
+    rows = ckpt("verify", *paths).rows
+    assert [row[1] for row in rows] == ["damaged", "error", "damaged", "error", "ok"]
+
+
+def test_the_result_does_not_depend_on_jobs(ckpt: Callable) -> None:
+    paths = [data_path(name) for name in ("corrupt/shard_swapped/ckpt", "max_shard_size/split", "dtypes/all")]
+    assert ckpt("verify", "--json", "-j2", *paths).out == ckpt("verify", "--json", *paths).out
+
+
+def test_what_does_not_exist_exits_3(ckpt: Callable) -> None:
+    result = ckpt("verify", data_path("nowhere"))
+    assert result.code == 3
+    assert "nowhere: no such file, prefix or directory" in result.err
+
+
+def test_an_aliased_tensor_and_unused_bytes_are_no_findings(tmp_path: Path, ckpt: Callable) -> None:
+    def alias(entries: dict) -> None:
+        entries[b"b"] = entries[b"a"]
+
+    prefix = str(tmp_path / "m-1")
+    write_bundle(prefix, {"a": np.arange(4.0), "c": np.ones(3)}, edit=alias)
+    with open(shard_path(prefix), "ab") as file:
+        file.write(b"unused")
+    result = ckpt("verify", "--json", prefix)
+    assert (result.code, result.json["results"][0]["findings"]) == (0, [])
+
+
+def test_partly_shared_bytes_and_stray_shards_are_warnings(tmp_path: Path, ckpt: Callable) -> None:
+    def overlap(entries: dict) -> None:
+        whole = entries[b"a"]
+        half = type(whole).decode(whole.encode())
+        half.shape.dim[0].size, half.offset, half.size = 2, 8, 16
+        half.crc32c = 0
+        entries[b"b"] = half
+
+    prefix = str(tmp_path / "m-1")
+    write_bundle(prefix, {"a": np.arange(4.0)}, edit=overlap)
+    shutil.copy(shard_path(prefix), shard_path(prefix, 1, 7))
+    findings = ckpt("verify", "--json", prefix).json["results"][0]["findings"]
+    assert [(f["severity"], f["code"]) for f in findings] == [
+        ("warning", "shard-surplus"),
+        ("warning", "overlap"),
+        ("error", "tensor-checksum"),
+    ]
+
+
+def test_slices_that_tensorflow_cannot_join_are_a_warning(tmp_path: Path, ckpt: Callable) -> None:
+    from tests.support import partitioned
+
+    prefix = str(tmp_path / "m-1")
+    write_bundle(
+        prefix, {"h": partitioned(np.ones((4, 2), np.float16), [((0, 3), (0, 2)), ((3, 1), (0, 2))])}
+    )
+    result = ckpt("verify", "--json", prefix)
+    (finding,) = result.json["results"][0]["findings"]
+    assert (result.code, finding["severity"], finding["code"]) == (0, "warning", "slice")
+    assert "--merge-slices" in finding["message"]
+
+
+def test_a_terminal_shows_a_table(terminal: Callable) -> None:
+    result = terminal("verify", data_path("corrupt", "data_flip", "ckpt"), columns=120, NO_COLOR="1")
+    assert result.code == 1
+    assert "DAMAGED  tf-object  14 of 15 tensors sound" in result.out
+    assert "tensor-checksum" in result.out
+
+
+@pytest.mark.parametrize(
+    "name", ["entry_size_absurd", "entry_shape_huge", "header_shards_huge", "varint_huge"]
+)
+def test_numbers_from_a_file_take_no_memory(name: str) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
+
+    command = [sys.executable, "-m", "ckpt_cli", "verify", data_path("corrupt", name, "ckpt")]
+    done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode in (1, 3)
+    assert "Traceback" not in done.stderr
