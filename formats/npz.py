@@ -72,10 +72,8 @@ def _dtype(descr: Any) -> tuple[DType, int]:
     if kind in "SU":
         return STRING, size * (4 if kind == "U" else 1)
     if kind in "b?":
-        name = "bool" if size == 1 else ""
-    else:
-        name = _NUMBERS.get(f"{_FAMILIES[kind]}{size * 8}", "")
-    dtype = BY_NAME.get(name, INVALID)
+        return (BY_NAME["bool"], 1) if size == 1 else (INVALID, 0)
+    dtype = BY_NAME.get(_NUMBERS.get(f"{_FAMILIES[kind]}{size * 8}", ""), INVALID)
     return dtype, dtype.itemsize or 0
 
 
@@ -179,13 +177,14 @@ class NpzTensor(LazyTensor):
         shape, index = header.shape[::turn], index[::turn]
         raw = np.empty(index_shape(index), stored)
         if stored.itemsize:
-            read_region(read, shape, stored, index, raw, header.data_offset)
-        out = raw.T if header.fortran else raw
-        if self.spec.dtype is STRING:
-            return _as_bytes(out)
+            read_region(read, shape, stored, index, raw, base=header.data_offset)
         if stored == np.bool_:
-            out = out.view(np.uint8) != 0
-        return np.ascontiguousarray(out, stored.newbyteorder("=")).reshape(index_shape(index)[::turn])
+            np.not_equal(raw.view(np.uint8), 0, out=raw)
+        if self.spec.dtype is STRING:
+            return _as_bytes(raw.T if header.fortran else raw)
+        if header.fortran:
+            return np.array(raw.T, stored.newbyteorder("="), order="C")
+        return raw.astype(stored.newbyteorder("="), copy=False)
 
 
 def _exactly(data: bytes, size: int) -> bytes:

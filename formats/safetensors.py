@@ -94,7 +94,7 @@ class SafetensorsTensor(LazyTensor):
         import numpy as np
 
         out = np.empty(index_shape(index), self.spec.dtype.numpy)
-        read_region(self._file.read_exactly, self.spec.shape, out.dtype, index, out, self._offset)
+        read_region(self._file.read_exactly, self.spec.shape, out.dtype, index, out, base=self._offset)
         if out.dtype == np.bool_:
             np.not_equal(out.view(np.uint8), 0, out=out)
         return out

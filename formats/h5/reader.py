@@ -62,8 +62,8 @@ class H5Reader(CheckpointReader):
                     f"no dataset {path!r}", path=file.path, key=key, code="hdf5-read"
                 )
             with damage(file.path, f"dataset {path!r}", key):
-                check_place(file, dataset, path)
                 spec = describe(key, dataset)
+                check_place(file, dataset, path)
         except CorruptCheckpointError as error:
             self.findings.append(Finding.of(error, key))
         except UnsupportedFeatureError as error:

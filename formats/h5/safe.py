@@ -54,11 +54,14 @@ class damage:  # noqa: N801  a context manager; a class because thousands are en
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is None or isinstance(error, CheckpointError):
             return
-        place = {"path": self._path, "key": self._key, "code": "hdf5-read"}
         if isinstance(error, MemoryError):
-            raise CheckpointError(f"{self._what}: not enough memory", **place) from error
+            message = f"{self._what}: not enough memory"
+            raise CheckpointError(message, path=self._path, key=self._key, code="hdf5-read") from error
         if isinstance(error, HDF5_ERRORS):
-            raise CorruptCheckpointError(f"{self._what}: {_reason(error)}", **place) from error
+            message = f"{self._what}: {_reason(error)}"
+            raise CorruptCheckpointError(
+                message, path=self._path, key=self._key, code="hdf5-read"
+            ) from error
 
 
 def _reason(error: BaseException) -> str:
@@ -253,6 +256,8 @@ def open_h5(path: str, size: int, superblock: Superblock, source: IO[bytes] | No
     with damage(path, "not a sound HDF5 file"):
         access = h5p.create(h5p.FILE_ACCESS)
         access.set_cache(0, 521, CHUNK_CACHE, 0.75)
+        # Closing the file closes what is open in it, or the library would keep it open for that.
+        access.set_fclose_degree(h5f.CLOSE_STRONG)
         # Reading locks nothing: training may go on writing other files of a read-only or network directory.
         access.set_file_locking(False, True)
         if source is not None:
