@@ -59,9 +59,7 @@ class damage:  # noqa: N801  a context manager; a class because thousands are en
             raise CheckpointError(message, path=self._path, key=self._key, code="hdf5-read") from error
         if isinstance(error, HDF5_ERRORS):
             message = f"{self._what}: {_reason(error)}"
-            raise CorruptCheckpointError(
-                message, path=self._path, key=self._key, code="hdf5-read"
-            ) from error
+            raise CorruptCheckpointError(message, path=self._path, key=self._key, code="hdf5-read") from error
 
 
 def _reason(error: BaseException) -> str:

@@ -119,14 +119,21 @@ def test_optimizer_state_is_told_from_weights():
     ]
     for path in ("keras3_mlp/mlp.weights.h5", "keras3_mlp/mlp.keras"):
         kinds = kinds_of(path)
-        assert [key for key, kind in kinds.items() if kind == "optimizer"] == ["optimizer/vars/0", "optimizer/vars/1"]
+        assert [key for key, kind in kinds.items() if kind == "optimizer"] == [
+            "optimizer/vars/0",
+            "optimizer/vars/1",
+        ]
         assert Counter(kinds.values()) == {"variable": 10, "slot": 16, "optimizer": 2}
 
 
 def test_metadata_tells_producer_version_and_layers_in_order():
     with formats.open_checkpoint(data_path("keras_mlp/mlp.with_optimizer.h5")) as reader:
         metadata = reader.metadata
-    assert (metadata["producer"], metadata["version"], metadata["backend"]) == ("keras", "2.15.0", "tensorflow")
+    assert (metadata["producer"], metadata["version"], metadata["backend"]) == (
+        "keras",
+        "2.15.0",
+        "tensorflow",
+    )
     assert metadata["config"].startswith('{"class_name": "Sequential"')
     assert '"optimizer_config"' in metadata["training_config"]
     layers = [(layer["name"], layer["class_name"], len(layer["weights"])) for layer in metadata["layers"]]
@@ -164,7 +171,9 @@ def test_attributes_in_parts_are_put_together():
     assert weights == sorted(weights)
 
 
-@pytest.mark.parametrize("damaged", [e for e in manifest()["corrupt"] if e["kind"] == "h5"], ids=lambda e: e["path"])
+@pytest.mark.parametrize(
+    "damaged", [e for e in manifest()["corrupt"] if e["kind"] == "h5"], ids=lambda e: e["path"]
+)
 def test_damaged_files_are_refused_as_the_manifest_says(damaged):
     path = data_path(damaged["path"])
     if damaged["verdict"] == "ok":

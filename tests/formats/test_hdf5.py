@@ -24,7 +24,9 @@ ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("options", [{}, {"chunks": True}, {"chunks": True, "compression": "gzip", "shuffle": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"chunks": True}, {"chunks": True, "compression": "gzip", "shuffle": True}]
+)
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_numbers_read_back(tmp_path, options, order):
     path = str(tmp_path / "x.h5")
@@ -106,7 +108,9 @@ def test_a_slice_of_a_chunked_dataset_reads_the_chunks_it_needs(tmp_path):
     data[chunk.byte_offset : chunk.byte_offset + 8] = b"\xff" * 8
     path.write_bytes(data)
     with formats.open_checkpoint(str(path)) as reader:
-        np.testing.assert_array_equal(reader["x"].read_slice((slice(0, 3, 1), slice(5, 100, 50)))[1], [105, 155])
+        np.testing.assert_array_equal(
+            reader["x"].read_slice((slice(0, 3, 1), slice(5, 100, 50)))[1], [105, 155]
+        )
         with pytest.raises(formats.CorruptCheckpointError) as caught:
             reader["x"].read()
         assert (caught.value.key, caught.value.code) == ("x", "hdf5-read")

@@ -60,7 +60,9 @@ def test_keys_are_unique_in_a_file(tmp_path):
 
 
 def test_a_file_without_version_has_none(tmp_path):
-    path = write(tmp_path / "keras1.h5", {"dense_1": {"dense_1_W": np.zeros((2, 3)), "dense_1_b": np.zeros(3)}})
+    path = write(
+        tmp_path / "keras1.h5", {"dense_1": {"dense_1_W": np.zeros((2, 3)), "dense_1_b": np.zeros(3)}}
+    )
     with formats.open_checkpoint(path) as reader:
         assert list(reader) == ["dense_1_W", "dense_1_b"]
         assert reader.metadata["version"] is None
@@ -90,7 +92,12 @@ def test_a_layer_that_is_not_there_hides_keys(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "value", [np.array([b"d"], "S9"), np.array(["d"], h5py.string_dtype()), np.array([b"d"], h5py.string_dtype("ascii"))]
+    "value",
+    [
+        np.array([b"d"], "S9"),
+        np.array(["d"], h5py.string_dtype()),
+        np.array([b"d"], h5py.string_dtype("ascii")),
+    ],
 )
 def test_names_may_be_stored_in_any_kind_of_string(tmp_path, value):
     path = write(tmp_path / "x.h5", {"d": {"k:0": np.zeros(2)}})
@@ -153,14 +160,24 @@ def test_dimensions_of_one_name_have_to_agree(tmp_path):
 
 
 def test_layers_of_nested_models_are_compared(tmp_path):
-    inner = {"class_name": "Sequential", "config": {"name": "inner", "layers": [dense("a"), dense("b", units=7)]}}
-    weights = {"inner": {"a/kernel:0": np.zeros((2, 3)), "a/bias:0": np.zeros(3), "b/kernel:0": np.zeros((3, 8))}}
+    inner = {
+        "class_name": "Sequential",
+        "config": {"name": "inner", "layers": [dense("a"), dense("b", units=7)]},
+    }
+    weights = {
+        "inner": {"a/kernel:0": np.zeros((2, 3)), "a/bias:0": np.zeros(3), "b/kernel:0": np.zeros((3, 8))}
+    }
     (message,) = shape_findings(write(tmp_path / "x.h5", weights, config=sequential(inner)))
     assert message == "shape [3, 8], the configuration of layer 'b' (Dense) makes it [any, 7]"
 
 
 @pytest.mark.parametrize(
-    "config", [dense(quantization_config={"mode": "int8"}), {**dense(), "registered_name": "mine>Dense"}, dense(units=None)]
+    "config",
+    [
+        dense(quantization_config={"mode": "int8"}),
+        {**dense(), "registered_name": "mine>Dense"},
+        dense(units=None),
+    ],
 )
 def test_what_a_configuration_does_not_tell_is_not_compared(tmp_path, config):
     weights = {"d": {"d/kernel:0": np.zeros((9, 9)), "d/bias:0": np.zeros(1)}}
@@ -188,9 +205,13 @@ def test_a_weight_of_another_shape_in_a_real_model_is_found(tmp_path):
     shutil.copy(data_path("keras_rnn/rnn.full.h5"), path)
     with h5py.File(path, "a") as file:
         group = file["model_weights/emb"]
-        (name,) = [value.decode() if isinstance(value, bytes) else value for value in group.attrs["weight_names"]]
+        (name,) = [
+            value.decode() if isinstance(value, bytes) else value for value in group.attrs["weight_names"]
+        ]
         shape = group[name].shape
         del group[name]
         group[name] = np.zeros((shape[0] + 1, shape[1]), np.float32)
     (message,) = shape_findings(path)
-    assert message.startswith(f"shape [{shape[0] + 1}, {shape[1]}], the configuration of layer 'emb' (Embedding)")
+    assert message.startswith(
+        f"shape [{shape[0] + 1}, {shape[1]}], the configuration of layer 'emb' (Embedding)"
+    )

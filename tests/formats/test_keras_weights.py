@@ -63,7 +63,9 @@ def test_a_map_names_files_beside_it_only(tmp_path, name):
 
 
 def test_a_group_that_no_shard_has_is_a_finding(tmp_path):
-    path = write_shards(tmp_path, {"/layers/dense/vars": "m_00000.weights.h5", "/layers/gone/vars": "m_00001.weights.h5"})
+    path = write_shards(
+        tmp_path, {"/layers/dense/vars": "m_00000.weights.h5", "/layers/gone/vars": "m_00001.weights.h5"}
+    )
     with formats.open_checkpoint(path) as reader:
         found = [finding for step in reader.verify() for finding in step.findings]
     assert [(finding.severity, finding.message) for finding in found] == [
@@ -84,7 +86,11 @@ def kinds_of(tmp_path, arrays, *, name=None):
 
 
 def test_keras_2_keeps_no_learning_rate(tmp_path):
-    arrays = {"layers/d/vars/0": np.float32(1), "optimizer/vars/0": np.int64(3), "metrics/mean/vars/0": np.float32(0)}
+    arrays = {
+        "layers/d/vars/0": np.float32(1),
+        "optimizer/vars/0": np.int64(3),
+        "metrics/mean/vars/0": np.float32(0),
+    }
     arrays["optimizer/vars/1"] = np.float32(0.5)
     kinds = kinds_of(tmp_path, arrays)
     assert kinds == {

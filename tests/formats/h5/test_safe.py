@@ -156,7 +156,9 @@ def test_a_truncated_file_says_how_much_is_missing(tmp_path):
         with formats.open_checkpoint(str(path)) as reader:
             assert list(reader) == ["x"]
         path.write_bytes(data[:-1])
-        with pytest.raises(formats.CorruptCheckpointError, match=f"has {len(data) - 1} bytes.* says {len(data)}"):
+        with pytest.raises(
+            formats.CorruptCheckpointError, match=f"has {len(data) - 1} bytes.* says {len(data)}"
+        ):
             formats.open_checkpoint(str(path))
 
 
