@@ -13,13 +13,14 @@ keras/src/saving/saving_lib.py
 
 from __future__ import annotations
 
-import io
+import os
 import tempfile
-from functools import cached_property
+from functools import cached_property, partial
 from typing import IO, TYPE_CHECKING, Any
 
 from .errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from .h5.config import Layer, LayerWeights, check_in_order, layers_of, snake_case
+from .h5.guard import GuardedFile
 from .h5.safe import open_h5
 from .h5.superblock import Superblock
 from .h5.weights import WeightsReader
@@ -42,53 +43,30 @@ _OTHER_WEIGHTS = ("model.weights.npz", "model.weights.json")
 _MOST_TEXT = 256 << 20
 
 
-class _MemberFile(io.RawIOBase):
-    """A stored member as a file of its own, for the HDF5 library to read."""
-
-    def __init__(self, archive: Archive, member: Member) -> None:
-        self._archive = archive
-        self._member = member
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._member.size}[whence]
-        self._at = base + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        target = memoryview(buffer).cast("B")
-        size = max(0, min(len(target), self._member.size - self._at))
-        data = self._archive.file.read(self._member.offset + self._at, size)
-        target[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-
-def _open_weights(archive: Archive) -> tuple[H5File, IO[bytes]]:
-    """Open the weights, in place where they are stored; the file has to be kept as long as they are read."""
+def _open_weights(archive: Archive) -> tuple[H5File, IO[bytes] | None]:
+    """Open the weights, in place where they are stored; else give the file they were copied to, too."""
     member = archive.member(WEIGHTS)
-    source: IO[bytes]
+    copy: IO[bytes] | None = None
     if member.deflated:
-        source = tempfile.TemporaryFile()  # noqa: SIM115  the reader closes it
-        archive.copy(member, source)
+        copy = tempfile.TemporaryFile()  # noqa: SIM115  the reader closes it
+        archive.copy(member, copy)
+        copy.flush()
+        read = partial(_read_at, copy.fileno())
     else:
-        source = _MemberFile(archive, member)  # type: ignore[assignment]
-    source.seek(0)
-    head = source.read(4096)
+        read = partial(_read_member, archive, member)
     path = f"{archive.path}:{WEIGHTS}"
-    superblock = Superblock.find(head)
+    superblock = Superblock.find(read(0, 4096))
     if superblock is None:
         raise CorruptCheckpointError("not an HDF5 file", path=path, offset=0, code="hdf5-read")
-    return open_h5(path, member.size, superblock, source), source
+    return open_h5(path, member.size, superblock, GuardedFile(read, member.size)), copy
+
+
+def _read_member(archive: Archive, member: Member, offset: int, size: int) -> bytes:
+    return archive.file.read(member.offset + offset, max(0, min(size, member.size - offset)))
+
+
+def _read_at(descriptor: int, offset: int, size: int) -> bytes:
+    return os.pread(descriptor, size, offset)
 
 
 class KerasReader(WeightsReader):
@@ -102,7 +80,7 @@ class KerasReader(WeightsReader):
             held = [name for name in _OTHER_WEIGHTS if name in self._archive.names]
             message = f"no {WEIGHTS}" + (f"; weights in {held[0]} are not read here" if held else "")
             raise UnsupportedFeatureError(message, path=self._archive.path, code="header")
-        file, self._source = _open_weights(self._archive)
+        file, self._copy = _open_weights(self._archive)
         super().__init__(probe.location, FORMAT, [file], lenient=lenient)
 
     def _text(self, name: str) -> str | None:
@@ -206,7 +184,8 @@ class KerasReader(WeightsReader):
 
     def close(self) -> None:
         super().close()
-        self._source.close()
+        if self._copy is not None:
+            self._copy.close()
         self._archive.close()
 
 

@@ -18,6 +18,8 @@ from ..model import key_text
 if TYPE_CHECKING:
     import numpy as np
 
+    from .safe import H5File
+
 __all__ = ["has", "string_memory_type", "strings", "text"]
 
 MOST_BYTES = 256 << 20
@@ -31,7 +33,7 @@ def has(holder: Any, name: str) -> bool:
     return bool(h5a.exists(holder, name.encode()) or h5a.exists(holder, name.encode() + b"0"))
 
 
-def _read(holder: Any, name: bytes) -> np.ndarray[Any, Any] | None:
+def _read(file: H5File, holder: Any, name: bytes) -> np.ndarray[Any, Any] | None:
     """Return an attribute of strings; None where there is no such attribute.
 
     Raises ValueError where it is none of strings, and what h5py raises.
@@ -51,6 +53,8 @@ def _read(holder: Any, name: bytes) -> np.ndarray[Any, Any] | None:
     variable = type_id.is_variable_str()
     if count * (16 if variable else type_id.get_size()) > MOST_BYTES:
         raise ValueError(f"attribute {name.decode()!r} declares {count} strings")
+    if variable:
+        attribute = h5a.open(file.guarded(holder), name)
     out = np.empty(shape, object if variable else f"S{type_id.get_size()}")
     attribute.read(out, string_memory_type(type_id))
     return out
@@ -73,22 +77,22 @@ def _text(value: Any) -> str:
     return key_text(bytes(value or b""))
 
 
-def text(holder: Any, name: str) -> str | None:
+def text(file: H5File, holder: Any, name: str) -> str | None:
     """Return an attribute that is one string; None where there is none of that name."""
-    found = _read(holder, name.encode())
+    found = _read(file, holder, name.encode())
     if found is None or found.size != 1:
         return None
     return _text(found.reshape(-1)[0])
 
 
-def strings(holder: Any, name: str) -> tuple[str, ...] | None:
+def strings(file: H5File, holder: Any, name: str) -> tuple[str, ...] | None:
     """Return an attribute that is an array of strings, put together from its parts."""
-    whole = _read(holder, name.encode())
+    whole = _read(file, holder, name.encode())
     if whole is not None:
         return tuple(_text(value) for value in whole.reshape(-1))
     out: list[str] = []
     for number in range(MOST_PARTS):
-        part = _read(holder, f"{name}{number}".encode())
+        part = _read(file, holder, f"{name}{number}".encode())
         if part is None:
             return tuple(out) if number else None
         out += [_text(value) for value in part.reshape(-1)]

@@ -62,7 +62,7 @@ class H5Reader(CheckpointReader):
                     f"no dataset {path!r}", path=file.path, key=key, code="hdf5-read"
                 )
             with damage(file.path, f"dataset {path!r}", key):
-                spec = describe(key, dataset)
+                spec = describe(key, file, dataset)
                 check_place(file, dataset, path)
         except CorruptCheckpointError as error:
             self.findings.append(Finding.of(error, key))
@@ -121,7 +121,7 @@ def finding_of(error: CheckpointError, key: str | None = None) -> Finding:
     return Finding(severity, error.code, error.message, error.key or key, error.path, error.offset)
 
 
-def read_attribute(file: H5File, holder: Any, name: str, read: Callable[[Any, str], Any]) -> Any:
+def read_attribute(file: H5File, holder: Any, name: str, read: Callable[[H5File, Any, str], Any]) -> Any:
     """Return an attribute as `read` gives it; CorruptCheckpointError where it cannot be read."""
     with damage(file.path, f"attribute {name!r}"):
-        return read(holder, name)
+        return read(file, holder, name)

@@ -14,10 +14,12 @@ one.  A callback that raises within the library leaves it undefined, so none her
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ..files import RandomAccessFile
 from ..model import key_bytes, key_text
+from .guard import GuardedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,12 +92,16 @@ class _Step(NamedTuple):
 class H5File:
     """An open HDF5 file of known size.  `path` is what errors call it."""
 
-    def __init__(self, path: str, size: int, file_id: h5py.h5f.FileID) -> None:
+    def __init__(
+        self, path: str, size: int, file_id: h5py.h5f.FileID, source: GuardedFile | None = None
+    ) -> None:
         from h5py import h5g
 
         self.path = path
         self.size = size
         self._id = file_id
+        self._source = source
+        self._guarded: tuple[RandomAccessFile, h5py.h5f.FileID] | None = None
         with damage(path, "its root group"):
             self.root = h5g.open(file_id, b"/")
 
@@ -103,6 +109,26 @@ class H5File:
         """Close the file; identifiers of its objects are invalid from then on."""
         if self._id.valid:
             self._id.close()
+        if self._guarded is not None:
+            self._guarded[1].close()
+            self._guarded[0].close()
+            self._guarded = None
+
+    def guarded(self, found: Any) -> Any:
+        """Return an object of this file as one whose strings of variable length are safe to read.
+
+        The library's own access to files is several times as fast as a Python object's,
+        so only these go through the guard.  What is read through a source is guarded anyway.
+        """
+        from h5py import h5i, h5o
+
+        if self._source is not None:
+            return found
+        if self._guarded is None:
+            file = RandomAccessFile(self.path)
+            source = GuardedFile(file.read, file.size)
+            self._guarded = file, _open_id(self.path, source)
+        return h5o.open(self._guarded[1], h5i.get_name(found))
 
     def refused(self, path: str, what: str, why: str) -> UnsupportedFeatureError:
         hints = (f"{why}; if you trust the file, repack it: h5repack IN OUT",)
@@ -241,7 +267,7 @@ class H5File:
             return -1
 
 
-def open_h5(path: str, size: int, superblock: Superblock, source: IO[bytes] | None = None) -> H5File:
+def open_h5(path: str, size: int, superblock: Superblock, source: GuardedFile | None = None) -> H5File:
     """Open the HDF5 file at `path`, or that which `source` reads, after a look at its superblock.
 
     Raises CorruptCheckpointError, saying how many bytes are missing, where it is truncated.
@@ -249,31 +275,27 @@ def open_h5(path: str, size: int, superblock: Superblock, source: IO[bytes] | No
     if superblock.end is not None and size < superblock.end:
         message = f"truncated: the file has {size} bytes, its superblock says {superblock.end}"
         raise CorruptCheckpointError(message, path=path, offset=size, code="hdf5-read", hints=_COPY_AGAIN)
-    from h5py import h5f, h5p
-
     with damage(path, "not a sound HDF5 file"):
-        access = h5p.create(h5p.FILE_ACCESS)
-        access.set_cache(0, 521, CHUNK_CACHE, 0.75)
-        # Closing the file closes what is open in it, or the library would keep it open for that.
-        access.set_fclose_degree(h5f.CLOSE_STRONG)
-        # Reading locks nothing: training may go on writing other files of a read-only or network directory.
-        access.set_file_locking(False, True)
-        if source is not None:
-            access.set_fileobj_driver(_file_driver(), source)
         try:
-            file_id = h5f.open(path.encode("utf-8", "surrogateescape"), h5f.ACC_RDONLY, access)
+            file_id = _open_id(path, source)
         except OSError as error:
             if not superblock.left_open:
                 raise
-            hints = (
-                "whatever wrote it is still running, or was killed; when it no longer runs: h5clear -s FILE",
-            )
+            hints = ("whatever wrote it still runs, or was killed; when it no longer runs: h5clear -s FILE",)
             message = "the file is marked as open for writing"
             raise CorruptCheckpointError(message, path=path, code="hdf5-read", hints=hints) from error
-    return H5File(path, size, file_id)
+    return H5File(path, size, file_id, source)
 
 
-def _file_driver() -> Any:
-    from h5py import h5fd
+def _open_id(path: str, source: GuardedFile | None) -> h5py.h5f.FileID:
+    from h5py import h5f, h5fd, h5p
 
-    return h5fd.fileobj_driver
+    access = h5p.create(h5p.FILE_ACCESS)
+    access.set_cache(0, 521, CHUNK_CACHE, 0.75)
+    # Closing the file closes what is open in it, or the library would keep it open for that.
+    access.set_fclose_degree(h5f.CLOSE_STRONG)
+    # Reading locks nothing: training may go on writing other files of a read-only or network directory.
+    access.set_file_locking(False, True)
+    if source is not None:
+        access.set_fileobj_driver(h5fd.fileobj_driver, source)
+    return h5f.open(path.encode("utf-8", "surrogateescape"), h5f.ACC_RDONLY, access)

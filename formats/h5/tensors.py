@@ -50,12 +50,12 @@ _SINGLE = (31, 23, 8, 0, 23)
 _RAW = frozenset(("bfloat16", *(name for name in BY_NAME if name.startswith("float8_"))))
 
 
-def _dtype_attribute(dataset: Any) -> str:
+def _dtype_attribute(file: H5File, dataset: Any) -> str:
     """Return the attribute `dtype` of a dataset of opaque elements; empty where there is none."""
-    return text(dataset, "dtype") or ""
+    return text(file, dataset, "dtype") or ""
 
 
-def _dtype_of(dataset: Any, type_id: Any) -> DType:
+def _dtype_of(file: H5File, dataset: Any, type_id: Any) -> DType:
     """Return the dtype of a dataset; INVALID where there is none for its type."""
     from h5py import h5t
 
@@ -66,7 +66,7 @@ def _dtype_of(dataset: Any, type_id: Any) -> DType:
     if kind == h5t.FLOAT and size == 4 and type_id.get_fields() == _SINGLE:
         return BY_NAME["float32"]
     if kind == h5t.OPAQUE:
-        named = BY_NAME.get(_dtype_attribute(dataset))
+        named = BY_NAME.get(_dtype_attribute(file, dataset))
         return named if named is not None and named.name in _RAW and named.itemsize == size else INVALID
     if kind == h5t.FLOAT and size <= 2:
         _, _, exponent, _, mantissa = type_id.get_fields()
@@ -81,7 +81,7 @@ def _dtype_of(dataset: Any, type_id: Any) -> DType:
     return INVALID
 
 
-def describe(key: str, dataset: Any) -> TensorSpec:
+def describe(key: str, file: H5File, dataset: Any) -> TensorSpec:
     """Return the spec of an open dataset: dtype INVALID where elements are no numbers or strings.
 
     Raises what h5py raises.  A dataset without a dataspace holds nothing, and is INVALID, too.
@@ -91,7 +91,7 @@ def describe(key: str, dataset: Any) -> TensorSpec:
     space = dataset.get_space()
     if space.get_simple_extent_type() == h5s.NULL:
         return TensorSpec(key, INVALID, ())
-    dtype = _dtype_of(dataset, dataset.get_type())
+    dtype = _dtype_of(file, dataset, dataset.get_type())
     stored = int(dataset.get_storage_size()) if dtype.itemsize is None else None
     return TensorSpec(key, dtype, space.get_simple_extent_dims(), stored)
 
@@ -212,6 +212,8 @@ class H5Tensor(LazyTensor):
         import numpy as np
 
         out = np.empty(index_shape(index), object)
+        if dataset.get_type().is_variable_str():
+            dataset = self._file.guarded(dataset)
         type_id = dataset.get_type()
         memory_type = string_memory_type(type_id)
         if out.size == 0:
