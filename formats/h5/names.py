@@ -56,7 +56,10 @@ def _read(file: H5File, holder: Any, name: bytes) -> np.ndarray[Any, Any] | None
     if variable:
         attribute = h5a.open(file.guarded(holder), name)
     out = np.empty(shape, object if variable else f"S{type_id.get_size()}")
-    attribute.read(out, string_memory_type(type_id))
+    memory_type = string_memory_type(type_id)
+    if memory_type.get_size() != out.itemsize or attribute.shape != shape:
+        raise ValueError(f"attribute {name.decode()!r} changes while it is read")
+    attribute.read(out, memory_type)
     return out
 
 

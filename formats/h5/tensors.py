@@ -44,8 +44,8 @@ _STRINGS_AT_ONCE = 4096
 
 # Size, exponent bits and mantissa bits of the small floats that HDF5 2.0 can describe.
 _SMALL_FLOATS = {(2, 8, 7): "bfloat16", (1, 4, 3): "float8_e4m3fn", (1, 5, 2): "float8_e5m2"}
-_SINGLE = (31, 23, 8, 0, 23)
-"""Sign, exponent and mantissa of float32: position, size.  Nearly everything is one."""
+_SINGLE = ((31, 23, 8, 0, 23), 127)
+"""Positions and sizes of float32's sign, exponent and mantissa, and its bias.  Nearly everything is one."""
 
 _RAW = frozenset(("bfloat16", *(name for name in BY_NAME if name.startswith("float8_"))))
 
@@ -63,7 +63,7 @@ def _dtype_of(file: H5File, dataset: Any, type_id: Any) -> DType:
     size = type_id.get_size()
     if kind == h5t.STRING:
         return STRING
-    if kind == h5t.FLOAT and size == 4 and type_id.get_fields() == _SINGLE:
+    if kind == h5t.FLOAT and size == 4 and (type_id.get_fields(), type_id.get_ebias()) == _SINGLE:
         return BY_NAME["float32"]
     if kind == h5t.OPAQUE:
         named = BY_NAME.get(_dtype_attribute(file, dataset))
@@ -180,6 +180,7 @@ class H5Tensor(LazyTensor):
 
     def _read(self, dataset: Any, index: Index) -> np.ndarray[Any, Any]:
         import numpy as np
+        from h5py import h5t
 
         if self.spec.dtype is STRING:
             return self._read_strings(dataset, index)
@@ -188,7 +189,7 @@ class H5Tensor(LazyTensor):
             return out
         raw = self.spec.dtype.name in _RAW
         target = out.view(f"V{out.itemsize}") if raw else out
-        self._fill(dataset, index, target, dataset.get_type() if raw else _memory_type(dataset))
+        self._fill(dataset, index, target, dataset.get_type() if raw else h5t.py_create(out.dtype))
         if raw and _is_big_endian(dataset.get_type()):
             out.view(f"u{out.itemsize}").byteswap(inplace=True)
         if out.dtype == np.bool_:
@@ -199,7 +200,12 @@ class H5Tensor(LazyTensor):
     def _fill(self, dataset: Any, index: Index, out: np.ndarray[Any, Any], memory_type: Any) -> None:
         from h5py import h5s
 
+        # The library writes elements of the memory type, however large those of the array are.
+        if memory_type.get_size() != out.itemsize:
+            raise ValueError(f"elements of {memory_type.get_size()} bytes, expected {out.itemsize}")
         space = dataset.get_space()
+        if space.get_simple_extent_dims() != self.spec.shape:
+            raise ValueError(f"shape {space.get_simple_extent_dims()}, {self.spec.shape} was listed")
         memory = h5s.create_simple(out.shape) if out.shape else h5s.create(h5s.SCALAR)
         if out.shape:
             start = tuple(part.start for part in index)
@@ -291,14 +297,6 @@ def check_place(file: H5File, dataset: Any, place: str) -> None:
         )
     if plist.get_external_count():
         raise file.refused(place, "a dataset with external storage", "its values lie in other files")
-
-
-def _memory_type(dataset: Any) -> Any:
-    """Return the type of elements in memory: that of the file in this machine's byte order."""
-    from h5py import h5t
-
-    dtype = dataset.get_type().dtype
-    return h5t.py_create(dtype if dtype.byteorder in "=|" else dtype.newbyteorder("="))
 
 
 def _is_big_endian(type_id: Any) -> bool:

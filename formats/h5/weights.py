@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CorruptCheckpointError
 from ..model import Finding, Format, TensorSpec
-from .names import text
+from .names import has, text
 from .reader import H5Reader, read_attribute
+from .safe import damage
 
 if TYPE_CHECKING:
     from ..paths import Location
@@ -32,7 +33,7 @@ class WeightsReader(H5Reader):
     def __init__(self, location: Location, format_: Format, files: list[H5File], *, lenient: bool) -> None:
         super().__init__(location, files, lenient=lenient)
         self.format = format_
-        self.object_names: dict[str, str] = {}
+        self._named_groups: list[tuple[H5File, str]] = []
         for file in files:
             self._add_file(file)
         self.seal()
@@ -44,18 +45,28 @@ class WeightsReader(H5Reader):
             if isinstance(found, h5d.DatasetID):
                 self.add(path, file, path, found)
             elif path == "vars" or path.endswith("/vars"):
-                try:
-                    name = read_attribute(file, found, "name", text)
-                except CorruptCheckpointError as error:
-                    self.findings.append(Finding.of(error))
-                    continue
-                if name is not None:
-                    self.object_names[path] = name
+                with damage(file.path, f"group {path!r}"):
+                    if has(found, "name"):
+                        self._named_groups.append((file, path))
+
+    @cached_property
+    def object_names(self) -> dict[str, str]:
+        """The name of each object that has one, by the path of its `vars`; read when asked for."""
+        names: dict[str, str] = {}
+        for file, path in self._named_groups:
+            try:
+                name = read_attribute(file, file.find(path), "name", text)
+            except CorruptCheckpointError as error:
+                self.findings.append(Finding.of(error))
+                continue
+            if name is not None:
+                names[path] = name
+        return names
 
     @property
     def is_keras_3(self) -> bool:
         """Whether Keras 3 wrote this: it alone names the objects."""
-        return bool(self.object_names)
+        return bool(self._named_groups)
 
     def kind(self, key: str, spec: TensorSpec) -> str:
         top, _, rest = key.partition("/")

@@ -18,7 +18,7 @@ HDF5 = ("h5-keras2-weights", "h5-keras2-model", "h5-keras3-weights")
 OTHERS = recorded(*HDF5, "keras3-zip", "npz", "safetensors")
 
 
-def names(entries):
+def paths(entries):
     return [entry["path"] for entry in entries]
 
 
@@ -30,9 +30,10 @@ def expected_keys(entry: dict) -> dict[str, dict]:
     base = "model_weights/" if any(path.startswith("model_weights/") for path in by_path) else ""
     layers = []
     for layer, listed in entry["keras2_layers"]:
-        if isinstance(listed, int):  # of very many names the manifest has the number alone
-            listed = [path.removeprefix(f"{layer}/") for path in by_path if path.startswith(f"{layer}/")]
-        layers += [(layer, name) for name in listed]
+        # Of very many names the manifest has the number alone.
+        counted = isinstance(listed, int)
+        names = [path.removeprefix(f"{layer}/") for path in by_path if path.startswith(f"{layer}/")]
+        layers += [(layer, name) for name in (names if counted else listed)]
     count = Counter(name.removesuffix(":0") for _, name in layers)
     out = {}
     for layer, name in layers:
@@ -44,7 +45,7 @@ def expected_keys(entry: dict) -> dict[str, dict]:
     return out
 
 
-@pytest.mark.parametrize("entry", OTHERS, ids=names(OTHERS))
+@pytest.mark.parametrize("entry", OTHERS, ids=paths(OTHERS))
 def test_every_tensor_is_what_its_producer_wrote(entry):
     expected = expected_keys(entry)
     with formats.open_checkpoint(data_path(entry["path"])) as reader:
@@ -57,7 +58,7 @@ def test_every_tensor_is_what_its_producer_wrote(entry):
             assert digest(reads_alike(reader[key])) == tensor["sha256"], key
 
 
-@pytest.mark.parametrize("entry", OTHERS, ids=names(OTHERS))
+@pytest.mark.parametrize("entry", OTHERS, ids=paths(OTHERS))
 def test_goldens_are_sound(entry):
     with formats.open_checkpoint(data_path(entry["path"])) as reader:
         steps = list(reader.verify())
@@ -69,7 +70,7 @@ def test_goldens_are_sound(entry):
 ALL = [entry for entry in manifest()["checkpoints"] if entry["format"] in FORMAT_IDS]
 
 
-@pytest.mark.parametrize("entry", ALL, ids=names(ALL))
+@pytest.mark.parametrize("entry", ALL, ids=paths(ALL))
 def test_exactly_one_format_recognises_a_golden(entry):
     probe = Probe(resolve(data_path(entry["path"])))
     said_yes = [found.name for found in all_formats() if found.sniff(probe)]

@@ -48,7 +48,7 @@ def test_strings_read_as_bytes(tmp_path):
     with h5py.File(path, "w") as file:
         file["fixed"] = np.array([[b"ab", b"c"], [b"", b"xyz"]])
         file.create_dataset("text", data=["ä", "", "b" * 5000], dtype=h5py.string_dtype())
-        file.create_dataset("many", data=["s%d" % n for n in range(10_000)], dtype=h5py.string_dtype("ascii"))
+        file.create_dataset("many", data=[f"s{n}" for n in range(10_000)], dtype=h5py.string_dtype("ascii"))
         file["scalar"] = "one"
         file.create_dataset("unwritten", (3,), h5py.string_dtype())
     with formats.open_checkpoint(path) as reader:
@@ -88,6 +88,25 @@ def test_other_datasets_are_named_and_not_listed(tmp_path):
     with formats.open_checkpoint(path) as reader:
         assert list(reader) == ["x"]
         assert reader.metadata["unlisted"] == ["empty", "pairs", "ragged"]
+
+
+def test_enumerations_are_their_numbers(tmp_path):
+    path = str(tmp_path / "e.h5")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=[1, 5], dtype=h5py.enum_dtype({"A": 1, "B": 5}, basetype=">i4"))
+    with formats.open_checkpoint(path) as reader:
+        assert same(reads_alike(reader["x"]), np.array([1, 5], np.int32))
+
+
+def test_floats_of_odd_exponents_are_not_taken_for_common_ones(tmp_path):
+    """A float of 4 bytes whose exponent counts from elsewhere is one of 16 to h5py: four times the memory."""
+    path = str(tmp_path / "odd.h5")
+    odd = h5py.h5t.IEEE_F32LE.copy()
+    odd.set_ebias(1151)
+    with h5py.File(path, "w") as file:
+        h5py.h5d.create(file.id, b"x", odd, h5py.h5s.create_simple((1000,)))
+    with formats.open_checkpoint(path) as reader:
+        assert reader.metadata["unlisted"] == ["x"]
 
 
 def test_keys_may_be_any_bytes(tmp_path):

@@ -157,7 +157,7 @@ def test_an_archive_without_weights_is_refused(tmp_path):
     def without(members):
         members["model.weights.npz"] = members.pop("model.weights.h5")
 
-    with pytest.raises(formats.UnsupportedFeatureError, match="weights in model.weights.npz are not read"):
+    with pytest.raises(formats.UnsupportedFeatureError, match=r"weights in model\.weights\.npz are not read"):
         formats.open_checkpoint(repack(tmp_path, without))
 
 
