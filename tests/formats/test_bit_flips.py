@@ -27,7 +27,7 @@ def outcomes(path: str, workspace, first: int, count: int) -> Counter[str]:
     """Read `count` damaged copies of a file in a child; fail, naming the seed, where that does not come back well."""
     command = [sys.executable, PROGRAM, data_path(path), str(workspace), str(first), str(count)]
     environment = {**os.environ, "PYTHONPATH": ROOT, "PYTHONFAULTHANDLER": "1"}
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: PLW1510  the exit code is looked at
         command, capture_output=True, text=True, env=environment, timeout=60 + SECONDS_A_TRIAL * count
     )
     assert done.returncode == 0, f"{path}: {done.stdout.splitlines()[-1:]} {done.stderr[-3000:]}"
