@@ -51,6 +51,8 @@ _UNSAFE = re.compile(
 
 def escape(text: str) -> str:
     r"""Return text that is safe on a terminal and in a TSV line; `\` becomes `\\`, unsafe bytes `\xNN`."""
+    if text.isprintable() and "\\" not in text:  # nearly always, and faster than looking for each
+        return text
     return _UNSAFE.sub(_escape_one, text)
 
 
@@ -167,8 +169,8 @@ def long_document(
     for row in rows:
         write(separator + _json(row))
         separator = ",\n "
-    tail = _json(last())
-    write(f"\n], {tail[1:]}\n")
+    tail = _json(last())[1:-1]
+    write(f"\n]{', ' if tail else ''}{tail}}}\n")
 
 
 # For people ---------------------------------------------------------------------

@@ -23,12 +23,14 @@ from .errors import (
 from .model import CheckpointReader, LazyTensor, TensorSpec
 from .opening import open_checkpoint
 from .registry import detect_format
+from .writing import CheckpointWriter, create_checkpoint
 
 __all__ = [
     "CheckpointError",
     "CheckpointExistsError",
     "CheckpointNotFoundError",
     "CheckpointReader",
+    "CheckpointWriter",
     "ChecksumError",
     "ConversionError",
     "CorruptCheckpointError",
@@ -39,6 +41,7 @@ __all__ = [
     "UnknownFormatError",
     "UnsupportedDtypeError",
     "UnsupportedFeatureError",
+    "create_checkpoint",
     "detect_format",
     "open_checkpoint",
 ]

@@ -74,7 +74,8 @@ class Directory:
             if is_leftover(name, directory=is_directory):
                 continue
             if name.endswith(".index"):
-                found.setdefault(path.removesuffix(".index"), bundle(path.removesuffix(".index")))
+                prefix = path.removesuffix(".index")
+                found[os.path.abspath(prefix)] = bundle(prefix)  # goes before a V1 file of that name
             elif (
                 not is_directory
                 and name != FILE_NAME
@@ -83,11 +84,11 @@ class Directory:
             ):
                 shard = V1_SHARD.fullmatch(path)
                 location = Location(f"{shard['prefix']}-?????-of-{shard['count']}" if shard else path, path)
-                found.setdefault(location.path, location)
+                found.setdefault(os.path.abspath(location.path), location)
         for listed in (*self.state.paths, self.state.latest) if self.state else ():
             there = locate_listed(self.path, listed)
             if there is not None:
-                found.setdefault(os.path.normpath(there.path), there)
+                found.setdefault(os.path.abspath(there.path), there)
         members = (self._member(location) for location in found.values())
         return [member for member in members if member is not None]
 

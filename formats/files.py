@@ -7,6 +7,7 @@ the program's memory; `pread` into small pieces does neither.
 from __future__ import annotations
 
 import os
+import stat
 from typing import Self
 
 from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError
@@ -25,12 +26,17 @@ class RandomAccessFile:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # Opening a pipe would wait for its writer.
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError as error:
             raise CheckpointNotFoundError("no such file", path=path, code="shard-missing") from error
         except OSError as error:
             raise CheckpointError(str(error.strerror).lower(), path=path) from error
-        self.size = os.fstat(self._fd).st_size
+        status = os.fstat(self._fd)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise CheckpointError("not a regular file", path=path)
+        self.size = status.st_size
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes at `offset`, fewer where the file ends."""

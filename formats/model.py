@@ -16,13 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .dtypes import INVALID, DType
 from .errors import CorruptCheckpointError, TensorNotFoundError
+from .files import PIECE
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from .chunks import Chunk
     from .paths import Location
     from .probe import Probe
     from .tf.object_graph import ObjectGraph
+    from .tf.slices import Extents
+    from .writing import CheckpointWriter, Target
 
 __all__ = [
     "CheckpointReader",
@@ -122,6 +126,21 @@ class LazyTensor(ABC):
 
         A checksum covers the whole tensor, so a part of it is not checked.
         """
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        """Yield the tensor in pieces of at most `max_bytes`, or one element where that is larger.
+
+        Fixed-width tensors come as bytes, little-endian, in C order; strings and variants
+        as their elements.  The checksum is compared when the last piece has passed.
+        Formats that cannot do better read the whole tensor first.
+        """
+        from .chunks import array_chunks
+
+        return array_chunks(self.read(), max_bytes)
+
+    def pieces(self) -> list[tuple[Extents, LazyTensor]]:
+        """Return the slices of a partitioned tensor, with their extents as stored; of others, none."""
+        return []
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.spec.key!r} {self.spec.dtype} {list(self.spec.shape)}>"
@@ -238,7 +257,8 @@ class Format(NamedTuple):
 
     `sniff` looks at a probe and says whether this is its format; formats exclude each
     other, so their order means nothing.  `open` reads; `lenient` asks it to list what
-    it can of a damaged checkpoint.
+    it can of a damaged checkpoint.  `writer` is None where a format cannot be written;
+    `dtypes` are the names of those it can hold.
     """
 
     name: str
@@ -246,3 +266,5 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...]
     sniff: Callable[[Probe], bool]
     open: Callable[[Probe, bool], CheckpointReader]
+    writer: Callable[[Target], CheckpointWriter] | None = None
+    dtypes: frozenset[str] = frozenset()

@@ -70,7 +70,7 @@ def _siblings(prefix: str, pattern: re.Pattern[str]) -> list[str]:
     directory, base = os.path.split(prefix)
     try:
         names = os.listdir(directory or ".")
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL, which a state file's path can hold
         return []
     matches = (pattern.fullmatch(name) for name in names if name.startswith(base))
     return sorted(os.path.join(directory, match[0]) for match in matches if match and match["prefix"] == base)

@@ -41,6 +41,7 @@ _NOT_FORMATS = frozenset(
     [
         "archive",
         "atomic",
+        "chunks",
         "directory",
         "dtypes",
         "errors",
@@ -53,6 +54,7 @@ _NOT_FORMATS = frozenset(
         "probe",
         "registry",
         "slicing",
+        "writing",
     ]
 )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from .errors import UnsupportedFeatureError
 from .files import PIECE
 
 if TYPE_CHECKING:
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from .model import Index
+    from .model import Index, TensorSpec
 
-__all__ = ["full_index", "index_shape", "read_region"]
+__all__ = ["allocate", "full_index", "index_shape", "read_region"]
 
 _LONG_ROW = 1 << 16
 """Bytes from which on a row is worth entering: sixteen pages."""
@@ -33,6 +34,20 @@ def full_index(shape: tuple[int, ...]) -> Index:
 def index_shape(index: Index) -> tuple[int, ...]:
     """Return the shape of what an index selects."""
     return tuple(len(range(part.start, part.stop, part.step)) for part in index)
+
+
+def allocate(spec: TensorSpec, shape: tuple[int, ...], path: str) -> np.ndarray[Any, Any]:
+    """Return an array of `shape` for values of a tensor.
+
+    UnsupportedFeatureError where numpy has no array of this shape, or there is no memory for it.
+    """
+    import numpy as np
+
+    try:
+        return np.empty(shape, spec.dtype.numpy)
+    except (ValueError, MemoryError) as error:
+        message = f"no array can hold {spec.dtype} of shape {list(shape)}: {error}"
+        raise UnsupportedFeatureError(message, path=path, key=spec.key) from error
 
 
 def read_region(

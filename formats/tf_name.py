@@ -9,8 +9,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from .errors import ConversionError
 from .model import Format
-from .tf.bundle import OBJECT_GRAPH_KEY
+from .tf.bundle import BUNDLE_DTYPES, OBJECT_GRAPH_KEY
 from .tf.bundle_reader import BundleReader
 from .tf.kinds import name_kinds
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .probe import Probe
+    from .writing import CheckpointWriter, Target
 
 __all__ = ["FORMAT", "NameReader"]
 
@@ -46,4 +48,17 @@ def _open(probe: Probe, lenient: bool) -> NameReader:
     return NameReader(probe, lenient=lenient)
 
 
-FORMAT = Format("tf-name", "TensorFlow 1 name-based checkpoint", (".index",), _sniff, _open)
+def _create(target: Target) -> CheckpointWriter:
+    from .tf.bundle_writer import BundleWriter, bundle_target
+
+    target = bundle_target(target)
+    graph = OBJECT_GRAPH_KEY.decode()
+    if target.object_graph is not None or any(spec.key == graph for spec in target.specs):
+        message = "an object graph would make this an object-based checkpoint"
+        raise ConversionError(message, path=target.path, key=graph, hints=("with objects: --to tf-object",))
+    return BundleWriter(FORMAT, target)
+
+
+FORMAT = Format(
+    "tf-name", "TensorFlow 1 name-based checkpoint", (".index",), _sniff, _open, _create, BUNDLE_DTYPES
+)

@@ -11,10 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .dtypes import STRING
-from .errors import CheckpointError, CorruptCheckpointError
+from .errors import CheckpointError, ConversionError, CorruptCheckpointError
 from .model import Finding, Format
-from .tf.bundle import OBJECT_GRAPH_KEY
+from .tf.bundle import BUNDLE_DTYPES, OBJECT_GRAPH_KEY
 from .tf.bundle_reader import BundleReader
+from .tf.keys import ATTRIBUTES
 from .tf.kinds import name_kinds, object_kinds
 from .tf.object_graph import ObjectGraph
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .probe import Probe
+    from .writing import CheckpointWriter, Target
 
 __all__ = ["FORMAT", "ObjectReader"]
 
@@ -89,4 +91,46 @@ def _open(probe: Probe, lenient: bool) -> ObjectReader:
     return ObjectReader(probe, lenient=lenient)
 
 
-FORMAT = Format("tf-object", "TensorFlow 2 object-based checkpoint", (".index",), _sniff, _open)
+def _create(target: Target) -> CheckpointWriter:
+    """Return a writer; the object graph is the target's, or else one of the tensors."""
+    from .tf.bundle_writer import BundleWriter, bundle_target
+
+    target = bundle_target(target)
+    given = next((spec for spec in target.specs if spec.key == GRAPH_KEY), None)
+    if target.object_graph is not None:
+        target = target._replace(specs=tuple(spec for spec in target.specs if spec.key != GRAPH_KEY))
+    elif given is None:
+        hints = ("to take the graph of another checkpoint: --like TEMPLATE", "without objects: --to tf-name")
+        message = "an object-based checkpoint needs an object graph"
+        raise ConversionError(message, path=target.path, hints=hints)
+    elif given.dtype is not STRING or given.shape:
+        message = f"{given.dtype} of shape {list(given.shape)}, an object graph is a string scalar"
+        raise ConversionError(message, path=target.path, key=GRAPH_KEY)
+    writer = BundleWriter(FORMAT, target)
+    writer.notes += _graph_notes(target)
+    return writer
+
+
+def _graph_notes(target: Target) -> list[str]:
+    """Return what of the object graph TensorFlow will not restore."""
+    if target.object_graph is None:
+        return []
+    keys = {spec.key: None for spec in target.specs}
+    notes = [flaw.message for flaw in target.object_graph.flaws(keys) if flaw.severity == "error"]
+    odd = sorted(key for key in target.object_graph.tensors(keys) if f"{ATTRIBUTES}/" not in key)
+    if odd:
+        notes.append(
+            f"{len(odd)} keys without {ATTRIBUTES!r}, such as {odd[0]!r}: TensorFlow cannot use them"
+        )
+    return notes
+
+
+FORMAT = Format(
+    "tf-object",
+    "TensorFlow 2 object-based checkpoint",
+    (".index",),
+    _sniff,
+    _open,
+    _create,
+    BUNDLE_DTYPES,
+)

@@ -22,18 +22,17 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import dtypes
-from .dtypes import INVALID, STRING, DType
+from .dtypes import INVALID, STRING
 from .errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from .files import RandomAccessFile
 from .model import CheckpointReader, Finding, Format, LazyTensor, Stored, TensorSpec, Verification, key_bytes
 from .paths import V1_SHARD
-from .slicing import full_index, index_shape
+from .slicing import allocate, full_index, index_shape
 from .tf.bundle import EntryError, decode_shape
 from .tf.kinds import name_kinds
 from .tf.messages import SavedSliceMeta, SavedTensorSlices
 from .tf.slices import Extents, Region, extents_of, fill, region_of, slice_key, tiling_flaw
-from .wire.coding import encode_varint
-from .wire.protobuf import iter_fields
+from .tf.v1_values import VALUE_FIELDS, decode_values
 from .wire.sstable import Table
 
 if TYPE_CHECKING:
@@ -44,88 +43,11 @@ if TYPE_CHECKING:
     from .model import Index
     from .probe import Probe
     from .wire.sstable import BlockHandle
+    from .writing import CheckpointWriter, Target
 
 __all__ = ["FORMAT", "V1Reader"]
 
 READER_VERSION = 1
-_VARINT = 0
-
-
-class ValueField(NamedTuple):
-    """Where a TensorProto keeps values of a dtype: field number, and their numpy type if not varints."""
-
-    number: int
-    packed: str | None
-
-
-_INT_VAL = ValueField(7, None)
-VALUE_FIELDS: dict[str, ValueField] = {
-    "float32": ValueField(5, "<f4"),
-    "float64": ValueField(6, "<f8"),
-    **dict.fromkeys(
-        ["int32", "int16", "uint16", "int8", "uint8", "qint8", "quint8", "qint16", "quint16", "qint32"],
-        _INT_VAL,
-    ),
-    "string": ValueField(8, None),
-    "complex64": ValueField(9, "<c8"),
-    "int64": ValueField(10, None),
-    "bool": ValueField(11, None),
-    "complex128": ValueField(12, "<c16"),
-    "float16": ValueField(13, None),
-}
-
-
-def decode_varints(data: bytes) -> np.ndarray[Any, Any]:
-    """Return packed varints as uint64; ValueError where one has more than ten bytes or is cut off."""
-    import numpy as np
-
-    raw = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(raw < 0x80)
-    if len(raw) and (not len(ends) or ends[-1] != len(raw) - 1):
-        raise ValueError("varint runs past the end")
-    starts = np.concatenate(([0], ends[:-1] + 1)).astype(np.int64) if len(ends) else ends
-    lengths = ends - starts + 1
-    if len(lengths) and int(lengths.max()) > 10:
-        raise ValueError("varint longer than 10 bytes")
-    values = np.zeros(len(ends), np.uint64)
-    for at in range(int(lengths.max()) if len(lengths) else 0):
-        longer = lengths > at
-        values[longer] |= (raw[starts[longer] + at] & 0x7F).astype(np.uint64) << np.uint64(7 * at)
-    return values
-
-
-def _packed_values(proto: bytes, number: int) -> bytes:
-    """Return the payload of a repeated number, packed or not, as packed."""
-    parts = []
-    for found, _, value, _, _ in iter_fields(proto):
-        if found == number:
-            parts.append(value if isinstance(value, bytes) else encode_varint(value))
-    return b"".join(parts)
-
-
-def decode_values(proto: bytes, dtype: DType) -> np.ndarray[Any, Any]:
-    """Return the values of a TensorProto as a vector; ValueError where they are malformed.
-
-    As TensorFlow's reader, this takes the typed field alone: neither `tensor_content`
-    nor one value standing for many.
-    """
-    import numpy as np
-
-    field = VALUE_FIELDS[dtype.name]
-    if dtype is STRING:
-        strings = [value for number, _, value, _, _ in iter_fields(proto) if number == field.number]
-        out = np.empty(len(strings), object)
-        out[:] = strings
-        return out
-    data = _packed_values(proto, field.number)
-    if field.packed is not None:
-        if len(data) % np.dtype(field.packed).itemsize:
-            raise ValueError(f"{len(data)} bytes of {dtype} values")
-        return np.frombuffer(data, field.packed).astype(dtype.numpy)
-    values = decode_varints(data)
-    if dtype.name == "float16":
-        return values.astype(np.uint16).view(np.float16)
-    return values != 0 if dtype.name == "bool" else values.view(np.int64).astype(dtype.numpy)
 
 
 class _Shard:
@@ -204,7 +126,14 @@ class V1Tensor(LazyTensor):
         whole = tuple((0, dim) for dim in self.spec.shape)
         if len(self._pieces) == 1 and self._pieces[0].region == whole:
             return np.array(self.piece_values(self._pieces[0])[index], order="C")
-        out = np.empty(index_shape(index), self.spec.dtype.numpy)
+        path = self._pieces[0].shard.path
+        try:
+            flaw = tiling_flaw([piece.region for piece in self._pieces], self.spec.shape)
+        except ValueError as error:
+            raise UnsupportedFeatureError(str(error), path=path, key=self.spec.key, code="slice") from error
+        if flaw == "overlap":
+            raise self._pieces[0].shard.corrupt("its slices overlap", None, "slice", self.spec.key)
+        out = allocate(self.spec, index_shape(index), path)
         pieces = ((piece.region, partial(self._some, piece)) for piece in self._pieces)
         regions = [piece.region for piece in self._pieces]
         complete = tiling_flaw(regions, self.spec.shape) is None
@@ -247,7 +176,11 @@ class V1Tensor(LazyTensor):
         expected = TensorSpec(self.spec.key, self.spec.dtype, shape).size
         if len(values) != expected:
             raise corrupt(f"{len(values)} values stored, shape {list(shape)} has {expected}", "tensor-size")
-        return values.reshape(shape)
+        try:
+            return values.reshape(shape)
+        except ValueError as error:  # more dimensions, or larger ones, than numpy has
+            message = f"no array can hold {self.spec.dtype} of shape {list(shape)}: {error}"
+            raise UnsupportedFeatureError(message, path=piece.shard.path, key=self.spec.key) from error
 
 
 class V1Reader(CheckpointReader):
@@ -367,7 +300,11 @@ class V1Reader(CheckpointReader):
 
     def _tiling(self, spec: TensorSpec, pieces: list[_Piece]) -> Iterator[Finding]:
         """Yield what is wrong with a tensor's slices; gaps are expected where shards are missing."""
-        flaw = tiling_flaw([piece.region for piece in pieces], spec.shape)
+        try:
+            flaw = tiling_flaw([piece.region for piece in pieces], spec.shape)
+        except ValueError as error:
+            yield Finding("warning", "slice", str(error), spec.key, self.location.path)
+            return
         if flaw == "overlap":
             yield Finding("error", "slice", "its slices overlap", spec.key, self.location.path)
         elif flaw == "gap":
@@ -407,4 +344,10 @@ def _open(probe: Probe, lenient: bool) -> V1Reader:
     return V1Reader(probe, lenient=lenient)
 
 
-FORMAT = Format("tf-v1", "TensorFlow V1 checkpoint", (), _sniff, _open)
+def _create(target: Target) -> CheckpointWriter:
+    from .tf.v1_writer import V1Writer
+
+    return V1Writer(FORMAT, target)
+
+
+FORMAT = Format("tf-v1", "TensorFlow V1 checkpoint", (), _sniff, _open, _create, frozenset(VALUE_FIELDS))

@@ -273,3 +273,8 @@ def write_bundle(
 
 def shard_path(prefix: str, shard: int = 0, num_shards: int = 1) -> str:
     return f"{prefix}.data-{shard:05d}-of-{num_shards:05d}"
+
+
+def open_bytes_as(dtype: dtypes.DType, data: bytes) -> np.ndarray[Any, Any]:
+    """Return one element of `dtype` from its bytes."""
+    return np.frombuffer(data, dtype.numpy).reshape(())

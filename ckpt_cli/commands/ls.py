@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.dtypes import INVALID
 from formats.opening import is_directory, open_checkpoint
 
 from .. import render
@@ -15,6 +16,8 @@ from ..operations.select import Selection, choose
 from ..options import choosing, color_option, json_option, path_argument, selection_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from formats.model import CheckpointReader, TensorSpec
 
 __all__ = ["command"]
@@ -140,7 +143,7 @@ def _as_table(reader: CheckpointReader, specs: list[TensorSpec], options: dict[s
         if options["long"]:
             render.tsv(_tsv_row(listing.tensor_row(reader, spec, long=True), _LONG) for spec in specs)
         else:
-            render.lines(map(_short_row, specs))
+            render.lines(_short_rows(specs))
         return
     wide = options["long"]
     columns = [
@@ -181,11 +184,20 @@ def _cell(value: object) -> str:
     return "" if value is None else render.escape(str(value))
 
 
-def _short_row(spec: TensorSpec) -> str:
-    key, dtype, shape, _ = spec
-    size = spec.nbytes
-    name = dtype.name if dtype.number else ""
-    return f"{render.escape(key)}\t{name}\t{','.join(map(str, shape))}\t{'' if size is None else size}"
+def _short_rows(specs: list[TensorSpec]) -> Iterator[str]:
+    """Yield TSV rows; what follows the key repeats from tensor to tensor."""
+    behind: dict[tuple[object, ...], str] = {}
+    escape = render.escape
+    for spec in specs:
+        key, what = spec[0], spec[1:]
+        text = behind.get(what)
+        if text is None:
+            dtype = spec.dtype.name if spec.dtype is not INVALID else ""
+            size = spec.nbytes
+            text = behind[what] = (
+                f"\t{dtype}\t{','.join(map(str, spec.shape))}\t{'' if size is None else size}"
+            )
+        yield escape(key) + text
 
 
 def _tsv_row(row: dict[str, Any], more: tuple[str, ...]) -> list[object]:

@@ -103,7 +103,7 @@ class H5Reader(CheckpointReader):
 
     def _verify_tensor(self, key: str) -> Iterator[Verification]:
         try:
-            for nbytes in self.tensor(key).pieces():
+            for nbytes in self.tensor(key).scan():
                 yield Verification(nbytes=nbytes)
         except CheckpointError as error:
             yield Verification(findings=(finding_of(error, key),))

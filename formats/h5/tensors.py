@@ -241,7 +241,7 @@ class H5Tensor(LazyTensor):
 
     # Verifying ---------------------------------------------------------------------------
 
-    def pieces(self) -> Iterator[int]:
+    def scan(self) -> Iterator[int]:
         """Read all that is stored in bounded pieces, and yield how many bytes each had.
 
         Raises CorruptCheckpointError where something cannot be read, UnsupportedFeatureError

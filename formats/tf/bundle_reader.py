@@ -14,7 +14,7 @@ from ..errors import CheckpointError, ChecksumError, CorruptCheckpointError, Uns
 from ..files import PIECE, RandomAccessFile
 from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
 from ..paths import data_shards
-from ..slicing import full_index, index_shape, read_region
+from ..slicing import allocate, full_index, index_shape, read_region
 from ..wire.crc32c import extend, mask
 from . import payload
 from .bundle import BundleEntry, BundleIndex, EntryError, data_shard
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from ..chunks import Chunk
     from ..model import Index, Verification
     from ..probe import Probe
+    from .slices import Extents
 
 __all__ = ["BundleReader", "BundleTensor"]
 
@@ -58,7 +60,7 @@ class BundleTensor(LazyTensor):
         if self.spec.dtype.itemsize is None:
             return self._read_elements(full_index(self.spec.shape))
         self._reader.check_size(self.spec, self.entry)
-        out = self._allocate(self.spec.shape)
+        out = allocate(self.spec, self.spec.shape, self._reader.index.path)
         flat = out.reshape(-1).view(np.uint8)
         crc = 0
         for offset in range(0, self.entry.size, PIECE):
@@ -75,26 +77,26 @@ class BundleTensor(LazyTensor):
         self._reader.check_size(self.spec, entry)
         if entry.slices:
             return self._assemble(index)
-        out = self._allocate(index_shape(index))
+        out = allocate(self.spec, index_shape(index), self._reader.index.path)
         read_region(self._read_bytes, self.spec.shape, out.dtype, index, out)
         return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        from .bundle_stream import stream_elements, stream_numbers
+
+        if self.spec.dtype.itemsize is not None:
+            return stream_numbers(self._reader, self.spec, self.entry, max_bytes)
+        if self.entry.slices:
+            return iter(self.read().reshape(-1))
+        return stream_elements(self._reader, self.spec, self.entry)
+
+    def pieces(self) -> list[tuple[Extents, LazyTensor]]:
+        pieces = self._reader.pieces(self.spec, self.entry)
+        return [(extents, piece) for extents, (_, piece) in zip(self.entry.slices, pieces, strict=True)]
 
     def read_some(self, index: Index) -> np.ndarray[Any, Any]:
         """Return a slice; of the whole, checked against its checksum."""
         return self.read() if index == full_index(self.spec.shape) else self.read_slice(index)
-
-    def _allocate(self, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-        """Return an array to be filled.
-
-        Raises UnsupportedFeatureError where numpy has none of this shape, or no memory.
-        """
-        import numpy as np
-
-        try:
-            return np.empty(shape, self.spec.dtype.numpy)
-        except (ValueError, MemoryError) as error:
-            message = f"no array can hold {self.spec.dtype} of shape {list(shape)}: {error}"
-            raise UnsupportedFeatureError(message, path=self._reader.index.path, key=self.spec.key) from error
 
     def _read_bytes(self, offset: int, size: int) -> bytes:
         entry = self.entry
@@ -116,8 +118,10 @@ class BundleTensor(LazyTensor):
         except ValueError as error:
             raise self._reader.corrupt(spec.key, entry, str(error), "tensor-checksum") from error
         self._reader.check_crc(spec.key, entry, crc)
-        out = self._allocate(index_shape(index))
-        chosen = np.arange(spec.size).reshape(self._allocate(spec.shape).shape)[index]
+        out = allocate(self.spec, index_shape(index), self._reader.index.path)
+        chosen = np.arange(spec.size).reshape(allocate(self.spec, spec.shape, self._reader.index.path).shape)[
+            index
+        ]
         for at, number in np.ndenumerate(chosen):
             out[at] = self._read_bytes(*places[number])
         return out
@@ -129,7 +133,7 @@ class BundleTensor(LazyTensor):
         needed = [(region, piece) for region, piece in pieces if intersect(region, wanted) is not None]
         for _, piece in needed:
             self._reader.check_size(piece.spec, piece.entry)
-        out = self._allocate(index_shape(index))
+        out = allocate(self.spec, index_shape(index), self._reader.index.path)
         complete = sum(volume(region) for region, _ in pieces) == self.spec.size
         try:
             filled = fill(
@@ -155,8 +159,7 @@ class BundleReader(CheckpointReader):
 
     @cached_property
     def specs(self) -> Mapping[str, TensorSpec]:
-        spec = self.index.spec
-        return {key: spec(key, position) for key, position in self.index.tensors.items()}
+        return self.index.specs()
 
     def tensor(self, key: str) -> BundleTensor:
         return BundleTensor(self, self.specs[key], self.index.tensors[key])
@@ -284,7 +287,7 @@ class BundleReader(CheckpointReader):
         there = set(data_shards(prefix))
         if sum(path.endswith(f"-of-{count:05d}") for path in there) >= count:
             return []
-        entries = map(self.index.entry_or_none, range(len(self.index.keys)))
+        entries = map(self.index.entry_or_none, range(len(self.index.values)))
         used = {entry.shard for entry in entries if entry and not entry.slices and entry.shard < count}
         expected = (data_shard(prefix, shard, count) for shard in sorted(used))
         return [path for path in expected if path not in there]

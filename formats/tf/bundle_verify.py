@@ -13,18 +13,19 @@ bytes that belong to no entry, graphs with cycles and aliases.
 from __future__ import annotations
 
 import os
+from array import array
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..dtypes import INVALID
-from ..errors import CheckpointError, CorruptCheckpointError
+from ..errors import CheckpointError, ChecksumError, CorruptCheckpointError
 from ..files import PIECE
 from ..model import Finding, TensorSpec, Verification
 from ..paths import SHARD, data_shards
-from ..wire.crc32c import crc32c
+from ..wire.crc32c import crc32c, mask
 from . import payload
-from .bundle import BundleEntry, data_shard
+from .bundle import data_shard
 from .keys import looks_object_based
 from .slices import tiling_flaw
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
+    from .bundle import BundleEntry
     from .bundle_reader import BundleReader
 
 __all__ = ["verify_bundle"]
@@ -62,11 +64,32 @@ JOINABLE = frozenset(
 )
 
 
-class _Part(NamedTuple):
-    """A stretch of a shard that holds a tensor, or a piece of one, with its own checksum."""
+class _Parts:
+    """The stretches of shards that have a checksum of their own, in columns.
 
-    entry: BundleEntry
-    spec: TensorSpec
+    A part is a tensor or a piece of one.  There can be a million, so they are numbers
+    in arrays: `tensor` is a position among the specs, `count` the elements.
+    """
+
+    def __init__(self) -> None:
+        self.tensor, self.shard, self.offset = array("q"), array("q"), array("q")
+        self.size, self.count, self.crc32c = array("q"), array("q"), array("Q")
+
+    def add(self, tensor: int, entry: BundleEntry, spec: TensorSpec) -> None:
+        self.tensor.append(tensor)
+        self.shard.append(entry.shard)
+        self.offset.append(entry.offset)
+        self.size.append(entry.size)
+        self.count.append(spec.size)
+        self.crc32c.append(entry.crc32c)
+
+    def end(self, part: int) -> int:
+        return self.offset[part] + self.size[part]
+
+    def in_file_order(self) -> array[int]:
+        """Return the parts in the order in which they lie in the shards."""
+        shard, offset = self.shard, self.offset
+        return array("q", sorted(range(len(shard)), key=lambda part: shard[part] << 64 | offset[part]))
 
 
 def verify_bundle(reader: BundleReader, jobs: int = 1) -> Iterator[Verification]:
@@ -80,72 +103,71 @@ def verify_bundle(reader: BundleReader, jobs: int = 1) -> Iterator[Verification]
 
 
 class _Structure:
-    """The parts whose bytes can be read, and the findings that say why others cannot."""
+    """The parts whose bytes can be read, and the findings that say why others cannot.
+
+    `lost` are the tensors, by position, of which something cannot be read or is damaged.
+    """
 
     def __init__(self, reader: BundleReader) -> None:
         self.reader = reader
-        self.parts: list[_Part] = []
-        self.parts_of: dict[str, int] = {}
-        self.lost: set[str] = set()
+        self.specs = list(reader.specs.values())
+        self.parts = _Parts()
+        self.order = array("q")
+        self.pieces: dict[int, int] = {}
+        self.lost: set[int] = set()
         self._sizes = _shard_sizes(reader)
 
     def check(self) -> Iterator[Finding]:
-        for key, spec in self.reader.specs.items():
+        positions = self.reader.index.tensors
+        for number, spec in enumerate(self.specs):
             if spec.dtype is INVALID:
-                self.lost.add(key)
+                self.lost.add(number)
                 continue
-            findings = list(self._tensor(key, spec))
-            if any(finding.severity == "error" for finding in findings):
-                self.lost.add(key)
-            yield from findings
+            entry = self.reader.entry(spec.key, positions[spec.key])
+            for finding in self._tensor(number, spec, entry):
+                if finding.severity == "error":
+                    self.lost.add(number)
+                yield finding
         yield from self._shards()
-        self.parts.sort(key=lambda part: (part.entry.shard, part.entry.offset))
+        self.order = self.parts.in_file_order()
         yield from self._overlaps()
 
-    def _tensor(self, key: str, spec: TensorSpec) -> Iterator[Finding]:
-        entry = self.reader.tensor(key).entry
+    def _tensor(self, number: int, spec: TensorSpec, entry: BundleEntry) -> Iterator[Finding]:
         if not entry.slices:
-            yield from self._part(_Part(entry, spec))
+            yield from self._part(number, spec, entry)
             return
+        path = self.reader.index.path
         try:
             pieces = self.reader.pieces(spec, entry)
         except CorruptCheckpointError as error:
-            yield Finding.of(error, key)
+            yield Finding.of(error, spec.key)
             return
         if tiling_flaw([region for region, _ in pieces], spec.shape) == "gap":
             # An optimizer that minimized a partitioned variable within a scope writes such slots.
             message = "its slices do not cover its shape; TensorFlow restores only what they hold"
-            yield Finding("warning", "slice", message, key, self.reader.index.path)
+            yield Finding("warning", "slice", message, spec.key, path)
         if spec.dtype.name not in JOINABLE and len(pieces) > 1:
             message = (
                 f"TensorFlow cannot join slices of {spec.dtype}; convert with --merge-slices to make it whole"
             )
-            yield Finding("warning", "slice", message, key, self.reader.index.path)
+            yield Finding("warning", "slice", message, spec.key, path)
+        self.pieces[number] = len(pieces)
         for _, piece in pieces:
-            yield from self._part(_Part(piece.entry, piece.spec))
+            yield from self._part(number, piece.spec, piece.entry)
 
-    def _part(self, part: _Part) -> Iterator[Finding]:
+    def _part(self, number: int, spec: TensorSpec, entry: BundleEntry) -> Iterator[Finding]:
         """Take a part whose bytes are all there; yield what keeps it from being read."""
-        entry, spec = part
         index = self.reader.index
-        self.parts_of[spec.key] = self.parts_of.get(spec.key, 0) + 1
-        size = self._sizes.get(entry.shard)
-        if size is None:
-            if not 0 <= entry.shard < index.header.num_shards:
-                message = f"in shard {entry.shard}, the header counts {index.header.num_shards}"
-                yield Finding("error", "entry", message, spec.key, index.path)
-            else:
-                path = data_shard(index.prefix, entry.shard, index.header.num_shards)
-                yield Finding(
-                    "error", "shard-missing", "its data shard is missing", spec.key, path, entry.offset
-                )
+        if entry.shard not in self._sizes and entry.shard < index.header.num_shards:
+            path = data_shard(index.prefix, entry.shard, index.header.num_shards)
+            yield Finding("error", "shard-missing", "its data shard is missing", spec.key, path, entry.offset)
             return
         try:
             self.reader.check_size(spec, entry)
         except CheckpointError as error:
             yield Finding("error", error.code, error.message, spec.key, error.path, error.offset)
             return
-        self.parts.append(part)
+        self.parts.add(number, entry, spec)
 
     def _shards(self) -> Iterator[Finding]:
         """Yield data shards that belong to another save."""
@@ -163,25 +185,26 @@ class _Structure:
 
     def _overlaps(self) -> Iterator[Finding]:
         """Yield parts that share some bytes, but not all: two names for one tensor are fine."""
-        previous: _Part | None = None
-        for part in self.parts:
-            entry = part.entry
-            if previous is not None and previous.entry.shard == entry.shard and entry.size:
-                before = previous.entry
-                same = (before.offset, before.size) == (entry.offset, entry.size)
-                if entry.offset < before.offset + before.size and not same:
-                    end = before.offset + before.size
-                    message = f"shares bytes with {previous.spec.key!r}, which ends at {end}"
-                    path = data_shard(
-                        self.reader.index.prefix, entry.shard, self.reader.index.header.num_shards
-                    )
-                    yield Finding("warning", "overlap", message, part.spec.key, path, entry.offset)
-            if previous is None or _end(part) >= _end(previous) or previous.entry.shard != entry.shard:
+        parts = self.parts
+        previous = -1
+        for part in self.order:
+            neighbours = previous >= 0 and parts.shard[previous] == parts.shard[part]
+            if neighbours and parts.size[part] and parts.offset[part] < parts.end(previous):
+                same = (parts.offset[previous], parts.size[previous]) == (
+                    parts.offset[part],
+                    parts.size[part],
+                )
+                if not same:
+                    yield self._overlap(part, previous)
+            if not neighbours or parts.end(part) >= parts.end(previous):
                 previous = part
 
-
-def _end(part: _Part) -> int:
-    return part.entry.offset + part.entry.size
+    def _overlap(self, part: int, previous: int) -> Finding:
+        parts, index = self.parts, self.reader.index
+        key, other = (self.specs[parts.tensor[number]].key for number in (part, previous))
+        message = f"shares bytes with {other!r}, which ends at {parts.end(previous)}"
+        path = data_shard(index.prefix, parts.shard[part], index.header.num_shards)
+        return Finding("warning", "overlap", message, key, path, parts.offset[part])
 
 
 def _shard_sizes(reader: BundleReader) -> dict[int, int]:
@@ -200,41 +223,49 @@ def _shard_sizes(reader: BundleReader) -> dict[int, int]:
 
 def _verify_data(reader: BundleReader, structure: _Structure, jobs: int) -> Iterator[Verification]:
     """Read every part once and hold it against its checksum."""
-    left = dict(structure.parts_of)
-    lost = structure.lost
-    for checked in _in_order(partial(_checksums, reader), _batches(structure.parts), jobs):
+    parts, lost, left = structure.parts, structure.lost, structure.pieces
+    for checked in _in_order(partial(_checksums, reader, structure), _batches(structure), jobs):
         findings = []
         tensors = nbytes = 0
-        for (entry, spec), crc in checked:
-            nbytes += entry.size
-            left[spec.key] -= 1
-            try:
-                if isinstance(crc, CheckpointError):
-                    raise crc
-                reader.check_crc(spec.key, entry, crc)
-            except CheckpointError as error:
-                lost.add(spec.key)
-                findings.append(
-                    Finding("error", error.code, error.message, spec.key, error.path, error.offset)
-                )
-            if not left[spec.key] and spec.key not in lost:
-                tensors += 1
+        for part, found in checked:
+            number = parts.tensor[part]
+            nbytes += parts.size[part]
+            left[number] = left.get(number, 1) - 1
+            error = found if isinstance(found, CheckpointError) else _mismatch(reader, structure, part, found)
+            if error is not None:
+                lost.add(number)
+                key = structure.specs[number].key
+                findings.append(Finding("error", error.code, error.message, key, error.path, error.offset))
+            if not left[number]:
+                del left[number]
+                tensors += number not in lost
         yield Verification(nbytes, tensors, tuple(findings))
 
 
-def _batches(parts: list[_Part]) -> Iterator[list[_Part]]:
+def _mismatch(reader: BundleReader, structure: _Structure, part: int, crc: int) -> CheckpointError | None:
+    parts = structure.parts
+    stored = parts.crc32c[part]
+    if mask(crc) == stored:
+        return None
+    index = reader.index
+    path = data_shard(index.prefix, parts.shard[part], index.header.num_shards)
+    message = f"checksum {mask(crc):#010x}, stored {stored:#010x}"
+    return ChecksumError(message, path=path, offset=parts.offset[part], code="tensor-checksum")
+
+
+def _batches(structure: _Structure) -> Iterator[list[int]]:
     """Yield parts one by one, or together where they are fixed-width neighbours within one piece."""
-    batch: list[_Part] = []
-    for part in parts:
-        entry = part.entry
+    parts, specs = structure.parts, structure.specs
+    batch: list[int] = []
+    for part in structure.order:
+        alone = specs[parts.tensor[part]].dtype.itemsize is None
         if batch:
-            first = batch[0].entry
-            joined = entry.offset + entry.size - first.offset
-            if entry.shard != first.shard or joined > PIECE or part.spec.dtype.itemsize is None:
+            apart = parts.shard[part] != parts.shard[batch[0]]
+            if apart or alone or parts.end(part) - parts.offset[batch[0]] > PIECE:
                 yield batch
                 batch = []
         batch.append(part)
-        if entry.size > PIECE or part.spec.dtype.itemsize is None:
+        if alone or parts.size[part] > PIECE:
             yield batch
             batch = []
     if batch:
@@ -261,32 +292,32 @@ def _in_order(work: Callable[[T], R], items: Iterator[T], jobs: int) -> Iterator
             yield ahead.popleft().result()
 
 
-def _checksums(reader: BundleReader, batch: list[_Part]) -> list[tuple[_Part, int | CheckpointError]]:
+def _checksums(
+    reader: BundleReader, structure: _Structure, batch: list[int]
+) -> list[tuple[int, int | CheckpointError]]:
     """Return the unmasked checksum of each part, or the error that reading it met."""
-    first = batch[0].entry
-    if len(batch) > 1:
-        size = max(_end(part) for part in batch) - first.offset
-        try:
-            data = reader.read_bytes(first.shard, first.offset, size)
-        except CheckpointError as error:
-            return [(part, error) for part in batch]
-        starts = (part.entry.offset - first.offset for part in batch)
-        return [
-            (part, crc32c(data[start : start + part.entry.size]))
-            for part, start in zip(batch, starts, strict=True)
-        ]
-    part = batch[0]
-    entry, spec = part
-
-    def read(offset: int, size: int) -> bytes:
-        return reader.read_bytes(entry.shard, entry.offset + offset, size)
-
+    parts = structure.parts
+    shard, start = parts.shard[batch[0]], parts.offset[batch[0]]
     try:
-        crc = payload.checksum(read, spec.dtype, spec.size, entry.size, big_endian=reader.index.big_endian)
+        if len(batch) > 1:
+            data = reader.read_bytes(shard, start, max(map(parts.end, batch)) - start)
+            return [
+                (part, crc32c(data[parts.offset[part] - start : parts.end(part) - start])) for part in batch
+            ]
+        part = batch[0]
+        spec = structure.specs[parts.tensor[part]]
+        crc = payload.checksum(
+            lambda offset, size: reader.read_bytes(shard, start + offset, size),
+            spec.dtype,
+            parts.count[part],
+            parts.size[part],
+            big_endian=reader.index.big_endian,
+        )
     except CheckpointError as error:
-        return [(part, error)]
+        return [(part, error) for part in batch]
     except ValueError as error:
-        return [(part, reader.corrupt(spec.key, entry, str(error), "tensor-checksum"))]
+        path = data_shard(reader.index.prefix, shard, reader.index.header.num_shards)
+        return [(part, CorruptCheckpointError(str(error), path=path, offset=start, code="tensor-checksum"))]
     return [(part, crc)]
 
 

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from .keys import SUFFIXES, VARIABLE_VALUE
-from .messages import TrackableObject, TrackableObjectGraph
+from .messages import BoolValue, TrackableObject, TrackableObjectGraph
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["GraphFlaw", "ObjectGraph", "Slot"]
 
 ROOT = 0
+_MOST_PATH_CHARACTERS = (
+    1 << 26
+)  # Paths of a long chain of nodes grow with its square; what is behind goes without.
 
 
 class Slot(NamedTuple):
@@ -87,6 +90,33 @@ class ObjectGraph:
             raise ValueError("the object graph has no nodes, not even a root")
         return graph
 
+    def encode(self) -> bytes:
+        """Return the graph as a serialized TrackableObjectGraph, unknown fields and all."""
+        return self.proto.encode()
+
+    def mark_checkpoint_values(self) -> None:
+        """Say of every node whether it or one below it holds values, as TensorFlow does when it saves.
+
+        A node that is wrongly said to hold none is passed over when objects are restored
+        as they are created, and its values are lost.
+        """
+        parents: dict[int, list[int]] = {}
+        for number in range(len(self.nodes)):
+            for _, child in self.children(number):
+                parents.setdefault(child, []).append(number)
+        waiting = [
+            number
+            for number, node in enumerate(self.nodes)
+            if node.attributes or node.slot_variables or node.registered_saver is not None
+        ]
+        holding = set(waiting)
+        while waiting:
+            above = [parent for parent in parents.get(waiting.pop(), ()) if parent not in holding]
+            holding.update(above)
+            waiting += above
+        for number, node in enumerate(self.nodes):
+            node.has_checkpoint_values = BoolValue(value=number in holding)
+
     def children(self, node: int) -> Iterator[tuple[str, int]]:
         """Yield (edge name, node id) of the edges of a node that lead somewhere."""
         count = len(self.nodes)
@@ -122,23 +152,31 @@ class ObjectGraph:
     def paths(self) -> dict[int, str]:
         """Object path by node: the edge names of the shortest way from the root, slots by their variable."""
         paths: dict[int, str] = {}
+        left = _MOST_PATH_CHARACTERS
         for node, came_from in self.reachable().items():
             if came_from is None:
                 paths[node] = ""
-            else:
-                parent, name = came_from
+                continue
+            parent, name = came_from
+            if parent in paths and left >= 0:
                 paths[node] = f"{paths[parent]}/{name}" if parent != ROOT else name
+                left -= len(paths[node])
         for slot in self.slots:
-            if slot.node not in paths and slot.variable in paths and slot.optimizer in paths:
+            if slot.node not in paths and slot.variable in paths and slot.optimizer in paths and left >= 0:
                 paths[slot.node] = f"{paths[slot.variable]} ({slot.name} of {paths[slot.optimizer]})"
+                left -= len(paths[slot.node])
         return paths
 
     def tensors(self, keys: Mapping[str, object]) -> dict[str, tuple[int, str, str]]:
         """Return, for each of `keys` that an attribute stands for: node id, attribute name, full name."""
         found: dict[str, tuple[int, str, str]] = {}
+        claimed: set[str] = set()  # A key claimed again finds nothing new, and finding can mean a search.
         resolve = _KeyResolver(keys)
         for number, node in enumerate(self.nodes):
             for attribute in node.attributes:
+                if attribute.checkpoint_key in claimed:
+                    continue
+                claimed.add(attribute.checkpoint_key)
                 for key in resolve(attribute.checkpoint_key):
                     found.setdefault(key, (number, attribute.name, attribute.full_name))
         return found
@@ -171,7 +209,7 @@ class ObjectGraph:
                         yield GraphFlaw("error", "graph-node", message)
             for attribute in node.attributes:
                 key = attribute.checkpoint_key
-                if not resolve(key):
+                if key not in owners and not resolve(key):
                     message = (
                         f"attribute {attribute.name!r} of node {number} has a key that is not in the index"
                     )

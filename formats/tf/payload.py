@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["Element", "checksum", "decode_numbers", "elements", "encode_strings", "encode_variants"]
+__all__ = [
+    "Element",
+    "ElementStream",
+    "checksum",
+    "decode_numbers",
+    "elements",
+    "encode_strings",
+    "encode_variants",
+    "length_bytes",
+]
 
 Read: TypeAlias = "Callable[[int, int], bytes]"
 """Returns `size` bytes at `offset` of a tensor, neither more nor less."""
@@ -109,7 +118,7 @@ def checksum(read: Read, dtype: DType, count: int, size: int, *, big_endian: boo
     return crc
 
 
-def _length_bytes(length: int, byte_order: str) -> bytes:
+def length_bytes(length: int, byte_order: str) -> bytes:
     return struct.pack(byte_order + ("I" if length <= 0xFFFFFFFF else "Q"), length)
 
 
@@ -121,7 +130,7 @@ def _string_lengths(cursor: _Cursor, count: int, size: int, byte_order: str) -> 
     crc, pending = 0, bytearray()
     for _ in range(count):
         lengths.append(cursor.varint())
-        pending += _length_bytes(lengths[-1], byte_order)
+        pending += length_bytes(lengths[-1], byte_order)
         if len(pending) >= PIECE:
             crc = extend(crc, bytes(pending))
             pending.clear()
@@ -187,6 +196,45 @@ def elements(read: Read, dtype: DType, count: int, size: int, *, big_endian: boo
     return out
 
 
+class ElementStream:
+    """The strings or variants of a tensor, one after the other; ValueError as `checksum`.
+
+    `crc` is the unmasked checksum of what has passed, of the whole tensor at the end.
+    """
+
+    def __init__(self, read: Read, dtype: DType, count: int, size: int, *, big_endian: bool = False) -> None:
+        self._cursor = _Cursor(read, size)
+        self._dtype = dtype
+        self._count = count
+        self._size = size
+        self._byte_order = ">" if big_endian else "<"
+        self.crc = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._variants() if self._dtype is VARIANT else self._strings()
+        if self._cursor.offset != self._size:
+            raise ValueError(f"elements of {self._cursor.offset} bytes, {self._size} are stored")
+
+    def _strings(self) -> Iterator[bytes]:
+        lengths, self.crc = _string_lengths(self._cursor, self._count, self._size, self._byte_order)
+        for length in lengths:
+            element = self._cursor.take(length)
+            self.crc = extend(self.crc, element)
+            yield element
+
+    def _variants(self) -> Iterator[bytes]:
+        for _ in range(self._count):
+            length = self._cursor.varint()
+            element = self._cursor.take(length)
+            self.crc = extend(extend(self.crc, struct.pack("<Q", length)), element)
+            stored = self._cursor.take(4)
+            (expected,) = struct.unpack("<I", stored)
+            if mask(self.crc) != expected:
+                raise ValueError(f"checksum of a variant {mask(self.crc):#010x}, stored {expected:#010x}")
+            self.crc = extend(self.crc, stored)
+            yield element
+
+
 def decode_numbers(data: np.ndarray[Any, Any], *, big_endian: bool) -> np.ndarray[Any, Any]:
     """Return numbers in native byte order, swapping those of a big-endian bundle in place."""
     if not big_endian or data.dtype.itemsize == 1:
@@ -204,7 +252,7 @@ def encode_strings(values: Iterable[bytes]) -> tuple[bytes, int]:
     values = list(values)
     crc = 0
     for value in values:
-        crc = extend(crc, _length_bytes(len(value), "<"))
+        crc = extend(crc, length_bytes(len(value), "<"))
     stored = struct.pack("<I", mask(crc))
     body = b"".join(values)
     crc = extend(extend(crc, stored), body)

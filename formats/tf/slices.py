@@ -35,6 +35,7 @@ __all__ = [
     "intersect",
     "region_of",
     "slice_key",
+    "slice_proto",
     "tiling_flaw",
 ]
 
@@ -45,11 +46,21 @@ Region = tuple[tuple[int, int], ...]
 """Start and stop in each dimension, both within the tensor."""
 
 _MOST_CORNERS = 1 << 22
+_MOST_COMPARISONS = 1 << 21
 
 
 def extents_of(proto: TensorSliceProto) -> Extents:
     """Return extents as stored; an extent without a length is the whole dimension."""
     return tuple((e.start, WHOLE if e.length is None else e.length) for e in proto.extent)
+
+
+def slice_proto(extents: Extents) -> TensorSliceProto:
+    """Return the message of which `extents_of` gives the extents back."""
+    from .messages import Extent, TensorSliceProto
+
+    return TensorSliceProto(
+        extent=[Extent(start=start, length=None if length == WHOLE else length) for start, length in extents]
+    )
 
 
 def slice_key(name: bytes, extents: Extents) -> bytes:
@@ -167,5 +178,23 @@ def tiling_flaw(regions: Sequence[Region], shape: tuple[int, ...]) -> str | None
 
 
 def _any_overlap(regions: Sequence[Region]) -> bool:
-    """Whether two regions share an element; told for the first thousand pieces only."""
-    return any(intersect(a, b) for a, b in itertools.combinations(regions[:1000], 2))
+    """Whether two regions share an element; ValueError where that takes too many comparisons to tell.
+
+    In the order of their starts along one dimension, a region can only overlap those that
+    start before it ends.
+    """
+    if not regions or not regions[0]:
+        return len(regions) > 1
+    axis = max(range(len(regions[0])), key=lambda d: len({region[d] for region in regions}))
+    ordered = sorted(regions, key=lambda region: region[axis])
+    comparisons = 0
+    for at, region in enumerate(ordered):
+        for other in itertools.islice(ordered, at + 1, None):
+            if other[axis][0] >= region[axis][1]:
+                break
+            comparisons += 1
+            if comparisons > _MOST_COMPARISONS:
+                raise ValueError(f"{len(regions)} pieces that leave gaps are too many to compare")
+            if intersect(region, other) is not None:
+                return True
+    return False

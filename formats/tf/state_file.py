@@ -32,7 +32,8 @@ _TOKEN = re.compile(
     rb"""
       (?P<skip>   [ \t\r\n\f\v,;]+ | \#[^\n]* )
     | (?P<name>   [A-Za-z_]\w* )
-    | (?P<number> [-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?f? )
+    | (?P<number> [-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?[fF]? )
+    | (?P<negative> -[A-Za-z]+ )
     | (?P<string> "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' )
     | (?P<colon>  : )
     """,
@@ -40,7 +41,7 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|[xX][0-9a-fA-F]{1,2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 _SIMPLE = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
-_NOT_FINITE = {"inf", "infinity", "nan"}
+_NOT_FINITE = re.compile(rb"(-?(?:inf|infinity|nan))f?", re.IGNORECASE)
 
 _PATH, _PATHS, _TIMES, _PRESERVED = (
     "model_checkpoint_path",
@@ -96,10 +97,8 @@ class StateFile(NamedTuple):
                     position += 1
                 value = b"".join(_unquote(literal) for _, literal in tokens[start:position])
                 strings[name].append(value.decode("utf-8", "surrogateescape"))
-            elif position < len(tokens) and (
-                tokens[position][0] == "number" or _not_finite(tokens[position])
-            ):
-                numbers[name].append(float(tokens[position][1].rstrip(b"fF") or b"nan"))
+            elif position < len(tokens) and (number := _number(*tokens[position])) is not None:
+                numbers[name].append(number)
                 position += 1
             if position == start:
                 raise ValueError(f"field {name!r} without a value")
@@ -123,8 +122,11 @@ class StateFile(NamedTuple):
         return "".join(line + "\n" for line in lines).encode("ascii")
 
 
-def _not_finite(token: tuple[str, bytes]) -> bool:
-    return token[0] == "name" and token[1].decode("ascii").lower() in _NOT_FINITE
+def _number(kind: str, raw: bytes) -> float | None:
+    if kind == "number":
+        return float(raw.rstrip(b"fF"))
+    named = _NOT_FINITE.fullmatch(raw)
+    return float(named[1]) if named else None
 
 
 def _tokens(text: bytes) -> list[tuple[str, bytes]]:

@@ -24,7 +24,7 @@ SECONDS_A_TRIAL = 2
 
 
 def outcomes(path: str, workspace, first: int, count: int) -> Counter[str]:
-    """Read `count` damaged copies of a file in a child; fail, naming the seed, where that does not come back well."""
+    """Read `count` damaged copies of a file in a child; name the seed where it does not come back well."""
     command = [sys.executable, PROGRAM, data_path(path), str(workspace), str(first), str(count)]
     environment = {**os.environ, "PYTHONPATH": ROOT, "PYTHONFAULTHANDLER": "1"}
     done = subprocess.run(  # noqa: PLW1510  the exit code is looked at

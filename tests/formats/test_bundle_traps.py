@@ -687,12 +687,10 @@ def test_entries_that_lie_are_corrupt(prefix: str, values: dict[str, Any], code:
     with open(shard_path(prefix), "r+b") as file:
         file.truncate(64)  # `sound` lay behind
     with open_checkpoint(prefix) as reader:
-        for read in (
-            reader["v"].read,
-            lambda: reader["v"].read_slice(reader.specs["v"].rank * (slice(0, 1, 1),)),
-        ):
+        index = (slice(0, 1, 1),) * reader.specs["v"].rank
+        for read in (lambda tensor: tensor.read(), lambda tensor: tensor.read_slice(index)):
             with pytest.raises(CorruptCheckpointError, match=what) as caught:
-                read()
+                read(reader["v"])
             assert (caught.value.key, caught.value.code) == ("v", code)
 
 

@@ -1,0 +1,206 @@
+"""Writing beside the target, and moving in when all is there.
+
+    TARGET                    a checkpoint: one file, or a bundle's index and data shards
+    TARGET_temp_<32 hex>/     where the new files are made, under their final names
+    FILE.tempstate<number>    a single file being replaced
+
+Both names are those TensorFlow gives to saves in progress, so that its readers, and
+these, pass over what a killed process leaves.  A staged checkpoint is complete: it can
+be opened and compared before anything of it is moved.  Everything is synced to disk
+before the first file moves, and the directory between moves that depend on each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from .chunks import view_of
+from .errors import CheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .chunks import Chunk
+
+__all__ = ["StagedFile", "Staging", "refusing", "replace_file", "sync_directory"]
+
+_LONGEST_STEM = 48
+"""Characters of the target's name in the directory's: a name has at most 255 bytes."""
+
+_HINTS = {
+    errno.ENOSPC: ("free some space or write elsewhere; nothing was changed",),
+    errno.EDQUOT: ("free some of your quota or write elsewhere; nothing was changed",),
+    errno.EACCES: ("the directory must be writable, since new files are made beside the old ones",),
+    errno.EROFS: ("this file system is mounted read-only: write elsewhere",),
+}
+
+_LARGEST_WRITE = 1 << 30  # Linux transfers no more than 2 GiB in one call.
+
+
+@contextlib.contextmanager
+def refusing(path: str) -> Iterator[None]:
+    """Raise what the system refuses in this block as a CheckpointError about `path`."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, CheckpointError):
+            raise
+        message = f"cannot be written: {str(error.strerror or error).lower()}"
+        raise CheckpointError(message, path=path, hints=_HINTS.get(error.errno or 0, ())) from error
+
+
+def sync_directory(path: str) -> None:
+    """Make what was renamed in a directory last through a loss of power."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+class StagedFile:
+    """A new file, written from its beginning to its end, or at reserved places.
+
+    `about` is the path that errors name: what the user asked for.
+    """
+
+    def __init__(self, path: str, about: str) -> None:
+        self.path = path
+        self.size = 0
+        self._about = about
+        with refusing(about):
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+    def write(self, data: Chunk) -> None:
+        """Write at the end."""
+        self.write_at(self.reserve(len(data)), data)
+
+    def reserve(self, size: int) -> int:
+        """Return the offset of the next `size` bytes, which `write_at` is to fill."""
+        self.size += size
+        return self.size - size
+
+    def write_at(self, offset: int, data: Chunk) -> None:
+        view = view_of(data)
+        with refusing(self._about):
+            while view:
+                written = os.pwrite(self._fd, view[:_LARGEST_WRITE], offset)
+                offset += written
+                view = view[written:]
+
+    def sync(self) -> None:
+        """Bring what was written to disk."""
+        with refusing(self._about):
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class Staging:
+    """A directory beside the target, in which all new files are made."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.directory = os.path.dirname(target) or "."
+        self._made = _missing_directories(self.directory)
+        self._files: list[StagedFile] = []
+        name = f"{os.path.basename(target)[:_LONGEST_STEM]}_temp_{os.urandom(16).hex()}"
+        self.staged = os.path.join(os.path.dirname(target), name)
+        try:
+            with refusing(target):
+                os.makedirs(self.directory, exist_ok=True)
+                os.mkdir(self.staged)
+        except BaseException:
+            self.remove()
+            raise
+
+    def path(self, name: str) -> str:
+        """Return the path of a staged file."""
+        return os.path.join(self.staged, name)
+
+    def final(self, name: str) -> str:
+        """Return the path to which a staged file is moved."""
+        return os.path.join(os.path.dirname(self.target), name)
+
+    def create(self, name: str) -> StagedFile:
+        file = StagedFile(self.path(name), self.target)
+        self._files.append(file)
+        return file
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a staged file."""
+        with refusing(self.target):
+            os.rename(self.path(old), self.path(new))
+
+    def sync(self) -> None:
+        """Close all staged files and bring them to disk."""
+        self._close()
+        with refusing(self.target):
+            for name in os.listdir(self.staged):
+                fd = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+            sync_directory(self.staged)
+
+    def move(self, name: str, final: str | None = None) -> None:
+        """Move a staged file to its place, replacing what is there."""
+        os.replace(self.path(name), final or self.final(name))
+
+    def move_in(self) -> None:
+        """Move the one staged file, named as the target, to its place."""
+        with refusing(self.target):
+            self.move(os.path.basename(self.target))
+            sync_directory(self.directory)
+
+    def remove(self) -> None:
+        """Remove the staging directory, and directories made for it that stayed empty."""
+        import shutil
+
+        self._close()
+        with refusing(self.target):
+            if os.path.isdir(self.staged):
+                shutil.rmtree(self.staged)
+            for made in self._made:
+                if os.path.isdir(made) and not os.listdir(made):
+                    os.rmdir(made)
+
+    def _close(self) -> None:
+        for file in self._files:
+            file.close()
+        self._files.clear()
+
+
+def _missing_directories(path: str) -> list[str]:
+    """Return the directories up to `path` that are not there, the innermost first."""
+    missing = []
+    while path and not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    return missing
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Replace a file by one of this content, so that it is the old or the new one at every instant."""
+    temporary = f"{path}.tempstate{int.from_bytes(os.urandom(8))}"
+    try:
+        file = StagedFile(temporary, path)
+        try:
+            file.write(data)
+            file.sync()
+        finally:
+            file.close()
+        with refusing(path):
+            os.replace(temporary, path)
+            sync_directory(os.path.dirname(path) or ".")
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise

@@ -1,0 +1,147 @@
+"""Tensors as streams: what readers hand out in pieces and writers take in pieces.
+
+The chunks of a fixed-width tensor are its elements' bytes, little-endian, in C order,
+cut anywhere between two elements.  The chunks of strings and variants are its elements,
+one bytes object each, in C order.  A tensor may be larger than memory; a chunk is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .files import PIECE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy as np
+
+    from .model import TensorSpec
+
+    Chunk = bytes | np.ndarray[Any, Any]
+    """Bytes, or a flat array of uint8: what checksums and files take without a copy."""
+
+__all__ = ["ChunkSource", "array_chunks", "chunks_of", "view_of", "whole_elements"]
+
+
+def array_chunks(array: np.ndarray[Any, Any], max_bytes: int = PIECE) -> Iterator[Chunk]:
+    """Yield an array as chunks; elements of an object array must be bytes."""
+    import numpy as np
+
+    if array.dtype.hasobject:
+        yield from array.reshape(-1)
+        return
+    if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and not np.little_endian):
+        array = array.astype(array.dtype.newbyteorder("<"))
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    step = whole_elements(max_bytes, array.dtype.itemsize)
+    for at in range(0, flat.size, step):
+        yield flat[at : at + step]
+
+
+def whole_elements(max_bytes: int, itemsize: int) -> int:
+    """Return the largest number of bytes up to `max_bytes` that is whole elements, one at least."""
+    return max(itemsize, max_bytes // itemsize * itemsize)
+
+
+def chunks_of(spec: TensorSpec, data: Any) -> Iterator[Chunk]:
+    """Yield what a writer was given for a tensor as chunks, held against its spec.
+
+    An array must have the spec's shape and dtype.  Anything else is chunks: bytes-like
+    objects, or one of them alone.  Raises ValueError where the data are not what the
+    spec says, at the latest when the last chunk has passed.
+    """
+    import numpy as np
+
+    if isinstance(data, np.ndarray | np.generic):
+        array = np.asarray(data)
+        if array.shape != spec.shape:
+            raise ValueError(f"tensor {spec.key!r}: array of shape {array.shape}, its spec says {spec.shape}")
+        data = array_chunks(_of_dtype(spec, array))
+    elif isinstance(data, bytes | bytearray | memoryview):
+        data = (data,)
+    return _checked_elements(spec, data) if spec.dtype.itemsize is None else _checked_bytes(spec, data)
+
+
+def _of_dtype(spec: TensorSpec, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the array as the spec's dtype has it: strings as objects, numbers as they must be already."""
+    import numpy as np
+
+    wanted = spec.dtype.numpy
+    if spec.dtype.itemsize is None and array.dtype.kind in "OSU":
+        out = np.empty(array.shape, object)
+        for at, element in np.ndenumerate(array):
+            out[at] = element.encode("utf-8", "surrogateescape") if isinstance(element, str) else element
+        return out
+    if array.dtype != wanted and array.dtype.newbyteorder("=") != wanted:
+        raise ValueError(f"tensor {spec.key!r}: array of {array.dtype}, its spec says {spec.dtype}")
+    return array
+
+
+def _checked_elements(spec: TensorSpec, elements: Iterable[Any]) -> Iterator[Chunk]:
+    count = 0
+    for element in elements:
+        if not isinstance(element, bytes | bytearray | memoryview):
+            raise TypeError(f"tensor {spec.key!r}: element {count} is {type(element).__name__}, not bytes")
+        count += 1
+        yield bytes(element)
+    if count != spec.size:
+        raise ValueError(f"tensor {spec.key!r}: {count} elements, its spec has {spec.size}")
+
+
+def _checked_bytes(spec: TensorSpec, chunks: Iterable[Any]) -> Iterator[Chunk]:
+    import numpy as np
+
+    expected = spec.nbytes
+    assert expected is not None
+    total = 0
+    for given in chunks:
+        chunk = given if isinstance(given, bytes) else np.frombuffer(given, np.uint8)
+        total += len(chunk)
+        if total > expected:
+            break
+        if len(chunk):
+            yield chunk
+    if total != expected:
+        raise ValueError(f"tensor {spec.key!r}: {total} bytes, its spec has {expected}")
+
+
+def view_of(chunk: Chunk) -> memoryview:
+    """Return a chunk's bytes without copying them."""
+    return memoryview(chunk) if isinstance(chunk, bytes) else chunk.data
+
+
+class ChunkSource:
+    """Hands out the bytes of chunks in portions of any size."""
+
+    def __init__(self, chunks: Iterator[Chunk]) -> None:
+        self._chunks = chunks
+        self._chunk: Chunk = b""
+        self._at = 0
+
+    def take(self, size: int) -> Chunk:
+        """Return the next `size` bytes; without a copy where they lie in one chunk.
+
+        The stream must hold them: its source checks its length.
+        """
+        left = len(self._chunk) - self._at
+        if size < left:
+            self._at += size
+            return self._chunk[self._at - size : self._at]
+        # A chunk that is used up is let go: a thousand sources must not hold a thousand chunks.
+        rest, self._chunk, self._at = self._chunk[self._at :], b"", 0
+        if size == left:
+            return rest
+        out = bytearray(view_of(rest))
+        while len(out) < size:
+            chunk = next(self._chunks)
+            wanted = size - len(out)
+            out += view_of(chunk[:wanted])
+            if wanted < len(chunk):
+                self._chunk, self._at = chunk, wanted
+        return bytes(out)
+
+    def finish(self) -> None:
+        """Run the stream to its end, where its source checks what it has checked for."""
+        for _ in self._chunks:
+            pass

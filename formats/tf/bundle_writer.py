@@ -1,0 +1,260 @@
+"""Writing a bundle: tensors into data shards as they come, the index at the end.
+
+Data stand in the order in which they are written, one after the other, as TensorFlow
+puts them.  A shard is full when the next tensor would carry it past the shard size; a
+tensor is split only where its extents were given, and then each slice is a tensor.
+Chunks are checksummed and written as they pass, so memory does not grow with a tensor.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+from ..atomic import refusing
+from ..chunks import ChunkSource, view_of
+from ..dtypes import STRING, VARIANT
+from ..errors import ConversionError, DuplicateKeyError
+from ..files import PIECE
+from ..model import TensorSpec, key_bytes
+from ..paths import SHARD, data_shards
+from ..wire.coding import encode_fixed32, encode_varint
+from ..wire.crc32c import extend, mask
+from ..wire.sstable import TableBuilder
+from ..writing import CheckpointWriter
+from .bundle import BUNDLE_DTYPES, OBJECT_GRAPH_KEY, BundleEntry, data_shard, encode_entry
+from .bundle_commit import BundleExchange
+from .messages import BundleHeaderProto, VersionDef
+from .payload import length_bytes
+from .slices import region_of, slice_key, tiling_flaw, volume
+from .tiling import scatter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ..atomic import StagedFile
+    from ..chunks import Chunk
+    from ..model import Format
+    from ..writing import Target
+    from .slices import Extents
+
+__all__ = ["BundleWriter", "bundle_target"]
+
+PRODUCER = 1
+_MOST_IN_MEMORY = 16 * PIECE
+"""Bytes of strings that wait in memory for all lengths to be known; more wait in a file."""
+
+_RECENT = frozenset(
+    ["float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz", "int2", "uint2", "float4_e2m1fn"]
+)
+"""dtypes that TensorFlow 2.21 has and 2.15 has not, which ends the process that reads one."""
+
+_NOT_JOINED = BUNDLE_DTYPES - {
+    *("float32", "float64", "bfloat16", "complex64", "complex128", "bool", "int4", "int8", "int16", "int32"),
+    *("int64", "uint4", "uint8", "qint8", "quint8", "qint32"),
+}
+"""dtypes whose slices TensorFlow can write, and then not put together again."""
+
+
+def bundle_target(target: Target) -> Target:
+    """Return a target with its prefix for a path, whichever file of the bundle was named."""
+    shard = SHARD.fullmatch(target.path)
+    prefix = shard["prefix"] if shard else target.path.removesuffix(".index")
+    if not os.path.basename(prefix):
+        hint = f"name the checkpoint, for instance {os.path.join(prefix, 'ckpt-1')}"
+        message = "a directory; a bundle's path is the prefix of its files"
+        raise ConversionError(message, path=target.path, hints=(hint,))
+    return target._replace(path=prefix)
+
+
+class BundleWriter(CheckpointWriter):
+    """Writes a bundle, object-based or name-based; what the keys mean is not its business."""
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+        self._keys = _stored_keys(target)
+        super().__init__(format, target)
+        self._entries: dict[bytes, bytes] = {}
+        self._shards: list[StagedFile] = []
+        self.notes += _notes(target)
+
+    @classmethod
+    def existing(cls, path: str) -> list[str]:
+        named = [name for name in (path + ".index", path) if os.path.isfile(name) or os.path.islink(name)]
+        return named + data_shards(path)
+
+    def _shard(self, size: int) -> tuple[int, StagedFile]:
+        """Return the number and the file of the shard that takes the next `size` bytes."""
+        limit = self.target.shard_size
+        full = limit is not None and bool(self._shards) and 0 < self._shards[-1].size > limit - size
+        if full or not self._shards:
+            self._shards.append(self.staging.create(f"shard-{len(self._shards)}"))
+        return len(self._shards) - 1, self._shards[-1]
+
+    def _close_full_shards(self) -> None:
+        for file in self._shards[:-1]:
+            file.close()
+
+    def _add(self, spec: TensorSpec, extents: Extents | None, place: tuple[int, int, int], crc: int) -> None:
+        """Add the entry of a tensor, or slice, at (shard, offset, size) with this unmasked checksum."""
+        key = key_bytes(spec.key)
+        stored = key if extents is None else slice_key(key, extents)
+        self._entries[stored] = encode_entry(BundleEntry(spec.dtype, spec.shape, *place, mask(crc)))
+
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:
+        if spec.dtype is STRING:
+            place, crc = self._write_strings(chunks)
+        elif spec.dtype is VARIANT:
+            place, crc = self._write_variants(spec.stored or 0, chunks)
+        else:
+            size = spec.nbytes
+            assert size is not None
+            shard, file = self._shard(size)
+            place = (shard, file.size, size)
+            crc = 0
+            for chunk in chunks:
+                crc = extend(crc, chunk)
+                file.write(chunk)
+        self._add(spec, extents, place, crc)
+        self._close_full_shards()
+
+    def _write_strings(self, elements: Iterable[Chunk]) -> tuple[tuple[int, int, int], int]:
+        """Write strings, which wait until all lengths are known: those stand before them."""
+        lengths, crc = bytearray(), 0
+        with (
+            refusing(self.target.path),
+            tempfile.SpooledTemporaryFile(_MOST_IN_MEMORY, dir=self.staging.staged) as waiting,
+        ):
+            for element in elements:
+                lengths += encode_varint(len(element))
+                crc = extend(crc, length_bytes(len(element), "<"))
+                waiting.write(view_of(element))
+            checksum = encode_fixed32(mask(crc))
+            size = len(lengths) + len(checksum) + waiting.tell()
+            shard, file = self._shard(size)
+            place = (shard, file.size, size)
+            crc = extend(crc, checksum)
+            file.write(bytes(lengths) + checksum)
+            waiting.seek(0)
+            while piece := waiting.read(PIECE):
+                crc = extend(crc, piece)
+                file.write(piece)
+        return place, crc
+
+    def _write_variants(self, expected: int, elements: Iterable[Chunk]) -> tuple[tuple[int, int, int], int]:
+        """Write variants, each with the checksum so far behind it."""
+        shard, file = self._shard(expected)
+        offset, crc = file.size, 0
+        for element in elements:
+            # Of strings the checksum covers 4-byte lengths, of variants 8-byte ones.
+            crc = extend(extend(crc, len(element).to_bytes(8, "little")), element)
+            checksum = encode_fixed32(mask(crc))
+            crc = extend(crc, checksum)
+            for part in (encode_varint(len(element)), element, checksum):
+                file.write(part)
+        return (shard, offset, file.size - offset), crc
+
+    def _write_in_slices(self, spec: TensorSpec, slices: Sequence[Extents], chunks: Iterator[Chunk]) -> None:
+        regions = [region_of(extents, spec.shape) for extents in slices]
+        itemsize = spec.dtype.itemsize
+        if itemsize is None or tiling_flaw(regions, spec.shape):
+            raise ValueError(f"tensor {spec.key!r}: its slices must be written one by one")
+        files, places = [], []
+        for region in regions:
+            size = volume(region) * itemsize
+            shard, file = self._shard(size)
+            files.append(file)
+            places.append((shard, file.reserve(size), size))
+        crcs, done = [0] * len(regions), [0] * len(regions)
+        source = ChunkSource(chunks)
+        for number, data in scatter(spec.shape, regions, itemsize, source.take):
+            crcs[number] = extend(crcs[number], data)
+            files[number].write_at(places[number][1] + done[number], data)
+            done[number] += len(data)
+        source.finish()
+        for extents, region, place, crc in zip(slices, regions, places, crcs, strict=True):
+            piece = spec._replace(shape=tuple(stop - start for start, stop in region))
+            self._add(piece, extents, place, crc)
+        self._close_full_shards()
+
+    def _finish(self) -> None:
+        if self.target.object_graph is not None:
+            graph = TensorSpec(OBJECT_GRAPH_KEY.decode(), STRING, ())
+            self._write(graph, None, iter([self.target.object_graph.encode()]))
+        for key, slices in self.target.slices.items():
+            spec = self.specs[key]
+            whole = BundleEntry(spec.dtype, spec.shape, 0, 0, 0, 0, tuple(slices))
+            self._entries[key_bytes(key)] = encode_entry(whole)
+        if not self._shards:
+            self._shard(0)
+        count = len(self._shards)
+        for number in range(count):
+            self.staging.rename(f"shard-{number}", self._shard_name(number, count))
+        self._stage_index(count)
+
+    def _shard_name(self, shard: int, count: int) -> str:
+        return data_shard(os.path.basename(self.target.path), shard, count)
+
+    def _stage_index(self, num_shards: int) -> None:
+        """Write the staged index, which is of as many shards."""
+        file = self.staging.create(os.path.basename(self.target.path) + ".index")
+        header = BundleHeaderProto(num_shards=num_shards, version=VersionDef(producer=PRODUCER))
+        table = TableBuilder(file.write)
+        table.add(b"", header.encode())
+        for key in sorted(self._entries):
+            table.add(key, self._entries[key])
+        table.finish()
+
+    def _restage(self, num_shards: int) -> None:
+        """Stage the same bundle with more, empty, shards at its end."""
+        count = len(self._shards)
+        os.unlink(self.staging.path(os.path.basename(self.target.path) + ".index"))
+        for number in range(num_shards):
+            name = self._shard_name(number, num_shards)
+            if number < count:
+                self.staging.rename(self._shard_name(number, count), name)
+            else:
+                self.staging.create(name)
+        self._stage_index(num_shards)
+        self.staging.sync()
+
+    def _move_in(self) -> None:
+        BundleExchange(self.staging, self.target.path, len(self._shards), self._restage).run()
+
+
+def _stored_keys(target: Target) -> set[bytes]:
+    """Return the keys of the index to be; ConversionError where one cannot be."""
+    keys: set[bytes] = set()
+    for spec in target.specs:
+        key = key_bytes(spec.key)
+        slices = target.slices.get(spec.key, ())
+        for extents in slices:
+            try:
+                region_of(extents, spec.shape)
+            except ValueError as error:
+                raise ConversionError(str(error), path=target.path, key=spec.key) from error
+        for stored in (key, *(slice_key(key, extents) for extents in slices)):
+            if not stored:
+                message = "an empty key, which is that of a bundle's header"
+                raise ConversionError(message, path=target.path, key="")
+            if stored in keys:
+                message = "two entries of the index have this key"
+                raise DuplicateKeyError(message, path=target.path, key=spec.key)
+            keys.add(stored)
+    return keys
+
+
+def _notes(target: Target) -> list[str]:
+    """Return what TensorFlow will make difficulties with."""
+    notes = []
+    recent = sorted({spec.dtype.name for spec in target.specs} & _RECENT)
+    if recent:
+        notes.append(f"{', '.join(recent)}: TensorFlow 2.15 aborts when it reads this, 2.21 does not")
+    split = sorted({s.dtype.name for s in target.specs if s.key in target.slices} & _NOT_JOINED)
+    if split:
+        notes.append(
+            f"{', '.join(split)}: TensorFlow cannot restore slices of these; --merge-slices joins them"
+        )
+    if set(os.path.basename(target.path)) & set("*?[]"):
+        notes.append(f"{target.path}: TensorFlow takes the prefix for a pattern and will not find it")
+    return notes

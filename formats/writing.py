@@ -1,0 +1,247 @@
+"""Writing checkpoints: what every format's writer keeps to, and how one is made.
+
+    with formats.create_checkpoint("out/ckpt-1", format="tf-name", specs=specs) as writer:
+        writer.write("net/l1/kernel", array)
+
+A writer knows all specs before it writes a byte, so what cannot be represented is
+refused while nothing has happened yet.  It writes beside the target (`formats.atomic`)
+and moves everything in at the end.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from .atomic import Staging
+from .chunks import chunks_of
+from .dtypes import INVALID
+from .errors import (
+    CheckpointExistsError,
+    ConversionError,
+    CorruptCheckpointError,
+    DuplicateKeyError,
+    TensorNotFoundError,
+    UnsupportedDtypeError,
+)
+
+if TYPE_CHECKING:
+    from .chunks import Chunk
+    from .model import CheckpointReader, Format, TensorSpec
+    from .tf.object_graph import ObjectGraph
+    from .tf.slices import Extents
+
+__all__ = ["CheckpointWriter", "Target", "create_checkpoint"]
+
+
+class Target(NamedTuple):
+    """What a writer is made for: the path, all specs, and what else the checkpoint shall hold.
+
+    `specs` stand in the caller's order.  `slices` gives the extents of tensors that are
+    kept in slices, spelled as they shall be stored.  `shard_size` is in bytes.
+    `metadata` is what the format can say of itself, by the names readers use.
+    """
+
+    path: str
+    specs: tuple[TensorSpec, ...]
+    overwrite: bool = False
+    object_graph: ObjectGraph | None = None
+    slices: Mapping[str, Sequence[Extents]] = {}
+    shard_size: int | None = None
+    metadata: Mapping[str, Any] = {}
+
+
+class CheckpointWriter(ABC):
+    """A checkpoint being written; a context manager.
+
+    It is made with all specs, and refuses what the format cannot hold before the first
+    byte is written.  Each tensor is then written exactly once, in any order unless
+    `order` names one.  Leaving the `with` block commits; leaving it by an exception
+    abandons, and then nothing is left behind and an old target is untouched.
+
+    A subclass writes into `staging` and, in `_finish`, what goes last.  `notes` are what
+    a person should know of what is written.
+    """
+
+    order: tuple[str, ...] | None = None
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  the word of the field
+        self.format = format
+        self.target = target
+        self.specs: dict[str, TensorSpec] = {spec.key: spec for spec in target.specs}
+        keys = self.order or tuple(self.specs)
+        self._unwritten: dict[str, list[Extents]] = {key: list(target.slices.get(key, ())) for key in keys}
+        self.notes: list[str] = []
+        self._state = "open"
+        found = [] if target.overwrite else self.existing(target.path)
+        if found:
+            hints = ("to replace it: --overwrite",)
+            raise CheckpointExistsError("is there already", path=found[0], hints=hints)
+        self.staging = Staging(target.path)
+
+    @classmethod
+    def existing(cls, path: str) -> list[str]:
+        """Return the files that writing to `path` would replace."""
+        return [path] if os.path.lexists(path) else []
+
+    @abstractmethod
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:
+        """Write a tensor, or one slice of it, whose own shape `spec` then has."""
+
+    def _write_in_slices(self, spec: TensorSpec, slices: Sequence[Extents], chunks: Iterator[Chunk]) -> None:
+        """Write a tensor that comes whole and is kept in slices."""
+        raise NotImplementedError(f"{self.format.name} has no slices")
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Write what stands behind the tensors, so that what is staged is a checkpoint."""
+
+    def _move_in(self) -> None:
+        """Move what is staged to its place."""
+        self.staging.move_in()
+
+    def write(self, key: str, data: Any) -> None:
+        """Write a tensor: an array of its dtype and shape, or its chunks (see `LazyTensor.chunks`)."""
+        spec = self._begin(key)
+        slices = self._unwritten[key]
+        if slices != list(self.target.slices.get(key, ())):
+            raise ValueError(f"tensor {key!r}: some of its slices are written already")
+        chunks = chunks_of(spec, data)
+        if slices:
+            self._write_in_slices(spec, slices, chunks)
+        else:
+            self._write(spec, None, chunks)
+        self._end(key)
+
+    def write_slice(self, key: str, extents: Extents, data: Any) -> None:
+        """Write one slice of a tensor that `Target.slices` keeps in slices, as `write` does a tensor."""
+        from .tf.slices import region_of
+
+        spec = self._begin(key)
+        if extents not in self._unwritten[key]:
+            raise ValueError(f"tensor {key!r}: slice {extents} is not one to be written")
+        shape = tuple(stop - start for start, stop in region_of(extents, spec.shape))
+        piece = spec._replace(shape=shape)
+        self._write(piece, extents, chunks_of(piece, data))
+        self._end(key, extents)
+
+    def _begin(self, key: str) -> TensorSpec:
+        if key not in self.specs:
+            raise TensorNotFoundError("not one of the tensors to be written", path=self.target.path, key=key)
+        if self._state != "open" or key not in self._unwritten:
+            raise ValueError(f"tensor {key!r} is written already, or the writer is {self._state}")
+        if self.order is not None and key != next(iter(self._unwritten)):
+            raise ValueError(f"tensor {key!r} comes before its turn, see `order`")
+        self._state = "interrupted"
+        return self.specs[key]
+
+    def _end(self, key: str, extents: Extents | None = None) -> None:
+        if extents is not None:
+            self._unwritten[key].remove(extents)
+        if extents is None or not self._unwritten[key]:
+            del self._unwritten[key]
+        self._state = "open"
+
+    def finish(self) -> None:
+        """Write what goes last.  The checkpoint is whole then, but not yet in its place."""
+        if self._state == "finished":
+            return
+        if self._state != "open":
+            raise ValueError(f"{self.target.path}: the writer is {self._state}")
+        if self._unwritten:
+            missing = next(iter(self._unwritten))
+            raise ValueError(f"{len(self._unwritten)} tensors are not written, {missing!r} for one")
+        self._state = "interrupted"
+        self._finish()
+        self.staging.sync()
+        self._state = "finished"
+
+    def reopen(self) -> CheckpointReader:
+        """Return a reader of what was written, before it is moved to its place."""
+        from .opening import open_location
+        from .paths import resolve
+
+        self.finish()
+        return open_location(resolve(self.staging.path(os.path.basename(self.target.path))))
+
+    def commit(self) -> None:
+        """Move the checkpoint to its place; the target is the old or the new one at every instant."""
+        try:
+            self.finish()
+            if not self.target.overwrite and (found := self.existing(self.target.path)):
+                raise CheckpointExistsError("has appeared meanwhile", path=found[0])
+            self._move_in()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Remove what was staged, and all traces of it."""
+        if self._state != "closed":
+            self._state = "closed"
+            self.staging.remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.abandon()
+
+
+def create_checkpoint(
+    path: str | os.PathLike[str],
+    *,
+    format: str,  # noqa: A002  the word of the field
+    specs: Mapping[str, TensorSpec] | Iterable[TensorSpec],
+    overwrite: bool = False,
+    object_graph: ObjectGraph | None = None,
+    slices: Mapping[str, Sequence[Extents]] | None = None,
+    shard_size: int | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> CheckpointWriter:
+    """Return a writer of a new checkpoint at `path`, in the format of that id; it is a context manager.
+
+    `specs` are those of all tensors to be written, or a reader's `specs`.  The object
+    graph of a tf-object checkpoint is written from `object_graph`, where given, instead
+    of being one of the tensors.  `slices` keeps tensors partitioned, by their extents;
+    `shard_size` bounds the bytes of a data shard (a tensor is not split for it).
+
+    Raises CheckpointExistsError for a target that is there, unless `overwrite`;
+    UnsupportedDtypeError, DuplicateKeyError and ConversionError for what the format
+    cannot hold.
+    """
+    from .registry import format_named
+
+    found = format_named(format)
+    if found.writer is None:
+        raise ConversionError(f"{found.name} ({found.title}) can be read, not written")
+    listed = tuple(specs.values() if isinstance(specs, Mapping) else specs)
+    target = Target(
+        os.fspath(path), listed, overwrite, object_graph, dict(slices or {}), shard_size, dict(metadata or {})
+    )
+    check_specs(target, found)
+    return found.writer(target)
+
+
+def check_specs(target: Target, into: Format) -> None:
+    """Refuse two tensors of one key, and dtypes that a format does not have."""
+    keys: set[str] = set()
+    for spec in target.specs:
+        if spec.key in keys:
+            raise DuplicateKeyError("two tensors have this key", path=target.path, key=spec.key)
+        keys.add(spec.key)
+        if spec.dtype is INVALID:
+            raise CorruptCheckpointError("its entry cannot be decoded", path=target.path, key=spec.key)
+        if spec.dtype.name not in into.dtypes:
+            cast = ("to write it as another type: --cast float32",) if spec.dtype.is_floating else ()
+            hints = (*cast, "to leave the tensor out: --exclude")
+            message = f"{into.name} has no {spec.dtype}"
+            raise UnsupportedDtypeError(message, path=target.path, key=spec.key, hints=hints)
+    for key in target.slices:
+        if key not in keys:
+            message = "extents of a tensor that is not to be written"
+            raise TensorNotFoundError(message, path=target.path, key=key)

@@ -1,0 +1,192 @@
+"""The rules of contract section 2: what is a variable, a slot, optimizer state, state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from formats import TensorSpec, dtypes, open_checkpoint
+from formats.tf.kinds import name_kinds, named_slots
+from tests.support import data_path, facts, recorded
+
+SLOT_NAMES = facts("slot_names")["checkpoints"]
+AVERAGE = "/ExponentialMovingAverage"
+
+
+@pytest.mark.parametrize(("path", "known"), SLOT_NAMES.items(), ids=list(SLOT_NAMES))
+def test_every_optimizer_of_tensorflow_1_and_keras(path: str, known: dict[str, Any]) -> None:
+    """TensorFlow said of each checkpoint which keys are variables and which are slots of which."""
+    slots = {key: variable for key, variable, _ in known["slots"] if not key.endswith(AVERAGE)}
+    for key in known["other_keys"]:
+        if f"{AVERAGE}/" in key:  # the sum and the count behind an average that is not biased towards 0
+            slots[key] = key.rpartition("/")[0]
+    expected = dict.fromkeys(known["variables"], "variable") | dict.fromkeys(slots, "slot")
+    expected |= {key: "variable" for key, _, _ in known["slots"] if key.endswith(AVERAGE)}
+    for key in set(known["other_keys"]) - set(slots):
+        expected[key] = (
+            "state" if key == "global_step" else "variable" if key.endswith(AVERAGE) else "optimizer"
+        )
+    with open_checkpoint(data_path("slot_names", path)) as reader:
+        assert dict(reader.kinds) == expected
+        assert {key: slot.variable for key, slot in named_slots(reader.specs).items()} == slots
+
+
+def test_there_is_every_optimizer() -> None:
+    optimizers = {name for known in SLOT_NAMES.values() for name in known["get_slot_names"]}
+    assert len(SLOT_NAMES) == 42
+    assert {
+        "Adam",
+        "Momentum",
+        "Adagrad",
+        "RMSProp",
+        "Adadelta",
+        "Ftrl",
+        "AdagradDA",
+        "Nadam",
+        "SGD",
+    } <= optimizers
+
+
+def kinds_of(path: str) -> dict[str, set[str]]:
+    with open_checkpoint(data_path(path)) as reader:
+        found: dict[str, set[str]] = {}
+        for key, kind in reader.kinds.items():
+            found.setdefault(kind, set()).add(key)
+        assert list(reader.kinds) == list(reader.specs)
+        return found
+
+
+def test_estimator_v1_keeps_a_slot_for_each_part() -> None:
+    found = kinds_of("estimator_iris/models/iris/model.ckpt-200")
+    names = facts("estimator_iris")["variable_names"]
+    assert found["slot"] == {name for name in names if name.endswith("/t_0/Adagrad")}
+    assert found["state"] == {"global_step"}
+    assert found["variable"] == set(names) - found["slot"] - found["state"]
+
+
+def test_estimator_v2_keeps_slots_under_training() -> None:
+    found = kinds_of("estimator_iris_v2/models/iris/model.ckpt-200")
+    assert found["slot"]
+    assert all(key.startswith("training/") for key in found["slot"] | found["optimizer"])
+    assert found["state"] == {"global_step"}
+    assert not any(key.startswith("training/") for key in found["variable"])
+
+
+def test_google_bert_keeps_its_moments_as_variables() -> None:
+    found = kinds_of("bert_google_slots/model.ckpt-1000")
+    assert found["slot"] == {
+        key for kind in found.values() for key in kind if key.endswith(("/adam_m", "/adam_v"))
+    }
+    assert found["state"] == {"global_step"}
+    assert len(found["slot"]) == 2 * len(found["variable"])
+
+
+def test_moving_averages_are_variables() -> None:
+    found = kinds_of("name_based/ema/model.ckpt-3")
+    assert any(key.endswith("/ExponentialMovingAverage") for key in found["variable"])
+    assert not any("ExponentialMovingAverage" in key for key in found.get("slot", ()))
+
+
+def specs(**shapes: tuple[int, ...] | str) -> dict[str, TensorSpec]:
+    made = {}
+    for name, shape in shapes.items():
+        dtype = dtypes.STRING if shape == "string" else dtypes.BY_NAME["float32"]
+        made[name] = TensorSpec(name, dtype, () if isinstance(shape, str) else shape)
+    return made
+
+
+def kinds(**shapes: tuple[int, ...] | str) -> dict[str, str]:
+    return name_kinds(specs(**shapes))
+
+
+W = (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("key", "shape", "kind"),
+    [
+        ("net/w/Adam", W, "slot"),
+        ("net/w/Adam_1", W, "slot"),
+        ("net/w/Foo", W, "slot"),
+        ("net/w/t_0/Adagrad", W, "slot"),
+        ("net/w/part_0/Ftrl_1", W, "slot"),
+        ("net/w/adam_m", W, "slot"),
+        ("net/w/adam_v", W, "slot"),
+        ("net/w_slot_v", W, "slot"),
+        ("net/w_slot_m", W, "slot"),
+        ("net/w_slot_vr", (4,), "slot"),
+        ("net/w_slot_vc", (3,), "slot"),
+        ("net/w/Adafactor", (4,), "slot"),
+        ("net/w/Adafactor_1", (3,), "slot"),
+        ("training/Adam/net/w/m", W, "slot"),
+        ("training/Foo/net/w/vhat", W, "slot"),
+        ("Adam/net/w/v", W, "slot"),
+        ("train/net/w/Adam", W, "slot"),
+        ("net/w/ExponentialMovingAverage", W, "variable"),
+        # The variable is not there, or not of this shape:
+        ("net/u/Adam", W, "variable"),
+        ("net/w/Adam", (4,), "variable"),
+        ("net/w_slot_v", (4,), "variable"),
+        ("net/w_slot_vr", (5,), "variable"),
+        ("net/u_slot_vr", (4,), "variable"),
+        ("training/Adam/net/u/m", W, "variable"),
+        ("w/Adam", W, "variable"),
+        # No tensor's own:
+        ("beta1_power", (), "optimizer"),
+        ("beta2_power_1", (), "optimizer"),
+        ("train/beta1_power", (), "optimizer"),
+        ("training/Adam/learning_rate", (), "optimizer"),
+        ("training/Ftrl/iter", (), "optimizer"),
+        ("Adam/beta_1", (), "optimizer"),
+        ("global_step", (), "state"),
+        ("net/momentum", (), "variable"),
+        ("model/learning_rate", (), "variable"),
+        ("table-keys", "string", "state"),
+    ],
+)
+def test_names_of_slots(key: str, shape: tuple[int, ...] | str, kind: str) -> None:
+    found = kinds(**{"net/w": W, key: shape})
+    assert found == {"net/w": "variable", key: kind}
+
+
+def test_scalar_slot_of_a_scalar_variable() -> None:
+    assert kinds(**{"s": (), "s/Adam": (), "beta1_power": ()}) == {
+        "s": "variable",
+        "s/Adam": "slot",
+        "beta1_power": "optimizer",
+    }
+
+
+OBJECT_BASED = [golden["path"] for golden in recorded("tf-v2-object")]
+
+
+@pytest.mark.parametrize("path", OBJECT_BASED)
+def test_every_tensor_of_an_object_based_checkpoint_has_a_kind(path: str) -> None:
+    with open_checkpoint(data_path(path)) as reader:
+        graph = reader.object_graph
+        assert graph is not None
+        assert list(reader.kinds) == list(reader.specs)
+        assert reader.kinds["_CHECKPOINTABLE_OBJECT_GRAPH"] == "graph"
+        owners = graph.tensors(reader.specs)
+        triples = {slot.node for slot in graph.slots}
+        for key, kind in reader.kinds.items():
+            assert kind in {"variable", "slot", "optimizer", "state", "graph"}
+            if key in owners and owners[key][0] in triples:
+                assert kind == "slot", key
+            if reader.specs[key].dtype in (dtypes.STRING, dtypes.VARIANT):
+                assert kind in {"state", "graph"}, key
+        assert reader.kinds.get("save_counter/.ATTRIBUTES/VARIABLE_VALUE", "state") == "state"
+
+
+@pytest.mark.parametrize("folder", ["guide_adam_legacy", "guide_adam_new", "guide_adam_keras3"])
+def test_the_guides_model_with_each_kind_of_adam(folder: str) -> None:
+    """Slot triples in legacy Adam, a list of variables since Keras 2.11, of trainable ones too in Keras 3."""
+    found = kinds_of(f"{folder}/tf_ckpts/ckpt-10")
+    assert {key.partition("/")[0] for key in found["variable"]} == {"net", "step"}
+    assert len(found["variable"]) == 3
+    assert len(found["slot"]) == 4
+    assert {"save_counter/.ATTRIBUTES/VARIABLE_VALUE", "iterator/.ATTRIBUTES/ITERATOR_STATE"} <= found[
+        "state"
+    ]
+    assert any("iter" in key or "/_variables/0/" in key for key in found["optimizer"])

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formats.files import PIECE
+from formats.slicing import full_index, index_shape, read_region
+from tests.support import same
+
+
+def region(array: np.ndarray[Any, Any], index: tuple[slice, ...], base: int = 0) -> tuple[Any, int]:
+    """Return what `read_region` reads of an array's bytes, and how many bytes it asked for."""
+    data = bytes(base) + array.tobytes()
+    asked = 0
+
+    def read(offset: int, size: int) -> bytes:
+        nonlocal asked
+        assert base <= offset
+        assert offset + size <= len(data)
+        assert 0 < size <= PIECE
+        asked += size
+        return data[offset : offset + size]
+
+    out = np.empty(index_shape(index), array.dtype)
+    read_region(read, array.shape, array.dtype, index, out, base=base)
+    return out, asked
+
+
+indexes = st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(1, 4)).map(
+    lambda numbers: slice(min(numbers[:2]), max(numbers[:2]), numbers[2])
+)
+
+
+@given(st.data(), st.sampled_from(["float32", "int8", "complex128"]), st.integers(0, 9))
+def test_regions_are_numpys_slices(data: st.DataObject, dtype: str, base: int) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(0, 6), max_size=4)))
+    array = np.arange(math.prod(shape)).reshape(shape).astype(dtype)
+    index = []
+    for dim in shape:
+        start = data.draw(st.integers(0, dim))
+        index.append(slice(start, data.draw(st.integers(start, dim)), data.draw(st.integers(1, 4))))
+    found, asked = region(array, tuple(index), base)
+    assert same(found, array[(*index, ...)])
+    assert asked <= array.nbytes
+    if found.size == 0:
+        assert asked == 0
+
+
+@given(st.lists(indexes, max_size=3).map(tuple))
+def test_shape_of_an_index_is_numpys(index: tuple[slice, ...]) -> None:
+    assert index_shape(index) == np.empty((6,) * len(index), np.int8)[index].shape
+
+
+def test_full_index_is_everything() -> None:
+    assert index_shape(full_index((3, 0, 2))) == (3, 0, 2)
+    assert full_index(()) == ()
+
+
+@pytest.mark.parametrize(
+    ("shape", "index", "most"),
+    [
+        ((1000, 1000), (slice(0, 10, 1), slice(0, 1000, 1)), 40_000),  # whole rows: no more than they are
+        ((1000, 1000), (slice(990, 1000, 1), slice(0, 3, 1)), 40_000),  # short rows are read whole
+        ((16, 1 << 18), (slice(3, 5, 1), slice(7, 9, 1)), 16),  # long rows are entered
+        ((4, 1 << 18), (slice(0, 4, 1), slice(0, 1 << 18, 1 << 17)), 4 * 2 * 4 << 17),
+        ((4, 4, 1 << 16), (slice(1, 2, 1), slice(2, 3, 1), slice(5, 6, 1)), 4),
+        ((1 << 20,), (slice(1 << 19, (1 << 19) + 5, 1),), 20),
+        ((1 << 20,), (slice(0, 1 << 20, 1 << 19),), 2 * 4),  # far apart: each by itself
+        ((3, 1 << 19), (slice(0, 3, 1), slice(0, 1 << 19, 1)), 3 * 4 << 19),  # more than one piece a row
+    ],
+)
+def test_no_more_is_read_than_needed(shape: tuple[int, ...], index: tuple[slice, ...], most: int) -> None:
+    array = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    found, asked = region(array, index)
+    assert same(found, np.ascontiguousarray(array[index]))
+    assert asked <= most
+
+
+def test_scalar_reads_its_one_element() -> None:
+    found, asked = region(np.array(7, np.int64), (), base=3)
+    assert (found.shape, found.item(), asked) == ((), 7, 8)

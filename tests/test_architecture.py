@@ -1,0 +1,190 @@
+"""Imports point one way (architecture.md), and listing a checkpoint loads nothing heavy."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+
+import formats
+from tests.support import data_path
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+assert os.path.dirname(os.path.dirname(os.path.abspath(formats.__file__))) == ROOT, (
+    "another formats is imported"
+)
+
+
+@cache
+def modules() -> dict[str, str]:
+    """Return the path of every module by its dotted name."""
+    found = {}
+    for package in ("formats", "ckpt_cli"):
+        for folder, _, names in os.walk(os.path.join(ROOT, package)):
+            for name in names:
+                if name.endswith(".py"):
+                    path = os.path.join(folder, name)
+                    dotted = os.path.relpath(path, ROOT).removesuffix(".py").replace(os.sep, ".")
+                    found[dotted.removesuffix(".__init__")] = path
+    return found
+
+
+@cache
+def imports(module: str, *, for_types: bool = False) -> frozenset[str]:
+    """Return the modules that a module's import statements name, those for annotations only if asked for."""
+    path = modules()[module]
+    with open(path, encoding="utf-8") as file:
+        tree = ast.parse(file.read(), path)
+    package = module if path.endswith("__init__.py") else module.rpartition(".")[0]
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and not for_types:
+            return
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            name = ".".join([*base, *([node.module] if node.module else [])])
+            submodules = {f"{name}.{alias.name}" for alias in node.names} & set(modules())
+            found.update(submodules or {name})
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(tree)
+    return frozenset(found)
+
+
+def is_format(module: str) -> bool:
+    """Whether a module is one format: it lies in `formats` itself and says `FORMAT = `."""
+    if module.count(".") != 1 or not module.startswith("formats."):
+        return False
+    with open(modules()[module], encoding="utf-8") as file:
+        return "\nFORMAT = " in file.read()
+
+
+FORMATS = sorted(filter(is_format, modules()))
+
+
+def layer(module: str) -> str:
+    """Return what a module of `formats` is: wire, tf, h5, format or shared."""
+    parts = module.split(".")
+    if len(parts) > 1 and parts[1] in ("wire", "tf", "h5"):
+        return parts[1]
+    return "format" if module in FORMATS else "shared"
+
+
+# Formats are found by the registry by name, so nothing but `formats.registry` needs one.
+MAY_IMPORT = {
+    "wire": {"wire"},
+    "tf": {"wire", "tf"},
+    "h5": {"wire", "h5"},
+    "format": {"wire", "tf", "h5"},
+}
+
+
+def test_every_module_is_looked_at() -> None:
+    assert {"formats", "formats.wire.sstable", "formats.tf.bundle", "ckpt_cli", "ckpt_cli.main"} <= set(
+        modules()
+    )
+    assert {"formats.tf_object", "formats.tf_name", "formats.tf_v1"} <= set(FORMATS)
+    assert "formats.wire.coding" in imports("formats.wire.sstable")
+    assert "formats.tf.bundle" in imports("formats.tf_object")
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if name.startswith("formats")])
+def test_formats_know_nothing_of_the_command_line(module: str) -> None:
+    for name in imports(module, for_types=True):
+        assert name.partition(".")[0] not in {
+            "click",
+            "rich",
+            "ckpt_cli",
+            "tensorflow",
+            "keras",
+            "google.protobuf",
+        }
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if name.startswith("formats")])
+def test_imports_within_formats_point_one_way(module: str) -> None:
+    mine = layer(module)
+    if mine == "shared":
+        return
+    for name in imports(module):
+        if name.startswith("formats") and layer(name) != "shared":
+            assert layer(name) in MAY_IMPORT[mine], f"{module} imports {name}"
+        if mine == "wire":
+            assert not name.startswith("formats.") or layer(name) == "wire" or name == "formats.errors", name
+
+
+@pytest.mark.parametrize("module", FORMATS)
+def test_formats_do_not_import_each_other(module: str) -> None:
+    assert not imports(module, for_types=True) & set(FORMATS)
+
+
+def test_only_the_registry_knows_formats_and_by_name_alone() -> None:
+    for module in modules():
+        assert module in FORMATS or not imports(module) & set(FORMATS), module
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if name.startswith("ckpt_cli")])
+def test_imports_within_the_command_line_point_one_way(module: str) -> None:
+    named = imports(module)
+    roots = {name.partition(".")[0] for name in named}
+    inside = {name.split(".")[1] for name in named if name.startswith("ckpt_cli.")}
+    if module != "ckpt_cli.render":
+        assert "rich" not in roots, "only render.py imports rich"
+    if module == "ckpt_cli":
+        assert not roots - {"__future__"}, "the package imports nothing"
+    if module.startswith("ckpt_cli.operations"):
+        assert not roots & {"click", "rich"}
+        assert inside <= {"operations"}
+    if module.startswith("ckpt_cli.runtime"):
+        assert not roots & {"click", "rich"}
+        assert inside <= {"runtime"}
+    if module.startswith("ckpt_cli.commands."):
+        assert not any(name.startswith("ckpt_cli.commands.") for name in named), (
+            "commands do not import each other"
+        )
+
+
+HEAVY = (
+    "numpy",
+    "h5py",
+    "ml_dtypes",
+    "rich",
+    "click",
+    "cramjam",
+    "ckpt_cli",
+    "importlib.metadata",
+    "difflib",
+)
+
+LISTING = """
+import sys
+import formats
+with formats.open_checkpoint(sys.argv[1]) as reader:
+    listed = [(spec.key, spec.dtype.name, spec.shape, spec.nbytes) for spec in reader.specs.values()]
+    kind = set(reader.kinds.values()) if sys.argv[2] == "kinds" else set()
+assert listed
+print(*sorted(set(sys.argv[3:]) & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize(
+    "path", ["name_based/adam/model.ckpt-5", "estimator_iris/models/iris", "pairs/object_based"]
+)
+def test_listing_a_bundle_loads_nothing_heavy(path: str) -> None:
+    command = [sys.executable, "-c", LISTING, data_path(path), "specs", *HEAVY]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_kinds_of_a_name_based_checkpoint_need_no_numpy() -> None:
+    command = [sys.executable, "-c", LISTING, data_path("name_based/adam/model.ckpt-5"), "kinds", *HEAVY]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
