@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .archive import Archive, Cursor, Member
 from .dtypes import BY_NAME, INVALID, STRING, DType
 from .errors import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
-from .model import CheckpointReader, Finding, Format, LazyTensor, Stored, TensorSpec, Verification, key_bytes
+from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
 from .slicing import full_index, index_shape, read_region
 from .tf.kinds import name_kinds
 
@@ -116,14 +116,6 @@ class NpzTensor(LazyTensor):
         self._archive = archive
         self._member = member
         self._header = header
-
-    @property
-    def stored(self) -> Stored:
-        return (
-            Stored()
-            if self._member.deflated
-            else Stored(None, self._member.offset + self._header.data_offset, None)
-        )
 
     def read(self) -> np.ndarray[Any, Any]:
         """Return the array, the member's CRC-32 compared."""

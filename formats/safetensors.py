@@ -19,7 +19,7 @@ from .dtypes import DTYPES, INVALID, DType
 from .errors import CheckpointError, CorruptCheckpointError
 from .files import PIECE, RandomAccessFile
 from .jsontext import parse_object
-from .model import CheckpointReader, Finding, Format, LazyTensor, Stored, TensorSpec, Verification, key_bytes
+from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
 from .slicing import full_index, index_shape, read_region
 from .tf.kinds import name_kinds
 
@@ -82,10 +82,6 @@ class SafetensorsTensor(LazyTensor):
         super().__init__(spec)
         self._file = file
         self._offset = offset
-
-    @property
-    def stored(self) -> Stored:
-        return Stored(None, self._offset, None)
 
     def read(self) -> np.ndarray[Any, Any]:
         return self.read_slice(full_index(self.spec.shape))
