@@ -72,6 +72,8 @@ def _read_at(descriptor: int, offset: int, size: int) -> bytes:
 class KerasReader(WeightsReader):
     """A `.keras` archive."""
 
+    has_checksums = True
+
     def __init__(self, probe: Probe, *, lenient: bool) -> None:
         assert probe.zip is not None
         self._archive = probe.zip
