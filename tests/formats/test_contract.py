@@ -22,7 +22,16 @@ GOLDENS = [
     ("tf-v1", "v1_format/plain/model.ckpt-1"),
     ("tf-v1", "v1_format/sharded/model.ckpt-1"),
     ("tf-v1", "v1_format/partitioned/model.ckpt-1"),
+    ("keras-h5", "keras_mlp/mlp.with_optimizer.h5"),
+    ("keras-h5", "keras_nested/tower.weights_only.h5"),
+    ("keras-weights", "keras3_mlp/mlp.weights.h5"),
+    ("keras", "keras3_rnn/rnn.keras"),
+    ("npz", "interop/weights.npz"),
+    ("safetensors", "interop/weights.safetensors"),
 ]
+
+# Other programs' HDF5 files are made in test_hdf5; a listing is ours, and has no values to read.
+WITHOUT_GOLDEN = {"hdf5", "listing"}
 
 
 class TestReaders(ReaderContract):
@@ -32,7 +41,7 @@ class TestReaders(ReaderContract):
 
 
 def test_every_format_has_a_golden() -> None:
-    assert {found.name for found in all_formats()} == {name for name, _ in GOLDENS}
+    assert {found.name for found in all_formats()} - WITHOUT_GOLDEN == {name for name, _ in GOLDENS}
 
 
 RECORDED = [entry for entry in manifest()["checkpoints"] if entry["format"] in FORMAT_IDS]
