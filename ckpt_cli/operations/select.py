@@ -12,7 +12,7 @@ from formats.model import KINDS
 if TYPE_CHECKING:
     from formats.model import CheckpointReader
 
-__all__ = ["NothingSelectedError", "Selection", "choose"]
+__all__ = ["NothingSelectedError", "Selection", "choose", "close_keys"]
 
 
 class NothingSelectedError(CheckpointError):
@@ -79,7 +79,7 @@ def choose(reader: CheckpointReader, selection: Selection) -> list[str]:
         found = _matching(reader, text, regex=selection.regex)
         if not found:
             raise NothingSelectedError(
-                f"no tensor matches {text!r}", path=reader.location.path, hints=_close(reader, text)
+                f"no tensor matches {text!r}", path=reader.location.path, hints=close_keys(reader, text)
             )
         assert kept is not None
         kept.update(found)
@@ -114,7 +114,8 @@ def _matching(reader: CheckpointReader, text: str, *, regex: bool) -> set[str]:
     return {key for key in reader.specs if matches(key) or (key in paths and matches(paths[key]))}
 
 
-def _close(reader: CheckpointReader, text: str) -> tuple[str, ...]:
+def close_keys(reader: CheckpointReader, text: str) -> tuple[str, ...]:
+    """Return a hint that names keys or object paths like `text`."""
     import difflib
     import itertools
 
