@@ -110,6 +110,9 @@ def _counted(counts: dict[str, int], size: Any) -> str:
 def _spelled(value: object) -> object:
     import json
 
+    if isinstance(value, dict) and {"name", "class_name", "weights"} <= set(value):
+        weights = ", ".join(map(str, value["weights"])) or "no weights"
+        return f"{value['name']} ({value['class_name']}): {weights}"
     text = json.dumps(value) if isinstance(value, dict | list) else str(value)
     shortened = render.is_terminal() and len(text) > 400
     return text[:400] + " ... (--json has all of it)" if shortened else text

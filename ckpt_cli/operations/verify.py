@@ -31,6 +31,7 @@ class Result(NamedTuple):
     tensors: int = 0
     nbytes: int = 0
     listed: int = 0
+    has_checksums: bool = True
     hints: tuple[str, ...] = ()
 
     @property
@@ -92,5 +93,11 @@ def _verify_open(reader: CheckpointReader, jobs: int, advance: Callable[[int], N
         nbytes += step.nbytes
         advance(step.nbytes)
     return Result(
-        reader.location.path, reader.format.name, tuple(findings), tensors, nbytes, listed=len(reader.specs)
+        reader.location.path,
+        reader.format.name,
+        tuple(findings),
+        tensors,
+        nbytes,
+        listed=len(reader.specs),
+        has_checksums=reader.has_checksums,
     )
