@@ -136,7 +136,7 @@ def _suggest(left: CheckpointReader, right: CheckpointReader, pairs: list[Pair],
 
 
 def _show(found: Diff, names: dict[str, str], options: dict[str, Any], prefix: tuple[str, ...] = ()) -> None:
-    from . import _diff_view as view
+    from .. import render_diff as view
 
     shown = found.shown(everything=options["everything"])
     if not render.is_terminal():

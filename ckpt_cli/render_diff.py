@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from formats.dtypes import INVALID
 
-from .. import render
+from . import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from formats import TensorSpec
 
-    from ..operations.diff import Entry
+    from .operations.diff import Entry
 
 __all__ = ["by_layer", "row", "stat", "stat_row", "summary_line"]
 
