@@ -58,7 +58,9 @@ def _open_weights(archive: Archive) -> tuple[H5File, IO[bytes] | None]:
     superblock = Superblock.find(read(0, 4096))
     if superblock is None:
         raise CorruptCheckpointError("not an HDF5 file", path=path, offset=0, code="hdf5-read")
-    return open_h5(path, member.size, superblock, GuardedFile(read, member.size)), copy
+    return open_h5(
+        path, member.size, superblock, GuardedFile(read, member.size, superblock.length_size)
+    ), copy
 
 
 def _read_member(archive: Archive, member: Member, offset: int, size: int) -> bytes:

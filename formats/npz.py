@@ -20,8 +20,10 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .archive import Archive, Cursor, Member
+from .chunks import array_chunks, whole_elements
 from .dtypes import BY_NAME, INVALID, STRING, DType
 from .errors import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
+from .files import PIECE
 from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
 from .slicing import full_index, index_shape, read_region
 from .tf.kinds import name_kinds
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from .chunks import Chunk
     from .model import Index
     from .probe import Probe
 
@@ -121,25 +124,46 @@ class NpzTensor(LazyTensor):
         """Return the array, the member's CRC-32 compared."""
         self._check()
         cursor = Cursor(self._archive, self._member)
-        try:
-            out = self._read(
-                lambda offset, size: _exactly(cursor.read(offset, size), size), full_index(self.spec.shape)
-            )
-            cursor.finish()
-        except ChecksumError as error:
-            error.key = self.spec.key
-            raise
-        except ValueError as error:
-            raise self._corrupt(str(error)) from error
+        out = self._read(
+            lambda at, size: self._exactly(cursor.read(at, size), size), full_index(self.spec.shape)
+        )
+        self._finish(cursor)
         return out
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        header = self._header
+        as_stored = not header.fortran and not header.descr.startswith(">")
+        if not as_stored or self.spec.dtype is STRING or self.spec.dtype.name == "bool":
+            yield from array_chunks(self.read(), max_bytes)
+            return
+        self._check()
+        cursor = Cursor(self._archive, self._member)
+        step = whole_elements(max_bytes, header.itemsize)
+        for at in range(0, header.nbytes, step):
+            size = min(step, header.nbytes - at)
+            yield self._exactly(cursor.read(header.data_offset + at, size), size)
+        self._finish(cursor)
 
     def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
         self._check()
         if self._member.deflated:
             cursor = Cursor(self._archive, self._member)
-            return self._read(lambda offset, size: _exactly(cursor.read(offset, size), size), index)
+            return self._read(lambda at, size: self._exactly(cursor.read(at, size), size), index)
         start = self._member.offset
         return self._read(lambda offset, size: self._archive.file.read_exactly(start + offset, size), index)
+
+    def _finish(self, cursor: Cursor) -> None:
+        """Go through what is left of the member, so that its CRC-32 is compared."""
+        try:
+            cursor.finish()
+        except ChecksumError as error:
+            error.key = self.spec.key
+            raise
+
+    def _exactly(self, data: bytes, size: int) -> bytes:
+        if len(data) != size:
+            raise self._corrupt(f"the member ends {size - len(data)} bytes short")
+        return data
 
     def _check(self) -> None:
         expected = self._header.data_offset + self._header.nbytes
@@ -177,12 +201,6 @@ class NpzTensor(LazyTensor):
         if header.fortran:
             return np.array(raw.T, stored.newbyteorder("="), order="C")
         return raw.astype(stored.newbyteorder("="), copy=False)
-
-
-def _exactly(data: bytes, size: int) -> bytes:
-    if len(data) != size:
-        raise ValueError(f"the member ends {size - len(data)} bytes short")
-    return data
 
 
 def _as_bytes(strings: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

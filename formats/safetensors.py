@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .chunks import array_chunks, whole_elements
 from .dtypes import DTYPES, INVALID, DType
 from .errors import CheckpointError, CorruptCheckpointError
 from .files import PIECE, RandomAccessFile
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from .chunks import Chunk
     from .model import Index
     from .probe import Probe
 
@@ -85,6 +87,15 @@ class SafetensorsTensor(LazyTensor):
 
     def read(self) -> np.ndarray[Any, Any]:
         return self.read_slice(full_index(self.spec.shape))
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        if self.spec.dtype.name == "bool":  # bytes other than 0 and 1 have to be made into these
+            yield from array_chunks(self.read(), max_bytes)
+            return
+        itemsize = self.spec.dtype.itemsize or 1
+        size, step = self.spec.size * itemsize, whole_elements(max_bytes, itemsize)
+        for at in range(0, size, step):
+            yield self._file.read_exactly(self._offset + at, min(step, size - at))
 
     def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
         import numpy as np

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..chunks import array_chunks
 from ..dtypes import BY_NAME, INVALID, STRING, DType, from_numpy
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import PIECE
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from ..chunks import Chunk
     from ..model import Index
     from .safe import H5File
 
@@ -120,6 +122,23 @@ class H5Tensor(LazyTensor):
         with self._damage():
             self._check(dataset)
             return self._read(dataset, index)
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        """Yield the tensor in pieces, no more of it in memory at a time than `LARGEST_PIECE`.
+
+        What is read at a time is more than `max_bytes`, so that a compressed chunk is not
+        inflated again for each of its rows.
+        """
+        if self.spec.dtype is STRING:
+            yield from array_chunks(self.read(), max_bytes)
+            return
+        dataset = self._open()
+        with self._damage():
+            self._check(dataset)
+        for box in _boxes(self.spec.shape, max(1, LARGEST_PIECE // (self.spec.dtype.itemsize or 1))):
+            with self._damage():
+                part = self._read(dataset, box)
+            yield from array_chunks(part, max_bytes)
 
     def _damage(self) -> Any:
         return damage(self._file.path, f"dataset {self._place!r}", self.spec.key)
