@@ -11,7 +11,7 @@ import click
 from .. import render
 from ..operations.state import Run
 from ..operations.state_changes import Wish, carry_out, make_plan
-from ..options import color_option, json_option
+from ..options import color_option, completing, json_option, path_argument
 
 if TYPE_CHECKING:
     from ..operations.state import Entry
@@ -23,8 +23,14 @@ _STYLES = {"delete": "red", "remove": "red", "drop": "yellow", "set": "green", "
 
 
 @click.command("state")
-@click.argument("directory", metavar="DIR", type=click.Path())
-@click.option("--set", "latest", metavar="NAME", help="Make NAME the latest checkpoint.")
+@path_argument("directory", metavar="DIR", shell_complete=completing("directories"))
+@click.option(
+    "--set",
+    "latest",
+    metavar="NAME",
+    help="Make NAME the latest checkpoint.",
+    shell_complete=completing("checkpoints_of_directory"),
+)
 @click.option("--fix", is_flag=True, help="Make the state file and the directory agree; see above.")
 @click.option("--keep", type=click.IntRange(1), metavar="N", help="Delete all but the N latest checkpoints.")
 @click.option("-n", "--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
