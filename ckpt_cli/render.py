@@ -169,8 +169,8 @@ def long_document(
     for row in rows:
         write(separator + _json(row))
         separator = ",\n "
-    tail = _json(last())
-    write(f"\n], {tail[1:]}\n")
+    tail = _json(last())[1:-1]
+    write(f"\n]{', ' if tail else ''}{tail}}}\n")
 
 
 # For people ---------------------------------------------------------------------

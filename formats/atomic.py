@@ -71,10 +71,16 @@ def refusing(path: str) -> Iterator[None]:
 
 
 def sync_directory(path: str) -> None:
-    """Make what was renamed in a directory last through a loss of power."""
+    """Make what was renamed in a directory last through a loss of power.
+
+    Some network file systems have no such thing for directories; there nothing more can be done.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
+            raise
     finally:
         os.close(fd)
 
@@ -133,7 +139,8 @@ class Staging:
         self.staged = os.path.join(os.path.dirname(target), name)
         try:
             with refusing(target):
-                os.makedirs(self.directory, exist_ok=True)
+                if self._made:
+                    os.makedirs(self.directory)
                 os.mkdir(self.staged)
                 self._lock = _lock(self.staged)
         except BaseException:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from .dtypes import INVALID, DType
 from .errors import CorruptCheckpointError, TensorNotFoundError
@@ -175,6 +175,9 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     `findings` are the flaws that opening came across and that keep no tensor from
     being listed; the flaws that do are raised, unless it was opened `lenient`.
     """
+
+    has_checksums: ClassVar[bool] = True
+    """Whether the format stores checksums; without them a flipped bit in a value is noticed by nobody."""
 
     format: Format
     location: Location

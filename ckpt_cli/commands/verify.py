@@ -47,6 +47,8 @@ def command(paths: tuple[str, ...], jobs: int, as_json: bool) -> int:
         for result in results:
             render.tsv(_rows(result))
     for result in results:
+        if result.ok and not result.has_checksums:
+            render.note(f"{result.path}: {result.format} stores no checksums, so values cannot be proved")
         if result.unreadable:
             render.error_lines(_sentence(result), result.hints)
     return _exit_code(results)

@@ -1,0 +1,195 @@
+"""`ckpt show`: what a checkpoint is, or what one tensor holds."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from formats.opening import open_checkpoint
+
+from .. import render
+from ..operations import parts, show
+from ..options import color_option, json_option, path_argument
+
+if TYPE_CHECKING:
+    from formats.model import CheckpointReader
+
+    from ..operations.stats import Statistics
+
+__all__ = ["command"]
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_HEAT_ROWS, _HEAT_COLUMNS = 16, 64
+_LARGEST_HEAT = 1 << 24
+"""Elements up to which a heat map is worth reading the tensor once more."""
+
+
+@click.command("show")
+@path_argument()
+@click.argument("key", required=False, metavar="[KEY[SLICE]]")
+@click.option(
+    "--max-values",
+    type=click.IntRange(0),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="Values in JSON.",
+)
+@json_option
+@color_option
+def command(path: str, key: str | None, max_values: int, as_json: bool) -> int:
+    """Show what a checkpoint is, or what one tensor of it holds.
+
+    Without KEY a summary: format, producer, files, step, sizes by kind and dtype,
+    and the model's configuration where the file has one.  With KEY, or a part of it as
+    in kernel[0:10,:], the tensor's statistics, how its values are spread, and values.
+
+    \b
+      ckpt show run/ckpt-10
+      ckpt show run/ckpt-10 net/l1/kernel
+      ckpt show run/ckpt-10 'net/l1/kernel[0,:3]'
+    """
+    with open_checkpoint(path) as reader:
+        if reader.location.note:
+            render.note(reader.location.note)
+        if key is None:
+            fields = show.summary(reader)
+            _summary(reader, fields, as_json=as_json)
+        else:
+            _tensor(reader, parts.find_part(reader, key), max_values, as_json=as_json)
+    return 0
+
+
+# A checkpoint ---------------------------------------------------------------------
+
+
+def _summary(reader: CheckpointReader, fields: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        render.document(fields)
+        return
+    rows = _summary_rows(reader, fields)
+    if not render.is_terminal():
+        render.tsv(rows)
+        return
+    render.title(fields["path"], f"{reader.format.title}: {_in_a_line(fields)}")
+    render.table(
+        [render.Column(""), render.Column("", fold=True)], [[a, render.escape(str(b))] for a, b in rows]
+    )
+
+
+def _summary_rows(reader: CheckpointReader, fields: dict[str, Any]) -> list[tuple[str, object]]:
+    size = render.human_size if render.is_terminal() else str
+    rows: list[tuple[str, object]] = [("format", fields["format"])]
+    rows += [(name, fields[name]) for name in ("producer", "step") if fields[name] is not None]
+    rows += [("file", f"{file['name']} ({size(file['nbytes'])})") for file in fields["files"]]
+    rows += [(kind, _counted(counts, size)) for kind, counts in fields["kinds"].items()]
+    rows += [(f"dtype {name}", _counted(counts, size)) for name, counts in fields["dtypes"].items()]
+    for name, value in fields["metadata"].items():
+        values = value if isinstance(value, list) else [value]
+        rows += [(name.rstrip("s") if isinstance(value, list) else name, _spelled(item)) for item in values]
+    rows += [("missing", path) for path in reader.missing_files()]
+    return rows
+
+
+_IN_A_LINE = (("variable", "model"), ("slot", "optimizer slots"), ("state", "state"))
+
+
+def _in_a_line(fields: dict[str, Any]) -> str:
+    """Return the sizes that people ask for: `1.3 GB model, 2.5 GB optimizer slots`."""
+    sizes = ((fields["kinds"].get(kind), what) for kind, what in _IN_A_LINE)
+    return ", ".join(f"{render.human_size(counts['nbytes'])} {what}" for counts, what in sizes if counts)
+
+
+def _counted(counts: dict[str, int], size: Any) -> str:
+    return f"{counts['tensors']:,} tensors, {size(counts['nbytes'])}"
+
+
+def _spelled(value: object) -> object:
+    import json
+
+    if isinstance(value, dict) and {"name", "class_name", "weights"} <= set(value):
+        weights = ", ".join(map(str, value["weights"])) or "no weights"
+        return f"{value['name']} ({value['class_name']}): {weights}"
+    text = json.dumps(value) if isinstance(value, dict | list) else str(value)
+    shortened = render.is_terminal() and len(text) > 400
+    return text[:400] + " ... (--json has all of it)" if shortened else text
+
+
+# A tensor -------------------------------------------------------------------------
+
+
+def _tensor(reader: CheckpointReader, part: parts.Part, max_values: int, *, as_json: bool) -> None:
+    fields, found = show.tensor(reader, part, max_values if as_json else 0)
+    if as_json:
+        render.document(fields)
+        return
+    spec = part.spec._replace(shape=part.shape)
+    if not render.is_terminal():
+        stats = [(name, fields["stats"][name]) for name in fields["stats"]] if fields["stats"] else []
+        heading = [(name, fields[name]) for name in ("key", "dtype", "nbytes", "kind")]
+        render.tsv([*heading, ("shape", ",".join(map(str, part.shape))), *stats])
+    else:
+        path = reader.object_paths.get(part.key)
+        title = f"{spec.dtype} {list(part.shape)}  {render.human_size(spec.nbytes)}  {fields['kind']}"
+        render.title((path or part.key) + (part.text or ""), title)
+        if path and path != part.key:
+            render.lines([render.escape(part.key)])
+        if found is not None:
+            _statistics(found)
+            _histogram(reader, part, found)
+            _heat_map(reader, part)
+    if spec.dtype.name == "variant":
+        render.note("variants are opaque; their bytes are copied, never taken apart")
+    elif spec.size <= max_values:
+        _values(reader, part)
+    else:
+        render.note(f"{spec.size:,} values; a slice shows some: {part.key}[0:3]")
+
+
+def _values(reader: CheckpointReader, part: parts.Part) -> None:
+    from ..operations.values import as_text
+
+    width = shutil.get_terminal_size((100, 24)).columns
+    text = as_text(part.read(reader), part.spec.dtype, width)
+    render.lines(
+        render.escape(line) if part.spec.dtype.itemsize is None else line for line in text.split("\n")
+    )
+
+
+def _statistics(found: Statistics) -> None:
+    cells = [(name, value) for name, value in found._asdict().items() if value is not None]
+    columns = [render.Column(name.upper(), right=True) for name, _ in cells]
+    alarming = found.nan or found.inf
+    row = [f"{value:,}" if isinstance(value, int) else f"{value:.6g}" for _, value in cells]
+    render.table(columns, [row], ["red" if alarming else ""])
+
+
+def _histogram(reader: CheckpointReader, part: parts.Part, found: Statistics) -> None:
+    spread = show.histogram(reader, part, found)
+    if spread is None or spread.low == spread.high:
+        return
+    most = max(spread.counts)
+    bars = "".join(_BARS[-(-count * (len(_BARS) - 1) // most)] for count in spread.counts)
+    render.lines([f"{spread.low:.4g} {render.styled(bars, fg='cyan')} {spread.high:.4g}"])
+
+
+def _heat_map(reader: CheckpointReader, part: parts.Part) -> None:
+    """Show a matrix as shades; blue is below zero, red above."""
+    size = part.spec._replace(shape=part.shape).size
+    if len(part.shape) != 2 or not 1 < size <= _LARGEST_HEAT or part.spec.dtype.family == "complex":
+        return
+    if not render.use_color(sys.stdout):
+        return
+    cells = show.heat(part.read(reader), _HEAT_ROWS, _HEAT_COLUMNS)
+    most = max(abs(cell) for row in cells for cell in row) or 1.0
+    for row in cells:
+        shades = [click.style("  ", bg=_shade(cell / most)) for cell in row]
+        render.lines(["".join(shades)])
+
+
+def _shade(value: float) -> tuple[int, int, int]:
+    faded = round(255 * (1 - abs(value)))
+    return (255, faded, faded) if value >= 0 else (faded, faded, 255)

@@ -1,0 +1,173 @@
+"""`ckpt show` and `ckpt stats`: what the contract's documents hold, against numpy and the manifest."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from ckpt_cli.operations.parts import SliceError, parse_index
+from ckpt_cli.operations.stats import statistics
+from formats import TensorSpec, dtypes
+from tests.support import data_path, numbers, strings, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CKPT = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
+KERNEL = "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def test_a_summary_counts_by_kind_and_dtype(ckpt: Callable) -> None:
+    found = ckpt("show", "--json", CKPT).json
+    assert (found["schema"], found["format"], found["step"], found["producer"]) == (1, "tf-object", 10, None)
+    assert found["files"] == [
+        {"name": "ckpt-10.index", "nbytes": os.path.getsize(CKPT + ".index")},
+        {"name": "ckpt-10.data-00000-of-00001", "nbytes": 2600},
+    ]
+    assert found["kinds"]["slot"] == {"tensors": 4, "nbytes": 80}
+    assert found["dtypes"]["int64"] == {"tensors": 2, "nbytes": 16}
+    assert sum(kind["tensors"] for kind in found["kinds"].values()) == 15
+    assert found["metadata"] == {}
+
+
+def test_a_tensor_has_statistics_and_values(ckpt: Callable) -> None:
+    found = ckpt("show", "--json", CKPT, "net/l1/kernel").json
+    values = np.array(found["values"], np.float32)
+    assert (found["key"], found["dtype"], found["shape"], found["nbytes"]) == (KERNEL, "float32", [1, 5], 20)
+    assert found["kind"] == "variable"
+    stats = found["stats"]
+    assert stats["min"] == values.min()
+    assert stats["l2"] == pytest.approx(math.sqrt((values.astype(float) ** 2).sum()), rel=1e-15)
+    assert list(stats) == ["min", "max", "mean", "std", "l2", "zeros", "nan", "inf"]
+
+
+@pytest.mark.parametrize("text", ["[0,1:3]", "[:, 1:3]", "[-1]", "[..., ::2]", "[0:1]"])
+def test_a_slice_is_numpys(text: str, ckpt: Callable) -> None:
+    whole = np.array(ckpt("show", "--json", CKPT, "net/l1/kernel").json["values"])
+    found = ckpt("show", "--json", CKPT, "net/l1/kernel" + text).json
+    expected = eval(f"whole{text}", {"whole": whole})
+    assert found["values"] == expected.tolist()
+    assert found["shape"] == list(expected.shape)
+    assert found["nbytes"] == 4 * expected.size
+
+
+@pytest.mark.parametrize("text", ["[5]", "[0,0,0]", "[::-1]", "[a]", "[0,]x"])
+def test_a_slice_that_does_not_fit_is_one_line(text: str, ckpt: Callable) -> None:
+    result = ckpt("show", CKPT, "net/l1/kernel" + text)
+    assert result.code in (1, 3)
+    assert result.err.startswith("ckpt: error: ")
+    assert result.out == ""
+
+
+def test_a_key_with_brackets_wins_over_a_slice(tmp_path: Path, ckpt: Callable) -> None:
+    prefix = str(tmp_path / "m-1")
+    write_bundle(prefix, {"w[0]": np.float32(7), "w": np.arange(3, dtype=np.float32)})
+    assert ckpt("show", "--json", prefix, "w[0]").json["values"] == 7
+    assert ckpt("show", "--json", prefix, "w[1]").json["values"] == 1
+
+
+def test_values_as_json_has_them(tmp_path: Path, ckpt: Callable) -> None:
+    prefix = str(tmp_path / "m-1")
+    tensors = {
+        "c": np.array([1 + 2j], np.complex64),
+        "b": np.array([1.5, -2], ml_dtypes.bfloat16),
+        "i": numbers(np.array([-1, 7], ml_dtypes.int4)),
+        "n": np.array([np.nan, np.inf, -np.inf], np.float32),
+        "s": strings([b"caf\xc3\xa9", b"\xff\x00"]),
+    }
+    write_bundle(prefix, tensors)
+
+    def values(key: str) -> object:
+        return ckpt("show", "--json", prefix, key).json["values"]
+
+    assert values("c") == [[1.0, 2.0]]
+    assert values("b") == [1.5, -2.0]
+    assert values("i") == [-1, 7]
+    assert values("n") == ["nan", "inf", "-inf"]
+    assert values("s") == ["café", {"base64": "/wA="}]
+    assert ckpt("show", "--json", prefix, "s").json["stats"] is None
+    assert ckpt("show", "--json", "--max-values", "2", prefix, "n").json["values"] is None
+
+
+def test_variants_have_no_values(ckpt: Callable) -> None:
+    found = ckpt("show", "--json", CKPT, "iterator").json
+    assert (found["dtype"], found["stats"], found["values"]) == ("variant", None, None)
+
+
+def test_more_than_one_match_is_refused(ckpt: Callable) -> None:
+    result = ckpt("show", CKPT, "net/*")
+    assert result.code == 1
+    assert "6 tensors match 'net/*', one is wanted" in result.err
+
+
+def test_stats_of_every_number(ckpt: Callable) -> None:
+    found = ckpt("stats", "--json", CKPT).json
+    assert len(found["tensors"]) == 13  # not the graph, not the iterator
+    kernel = next(row for row in found["tensors"] if row["key"] == KERNEL)
+    assert kernel["shape"] == [1, 5]
+    rows = ckpt("stats", CKPT, "net/l1/kernel").rows
+    assert rows[0][:3] == [KERNEL, "float32", "1,5"]
+    assert [float(cell) for cell in rows[0][3:]] == [kernel[name] for name in list(kernel)[3:]]
+
+
+def test_a_run_that_turned_nan_fails_ci(ckpt: Callable) -> None:
+    path = data_path("pairs", "name_based_nan")
+    result = ckpt("stats", path, "--fail-on", "nan,inf")
+    assert result.code == 1
+    assert "enc/bias: 2 values are nan or inf" in result.err
+    assert ckpt("stats", path).code == 0
+    assert ckpt("stats", data_path("pairs", "name_based"), "--fail-on", "nan,inf").code == 0
+    assert ckpt("stats", path, "--fail-on", "zero").code == 2
+
+
+def test_a_terminal_shows_a_histogram(terminal: Callable) -> None:
+    path = data_path("bert_tiny", "bert_model.ckpt-2")
+    out = terminal("show", path, "bert/encoder/layer_0/attention/self/query/kernel").out
+    assert "█" in out
+    assert "\x1b[48;2;" in out  # the heat map
+    assert "6.5 kB model, 13.0 kB optimizer slots" in terminal("show", path, NO_COLOR="1").out
+
+
+@given(
+    npst.arrays(st.sampled_from([np.float32, np.float64, np.int16, np.uint8]), npst.array_shapes(max_side=40))
+)
+def test_statistics_are_numpys(array: np.ndarray) -> None:
+    pieces = np.array_split(array.reshape(-1), 3)
+    found = statistics(pieces, dtypes.from_numpy(array.dtype))
+    assert found is not None
+    assert found.nan == np.isnan(array).sum()
+    assert found.inf == np.isinf(array).sum()
+    assert found.zeros == (array == 0).sum()
+    values = array[~np.isnan(array)].astype(np.float64)
+    if not values.size:
+        assert (found.min, found.max, found.mean, found.std, found.l2) == (None,) * 5
+        return
+    assert (found.min, found.max) == (values.min(), values.max())
+    if np.isfinite(values).all() and np.abs(values).max() < 1e150:
+        scale = max(1e-300, np.abs(values).max())
+        assert found.mean == pytest.approx(values.mean(), abs=1e-12 * scale)
+        assert found.std == pytest.approx(values.std(), abs=1e-7 * scale)
+        assert found.l2 == pytest.approx(math.sqrt((values * values).sum()), rel=1e-7, abs=1e-7 * scale)
+
+
+def test_the_variance_of_values_far_from_zero_is_kept() -> None:
+    values = 1e9 + np.array([1.0, 2.0, 3.0, 4.0] * 1000)
+    found = statistics(np.array_split(values, 7), dtypes.BY_NAME["float64"])
+    assert found is not None
+    assert found.std == pytest.approx(np.std([1.0, 2, 3, 4]), rel=1e-9)
+
+
+def test_an_index_of_too_many_dimensions_names_the_shape() -> None:
+    spec = TensorSpec("w", dtypes.BY_NAME["float32"], (2, 3))
+    assert parse_index("1:, ...", spec, "x")[0] == (slice(1, 2, 1), slice(0, 3, 1))
+    with pytest.raises(SliceError, match=r"3 dimensions, shape is \[2, 3\]"):
+        parse_index("0,0,0", spec, "x")
