@@ -221,6 +221,8 @@ class _Planner:
             self.latest = self.entries[-1]
             if before is not None:
                 self._change("set", self.latest.name, f"the latest was {before.latest}, which is not there")
+        if self.latest is None and before is None:
+            return None
         if self.latest is None:
             self.warnings.append(f"{self.run.path}: there is nothing to list; the state file stays as it is")
             self.changes = [change for change in self.changes if change.action not in _REWRITING]
@@ -240,29 +242,27 @@ class _Planner:
     def _keep(self, count: int) -> None:
         """Plan to delete all but the `count` latest sound checkpoints, and take them off the list."""
         order = self._in_order()
-        kept = 0
-        doomed: list[Entry] = []
-        survivors: list[Location] = []
-        for entry in reversed(order):
+        whole: list[Entry] = []
+        spared: set[str] = set()
+        while order and len(whole) < count:
+            entry = order.pop()
             assert entry.location is not None
-            if kept == count:
-                doomed.insert(0, entry)
-                continue
+            spared.update(files_of(entry.location))
             flaw = flaw_of(entry.location)
             if flaw is None:
-                kept += 1
+                whole.append(entry)
             else:
                 self.warnings.append(f"{flaw}; {entry.name} is left alone and not counted")
-            survivors.append(entry.location)
-        spared = {path for location in survivors for path in files_of(location)}
-        for entry in doomed:
+        for entry in order:
             assert entry.location is not None
             files = tuple(path for path in files_of(entry.location) if path not in spared)
             self.changes.append(Change("delete", entry.name, f"not one of the {count} latest", files))
-        if doomed:
-            gone = {entry.name for entry in doomed}
+        if order:
+            gone = {entry.name for entry in order}
             self.entries = [e for e in self.entries if e.name not in gone and e.location is not None]
             self.latest = self.latest if self.latest in self.entries else None
+            if self.run.state is not None and not self.entries:
+                self.entries = whole[:1]
 
     def _in_order(self) -> list[Entry]:
         """Return the checkpoints among which the latest are kept, the latest last."""
@@ -285,7 +285,7 @@ class _Planner:
                 self.warnings.append(f"{member.name} has no step in its name and is left alone")
                 continue
             at = self._place_of(member, order)
-            if self.run.state is not None and at == len(order):
+            if self.latest in inside and at == len(order):
                 why = "is newer than the latest and not in the state file"
                 self.warnings.append(f"{member.name} {why}; it is left alone")
                 continue
