@@ -125,7 +125,7 @@ def _staged(path: str) -> list[Leftover]:
     if not names or not parts:
         return [Leftover(path, "files staged for a checkpoint")]
     whole = next((name.removesuffix(".index") for name in sorted(names) if name.endswith(".index")), None)
-    readable = f"; {os.path.join(path, whole)} may still be read" if whole else ""
+    readable = f"; {whole} in it may still be read" if whole else ""
     return [Leftover(path, "a save whose parts were not merged" + readable)]
 
 

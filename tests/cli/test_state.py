@@ -219,9 +219,9 @@ def test_fix_takes_a_copy_for_its_own(copy: Callable, ckpt: Callable) -> None:
 def test_fix_drops_what_is_gone_and_finds_another_latest(copy: Callable, ckpt: Callable) -> None:
     run = copy("state_files", "stale")
     assert ckpt("state", "--fix", run).rows == [
-        ["drop", "gone-8", "is not there"],
-        ["drop", "gone-9", "is not there"],
-        ["set", "here-3", "the latest was gone-9, which is not there"],
+        ["drop", "gone-8", "is not there", "0"],
+        ["drop", "gone-9", "is not there", "0"],
+        ["set", "here-3", "the latest was gone-9, which is not there", "0"],
     ]
     assert state_of(run) == StateFile("here-3", ("here-3",))
 
@@ -234,7 +234,7 @@ def test_fix_adds_in_order_without_giving_the_manager_something_to_delete(
     kept = before._replace(paths=before.paths[1:], timestamps=before.timestamps[1:])
     with open(os.path.join(run, "checkpoint"), "wb") as file:
         file.write(kept.text())
-    assert ckpt("state", "--fix", run).rows == [["add", "ckpt-8", "is there, but was not listed"]]
+    assert ckpt("state", "--fix", run).rows == [["add", "ckpt-8", "is there, but was not listed", "0"]]
     after = state_of(run)
     assert after.paths == before.paths
     assert after.timestamps[1:] == before.timestamps[1:]
@@ -271,7 +271,7 @@ def test_fix_makes_times_as_many_as_paths(copy: Callable, ckpt: Callable) -> Non
     uneven = state_of(run)._replace(timestamps=(1.0,))
     with open(os.path.join(run, "checkpoint"), "wb") as file:
         file.write(uneven.text())
-    assert ckpt("state", "--fix", run).rows == [["mend", "checkpoint", "1 timestamps for 3 paths"]]
+    assert ckpt("state", "--fix", run).rows == [["mend", "checkpoint", "1 timestamps for 3 paths", "0"]]
     assert is_sound(run)
 
 
