@@ -9,15 +9,18 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .operations.keys import Rules
     from .operations.select import Selection
 
 __all__ = [
+    "changing",
     "choosing",
     "color_option",
     "completing",
     "jobs_option",
     "json_option",
     "path_argument",
+    "rules_of",
     "selection_of",
 ]
 
@@ -122,5 +125,43 @@ def selection_of(options: dict[str, Any]) -> Selection:
             dtype=options["dtype"],
             kinds=options["kind"],
         )
+    except ValueError as error:
+        raise click.UsageError(str(error), click.get_current_context()) from error
+
+
+_CHANGING = (
+    click.option(
+        "--sub",
+        "subs",
+        multiple=True,
+        metavar="REGEX=>REPLACEMENT",
+        help="Change what matches, as re.sub does; may be given again, and applies in order.",
+    ),
+    click.option("--strip-prefix", metavar="P", help="Take P away from where keys begin with it."),
+    click.option("--add-prefix", metavar="P", help="Put P before every key."),
+    click.option(
+        "--map",
+        "map_file",
+        type=click.Path(),
+        metavar="FILE",
+        help="Take new keys from a file: old and new parted by a TAB, or a JSON object.",
+    ),
+)
+
+
+def changing(function: F) -> F:
+    """Add the options that change keys; `rules_of` takes what they give."""
+    for option in reversed(_CHANGING):
+        function = option(function)
+    return function
+
+
+def rules_of(options: dict[str, Any]) -> Rules:
+    """Return the rules that the options of `changing` describe; UsageError where they make no sense."""
+    from .operations.keys import Rules, read_map
+
+    names = read_map(options["map_file"]) if options["map_file"] is not None else {}
+    try:
+        return Rules.make(options["subs"], options["strip_prefix"], options["add_prefix"], names)
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context()) from error

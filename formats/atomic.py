@@ -132,9 +132,10 @@ class Staging:
     def __init__(self, target: str) -> None:
         self.target = target
         self.directory = os.path.dirname(target) or "."
+        self._lock: int | None = None
         self._made = _missing_directories(self.directory)
         self._files: list[StagedFile] = []
-        self._lock: int | None = None
+        self._linked: set[int] = set()
         name = f"{os.path.basename(target)[:_LONGEST_STEM]}_temp_{os.urandom(16).hex()}"
         self.staged = os.path.join(os.path.dirname(target), name)
         try:
@@ -165,11 +166,18 @@ class Staging:
         with refusing(self.target):
             os.rename(self.path(old), self.path(new))
 
+    def link(self, path: str, name: str) -> None:
+        """Give a file a second name among the staged ones; OSError where that cannot be."""
+        os.link(path, self.path(name), follow_symlinks=False)
+        self._linked.add(os.lstat(self.path(name)).st_ino)
+
     def sync(self) -> None:
-        """Close all staged files and bring them to disk."""
+        """Close all staged files and bring them to disk, but for those that were there before."""
         self._close()
         with refusing(self.target):
             for name in os.listdir(self.staged):
+                if os.lstat(self.path(name)).st_ino in self._linked:
+                    continue
                 fd = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     os.fsync(fd)
@@ -216,9 +224,7 @@ class Staging:
             if os.path.isdir(self.staged):
                 put_back(self.staged)
                 shutil.rmtree(self.staged)
-            if self._lock is not None:
-                os.close(self._lock)
-                self._lock = None
+            self._unlock()
             for made in self._made:
                 if os.path.isdir(made) and not os.listdir(made):
                     os.rmdir(made)
@@ -227,6 +233,14 @@ class Staging:
         for file in self._files:
             file.close()
         self._files.clear()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __del__(self) -> None:
+        self._unlock()
 
 
 def _lock(path: str) -> int:
