@@ -20,8 +20,10 @@ tensorflow/core/util/tensor_bundle/tensor_bundle.cc, python/lib/io/file_io.py
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..atomic import aside_of, is_being_written, put_back, refusing
@@ -31,7 +33,7 @@ from .bundle import BundleIndex
 from .state_file import FILE_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 __all__ = ["Leftover", "find_leftovers"]
 
@@ -52,17 +54,17 @@ class Leftover(NamedTuple):
     @property
     def modified(self) -> float:
         """When anything of it was last changed, in seconds since 1970."""
-        return max(os.lstat(path).st_mtime for path in _all_files(self.path))
+        return max((status.st_mtime for status in _statuses(self.path)), default=0.0)
 
     @property
     def nbytes(self) -> int:
-        return sum(os.lstat(path).st_size for path in _all_files(self.path) if not os.path.isdir(path))
+        return sum(status.st_size for status in _statuses(self.path) if not stat.S_ISDIR(status.st_mode))
 
     def clear(self) -> None:
         """Put back the old set in it, if there is one, and remove the rest."""
         import shutil
 
-        with refusing(self.path):
+        with refusing(self.path), contextlib.suppress(FileNotFoundError):  # It may have gone by itself.
             if self.aside:
                 put_back(self.path)
             if os.path.isdir(self.path) and not os.path.islink(self.path):
@@ -71,9 +73,12 @@ class Leftover(NamedTuple):
                 os.unlink(self.path)
 
 
-def _all_files(path: str) -> list[str]:
-    below = [os.path.join(parent, name) for parent, _, names in os.walk(path) for name in names]
-    return [path, *below]
+def _statuses(path: str) -> Iterator[os.stat_result]:
+    """Yield what the system knows of a file, or of a directory and all below it, as far as they are there."""
+    below = [os.path.join(parent, name) for parent, names, files in os.walk(path) for name in names + files]
+    for each in (path, *below):
+        with contextlib.suppress(FileNotFoundError):
+            yield os.lstat(each)
 
 
 def find_leftovers(directory: str, listed: Collection[str], *, has_checkpoints: bool) -> list[Leftover]:
@@ -112,6 +117,8 @@ def _staged(path: str) -> list[Leftover]:
         return []
     try:
         names = os.listdir(path)
+    except FileNotFoundError:
+        return []
     except PermissionError:
         return [Leftover(path, "files of a checkpoint", "it is somebody else's")] if ours else []
     parts = all(_PART.fullmatch(name) for name in names)
