@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..atomic import aside_of, is_being_written, put_back, refusing
 from ..errors import CheckpointError
 from ..paths import SHARD
-from .bundle import BundleIndex
+from .bundle import BundleIndex, data_shard
 from .state_file import FILE_NAME
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _without_index(paths: list[str], *, lost: bool, in_exchange: bool) -> list[L
 
 
 def _surplus(prefix: str, paths: list[str], *, in_exchange: bool) -> list[Leftover]:
-    """Return the shards whose count is not the index's; none where those it counts are not all there."""
+    """Return the shards whose count is not the index's; none where those it needs are not all there."""
     counts = {path: int(match["count"]) for path in paths if (match := SHARD.fullmatch(path))}
     if len(set(counts.values())) == 1:
         return []
@@ -155,7 +155,10 @@ def _surplus(prefix: str, paths: list[str], *, in_exchange: bool) -> list[Leftov
     except CheckpointError:
         return []
     counted = index.header.num_shards
-    if index.findings or sum(count == counted for count in counts.values()) < counted:
+    entries = [index.entry_or_none(position) for position in range(len(index.values))]
+    used = {entry.shard for entry in entries if entry is not None and not entry.slices}
+    needed = {data_shard(prefix, shard, counted) for shard in used}
+    if index.findings or None in entries or not needed <= counts.keys():
         return []
     why = _EXCHANGE if in_exchange else None
     what = f"a data shard that the index, which counts {counted}, does not use"
