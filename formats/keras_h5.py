@@ -116,10 +116,16 @@ class KerasH5Reader(H5Reader):
             groups[layer] = group
             names = dict.fromkeys(self._strings(group, "weight_names", base + layer))
             weights += [Weight(layer, name, f"{base}{layer}/{name}") for name in names]
+        within: dict[tuple[str, str], Any] = {}
         self._layer_keys = {layer: [] for layer in groups}
         for key, weight in zip(weight_keys(weights), weights, strict=True):
             self._layer_keys[weight.layer].append(key)
-            self.add(key, self._file, weight.path, self._dataset(weight.name, groups[weight.layer]))
+            # The weights of a layer lie in one group below it, which is looked up once.
+            head, _, last = weight.name.rpartition("/")
+            place = (weight.layer, head)
+            if place not in within:
+                within[place] = self._find(head, groups[weight.layer])
+            self.add(key, self._file, weight.path, self._dataset(last, within[place]))
 
     def _add_optimizer(self) -> None:
         from h5py import h5g
@@ -136,17 +142,20 @@ class KerasH5Reader(H5Reader):
             self._optimizer_keys.add(key)
             self.add(key, self._file, weight.path, self._dataset(weight.name, group))
 
-    def _dataset(self, name: str, group: Any) -> Any | None:
+    def _dataset(self, name: str, group: Any | None) -> Any | None:
         from h5py import h5d
 
+        found = self._find(name, group) if group is not None else None
+        return found if isinstance(found, h5d.DatasetID) else None
+
+    def _find(self, name: str, group: Any) -> Any | None:
         try:
-            found = self._file.find(name, group)
+            return self._file.find(name, group)
         except CorruptCheckpointError:
             return None
         except UnsupportedFeatureError as error:
             self.flaw(error)
             return None
-        return found if isinstance(found, h5d.DatasetID) else None
 
     def kind(self, key: str, spec: TensorSpec) -> str:
         if key not in self._optimizer_keys:

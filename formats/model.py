@@ -94,12 +94,14 @@ class TensorSpec(NamedTuple):
 class Stored(NamedTuple):
     """Where a tensor's bytes lie, in one piece: shard number, offset, masked CRC-32C.
 
-    None where a format has no such thing, and for tensors stored in slices.
+    None where a format has no such thing, and for tensors stored in slices.  The
+    checksum is of the bytes as they lie there, so `big_endian` is a part of what it says.
     """
 
     shard: int | None = None
     offset: int | None = None
     crc32c: int | None = None
+    big_endian: bool = False
 
 
 class LazyTensor(ABC):

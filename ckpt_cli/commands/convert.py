@@ -16,6 +16,7 @@ from formats.tf.state_file import FILE_NAME, StateFile
 
 from .. import render
 from ..operations import convert, pairing, transfer
+from ..operations.latest import make_latest
 from ..operations.select import choose
 from ..options import choosing, color_option, json_option, path_argument, selection_of
 from ..report import report
@@ -134,18 +135,11 @@ def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> None:
                 advance=advance,
             )
         if options["update_state"]:
-            _update_state(plan.target)
+            make_latest(plan.target)
     for text in notes:
         render.note(text)
     if not options["each"]:
         report(plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=verify)
-
-
-def _update_state(target: str) -> None:
-    directory, name = os.path.split(target.removesuffix(".index"))
-    path = os.path.join(directory, FILE_NAME)
-    state = StateFile.read(path) if os.path.isfile(path) else StateFile(name)
-    replace_file(path, state.with_latest(name, time.time()).text())
 
 
 def _save_map(path: str, pairs: dict[str, str]) -> None:

@@ -152,9 +152,14 @@ class H5File:
         from h5py import h5g, h5l, h5o
 
         with damage(self.path, f"link {path!r}"):
-            if not isinstance(group, h5g.GroupID) or not group.links.exists(name):
+            if not isinstance(group, h5g.GroupID):
                 return None
-            kind = group.links.get_info(name).type
+            try:
+                kind = group.links.get_info(name).type
+            except (KeyError, RuntimeError):
+                if not group.links.exists(name):
+                    return None
+                raise
             if kind == h5l.TYPE_HARD:
                 return h5o.open(group, name)
             if kind == h5l.TYPE_SOFT and soft:
