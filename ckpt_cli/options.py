@@ -16,6 +16,7 @@ __all__ = [
     "changing",
     "choosing",
     "color_option",
+    "completing",
     "jobs_option",
     "json_option",
     "path_argument",
@@ -24,6 +25,18 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def completing(what: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """Return what a parameter's `shell_complete` shall be: a function of `ckpt_cli.completing`."""
+
+    def offer(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from . import completing as functions
+
+        found: list[Any] = getattr(functions, what)(ctx, param, incomplete)
+        return found
+
+    return offer
 
 
 def _set_color(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
@@ -52,22 +65,43 @@ jobs_option = click.option(
 
 def path_argument(name: str = "path", **settings: Any) -> Callable[[F], F]:
     """Return an argument that names a checkpoint; it is taken literally, and need not exist as a file."""
-    return click.argument(name, type=click.Path(), **settings)
+    return click.argument(
+        name, type=click.Path(), **{"shell_complete": completing("checkpoints"), **settings}
+    )
 
 
 _CHOOSING = (
-    click.argument("keys", nargs=-1, metavar="[KEY]..."),
+    click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=completing("keys")),
     click.option(
-        "--match", "matches", multiple=True, metavar="GLOB", help="Keep keys that match; * crosses /."
+        "--match",
+        "matches",
+        multiple=True,
+        metavar="GLOB",
+        help="Keep keys that match; * crosses /.",
+        shell_complete=completing("keys"),
     ),
-    click.option("--exclude", "excludes", multiple=True, metavar="GLOB", help="Drop keys that match."),
+    click.option(
+        "--exclude",
+        "excludes",
+        multiple=True,
+        metavar="GLOB",
+        help="Drop keys that match.",
+        shell_complete=completing("keys"),
+    ),
     click.option("--regex", is_flag=True, help="Take KEY, --match and --exclude as regular expressions."),
-    click.option("--dtype", "dtype", metavar="NAME", help="Keep tensors of this dtype."),
+    click.option(
+        "--dtype",
+        "dtype",
+        metavar="NAME",
+        help="Keep tensors of this dtype.",
+        shell_complete=completing("dtypes"),
+    ),
     click.option(
         "--kind",
         "kind",
         metavar="KIND[,KIND]",
         help="Keep tensors of these kinds: variable, slot, optimizer, state, graph.",
+        shell_complete=completing("kinds"),
     ),
 )
 

@@ -16,9 +16,18 @@ from formats.tf.state_file import FILE_NAME, StateFile
 
 from .. import render
 from ..operations import convert, pairing, transfer
+from ..operations.keys import renamed
 from ..operations.latest import make_latest
 from ..operations.select import choose
-from ..options import choosing, color_option, json_option, path_argument, selection_of
+from ..options import (
+    changing,
+    choosing,
+    color_option,
+    json_option,
+    path_argument,
+    rules_of,
+    selection_of,
+)
 from ..report import report
 
 if TYPE_CHECKING:
@@ -41,6 +50,7 @@ def _dtype(_: click.Context, __: click.Parameter, value: str | None) -> DType | 
 @path_argument("source", metavar="SRC")
 @path_argument("target", metavar="DST")
 @choosing
+@changing
 @click.option(
     "--to", "to", metavar="FORMAT", help="Format of DST: an id, or object, name, v1, h5, weights-h5."
 )
@@ -98,15 +108,19 @@ def command(source: str, target: str, **options: Any) -> int:
 
 def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any]) -> None:
     keys = choose(reader, selection_of(options))
+    rules = rules_of(options)
+    names = renamed(reader, rules) if rules else None
+    for text in names.notes if names else ():
+        render.note(text)
     if options["like"] is None:
         into = convert.target_format(reader, target, options["to"])
-        settings = convert.Settings(options["cast"], options["merge_slices"])
+        settings = convert.Settings(options["cast"], options["merge_slices"], names)
         _carry_out(convert.plan_conversion(reader, keys, target, into, settings), options)
         return
     with open_checkpoint(options["like"]) as template:
         _check_format(template, reader, target, options["to"])
-        rules = pairing.Rules({}, options["pair_by_shape"], options["partial"], options["cast"])
-        plan, pairs = pairing.plan_like(reader, keys, template, target, rules)
+        strictness = pairing.Strictness(options["pair_by_shape"], options["partial"], options["cast"])
+        plan, pairs = pairing.plan_like(reader, keys, template, target, strictness, names)
         if options["merge_slices"]:
             plan = plan._replace(slices={})
         if options["save_map"]:

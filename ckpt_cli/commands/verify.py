@@ -8,7 +8,7 @@ import click
 
 from .. import render
 from ..operations.verify import Result, expand, verify_one
-from ..options import color_option, jobs_option, json_option
+from ..options import color_option, jobs_option, json_option, path_argument
 
 if TYPE_CHECKING:
     from formats.paths import Location
@@ -20,7 +20,7 @@ _MOST_SHOWN = 20
 
 
 @click.command("verify")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH...")
+@path_argument("paths", nargs=-1, required=True, metavar="PATH...")
 @jobs_option
 @json_option
 @color_option

@@ -1,4 +1,4 @@
-"""What TensorFlow restores of renamed checkpoints, into programs with the renamed attributes; run by its Python."""
+"""What TensorFlow restores of renamed checkpoints, into programs with the renamed attributes."""
 
 import tensorflow as tf
 from oracle_tensors import told
@@ -21,7 +21,7 @@ def save_module(path):
     """A program with nesting, a list, a namedtuple-like pair of edges, an alias and odd edge names."""
     import collections
 
-    pair = collections.namedtuple("Pair", ["alpha", "beta"])
+    pair = collections.namedtuple("Pair", ["alpha", "beta"])  # noqa: PYI024
     shared = tf.Variable([7.0, 8.0])
     net = Layer(l1=Layer(kernel=tf.Variable([[1.0, 2.0]]), bias=tf.Variable([3.0])))
     checkpoint = tf.train.Checkpoint(
@@ -36,7 +36,7 @@ def save_module(path):
 
 
 def restore_module(path, edges):
-    """Restore into objects hung up as `edges` says: path, parts in a list, to shape; return values by path."""
+    """Restore into objects hung up as `edges` says (path, parts in a list, to shape); values by path."""
     leaves = {"/".join(parts): _variable(shape) for parts, shape in edges}
     roots = {}
     for parts, _ in edges:

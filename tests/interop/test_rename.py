@@ -74,7 +74,9 @@ CASES: dict[str, tuple[list[str], dict[str, Any]]] = {
         {
             "net/l1/kernel": NET["kernel"],
             "net/l1/bias": NET["bias"],
-            **{**OTHERS, "blocks/0": OTHERS["blocks/1"], "blocks/1": OTHERS["blocks/0"]},
+            **OTHERS,
+            "blocks/0": OTHERS["blocks/1"],
+            "blocks/1": OTHERS["blocks/0"],
         },
     ),
     "prefix_stripped": (
