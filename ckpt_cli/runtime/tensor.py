@@ -210,7 +210,7 @@ class Tensor(TensorLike):
 
     def __str__(self) -> str:
         value = self.numpy()
-        return f"tf.Tensor({value}, shape={self.shape}, dtype={self.dtype.name})"
+        return f"tf.Tensor({value!s}, shape={self.shape}, dtype={self.dtype.name})"
 
 
 def shown(tensor: TensorLike) -> str:

@@ -92,7 +92,8 @@ class Model(Trainer, Layer):
             self._require_built()
 
     @property
-    def weights(self) -> list[Any]:
+    def variables(self) -> list[Any]:  # type: ignore[override]
+        """All weights, layer by layer, where `trainable_variables` has them by kind."""
         below = [weight for child in self._sublayers() for weight in child.variables]
         own = sorted(self._own_weights, key=lambda weight: not weight.trainable)
         return deduplicated(below + own)

@@ -136,16 +136,15 @@ class Optimizer(AutoTrackable):
         slot: Any = slots.get(slot_name)
         if slot is None:
             value = np.full_like(var._value, initializer)
-            with name_scope(None):
-                slot = Variable(
-                    value, name=f"{var._shared_name}/{slot_name}", dtype=var.dtype, trainable=False
-                )
+            slot = Variable(value, name=f"{var._shared_name}/{slot_name}", dtype=var.dtype, trainable=False)
             slots[slot_name] = slot
             self._weights.append(slot)
         return slot
 
     def _create_or_restore_slot_variable(self, slot_name: str, variable: Any) -> Any:
-        return self.add_slot(variable, slot_name)
+        # A slot that a restore makes is in no scope, one that training makes in the optimizer's.
+        with name_scope(None):
+            return self.add_slot(variable, slot_name)
 
     def _create_slots(self, variables: list[Any]) -> None:
         raise NotImplementedError
@@ -158,7 +157,8 @@ class Optimizer(AutoTrackable):
         pairs = present(grads_and_vars)
         pairs = clipped(pairs, self.clipnorm, self.clipvalue, self.global_clipnorm)
         self._create_hypers()
-        self._create_slots([variable for _, variable in pairs])
+        with name_scope(f"{self._name}/"):
+            self._create_slots([variable for _, variable in pairs])
         for gradient, variable in pairs:
             self._update(gradient, variable)
             if variable.constraint is not None:
