@@ -13,7 +13,18 @@ from typing import NamedTuple
 
 from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, UnknownFormatError
 from .foreign import foreign_directory
-from .paths import V1_SHARD, Location, bundle, data_shards, is_leftover, is_part, resolve, step_of
+from .paths import (
+    FILE_SUFFIXES,
+    V1_SHARD,
+    WEIGHTS_SHARD,
+    Location,
+    bundle,
+    data_shards,
+    is_leftover,
+    is_part,
+    resolve,
+    step_of,
+)
 from .probe import Probe
 from .registry import detect
 from .tf.state_file import FILE_NAME, StateFile
@@ -69,7 +80,14 @@ class Directory:
 
     def _find(self) -> list[Member]:
         found: dict[str, Location] = {}
-        for name, is_directory in self._names():
+        listed_names = self._names()
+        maps = {
+            name.removesuffix(".weights.json") for name, _ in listed_names if name.endswith(".weights.json")
+        }
+        for name, is_directory in listed_names:
+            weights_shard = WEIGHTS_SHARD.fullmatch(name)
+            if weights_shard and weights_shard["prefix"] in maps:
+                continue
             path = os.path.join(self.path, name)
             if is_leftover(name, directory=is_directory):
                 continue
@@ -107,13 +125,12 @@ class Directory:
         except CheckpointNotFoundError:
             return None
         except CheckpointError as caught:
-            # A stray file is none of ours, but the index of data shards is, however damaged.
-            ours = location.head.endswith(".index") and (
+            # A stray file is none of ours, but the index of data shards is, however damaged,
+            # and so is what bears the suffix of a format that keeps all in one file.
+            is_index = location.head.endswith(".index") and (
                 bool(data_shards(location.path)) or bool(caught.hints)
             )
-            if not ours and not isinstance(caught, CorruptCheckpointError):
-                return None
-            if isinstance(caught, UnknownFormatError | CorruptCheckpointError) and not ours:
+            if not is_index and not location.head.endswith(FILE_SUFFIXES):
                 return None
             error = caught
         try:

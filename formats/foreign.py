@@ -10,6 +10,8 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from .h5.superblock import SIGNATURE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -57,6 +59,24 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
     ),
 )
 
+_TORCH = Foreign(
+    "this is a PyTorch archive, a zip with a Python pickle",
+    "loading a pickle runs its code; save it as .safetensors where it was made",
+)
+_RENAMED_INDEX = Foreign(
+    "this is the index file of a TensorFlow checkpoint under another name",
+    "call it NAME.index again, beside NAME.data-00000-of-00001, which holds the values",
+)
+_EMPTY_ZIP = Foreign("this is an empty zip archive", "the save had nothing to write, or was interrupted")
+
+# Suffix -> what such a file is, and its first bytes.  A suffix does not decide; it words the refusal.
+_EXPECTED = {
+    ".h5": ("an HDF5 file", SIGNATURE),
+    ".hdf5": ("an HDF5 file", SIGNATURE),
+    ".keras": ("a zip archive", b"PK\3\4"),
+    ".npz": ("a zip archive", b"PK\3\4"),
+}
+
 _ORBAX_FILES = ("_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt", "_sharding")
 
 
@@ -67,7 +87,30 @@ def recognise(probe: Probe) -> Foreign | None:
     for matches, foreign in _CONTENTS:
         if matches(probe.head):
             return foreign
-    return None
+    if probe.is_renamed_index:
+        return _RENAMED_INDEX
+    if probe.zip is not None:
+        return _archive(probe.zip.names)
+    return _misnamed(probe)
+
+
+def _archive(names: tuple[str, ...]) -> Foreign | None:
+    if any(name == "data.pkl" or name.endswith("/data.pkl") for name in names):
+        return _TORCH
+    return None if names else _EMPTY_ZIP
+
+
+def _misnamed(probe: Probe) -> Foreign | None:
+    """Return what a file is not, though its name says so."""
+    suffix = os.path.splitext(probe.location.head)[1].lower()
+    if suffix not in _EXPECTED or probe.head.startswith(_EXPECTED[suffix][1]):
+        return None
+    what, magic = _EXPECTED[suffix]
+    found = probe.head[: len(magic)]
+    return Foreign(
+        f"not {what}: begins with {found!r}, expected {magic!r}",
+        "the copy was damaged, or the name is wrong; copy it again",
+    )
 
 
 def foreign_directory(path: str) -> Foreign | None:

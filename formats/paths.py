@@ -27,6 +27,12 @@ __all__ = [
 
 SHARD = re.compile(r"(?P<prefix>.+)\.data-(?P<shard>\d{5,})-of-(?P<count>\d{5,})", re.DOTALL)
 V1_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,}|\?{5})-of-(?P<count>\d{5,}|\?{5})", re.DOTALL)
+WEIGHTS_SHARD = re.compile(r"(?P<prefix>.+)_\d{5,}\.weights\.h5", re.DOTALL)
+"""A shard of Keras' weights, where PREFIX.weights.json lies beside it."""
+
+FILE_SUFFIXES = (".h5", ".hdf5", ".weights.json", ".keras", ".npz", ".safetensors")
+"""Suffixes that say of a damaged file that it was to be a checkpoint."""
+
 _STEP = re.compile(r"-(\d+)$")
 _SUFFIXES = (".weights.h5", ".weights.json", ".ckpt", ".h5", ".hdf5", ".keras", ".npz", ".safetensors")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import CorruptCheckpointError
 from .files import RandomAccessFile
 
 if TYPE_CHECKING:
+    from .archive import Archive
+    from .h5.facts import H5Facts
     from .paths import Location
     from .wire.sstable import Table
 
@@ -16,14 +18,18 @@ __all__ = ["Probe"]
 
 HEAD_SIZE = 4096
 TAIL_SIZE = 64
+_ZIP_MAGICS = (b"PK\3\4", b"PK\5\6")
+_JSON_SPACE = b" \t\r\n"
 _V1_META_TAG = 0x0A  # SavedTensorSlices.meta; a bundle's header has no field of this number and type.
 
 
 class Probe:
-    """What the sniffers see of a location: the first and last bytes, and the table if it is one.
+    """What the sniffers see of a location: the first and last bytes, and the container if it is one.
 
-    All of it is read once.  A probe looks at the file that says what the checkpoint
-    is: a bundle's index, a V1 file or its first shard, any other file itself.
+    All of it is read once; the containers (`table`, `hdf5`, `zip`, `json`) are opened when
+    a sniffer asks for them, and a reader goes on with what is open.  A probe looks at the
+    file that says what the checkpoint is: a bundle's index, a V1 file or its first shard,
+    any other file itself.
     """
 
     def __init__(self, location: Location) -> None:
@@ -52,9 +58,19 @@ class Probe:
         except CorruptCheckpointError:
             return None
 
-    @cached_property
+    @property
     def is_bundle(self) -> bool:
-        """Whether this is a bundle's index: a table whose first value is no V1 metadata.
+        """Whether this is a bundle's index, under the name by which its shards are found."""
+        return self._is_index and self.location.head == self.location.path + ".index"
+
+    @property
+    def is_renamed_index(self) -> bool:
+        """Whether this is a bundle's index under a name of its own, which says nothing of its shards."""
+        return self._is_index and not self.is_bundle
+
+    @cached_property
+    def _is_index(self) -> bool:
+        """Whether this is a table whose first value is no V1 metadata.
 
         A table too damaged to tell is what its name says.
         """
@@ -70,7 +86,48 @@ class Probe:
 
     @property
     def is_v1(self) -> bool:
-        return self.is_table and not self.is_bundle
+        return self.is_table and not self._is_index
+
+    @cached_property
+    def hdf5(self) -> H5Facts | None:
+        """The open HDF5 file and which layout it has; None where this is none.
+
+        Raises CorruptCheckpointError where it is one that cannot be opened.
+        """
+        from .h5.superblock import Superblock
+
+        superblock = Superblock.find(self.head)
+        if superblock is None or self.is_table:
+            return None
+        from .h5.facts import H5Facts
+        from .h5.safe import open_h5
+
+        return H5Facts(open_h5(self.location.head, self.size, superblock))
+
+    @cached_property
+    def zip(self) -> Archive | None:
+        """The open zip archive; None where this is none.
+
+        Raises CorruptCheckpointError where it is one that cannot be opened.
+        """
+        if self.is_table or not self.head.startswith(_ZIP_MAGICS):
+            return None
+        from .archive import Archive
+
+        return Archive(self.location.head)
+
+    @cached_property
+    def json(self) -> dict[str, Any] | None:
+        """The file's JSON object; None where this is no such text."""
+        if self.is_table or not self.head.lstrip(_JSON_SPACE).startswith(b"{"):
+            return None
+        from .jsontext import parse_object
+
+        with RandomAccessFile(self.location.head) as file:
+            try:
+                return parse_object(file.read(0, file.size))
+            except ValueError:
+                return None
 
     def has_key(self, key: bytes) -> bool:
         """Whether a table has a key; False where this is none, or it cannot be told."""

@@ -24,33 +24,36 @@ if TYPE_CHECKING:
 
 __all__ = ["all_formats", "detect", "detect_format", "format_named"]
 
-_FIRST = ("tf_object", "tf_name", "tf_v1")
+_FIRST = ("tf_object", "tf_name", "tf_v1", "keras_h5", "keras_weights", "hdf5", "keras", "npz", "safetensors")
 
 
 @cache
 def _module_names() -> tuple[str, ...]:
-    """Return the modules that may hold a format: those with a `FORMAT = ` in their source's last lines."""
+    """Return the modules that hold a format: all of this package but those that are known not to."""
     import formats
 
     names = [module.name for module in pkgutil.iter_modules(formats.__path__) if not module.ispkg]
-    return (*_FIRST, *sorted(name for name in names if name not in _FIRST and name not in _NOT_FORMATS))
+    first = tuple(name for name in _FIRST if name in names)
+    return (*first, *sorted(name for name in names if name not in _FIRST and name not in _NOT_FORMATS))
 
 
 _NOT_FORMATS = frozenset(
     [
+        "archive",
+        "atomic",
+        "chunks",
+        "directory",
         "dtypes",
         "errors",
         "files",
         "foreign",
+        "jsontext",
         "model",
         "opening",
         "paths",
         "probe",
         "registry",
         "slicing",
-        "directory",
-        "atomic",
-        "chunks",
         "writing",
     ]
 )

@@ -125,7 +125,9 @@ class V1Tensor(LazyTensor):
 
         whole = tuple((0, dim) for dim in self.spec.shape)
         if len(self._pieces) == 1 and self._pieces[0].region == whole:
-            return np.array(self.piece_values(self._pieces[0])[index], order="C")
+            values = self.piece_values(self._pieces[0])
+            where: tuple[Any, ...] = (*index, Ellipsis)  # the dots keep a scalar string an array
+            return np.array(values[where], order="C")
         path = self._pieces[0].shard.path
         try:
             flaw = tiling_flaw([piece.region for piece in self._pieces], self.spec.shape)
@@ -144,6 +146,17 @@ class V1Tensor(LazyTensor):
         if filled != out.size:
             message = f"its slices hold {filled} of the {out.size} elements asked for"
             raise self._pieces[0].shard.corrupt(message, None, "slice", self.spec.key)
+        return out
+
+    def pieces(self) -> list[tuple[Extents, LazyTensor]]:
+        whole = tuple((0, dim) for dim in self.spec.shape)
+        if [piece.region for piece in self._pieces] == [whole]:
+            return []
+        out: list[tuple[Extents, LazyTensor]] = []
+        for piece in self._pieces:
+            shape = tuple(stop - start for start, stop in piece.region)
+            alone = piece._replace(region=tuple((0, dim) for dim in shape))
+            out.append((piece.extents, V1Tensor(self.spec._replace(shape=shape), [alone])))
         return out
 
     def _some(self, piece: _Piece, index: Index) -> np.ndarray[Any, Any]:
@@ -176,7 +189,11 @@ class V1Tensor(LazyTensor):
         expected = TensorSpec(self.spec.key, self.spec.dtype, shape).size
         if len(values) != expected:
             raise corrupt(f"{len(values)} values stored, shape {list(shape)} has {expected}", "tensor-size")
-        return values.reshape(shape)
+        try:
+            return values.reshape(shape)
+        except ValueError as error:  # more dimensions, or larger ones, than numpy has
+            message = f"no array can hold {self.spec.dtype} of shape {list(shape)}: {error}"
+            raise UnsupportedFeatureError(message, path=piece.shard.path, key=self.spec.key) from error
 
 
 class V1Reader(CheckpointReader):

@@ -61,8 +61,8 @@ class CheckpointWriter(ABC):
     `order` names one.  Leaving the `with` block commits; leaving it by an exception
     abandons, and then nothing is left behind and an old target is untouched.
 
-    A subclass writes into `staging` and, in `_finish`, what goes last.  `notes` are what
-    a person should know of what is written.
+    A subclass writes into `staging`: in `_start` what goes first, in `_finish` what goes
+    last.  `notes` are what a person should know of what is written.
     """
 
     order: tuple[str, ...] | None = None
@@ -80,11 +80,19 @@ class CheckpointWriter(ABC):
             hints = ("to replace it: --overwrite",)
             raise CheckpointExistsError("is there already", path=found[0], hints=hints)
         self.staging = Staging(target.path)
+        try:
+            self._start()
+        except BaseException:
+            self.staging.remove()
+            raise
 
     @classmethod
     def existing(cls, path: str) -> list[str]:
         """Return the files that writing to `path` would replace."""
         return [path] if os.path.lexists(path) else []
+
+    def _start(self) -> None:  # noqa: B027  most formats have nothing to say here
+        """Write what stands before the tensors."""
 
     @abstractmethod
     def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:
@@ -108,6 +116,7 @@ class CheckpointWriter(ABC):
         slices = self._unwritten[key]
         if slices != list(self.target.slices.get(key, ())):
             raise ValueError(f"tensor {key!r}: some of its slices are written already")
+        self._state = "interrupted"
         chunks = chunks_of(spec, data)
         if slices:
             self._write_in_slices(spec, slices, chunks)
@@ -124,6 +133,7 @@ class CheckpointWriter(ABC):
             raise ValueError(f"tensor {key!r}: slice {extents} is not one to be written")
         shape = tuple(stop - start for start, stop in region_of(extents, spec.shape))
         piece = spec._replace(shape=shape)
+        self._state = "interrupted"
         self._write(piece, extents, chunks_of(piece, data))
         self._end(key, extents)
 
@@ -134,7 +144,6 @@ class CheckpointWriter(ABC):
             raise ValueError(f"tensor {key!r} is written already, or the writer is {self._state}")
         if self.order is not None and key != next(iter(self._unwritten)):
             raise ValueError(f"tensor {key!r} comes before its turn, see `order`")
-        self._state = "interrupted"
         return self.specs[key]
 
     def _end(self, key: str, extents: Extents | None = None) -> None:

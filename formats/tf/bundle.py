@@ -184,7 +184,8 @@ class BundleIndex:
     def _read(self, table: Table) -> list[bytes]:
         keys: list[bytes] = []
         last = None
-        unsorted: list[tuple[bytes, bytes, int]] = []
+        unsorted = 0
+        first = (b"", b"", 0)
         for _, handle in table.index:
             try:
                 entries = table.entries(handle)
@@ -193,13 +194,14 @@ class BundleIndex:
                 continue
             for key, _ in entries:
                 if last is not None and key <= last:
-                    unsorted.append((key, last, handle.offset))
+                    first = first if unsorted else (key, last, handle.offset)
+                    unsorted += 1
                 last = key
             keys += [key for key, _ in entries]
             self.values += [value for _, value in entries]
         if unsorted:
-            key, before, offset = unsorted[0]
-            where = f"{len(unsorted)} keys out of order, the first after {key_text(before)!r}"
+            key, before, offset = first
+            where = f"{unsorted} keys out of order, the first after {key_text(before)!r}"
             message = f"{where}: TensorFlow does not find them"
             self.findings.append(Finding("error", "key-order", message, key_text(key), self.path, offset))
         return keys

@@ -72,10 +72,11 @@ class BundleWriter(CheckpointWriter):
     """Writes a bundle, object-based or name-based; what the keys mean is not its business."""
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
-        self._keys = _stored_keys(target)
+        _check_keys(target)
         super().__init__(format, target)
         self._entries: dict[bytes, bytes] = {}
         self._shards: list[StagedFile] = []
+        self._filling: list[StagedFile] = []
         self.notes += _notes(target)
 
     @classmethod
@@ -88,12 +89,14 @@ class BundleWriter(CheckpointWriter):
         limit = self.target.shard_size
         full = limit is not None and bool(self._shards) and 0 < self._shards[-1].size > limit - size
         if full or not self._shards:
-            self._shards.append(self.staging.create(f"shard-{len(self._shards)}"))
+            self._filling.append(self.staging.create(f"shard-{len(self._shards)}"))
+            self._shards.append(self._filling[-1])
         return len(self._shards) - 1, self._shards[-1]
 
     def _close_full_shards(self) -> None:
-        for file in self._shards[:-1]:
-            file.close()
+        """Close all shards but the last, so that there may be more of them than open files."""
+        while len(self._filling) > 1:
+            self._filling.pop(0).close()
 
     def _add(self, spec: TensorSpec, extents: Extents | None, place: tuple[int, int, int], crc: int) -> None:
         """Add the entry of a tensor, or slice, at (shard, offset, size) with this unmasked checksum."""
@@ -222,8 +225,8 @@ class BundleWriter(CheckpointWriter):
         BundleExchange(self.staging, self.target.path, len(self._shards), self._restage).run()
 
 
-def _stored_keys(target: Target) -> set[bytes]:
-    """Return the keys of the index to be; ConversionError where one cannot be."""
+def _check_keys(target: Target) -> None:
+    """Refuse what cannot be a key of the index, and what would be twice."""
     keys: set[bytes] = set()
     for spec in target.specs:
         key = key_bytes(spec.key)
@@ -241,7 +244,6 @@ def _stored_keys(target: Target) -> set[bytes]:
                 message = "two entries of the index have this key"
                 raise DuplicateKeyError(message, path=target.path, key=spec.key)
             keys.add(stored)
-    return keys
 
 
 def _notes(target: Target) -> list[str]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .messages import TensorSliceProto
 
 __all__ = [
+    "WHOLE",
     "Extents",
     "Region",
     "decode_slice_key",

@@ -112,6 +112,17 @@ class StateFile(NamedTuple):
             preserved[-1] if preserved else None,
         )
 
+    def with_latest(self, path: str, timestamp: float) -> StateFile:
+        """Return the state after a save to `path` (as it shall be listed), which is the latest then.
+
+        Timestamps stay as many as paths: an entry without one, in a file that has none,
+        counts as saved when this one was.
+        """
+        times = self.timestamps if len(self.timestamps) == len(self.paths) else (timestamp,) * len(self.paths)
+        kept = [(old, time) for old, time in zip(self.paths, times, strict=True) if old != path]
+        paths, stamps = zip(*kept, (path, timestamp), strict=True)
+        return StateFile(path, paths, stamps, self.last_preserved)
+
     def text(self) -> bytes:
         """Return the file as TensorFlow writes it."""
         lines = [f"{_PATH}: {_quote(self.latest)}"]

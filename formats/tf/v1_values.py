@@ -6,7 +6,7 @@
     string:                  a field each
 
 Nothing else of the TensorProto is set: no dtype, no shape, no `tensor_content`.  A tensor
-without elements is an empty message.  Varints are gone through by numpy, a column at a time.
+without elements is an empty message.  Varints are gone through by numpy, many at a time.
 tensorflow/core/framework/tensor.proto, tensorflow/core/util/saved_tensor_slice_util.h
 """
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["VALUE_FIELDS", "ValueField", "decode_values", "decode_varints", "encode_values", "encode_varints"]
 
 _LENGTH = 2  # The wire type of packed numbers and of strings.
+_BLOCK = 1 << 16
+"""Varints encoded at a time: their rows then fit the processor's cache."""
 
 
 class ValueField(NamedTuple):
@@ -110,22 +112,26 @@ def decode_values(proto: bytes, dtype: DType) -> np.ndarray[Any, Any]:
 
 def encode_varints(values: np.ndarray[Any, Any]) -> bytes:
     """Return uint64 values as packed varints."""
+    blocks = range(0, len(values), _BLOCK)
+    return b"".join(_encode_block(values[at : at + _BLOCK]) for at in blocks)
+
+
+def _encode_block(values: np.ndarray[Any, Any]) -> bytes:
+    """Return a few varints: rows as long as the longest, of which each keeps what it needs."""
     import numpy as np
 
-    lengths = np.ones(len(values), np.int64)
+    lengths = np.ones(len(values), np.uint8)
     for bits in range(7, 64, 7):
         longer = values >> np.uint64(bits) != 0
         if not longer.any():
             break
         lengths += longer
-    ends = np.cumsum(lengths)
-    starts = ends - lengths
-    out = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-    for at in range(int(lengths.max()) if len(lengths) else 0):
-        here = lengths > at
-        group = (values[here] >> np.uint64(7 * at)).astype(np.uint8) & 0x7F
-        out[starts[here] + at] = group | ((lengths[here] > at + 1).astype(np.uint8) << 7)
-    return out.tobytes()
+    longest = int(lengths.max())
+    rows = np.empty((len(values), longest), np.uint8)
+    for at in range(longest):
+        rows[:, at] = (values >> np.uint64(7 * at)).astype(np.uint8) | 0x80
+    rows[np.arange(len(values)), lengths - 1] &= 0x7F
+    return rows[np.arange(longest) < lengths[:, None]].tobytes()
 
 
 def _encode_numbers(chunk: Chunk, dtype: DType) -> Chunk:

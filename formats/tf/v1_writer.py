@@ -21,6 +21,7 @@ from ..dtypes import STRING, DType
 from ..errors import CheckpointExistsError, ConversionError
 from ..files import PIECE
 from ..model import key_bytes
+from ..paths import V1_SHARD, v1_shards
 from ..wire.sstable import TableBuilder
 from ..writing import CheckpointWriter
 from .bundle import encode_shape
@@ -65,6 +66,7 @@ class V1Writer(CheckpointWriter):
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
         slices = {spec.key: _in_key_order(spec, target.slices.get(spec.key, ())) for spec in target.specs}
+        _check_target(target)
         for spec in target.specs:
             _check(target, spec, slices[spec.key])
         if os.path.lexists(target.path + ".index"):
@@ -80,6 +82,13 @@ class V1Writer(CheckpointWriter):
         super().__init__(format, target)
         if set(os.path.basename(target.path)) & set("*?[]"):
             self.notes.append(f"{target.path}: TensorFlow takes the name for a pattern and will not find it")
+
+    @classmethod
+    def existing(cls, path: str) -> list[str]:
+        return super().existing(path) + v1_shards(path)
+
+    def _start(self) -> None:
+        target = self.target
         self._table = TableBuilder(self.staging.create(os.path.basename(target.path)).write)
         meta = SavedTensorSliceMeta(
             tensor=[
@@ -87,7 +96,7 @@ class V1Writer(CheckpointWriter):
                     name=spec.key,
                     shape=encode_shape(spec.shape),
                     type=spec.dtype.number,
-                    slice=[slice_proto(e) for e in target.slices.get(spec.key) or slices[spec.key]],
+                    slice=[slice_proto(e) for e in target.slices.get(spec.key) or _in_key_order(spec, ())],
                 )
                 for spec in target.specs
             ],
@@ -116,12 +125,16 @@ class V1Writer(CheckpointWriter):
         itemsize = spec.dtype.itemsize
         if itemsize is None or tiling_flaw(regions, spec.shape):
             raise ValueError(f"tensor {spec.key!r}: its slices must be written one by one")
+        sizes = [volume(region) * itemsize for region in regions]
         parts = [bytearray() for _ in slices]
-        written = 0
         source = ChunkSource(chunks)
-        for number, data in scatter(spec.shape, regions, itemsize, source.take):
-            parts[number] += view_of(data)
-            while written < len(slices) and len(parts[written]) == volume(regions[written]) * itemsize:
+        portions = scatter(spec.shape, regions, itemsize, source.take)
+        written = 0
+        while written < len(slices):
+            if len(parts[written]) < sizes[written]:
+                number, data = next(portions)
+                parts[number] += view_of(data)
+            else:
                 part, parts[written] = bytes(parts[written]), bytearray()
                 self._add(spec, slices[written], encode_values([part] if part else [], spec.dtype))
                 written += 1
@@ -142,6 +155,16 @@ def _whole(spec: TensorSpec, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         yield source.take(min(left, step))
         left -= min(left, step)
     source.finish()
+
+
+def _check_target(target: Target) -> None:
+    """Refuse what a V1 checkpoint has not: shards, by size or by name, and an object graph."""
+    if target.shard_size is not None or V1_SHARD.fullmatch(os.path.basename(target.path)):
+        hints = ("name the one file, and leave out --shard-size",)
+        raise ConversionError("V1 checkpoints are not written in shards", path=target.path, hints=hints)
+    if target.object_graph is not None:
+        hints = ("with objects: --to tf-object",)
+        raise ConversionError("V1 checkpoints have no object graph", path=target.path, hints=hints)
 
 
 def _check(target: Target, spec: TensorSpec, slices: Sequence[Extents]) -> None:

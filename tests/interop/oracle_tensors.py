@@ -108,11 +108,16 @@ def _leaves(node, path, out):
                 _leaves(child, f"{path}/{name}" if path else name, out)
 
 
-def by_objects(path, tree):
-    """tf.train.Checkpoint.restore into objects, all of the checkpoint used; values by object path."""
+def by_objects(path, tree, later=False):
+    """tf.train.Checkpoint.restore into objects, all of the checkpoint used; values by object path.
+
+    With `later` the objects are attached after restoring, which then happens object by object.
+    """
     objects = {name: _tree(child) for name, child in tree.items() if name != "save_counter"}
-    checkpoint = tf.train.Checkpoint(**objects)
+    checkpoint = tf.train.Checkpoint(**({} if later else objects))
     status = checkpoint.restore(path)
+    for name, child in objects.items() if later else ():
+        setattr(checkpoint, name, child)
     status.assert_existing_objects_matched()
     status.assert_consumed()
     out = {"save_counter": told(checkpoint.save_counter.numpy())}

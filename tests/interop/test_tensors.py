@@ -164,6 +164,34 @@ def test_objects_are_restored_and_nothing_is_left_over(
     assert tensorflow.ask("tensors", "by_objects", path=path, tree=shapes(TREE)) == all_told(arrays)
 
 
+def test_objects_made_after_restoring_get_their_values(tensorflow: TensorFlow, tmp_path: Path) -> None:
+    """Trap 14: where has_checkpoint_values were wrong, these would stay zero."""
+    path = str(tmp_path / "ckpt-1")
+    arrays = object_checkpoint(path, TREE)
+    found = tensorflow.ask("tensors", "by_objects", path=path, tree=shapes(TREE), later=True)
+    assert found == all_told(arrays)
+
+
+def test_edges_alone_decide_what_is_restored(tensorflow: TensorFlow, tmp_path: Path) -> None:
+    """Trap 12: an edge is renamed and every key stays, and TensorFlow restores into the renamed object."""
+    object_checkpoint(str(tmp_path / "ckpt-1"), TREE)
+    with formats.open_checkpoint(tmp_path / "ckpt-1") as reader:
+        graph = reader.object_graph
+        assert graph is not None
+        (edge,) = (child for node in graph.nodes for child in node.children if child.local_name == "l1")
+        edge.local_name = "renamed"
+        with formats.create_checkpoint(
+            tmp_path / "ckpt-2", format="tf-object", specs=reader.specs, object_graph=graph
+        ) as writer:
+            for key in writer.specs:
+                writer.write(key, reader[key].chunks())
+    tree = {**TREE, "net": {**TREE["net"], "renamed": TREE["net"]["l1"]}}
+    del tree["net"]["l1"]
+    found = tensorflow.ask("tensors", "by_objects", path=str(tmp_path / "ckpt-2"), tree=shapes(tree))
+    assert found["net/renamed/kernel"] == told(TREE["net"]["l1"]["kernel"])
+    assert "net/l1/kernel" not in found
+
+
 @pytest.mark.parametrize("links", [True, False])
 def test_replaced_bundle_is_restored(
     tensorflow: TensorFlow, links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

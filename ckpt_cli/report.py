@@ -1,0 +1,49 @@
+"""What commands that write a checkpoint tell of it: the plan, what was dropped, what was written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import render
+
+if TYPE_CHECKING:
+    from .operations.transfer import Plan
+
+__all__ = ["report"]
+
+_MOST_LISTED = 20
+
+
+def report(plan: Plan, *, as_json: bool, dry_run: bool, verified: bool) -> None:
+    """Print a plan that was carried out, or that would be."""
+    found = plan.document(verified=verified)
+    if as_json:
+        render.document(found)
+        return
+    if not render.is_terminal():
+        shapes = (",".join(map(str, row["shape"])) for row in found["tensors"])
+        rows = zip(found["tensors"], shapes, strict=True)
+        render.tsv([row["from"], row["to"], row["dtype"], shape] for row, shape in rows)
+    elif dry_run:
+        columns = [render.Column("FROM", fold=True), render.Column("TO", fold=True)]
+        columns += [render.Column("DTYPE"), render.Column("SHAPE")]
+        render.table(columns, [_cells(row) for row in found["tensors"]])
+    _dropped(found)
+    if render.is_terminal():
+        done = "would write" if dry_run else "wrote"
+        proof = ", verified" if verified else ""
+        size = f"{len(plan.moves):,} tensors, {render.human_size(plan.nbytes)}{proof}"
+        render.title(f"{done} {plan.target}", f"{plan.format}  {size}")
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    own = render.escape(row["from"]) if row["from"] is not None else "(its own)"
+    return [own, render.escape(row["to"]), row["dtype"], str(row["shape"])]
+
+
+def _dropped(found: dict[str, Any]) -> None:
+    for dropped in found["dropped"][:_MOST_LISTED]:
+        render.note(f"left out {dropped['key']}: {dropped['reason']}")
+    more = len(found["dropped"]) - _MOST_LISTED
+    if more > 0:
+        render.note(f"left out {more:,} more; --json lists them")

@@ -1,0 +1,70 @@
+"""Which of the HDF5 layouts a file has.
+
+    keras-h5        attribute `layer_names` at the root, or a group `model_weights`
+    keras-weights   no `layer_names`, and some group `vars`
+    hdf5            anything else
+
+The three exclude each other by how they are asked for.  A group `vars` is looked for
+in the order in which Keras nests it, and given up after a bounded number of groups.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from .names import has
+from .safe import H5File, damage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..errors import CheckpointError
+
+__all__ = ["H5Facts"]
+
+MODEL_WEIGHTS = "model_weights"
+_MOST_GROUPS_LOOKED_AT = 10_000
+
+
+class H5Facts:
+    """An open file, and its layout as the sniffers need it."""
+
+    def __init__(self, file: H5File) -> None:
+        self.file = file
+
+    @cached_property
+    def model_group(self) -> Any | None:
+        """The group that `layer_names` belongs to, if this is Keras' HDF5 of versions 1 and 2."""
+        from h5py import h5g
+
+        with damage(self.file.path, "its root group"):
+            if has(self.file.root, "layer_names"):
+                return self.file.root
+            if not self.file.root.links.exists(MODEL_WEIGHTS.encode()):
+                return None
+            group = self.file.find(MODEL_WEIGHTS)
+            return group if isinstance(group, h5g.GroupID) and has(group, "layer_names") else None
+
+    @cached_property
+    def is_keras_h5(self) -> bool:
+        return self.model_group is not None
+
+    @cached_property
+    def is_keras_weights(self) -> bool:
+        return not self.is_keras_h5 and any(self._vars_groups())
+
+    def _vars_groups(self) -> Iterator[bool]:
+        """Yield once for each group named `vars` that holds numbered datasets or nothing."""
+        from h5py import h5g
+
+        def pass_over(error: CheckpointError) -> None:
+            """Leave what is damaged or refused to the reader, who says so."""
+
+        for count, (path, found) in enumerate(self.file.walk(pass_over)):
+            if count > _MOST_GROUPS_LOOKED_AT:
+                return
+            if path.rpartition("/")[2] == "vars" and isinstance(found, h5g.GroupID):
+                names = [name for name, _ in self.file.links(found, path)]
+                if all(name.isdigit() for name in names):
+                    yield True

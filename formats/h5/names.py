@@ -1,0 +1,102 @@
+"""Attributes of strings, as Keras writes them.
+
+    layer_names, weight_names    arrays of strings; the order of a model's layers and weights
+    layer_names0, layer_names1   the same in parts, where it is longer than 64,512 bytes
+    keras_version, backend       single strings; model_config and training_config are JSON
+
+Strings may be fixed-width or of variable length, and an empty array of any type.
+keras/src/legacy/saving/legacy_h5_format.py: save_attributes_to_hdf5_group
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ..model import key_text
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .safe import H5File
+
+__all__ = ["has", "string_memory_type", "strings", "text"]
+
+MOST_BYTES = 256 << 20
+MOST_PARTS = 100_000
+
+
+def has(holder: Any, name: str) -> bool:
+    """Whether a group or dataset has an attribute, whole or in parts."""
+    from h5py import h5a
+
+    return bool(h5a.exists(holder, name.encode()) or h5a.exists(holder, name.encode() + b"0"))
+
+
+def _read(file: H5File, holder: Any, name: bytes) -> np.ndarray[Any, Any] | None:
+    """Return an attribute of strings; None where there is no such attribute.
+
+    Raises ValueError where it is none of strings, and what h5py raises.
+    """
+    import numpy as np
+    from h5py import h5a, h5t
+
+    if not h5a.exists(holder, name):
+        return None
+    attribute = h5a.open(holder, name)
+    type_id, shape = attribute.get_type(), attribute.shape
+    count = math.prod(shape)
+    if count == 0:
+        return np.empty(0, object)
+    if type_id.get_class() != h5t.STRING:
+        raise ValueError(f"attribute {name.decode()!r} is no text")
+    variable = type_id.is_variable_str()
+    if count * (16 if variable else type_id.get_size()) > MOST_BYTES:
+        raise ValueError(f"attribute {name.decode()!r} declares {count} strings")
+    if variable:
+        attribute = h5a.open(file.guarded(holder), name)
+    out = np.empty(shape, object if variable else f"S{type_id.get_size()}")
+    memory_type = string_memory_type(type_id)
+    if memory_type.get_size() != out.itemsize or attribute.shape != shape:
+        raise ValueError(f"attribute {name.decode()!r} changes while it is read")
+    attribute.read(out, memory_type)
+    return out
+
+
+def string_memory_type(type_id: Any) -> Any:
+    """Return the memory type that strings of a file's type are read as.
+
+    Those of variable length have to become Python objects: as the file's own type the
+    library would leave its pointers in the array.
+    """
+    from h5py import h5t
+
+    return h5t.py_create(type_id.dtype) if type_id.is_variable_str() else type_id
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return key_text(bytes(value or b""))
+
+
+def text(file: H5File, holder: Any, name: str) -> str | None:
+    """Return an attribute that is one string; None where there is none of that name."""
+    found = _read(file, holder, name.encode())
+    if found is None or found.size != 1:
+        return None
+    return _text(found.reshape(-1)[0])
+
+
+def strings(file: H5File, holder: Any, name: str) -> tuple[str, ...] | None:
+    """Return an attribute that is an array of strings, put together from its parts."""
+    whole = _read(file, holder, name.encode())
+    if whole is not None:
+        return tuple(_text(value) for value in whole.reshape(-1))
+    out: list[str] = []
+    for number in range(MOST_PARTS):
+        part = _read(file, holder, f"{name}{number}".encode())
+        if part is None:
+            return tuple(out) if number else None
+        out += [_text(value) for value in part.reshape(-1)]
+    raise ValueError(f"attribute {name!r} in more than {MOST_PARTS} parts")

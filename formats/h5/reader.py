@@ -1,0 +1,129 @@
+"""A reader of datasets in HDF5 files: what all HDF5 formats do alike.
+
+A format says which dataset goes by which key; specs are made at once, from headers
+alone.  Datasets are opened again when they are read, so that a large checkpoint does
+not keep thousands of them open.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..dtypes import INVALID, STRING
+from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ..model import CheckpointReader, Finding, TensorSpec, Verification, key_bytes
+from .safe import H5File, damage
+from .tensors import H5Tensor, check_place, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ..paths import Location
+
+__all__ = ["H5Reader"]
+
+
+class _Place(NamedTuple):
+    """Where a tensor lies: a path in a file, and how many soft links may lead to it."""
+
+    file: H5File
+    path: str
+    soft: int
+
+
+class H5Reader(CheckpointReader):
+    """The tensors of one or more HDF5 files; subclasses call `add` for each, then `seal`."""
+
+    has_checksums = False
+
+    def __init__(self, location: Location, files: list[H5File], *, lenient: bool) -> None:
+        self.location = location
+        self.findings: list[Finding] = []
+        self._h5_files = files
+        self._lenient = lenient
+        self._places: dict[str, _Place] = {}
+        self._specs: dict[str, TensorSpec] = {}
+
+    def flaw(self, error: CheckpointError) -> None:
+        """Raise what keeps tensors from being listed; with `lenient` it becomes a finding."""
+        if not self._lenient:
+            raise error
+        self.findings.append(finding_of(error))
+
+    def add(self, key: str, file: H5File, path: str, dataset: Any, *, soft: int = 0) -> None:
+        """Take a dataset in under a key; None for one that is not there."""
+        if key in self._specs:
+            message = f"datasets {self._places[key].path!r} and {path!r} have one key"
+            self.flaw(CorruptCheckpointError(message, path=file.path, key=key, code="hdf5-read"))
+            return
+        self._places[key] = _Place(file, path, soft)
+        spec = TensorSpec(key, INVALID, ())
+        try:
+            if dataset is None:
+                raise CorruptCheckpointError(
+                    f"no dataset {path!r}", path=file.path, key=key, code="hdf5-read"
+                )
+            with damage(file.path, f"dataset {path!r}", key):
+                spec = describe(key, file, dataset)
+                check_place(file, dataset, path)
+        except CorruptCheckpointError as error:
+            self.findings.append(Finding.of(error, key))
+        except UnsupportedFeatureError as error:
+            self.flaw(error)
+        self._specs[key] = spec
+
+    def seal(self) -> None:
+        """Put specs in the order of key bytes."""
+        self._specs = {key: self._specs[key] for key in sorted(self._specs, key=key_bytes)}
+
+    @property
+    def specs(self) -> Mapping[str, TensorSpec]:
+        return self._specs
+
+    def tensor(self, key: str) -> H5Tensor:
+        place = self._places[key]
+        return H5Tensor(place.file, self._specs[key], place.path, place.soft)
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        return {key: self.kind(key, spec) for key, spec in self._specs.items()}
+
+    def kind(self, key: str, spec: TensorSpec) -> str:  # noqa: ARG002  subclasses go by it
+        """Return the kind of one tensor."""
+        return "state" if spec.dtype is STRING else "variable"
+
+    def shape_findings(self) -> list[Finding]:
+        """Return where shapes contradict the model's configuration."""
+        return []
+
+    def verify(self, jobs: int = 1) -> Iterator[Verification]:  # noqa: ARG002  the HDF5 library does one thing at a time
+        yield Verification(findings=tuple(self.findings))
+        for key, spec in self._specs.items():
+            if spec.dtype is not INVALID:
+                yield from self._verify_tensor(key)
+        yield Verification(findings=tuple(self.shape_findings()))
+
+    def _verify_tensor(self, key: str) -> Iterator[Verification]:
+        try:
+            for nbytes in self.tensor(key).scan():
+                yield Verification(nbytes=nbytes)
+        except CheckpointError as error:
+            yield Verification(findings=(finding_of(error, key),))
+        else:
+            yield Verification(tensors=1)
+
+    def close(self) -> None:
+        for file in self._h5_files:
+            file.close()
+
+
+def finding_of(error: CheckpointError, key: str | None = None) -> Finding:
+    """Return an error as a finding; what was merely not looked at is a warning."""
+    severity = "warning" if isinstance(error, UnsupportedFeatureError) else "error"
+    return Finding(severity, error.code, error.message, error.key or key, error.path, error.offset)
+
+
+def read_attribute(file: H5File, holder: Any, name: str, read: Callable[[H5File, Any, str], Any]) -> Any:
+    """Return an attribute as `read` gives it; CorruptCheckpointError where it cannot be read."""
+    with damage(file.path, f"attribute {name!r}"):
+        return read(file, holder, name)

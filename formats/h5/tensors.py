@@ -1,0 +1,339 @@
+"""Datasets as tensors: dtype, shape, and values in whole, in slices, in bounded pieces.
+
+    layout       where values lie
+    compact      in the dataset's own header
+    contiguous   in one piece, or nowhere yet: then every element is the fill value
+    chunked      in boxes of one shape, each perhaps compressed, absent ones being fill
+    virtual      in other datasets; external storage, in other files: both are refused
+
+A shape costs nothing to declare, and a chunk of zeros next to nothing to store, so both
+are held against what is stored before memory is taken: contiguous values have to lie in
+the file; more than 4 GiB from less than a thousandth of it is refused, as Keras does.
+bfloat16 and float8 have no HDF5 type: Keras writes opaque bytes and an attribute `dtype`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..chunks import array_chunks
+from ..dtypes import BY_NAME, INVALID, STRING, DType, from_numpy
+from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ..files import PIECE
+from ..model import LazyTensor, TensorSpec
+from ..slicing import boxes, full_index, index_shape
+from .names import string_memory_type, text
+from .safe import damage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from ..chunks import Chunk
+    from ..model import Index
+    from .safe import H5File
+
+__all__ = ["RAW", "H5Tensor", "describe"]
+
+_MOST_UNEXPLAINED = 4 << 30
+_MOST_EXPANSION = 1000
+LARGEST_PIECE = 32 << 20
+"""Bytes that verifying holds at a time; a larger chunk is not taken apart for it."""
+
+_STRINGS_AT_ONCE = 4096
+
+# Size, exponent bits and mantissa bits of the small floats that HDF5 2.0 can describe.
+_SMALL_FLOATS = {(2, 8, 7): "bfloat16", (1, 4, 3): "float8_e4m3fn", (1, 5, 2): "float8_e5m2"}
+_SINGLE = ((31, 23, 8, 0, 23), 127)
+"""Positions and sizes of float32's sign, exponent and mantissa, and its bias.  Nearly everything is one."""
+
+RAW = frozenset(("bfloat16", *(name for name in BY_NAME if name.startswith("float8_"))))
+
+
+def _dtype_attribute(file: H5File, dataset: Any) -> str:
+    """Return the attribute `dtype` of a dataset of opaque elements; empty where there is none."""
+    return text(file, dataset, "dtype") or ""
+
+
+def _dtype_of(file: H5File, dataset: Any, type_id: Any) -> DType:
+    """Return the dtype of a dataset; INVALID where there is none for its type."""
+    from h5py import h5t
+
+    kind = type_id.get_class()
+    size = type_id.get_size()
+    if kind == h5t.STRING:
+        return STRING
+    if kind == h5t.FLOAT and size == 4 and (type_id.get_fields(), type_id.get_ebias()) == _SINGLE:
+        return BY_NAME["float32"]
+    if kind == h5t.OPAQUE:
+        named = BY_NAME.get(_dtype_attribute(file, dataset))
+        return named if named is not None and named.name in RAW and named.itemsize == size else INVALID
+    if kind == h5t.FLOAT and size <= 2:
+        _, _, exponent, _, mantissa = type_id.get_fields()
+        small = _SMALL_FLOATS.get((size, exponent, mantissa))
+        if small is not None:
+            return BY_NAME[small]
+    if kind == h5t.INTEGER:
+        return BY_NAME.get(f"{'u' if type_id.get_sign() == h5t.SGN_NONE else ''}int{size * 8}", INVALID)
+    if kind in (h5t.FLOAT, h5t.ENUM, h5t.COMPOUND):
+        # Whatever h5py makes of it: booleans are enumerations, complex numbers compounds.
+        return from_numpy(type_id.dtype) or INVALID
+    return INVALID
+
+
+def describe(key: str, file: H5File, dataset: Any) -> TensorSpec:
+    """Return the spec of an open dataset: dtype INVALID where elements are no numbers or strings.
+
+    Raises what h5py raises.  A dataset without a dataspace holds nothing, and is INVALID, too.
+    """
+    from h5py import h5s
+
+    space = dataset.get_space()
+    if space.get_simple_extent_type() == h5s.NULL:
+        return TensorSpec(key, INVALID, ())
+    dtype = _dtype_of(file, dataset, dataset.get_type())
+    stored = int(dataset.get_storage_size()) if dtype.itemsize is None else None
+    return TensorSpec(key, dtype, space.get_simple_extent_dims(), stored)
+
+
+class _Layout(NamedTuple):
+    """How a dataset is stored: bytes in the file, the shape of its chunks if it has some."""
+
+    stored: int
+    chunk: tuple[int, ...] | None
+
+
+class H5Tensor(LazyTensor):
+    """One dataset of an HDF5 file."""
+
+    def __init__(self, file: H5File, spec: TensorSpec, place: str, soft: int = 0) -> None:
+        super().__init__(spec)
+        self._file = file
+        self._place = place
+        self._soft = soft
+
+    def read(self) -> np.ndarray[Any, Any]:
+        return self.read_slice(full_index(self.spec.shape))
+
+    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+        dataset = self._open()
+        with self._damage():
+            self._check(dataset)
+            return self._read(dataset, index)
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        """Yield the tensor in pieces, no more of it in memory at a time than `LARGEST_PIECE`.
+
+        What is read at a time is more than `max_bytes`, so that a compressed chunk is not
+        inflated again for each of its rows.
+        """
+        if self.spec.dtype is STRING:
+            yield from array_chunks(self.read(), max_bytes)
+            return
+        dataset = self._open()
+        with self._damage():
+            self._check(dataset)
+        for box in boxes(self.spec.shape, max(1, LARGEST_PIECE // (self.spec.dtype.itemsize or 1))):
+            with self._damage():
+                part = self._read(dataset, box)
+            yield from array_chunks(part, max_bytes)
+
+    def _damage(self) -> Any:
+        return damage(self._file.path, f"dataset {self._place!r}", self.spec.key)
+
+    def _open(self) -> Any:
+        from h5py import h5d
+
+        with self._damage():
+            dataset = self._file.find(self._place, soft=self._soft)
+        if not isinstance(dataset, h5d.DatasetID):
+            raise self._corrupt(f"no dataset {self._place!r}")
+        return dataset
+
+    def _corrupt(self, message: str, code: str = "hdf5-read") -> CorruptCheckpointError:
+        return CorruptCheckpointError(message, path=self._file.path, key=self.spec.key, code=code)
+
+    def _refused(self, message: str) -> UnsupportedFeatureError:
+        return UnsupportedFeatureError(message, path=self._file.path, key=self.spec.key, code="hdf5-read")
+
+    # Before memory is taken ----------------------------------------------------------
+
+    def _check(self, dataset: Any) -> _Layout:
+        """Hold layout, filters, shape and chunks against the file, before anything is allocated."""
+        from h5py import h5d
+
+        plist = dataset.get_create_plist()
+        layout = plist.get_layout()
+        check_place(self._file, dataset, self._place)
+        self._check_filters(plist)
+        stored = int(dataset.get_storage_size())
+        itemsize = int(dataset.get_type().get_size())
+        nbytes = self.spec.size * itemsize
+        if stored > self._file.size:
+            raise self._corrupt(f"{stored} bytes stored, the file has {self._file.size}", "tensor-size")
+        if layout == h5d.CONTIGUOUS and stored:
+            offset = dataset.get_offset()
+            if offset is not None and offset + nbytes > self._file.size:
+                message = f"ends at byte {offset + nbytes}, the file has {self._file.size}"
+                raise self._corrupt(message, "tensor-size")
+        chunk = tuple(plist.get_chunk()) if layout == h5d.CHUNKED else None
+        largest = max(nbytes, math.prod(chunk) * itemsize if chunk else 0)
+        if largest > _MOST_UNEXPLAINED and stored < largest // _MOST_EXPANSION:
+            raise self._refused(
+                f"{largest} bytes from {stored} stored bytes: an expansion that no weights have"
+            )
+        return _Layout(stored, chunk)
+
+    def _check_filters(self, plist: Any) -> None:
+        from h5py import h5z
+
+        for number in range(plist.get_nfilters()):
+            code, _, _, name = plist.get_filter(number)
+            if not h5z.filter_avail(code):
+                called = f" ({name.decode('ascii', 'replace')})" if name else ""
+                raise self._refused(f"its values need filter {code}{called}, which is not installed")
+
+    # Values ----------------------------------------------------------------------------
+
+    def _read(self, dataset: Any, index: Index) -> np.ndarray[Any, Any]:
+        import numpy as np
+        from h5py import h5t
+
+        if self.spec.dtype is STRING:
+            return self._read_strings(dataset, index)
+        out = np.empty(index_shape(index), self.spec.dtype.numpy)
+        if out.size == 0:
+            return out
+        raw = self.spec.dtype.name in RAW
+        target = out.view(f"V{out.itemsize}") if raw else out
+        self._fill(dataset, index, target, dataset.get_type() if raw else h5t.py_create(out.dtype))
+        if raw and _is_big_endian(dataset.get_type()):
+            out.view(f"u{out.itemsize}").byteswap(inplace=True)
+        if out.dtype == np.bool_:
+            # Whatever bytes the file has: an array of other than 0 and 1 is undefined to numpy.
+            np.not_equal(out.view(np.uint8), 0, out=out)
+        return out
+
+    def _fill(self, dataset: Any, index: Index, out: np.ndarray[Any, Any], memory_type: Any) -> None:
+        from h5py import h5s
+
+        # The library writes elements of the memory type, however large those of the array are.
+        if memory_type.get_size() != out.itemsize:
+            raise ValueError(f"elements of {memory_type.get_size()} bytes, expected {out.itemsize}")
+        space = dataset.get_space()
+        if space.get_simple_extent_dims() != self.spec.shape:
+            raise ValueError(f"shape {space.get_simple_extent_dims()}, {self.spec.shape} was listed")
+        memory = h5s.create_simple(out.shape) if out.shape else h5s.create(h5s.SCALAR)
+        if out.shape:
+            start = tuple(part.start for part in index)
+            stride = tuple(part.step for part in index)
+            space.select_hyperslab(start, out.shape, stride)
+        dataset.read(memory, space, out, memory_type)
+
+    def _read_strings(self, dataset: Any, index: Index) -> np.ndarray[Any, Any]:
+        """Return strings as an object array of bytes, a bounded number at a time."""
+        import numpy as np
+
+        out = np.empty(index_shape(index), object)
+        if dataset.get_type().is_variable_str():
+            dataset = self._file.guarded(dataset)
+        type_id = dataset.get_type()
+        memory_type = string_memory_type(type_id)
+        if out.size == 0:
+            return out
+        at_once = (
+            _STRINGS_AT_ONCE if type_id.is_variable_str() else max(1, PIECE // max(1, type_id.get_size()))
+        )
+        for part in boxes(out.shape, at_once):
+            whole = tuple(
+                slice(of.start + p.start * of.step, of.start + (p.stop - 1) * of.step + 1, of.step)
+                for of, p in zip(index, part, strict=True)
+            )
+            piece = np.empty(
+                index_shape(part), object if type_id.is_variable_str() else f"S{type_id.get_size()}"
+            )
+            self._fill(dataset, whole, piece, memory_type)
+            out[part] = piece if piece.dtype != object else _as_bytes(piece)
+        return out
+
+    # Verifying ---------------------------------------------------------------------------
+
+    def scan(self) -> Iterator[int]:
+        """Read all that is stored in bounded pieces, and yield how many bytes each had.
+
+        Raises CorruptCheckpointError where something cannot be read, UnsupportedFeatureError
+        where a single chunk is too large to be taken apart for a look.
+        """
+        dataset = self._open()
+        with self._damage():
+            layout = self._check(dataset)
+            if layout.stored == 0 and layout.chunk is None and dataset.get_offset() is None:
+                return  # contiguous or compact, never written: nothing is stored
+            itemsize = int(dataset.get_type().get_size())
+            boxes = self._stored_boxes(dataset, layout, itemsize)
+        for box in boxes:
+            with self._damage():
+                self._read(dataset, box)
+            yield math.prod(index_shape(box)) * itemsize
+
+    def _stored_boxes(self, dataset: Any, layout: _Layout, itemsize: int) -> Iterator[Index]:
+        """Return the boxes that together are all that is stored: chunks that are there, or ranges of rows."""
+        shape, chunk = self.spec.shape, layout.chunk
+        if chunk is None or not shape:
+            return boxes(shape, max(1, PIECE // itemsize))
+        if math.prod(chunk) * itemsize > LARGEST_PIECE:
+            size = math.prod(chunk) * itemsize
+            raise self._refused(f"not read: a single chunk of {size} bytes, {layout.stored} stored")
+        found: list[tuple[tuple[int, ...], int]] = []
+        dataset.chunk_iter(lambda info: found.append((info.chunk_offset, info.size)))
+        if sum(size for _, size in found) > self._file.size:
+            raise self._corrupt(
+                f"its {len(found)} chunks share bytes: more are stored than the file has", "overlap"
+            )
+        corners = (
+            corner for corner, _ in found if all(at < dim for at, dim in zip(corner, shape, strict=True))
+        )
+        return (
+            tuple(
+                slice(at, min(at + size, dim), 1) for at, size, dim in zip(corner, chunk, shape, strict=True)
+            )
+            for corner in corners
+        )
+
+
+def check_place(file: H5File, dataset: Any, place: str) -> None:
+    """Refuse a dataset whose values are not in its own file."""
+    from h5py import h5d
+
+    if dataset.get_offset() is not None:
+        return  # contiguous, and in this file: a property list costs more than the rest of a listing
+    plist = dataset.get_create_plist()
+    if plist.get_layout() == h5d.VIRTUAL:
+        raise file.refused(
+            place, "a virtual dataset", "its values come from other datasets, perhaps of other files"
+        )
+    if plist.get_external_count():
+        raise file.refused(place, "a dataset with external storage", "its values lie in other files")
+
+
+def _is_big_endian(type_id: Any) -> bool:
+    from h5py import h5t
+
+    return bool(type_id.get_class() == h5t.FLOAT and type_id.get_order() == h5t.ORDER_BE)
+
+
+def _as_bytes(strings: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return object elements as bytes: h5py gives None, or 0, for a string that is not there."""
+    import numpy as np
+
+    out = np.empty(strings.shape, object)
+    for at, value in np.ndenumerate(strings):
+        out[at] = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value or b""
+    return out
+
+
+def unreadable(error: CheckpointError) -> bool:
+    """Whether an error says that a dataset was not looked at, rather than that it is damaged."""
+    return isinstance(error, UnsupportedFeatureError)

@@ -1,0 +1,102 @@
+"""The weights layout of `.weights.h5`, alone, in shards, or within a `.keras` archive.
+
+    /<object>/.../vars/<N>       the N-th variable of the object at that path of attributes
+    /<object>/.../vars           in Keras 3, attribute name: the layer's or optimizer's name
+    /optimizer/vars/<N>          iteration, in Keras 3 the learning rate, then the slots
+    /metrics/...                 in Keras 2 only
+
+A key is the dataset's path.  HDF5 lists `10` before `2`; the order of numbers is meant.
+keras/src/saving/saving_lib.py: H5IOStore
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CorruptCheckpointError
+from ..model import Finding, Format, TensorSpec
+from .names import text
+from .reader import H5Reader, read_attribute
+from .safe import damage
+
+if TYPE_CHECKING:
+    from ..paths import Location
+    from .safe import H5File
+
+__all__ = ["WeightsReader"]
+
+
+class WeightsReader(H5Reader):
+    """The variables of a model by their objects' paths, in one file or several."""
+
+    def __init__(self, location: Location, format_: Format, files: list[H5File], *, lenient: bool) -> None:
+        super().__init__(location, files, lenient=lenient)
+        self.format = format_
+        self._named_groups: list[tuple[H5File, str]] = []
+        for file in files:
+            self._add_file(file)
+        self.seal()
+
+    def _add_file(self, file: H5File) -> None:
+        from h5py import h5a, h5d
+
+        for path, found in file.walk(self.flaw):
+            if isinstance(found, h5d.DatasetID):
+                self.add(path, file, path, found)
+            elif path == "vars" or path.endswith("/vars"):
+                with damage(file.path, f"group {path!r}"):
+                    if h5a.exists(found, b"name"):
+                        self._named_groups.append((file, path))
+
+    @cached_property
+    def object_names(self) -> dict[str, str]:
+        """The name of each object that has one, by the path of its `vars`; read when asked for."""
+        names: dict[str, str] = {}
+        for file, path in self._named_groups:
+            try:
+                name = read_attribute(file, file.find(path), "name", text)
+            except CorruptCheckpointError as error:
+                self.findings.append(Finding.of(error))
+                continue
+            if name is not None:
+                names[path] = name
+        return names
+
+    @property
+    def is_keras_3(self) -> bool:
+        """Whether Keras 3 wrote this: it alone names the objects."""
+        return bool(self._named_groups)
+
+    def kind(self, key: str, spec: TensorSpec) -> str:
+        top, _, rest = key.partition("/")
+        if top == "metrics":
+            return "state"
+        if top != "optimizer":
+            return super().kind(key, spec)
+        group, _, number = rest.rpartition("/")
+        first_slot = 2 if self.is_keras_3 else 1
+        is_scalar = number.isdigit() and int(number) < first_slot and not spec.shape
+        # An optimizer within another (loss scaling) keeps the slots; the outer one has scalars only.
+        outer = group == "vars" and any(key.startswith("optimizer/inner_optimizer/") for key in self._specs)
+        return "optimizer" if is_scalar or outer else "slot"
+
+    def variables(self, group: str) -> list[str]:
+        """Return the keys of the variables in a `vars` group, in the order of their numbers."""
+        return self.by_group.get(group, [])
+
+    @cached_property
+    def by_group(self) -> dict[str, list[str]]:
+        out: dict[str, list[str]] = {}
+        for key in self._specs:
+            group, _, number = key.rpartition("/")
+            if number.isdecimal():
+                out.setdefault(group, []).append(key)
+        for keys in out.values():
+            keys.sort(key=lambda key: int(key.rpartition("/")[2]))
+        return out
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        version = "3" if self.is_keras_3 else None
+        return {"producer": "keras", "version": version, "config": None, "object_names": self.object_names}

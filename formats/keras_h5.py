@@ -1,0 +1,222 @@
+"""keras-h5: the HDF5 files of Keras 1 and 2, weights alone or a whole model; Keras 3 reads them, too.
+
+    /                        the weights group itself, or of a whole model:
+    /model_weights           the weights group
+    /optimizer_weights       datasets by name; attribute weight_names: their order
+    attributes of /          model_config, training_config: JSON; keras_version, backend
+
+    weights group:           attribute layer_names: the layers in order, those without weights, too
+      /<layer>               attribute weight_names: the layer's weights in order
+        /<weight name>       a dataset; `d1/kernel:0` of layer `d1` is /d1/d1/kernel:0
+      /top_level_model_weights   what belongs to no layer
+
+A key is the weight's name without `:0`.  Names that occur twice are told apart by their
+layer, `<layer>/<name>`; optimizer weights are `optimizer_weights/<name>`.  The order of
+names is the model's, and loading by topology goes by nothing else; HDF5's own order is
+alphabetical and means nothing.  Configurations are text here: nothing in them is run.
+A file without `keras_version` is one of Keras 1.
+keras/src/legacy/saving/legacy_h5_format.py
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .errors import CorruptCheckpointError, UnsupportedFeatureError
+from .h5.config import LayerWeights, check_shapes, layers_of
+from .h5.facts import MODEL_WEIGHTS
+from .h5.names import strings, text
+from .h5.reader import H5Reader, read_attribute
+from .model import Finding, Format, TensorSpec
+
+if TYPE_CHECKING:
+    from .probe import Probe
+
+__all__ = ["FORMAT", "KerasH5Reader", "weight_keys"]
+
+OPTIMIZER_WEIGHTS = "optimizer_weights"
+TOP_LEVEL = "top_level_model_weights"
+_OPTIMIZER_SCALARS = frozenset(("iter", "iteration", "iterations", "learning_rate"))
+
+
+class Weight(NamedTuple):
+    """One weight: its layer, its name as stored, the path of its dataset."""
+
+    layer: str
+    name: str
+    path: str
+
+
+def weight_keys(weights: list[Weight]) -> list[str]:
+    """Return the key of each weight: its name without `:0`, with its layer where that is not unique.
+
+    A name may equal what another becomes with its layer, so this goes on until nothing
+    changes; what even the layer does not tell apart goes by its path.
+    """
+    keys = [weight.name.removesuffix(":0") for weight in weights]
+    spellings = (
+        [f"{weight.layer}/{weight.name.removesuffix(':0')}" for weight in weights],
+        [weight.path for weight in weights],
+    )
+    level = [0] * len(weights)
+    while True:
+        counts = Counter(keys)
+        changing = [at for at, key in enumerate(keys) if counts[key] > 1 and level[at] < len(spellings)]
+        if not changing:
+            return keys
+        lowest = min(level[at] for at in changing)
+        for at in changing:
+            if level[at] == lowest:
+                keys[at] = spellings[lowest][at]
+                level[at] += 1
+
+
+class KerasH5Reader(H5Reader):
+    """A Keras HDF5 file, of weights or of a model with its optimizer."""
+
+    def __init__(self, probe: Probe, *, lenient: bool) -> None:
+        assert probe.hdf5 is not None
+        self._file = probe.hdf5.file
+        super().__init__(probe.location, [self._file], lenient=lenient)
+        self.format = FORMAT
+        self._group = probe.hdf5.model_group
+        self._whole_model = self._group is not self._file.root
+        self._optimizer_keys: set[str] = set()
+        self._layer_keys: dict[str, list[str]] = {}
+        self._add_weights()
+        self._add_optimizer()
+        self.seal()
+
+    def _strings(self, holder: Any, name: str, path: str) -> tuple[str, ...]:
+        try:
+            found: tuple[str, ...] | None = read_attribute(self._file, holder, name, strings)
+        except CorruptCheckpointError as error:
+            self.flaw(
+                CorruptCheckpointError(f"{path or '/'!r}: {error.message}", path=error.path, code=error.code)
+            )
+            return ()
+        return found or ()
+
+    def _add_weights(self) -> None:
+        from h5py import h5g
+
+        base = f"{MODEL_WEIGHTS}/" if self._whole_model else ""
+        layers = list(dict.fromkeys(self._strings(self._group, "layer_names", base)))
+        weights: list[Weight] = []
+        groups: dict[str, Any] = {}
+        for layer in (*layers, TOP_LEVEL):
+            group = self._file.find(layer, self._group)
+            if not isinstance(group, h5g.GroupID):
+                if layer != TOP_LEVEL:
+                    message = f"layer_names has {layer!r}, there is no such group"
+                    self.flaw(CorruptCheckpointError(message, path=self._file.path, code="hdf5-read"))
+                continue
+            groups[layer] = group
+            names = dict.fromkeys(self._strings(group, "weight_names", base + layer))
+            weights += [Weight(layer, name, f"{base}{layer}/{name}") for name in names]
+        within: dict[tuple[str, str], Any] = {}
+        self._layer_keys = {layer: [] for layer in groups}
+        for key, weight in zip(weight_keys(weights), weights, strict=True):
+            self._layer_keys[weight.layer].append(key)
+            # The weights of a layer lie in one group below it, which is looked up once.
+            head, _, last = weight.name.rpartition("/")
+            place = (weight.layer, head)
+            if place not in within:
+                within[place] = self._find(head, groups[weight.layer])
+            self.add(key, self._file, weight.path, self._dataset(last, within[place]))
+
+    def _add_optimizer(self) -> None:
+        from h5py import h5g
+
+        group = self._file.find(OPTIMIZER_WEIGHTS)
+        if not self._whole_model or not isinstance(group, h5g.GroupID):
+            return
+        names = list(dict.fromkeys(self._strings(group, "weight_names", OPTIMIZER_WEIGHTS)))
+        weights = [Weight(OPTIMIZER_WEIGHTS, name, f"{OPTIMIZER_WEIGHTS}/{name}") for name in names]
+        plain = Counter(name.removesuffix(":0") for name in names)
+        for weight in weights:
+            unique = weight.name.removesuffix(":0")
+            key = f"{OPTIMIZER_WEIGHTS}/{unique if plain[unique] == 1 else weight.name}"
+            self._optimizer_keys.add(key)
+            self.add(key, self._file, weight.path, self._dataset(weight.name, group))
+
+    def _dataset(self, name: str, group: Any | None) -> Any | None:
+        from h5py import h5d
+
+        found = self._find(name, group) if group is not None else None
+        return found if isinstance(found, h5d.DatasetID) else None
+
+    def _find(self, name: str, group: Any) -> Any | None:
+        try:
+            return self._file.find(name, group)
+        except CorruptCheckpointError:
+            return None
+        except UnsupportedFeatureError as error:
+            self.flaw(error)
+            return None
+
+    def kind(self, key: str, spec: TensorSpec) -> str:
+        if key not in self._optimizer_keys:
+            return super().kind(key, spec)
+        return "optimizer" if key.rpartition("/")[2] in _OPTIMIZER_SCALARS else "slot"
+
+    @cached_property
+    def _attributes(self) -> dict[str, str | None]:
+        """The texts that the file holds of its model; keras_version stands at the weights group, too."""
+        out: dict[str, str | None] = {}
+        for name in ("keras_version", "backend", "model_config", "training_config"):
+            for holder in (self._file.root, self._group):
+                try:
+                    out[name] = out.get(name) or read_attribute(self._file, holder, name, text)
+                except CorruptCheckpointError as error:
+                    self.findings.append(Finding.of(error))
+                    out.setdefault(name, None)
+        return out
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        found = self._attributes
+        classes = {layer.name: layer.class_name for layer in layers_of(found["model_config"])[0]}
+        layers = [
+            {"name": layer, "class_name": classes.get(layer), "weights": keys}
+            for layer, keys in self._layer_keys.items()
+            if layer != TOP_LEVEL or keys
+        ]
+        return {
+            "producer": "keras",
+            "version": found["keras_version"],
+            "backend": found["backend"],
+            "config": found["model_config"],
+            "training_config": found["training_config"],
+            "layers": layers,
+        }
+
+    def shape_findings(self) -> list[Finding]:
+        layers, problem = layers_of(self._attributes["model_config"])
+        if problem is not None:
+            return [Finding("error", "config-shape", f"model_config: {problem}", file=self._file.path)]
+        held = {
+            name: [
+                LayerWeights(key, self._place_name(key), self._specs[key].shape)
+                for key in keys
+                if key in self._specs
+            ]
+            for name, keys in self._layer_keys.items()
+        }
+        return check_shapes(layers, held, self._file.path)
+
+    def _place_name(self, key: str) -> str:
+        return self._places[key].path.removesuffix(":0")
+
+
+def _sniff(probe: Probe) -> bool:
+    return probe.hdf5 is not None and probe.hdf5.is_keras_h5
+
+
+def _open(probe: Probe, lenient: bool) -> KerasH5Reader:
+    return KerasH5Reader(probe, lenient=lenient)
+
+
+FORMAT = Format("keras-h5", "Keras HDF5 weights or model", (".h5", ".hdf5"), _sniff, _open)

@@ -1,0 +1,120 @@
+"""keras-weights: Keras 3's `.weights.h5`, which later versions of Keras 2 write, too, and its shards.
+
+    NAME.weights.h5              see formats.h5.weights
+
+    NAME.weights.json            {"metadata": {"total_size": bytes},
+                                  "weight_map": {"/layers/dense/vars": file or [file, ...], ...}}
+    NAME_00000.weights.h5        shards, each laid out as above; an object's variables may
+                                 lie in several of them
+
+A map names files beside it; one that names any other is refused.
+keras/src/saving/saving_lib.py: ShardedH5IOStore
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, UnsupportedFeatureError
+from .files import RandomAccessFile
+from .h5.safe import open_h5
+from .h5.superblock import Superblock
+from .h5.weights import WeightsReader
+from .model import Finding, Format
+
+if TYPE_CHECKING:
+    from .h5.safe import H5File
+    from .probe import Probe
+
+__all__ = ["FORMAT", "ShardedReader"]
+
+WEIGHT_MAP = "weight_map"
+_MOST_SHARDS = 10_000
+
+
+class ShardedReader(WeightsReader):
+    """Weights in several files, and the map that names them."""
+
+    def files(self) -> list[str]:
+        return [self.location.head, *(file.path for file in self._h5_files)]
+
+
+def _shard_names(probe: Probe) -> list[str]:
+    """Return the files that a weight map names; raises where it is no such map, or leads elsewhere."""
+    path = probe.location.head
+    assert probe.json is not None
+    listed = probe.json[WEIGHT_MAP]
+    names: dict[str, None] = {}
+    for group, value in listed.items():
+        for name in value if isinstance(value, list) else [value]:
+            if not isinstance(name, str):
+                raise CorruptCheckpointError(f"weight_map: {group!r} names no file", path=path, code="header")
+            if name in ("", ".", "..") or any(character in name for character in "/\\\0"):
+                message = f"weight_map: {group!r} is in {name!r}, which is no file beside this one"
+                raise UnsupportedFeatureError(message, path=path, code="header")
+            names[name] = None
+    if len(names) > _MOST_SHARDS:
+        raise UnsupportedFeatureError(f"weight_map names {len(names)} files", path=path, code="header")
+    return sorted(names)
+
+
+def _open_shard(path: str) -> H5File:
+    with RandomAccessFile(path) as file:
+        superblock = Superblock.find(file.read(0, 4096))
+        if superblock is None:
+            raise CorruptCheckpointError("not an HDF5 file", path=path, offset=0, code="hdf5-read")
+        return open_h5(path, file.size, superblock)
+
+
+def _open_sharded(probe: Probe, *, lenient: bool) -> WeightsReader:
+    files: list[H5File] = []
+    findings: list[Finding] = []
+    directory = os.path.dirname(probe.location.head)
+    for name in _shard_names(probe):
+        try:
+            files.append(_open_shard(os.path.join(directory, name)))
+        except CheckpointError as error:
+            if not lenient:
+                for file in files:
+                    file.close()
+                raise
+            code = "shard-missing" if isinstance(error, CheckpointNotFoundError) else error.code
+            findings.append(Finding("error", code, error.message, None, error.path, error.offset))
+    reader = ShardedReader(probe.location, FORMAT, files, lenient=lenient)
+    reader.findings[:0] = findings
+    if not findings:
+        reader.findings += _map_findings(probe, reader)
+    return reader
+
+
+def _map_findings(probe: Probe, reader: WeightsReader) -> list[Finding]:
+    """Return the groups that the map speaks of and no shard has, and the reverse."""
+    assert probe.json is not None
+    mapped = {group.strip("/") for group in probe.json[WEIGHT_MAP]}
+    held = set(reader.by_group)
+    path = probe.location.head
+    out = [
+        Finding("error", "header", f"weight_map has {group!r}, no shard does", file=path)
+        for group in sorted(mapped - held)
+    ]
+    surplus = sorted(held - mapped)
+    return out + [Finding("warning", "header", f"weight_map lacks {group!r}", file=path) for group in surplus]
+
+
+def _is_map(probe: Probe) -> bool:
+    document = probe.json
+    return document is not None and isinstance(document.get(WEIGHT_MAP), dict) and "tensors" not in document
+
+
+def _sniff(probe: Probe) -> bool:
+    return (probe.hdf5 is not None and probe.hdf5.is_keras_weights) or _is_map(probe)
+
+
+def _open(probe: Probe, lenient: bool) -> WeightsReader:
+    if probe.hdf5 is None:
+        return _open_sharded(probe, lenient=lenient)
+    return WeightsReader(probe.location, FORMAT, [probe.hdf5.file], lenient=lenient)
+
+
+FORMAT = Format("keras-weights", "Keras weights", (".weights.h5", ".weights.json"), _sniff, _open)

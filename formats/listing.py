@@ -1,0 +1,191 @@
+"""listing: what `ckpt ls --json -l` printed, saved to a file: specs and checksums without data.
+
+    {"schema": 1, "path", "format", "tensors": [{"key", "dtype", "shape", "nbytes", "kind",
+     "object_path", "full_name", "shard", "offset", "crc32c"}, ...], "total": {...}}
+
+A checkpoint that is on another machine, or no longer anywhere, takes part in comparisons
+by its listing: values are the same where checksums are.  Fields that `-l` adds may be
+missing; fields that are not known here are passed over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .dtypes import BY_NAME, INVALID
+from .errors import CorruptCheckpointError, UnsupportedFeatureError
+from .model import (
+    KINDS,
+    CheckpointReader,
+    Finding,
+    Format,
+    LazyTensor,
+    Stored,
+    TensorSpec,
+    Verification,
+    key_bytes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+
+    from .model import Index
+    from .probe import Probe
+
+__all__ = ["FORMAT", "ListedTensor", "ListingReader"]
+
+SCHEMA = 1
+_OPTIONAL_FIELDS = (
+    ("kind", str),
+    ("object_path", str),
+    ("full_name", str),
+    ("shard", int),
+    ("offset", int),
+    ("crc32c", int),
+)
+MOST_DIMENSIONS = 254  # TensorFlow's own limit; the product of dimensions stays cheap to take.
+
+
+class ListedTensor(LazyTensor):
+    """A tensor that is known by its spec and checksum alone."""
+
+    def __init__(self, path: str, spec: TensorSpec, stored: Stored) -> None:
+        super().__init__(spec)
+        self._path = path
+        self._stored = stored
+
+    @property
+    def stored(self) -> Stored:
+        return self._stored
+
+    def read(self) -> np.ndarray[Any, Any]:
+        hints = ("a listing holds specs and checksums; name the checkpoint itself for values",)
+        raise UnsupportedFeatureError(
+            "a listing has no values", path=self._path, key=self.spec.key, hints=hints
+        )
+
+    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:  # noqa: ARG002  no part of nothing
+        return self.read()
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _optional(item: dict[str, Any], name: str, kind: type) -> Any:
+    """Return a field that may be missing or null; ValueError where it is of another type."""
+    value = item.get(name)
+    if value is not None and (type(value) is not kind or (kind is int and not _is_count(value))):
+        raise ValueError(f"{name} {str(value)[:40]!r}, expected {kind.__name__}")
+    return value
+
+
+def _spec(item: dict[str, Any]) -> TensorSpec:
+    key, name, shape = item.get("key"), _optional(item, "dtype", str), item.get("shape")
+    if not isinstance(key, str):
+        raise ValueError(f"key {str(key)[:40]!r}, expected text")  # noqa: TRY004  the text is at fault
+    if name is not None and name not in BY_NAME:
+        raise ValueError(f"dtype {name[:40]!r} is not known")
+    if (
+        not isinstance(shape, list)
+        or len(shape) > MOST_DIMENSIONS
+        or not all(_is_count(dim) for dim in shape)
+    ):
+        raise ValueError(f"shape {str(shape)[:80]}")
+    return TensorSpec(key, BY_NAME[name] if name else INVALID, tuple(shape), _optional(item, "nbytes", int))
+
+
+class ListingReader(CheckpointReader):
+    """A checkpoint's listing."""
+
+    has_checksums = False
+
+    def __init__(self, probe: Probe, *, lenient: bool) -> None:
+        assert probe.json is not None
+        self.location = probe.location
+        self.format = FORMAT
+        self.findings: list[Finding] = []
+        self._lenient = lenient
+        self._document = probe.json
+        self._specs: dict[str, TensorSpec] = {}
+        self._items: dict[str, dict[str, Any]] = {}
+        for number, item in enumerate(self._document["tensors"]):
+            self._add(number, item)
+        self._specs = {key: self._specs[key] for key in sorted(self._specs, key=key_bytes)}
+
+    def _add(self, number: int, item: Any) -> None:
+        try:
+            if not isinstance(item, dict):
+                raise ValueError("expected an object")  # noqa: TRY004  the text is at fault
+            spec = _spec(item)
+            for name, kind in _OPTIONAL_FIELDS:
+                _optional(item, name, kind)
+            if spec.key in self._specs:
+                raise ValueError(f"key {spec.key!r} is listed twice")
+        except ValueError as error:
+            flaw = CorruptCheckpointError(
+                f"tensor {number} of the listing: {error}", path=self.location.head, code="entry"
+            )
+            if not self._lenient:
+                raise flaw from error
+            self.findings.append(Finding.of(flaw))
+            return
+        self._specs[spec.key] = spec
+        self._items[spec.key] = item
+
+    @property
+    def specs(self) -> Mapping[str, TensorSpec]:
+        return self._specs
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        kinds = ((key, self._items[key].get("kind")) for key in self._specs)
+        return {key: kind if kind in KINDS else "variable" for key, kind in kinds}
+
+    @property
+    def object_paths(self) -> Mapping[str, str]:
+        return self._texts("object_path")
+
+    @property
+    def full_names(self) -> Mapping[str, str]:
+        return self._texts("full_name")
+
+    def _texts(self, name: str) -> dict[str, str]:
+        return {key: item[name] for key, item in self._items.items() if item.get(name) is not None}
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What was listed: its path and format."""
+        return {
+            "producer": "ckpt",
+            "version": None,
+            "path": self._document.get("path"),
+            "format": self._document.get("format"),
+        }
+
+    def tensor(self, key: str) -> ListedTensor:
+        item = self._items[key]
+        stored = Stored(item.get("shard"), item.get("offset"), item.get("crc32c"))
+        return ListedTensor(self.location.path, self._specs[key], stored)
+
+    def verify(self, jobs: int = 1) -> Iterator[Verification]:  # noqa: ARG002  there is nothing to read
+        """Check the listing itself; there are no bytes behind it."""
+        yield Verification(findings=tuple(self.findings))
+
+
+def _sniff(probe: Probe) -> bool:
+    document = probe.json
+    return (
+        document is not None
+        and document.get("schema") == SCHEMA
+        and isinstance(document.get("tensors"), list)
+    )
+
+
+def _open(probe: Probe, lenient: bool) -> ListingReader:
+    return ListingReader(probe, lenient=lenient)
+
+
+FORMAT = Format("listing", "saved listing", (), _sniff, _open)

@@ -1,0 +1,418 @@
+r"""npz: numpy's archives, a zip of `.npy` members; a key is a member's name without `.npy`.
+
+    magic: 93 4e 55 4d 50 59 ("\x93NUMPY"), major: uint8, minor: uint8
+    header length: uint16 (version 1) or uint32 (2, 3)
+    header: a Python dict literal, latin-1 (3: UTF-8), keys descr, fortran_order, shape
+    data: elements in C or Fortran order, in the byte order that descr says
+
+An array of objects is a pickle, and a pickle is a program: it is listed without a dtype
+and never loaded.  numpy writes types that are not its own (bfloat16) as bytes without
+their name, so those have no dtype here either.  Stored members are read in place,
+deflated ones from their beginning.
+numpy/lib/_format_impl.py
+
+Written are stored members with the header's version 1, C order, little-endian; strings
+as bytes of a fixed width.  The same file from the same tensors, whenever it is written.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import math
+import os
+import re
+import zipfile
+from functools import cached_property
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from .archive import Archive, Cursor, Member, is_safe_name
+from .atomic import refusing
+from .chunks import FixedWidth, array_chunks, view_of, whole_elements
+from .dtypes import BY_NAME, INVALID, STRING, DType
+from .errors import (
+    CheckpointError,
+    ChecksumError,
+    ConversionError,
+    CorruptCheckpointError,
+    UnsupportedFeatureError,
+)
+from .files import PIECE
+from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
+from .slicing import full_index, index_shape, read_region
+from .tf.kinds import name_kinds
+from .writing import CheckpointWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    import numpy as np
+
+    from .chunks import Chunk
+    from .model import Index
+    from .probe import Probe
+    from .tf.slices import Extents
+    from .writing import Target
+
+__all__ = ["FORMAT", "NPY_DTYPES", "Header", "NpzReader", "decode_header", "encode_header", "npy_chunks"]
+
+MAGIC = b"\x93NUMPY"
+_LONGEST_HEADER = 1 << 16
+_MOST_DIMENSIONS = 64
+_LARGEST_ITEM = (1 << 31) // 4 - 1
+_LARGEST_DIMENSION = 1 << 63
+_DESCR = re.compile(r"([<>=|]?)([biufcSU?])(\d*)")
+_FAMILIES = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
+_NUMBERS = {name: name for name in BY_NAME if name.rstrip("0123456789") in _FAMILIES.values()}
+
+
+class Header(NamedTuple):
+    """What a `.npy` header says; `descr` is numpy's own spelling of the element type."""
+
+    dtype: DType
+    descr: str
+    shape: tuple[int, ...]
+    fortran: bool
+    itemsize: int
+    data_offset: int
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.itemsize
+
+
+def _dtype(descr: Any) -> tuple[DType, int]:
+    """Return dtype and item size of a `descr`; INVALID where it is none that is read here."""
+    match = _DESCR.fullmatch(descr) if isinstance(descr, str) else None
+    if match is None:
+        return INVALID, 0
+    kind, size = match[2], int(match[3] or 1)
+    if size > _LARGEST_ITEM:
+        return INVALID, 0
+    if kind in "SU":
+        return STRING, size * (4 if kind == "U" else 1)
+    if kind in "b?":
+        return (BY_NAME["bool"], 1) if size == 1 else (INVALID, 0)
+    dtype = BY_NAME.get(_NUMBERS.get(f"{_FAMILIES[kind]}{size * 8}", ""), INVALID)
+    return dtype, dtype.itemsize or 0
+
+
+def decode_header(data: bytes) -> Header:
+    """Return the header that a `.npy` file begins with; ValueError where it is none."""
+    if not data.startswith(MAGIC) or len(data) < 12:
+        raise ValueError("no .npy header")
+    major = data[6]
+    if major not in (1, 2, 3):
+        raise ValueError(f".npy version {major}, expected 1, 2 or 3")
+    width = 2 if major == 1 else 4
+    length = int.from_bytes(data[8 : 8 + width], "little")
+    text = data[8 + width : 8 + width + length]
+    if length > _LONGEST_HEADER or len(text) != length:
+        raise ValueError(f".npy header of {length} bytes")
+    try:
+        found = ast.literal_eval(text.decode("utf-8" if major == 3 else "latin-1"))
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError) as error:
+        raise ValueError(".npy header is no dict literal") from error
+    if not isinstance(found, dict) or set(found) != {"descr", "fortran_order", "shape"}:
+        raise ValueError(".npy header without descr, fortran_order and shape alone")
+    shape = found["shape"]
+    if (
+        not isinstance(shape, tuple)
+        or len(shape) > _MOST_DIMENSIONS
+        or not all(type(dim) is int and 0 <= dim < _LARGEST_DIMENSION for dim in shape)
+    ):
+        raise ValueError(f".npy shape {str(shape)[:80]}")
+    dtype, itemsize = _dtype(found["descr"])
+    return Header(
+        dtype, str(found["descr"])[:80], shape, found["fortran_order"] is True, itemsize, 8 + width + length
+    )
+
+
+class NpzTensor(LazyTensor):
+    """One `.npy` member."""
+
+    def __init__(self, archive: Archive, spec: TensorSpec, member: Member, header: Header) -> None:
+        super().__init__(spec)
+        self._archive = archive
+        self._member = member
+        self._header = header
+
+    def read(self) -> np.ndarray[Any, Any]:
+        """Return the array, the member's CRC-32 compared."""
+        self._check()
+        cursor = Cursor(self._archive, self._member)
+        out = self._read(
+            lambda at, size: self._exactly(cursor.read(at, size), size), full_index(self.spec.shape)
+        )
+        self._finish(cursor)
+        return out
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        header = self._header
+        as_stored = not header.fortran and not header.descr.startswith(">")
+        if not as_stored or self.spec.dtype is STRING or self.spec.dtype.name == "bool":
+            yield from array_chunks(self.read(), max_bytes)
+            return
+        self._check()
+        cursor = Cursor(self._archive, self._member)
+        step = whole_elements(max_bytes, header.itemsize)
+        for at in range(0, header.nbytes, step):
+            size = min(step, header.nbytes - at)
+            yield self._exactly(cursor.read(header.data_offset + at, size), size)
+        self._finish(cursor)
+
+    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+        self._check()
+        if self._member.deflated:
+            cursor = Cursor(self._archive, self._member)
+            return self._read(lambda at, size: self._exactly(cursor.read(at, size), size), index)
+        start = self._member.offset
+        return self._read(lambda offset, size: self._archive.file.read_exactly(start + offset, size), index)
+
+    def _finish(self, cursor: Cursor) -> None:
+        """Go through what is left of the member, so that its CRC-32 is compared."""
+        try:
+            cursor.finish()
+        except ChecksumError as error:
+            error.key = self.spec.key
+            raise
+
+    def _exactly(self, data: bytes, size: int) -> bytes:
+        if len(data) != size:
+            raise self._corrupt(f"the member ends {size - len(data)} bytes short")
+        return data
+
+    def _check(self) -> None:
+        expected = self._header.data_offset + self._header.nbytes
+        if self._member.size != expected:
+            shape = list(self.spec.shape)
+            message = f"{self._member.size} bytes stored, {self.spec.dtype} of shape {shape} makes {expected}"
+            raise self._corrupt(message)
+
+    def _corrupt(self, message: str) -> CorruptCheckpointError:
+        return CorruptCheckpointError(
+            message,
+            path=self._archive.path,
+            key=self.spec.key,
+            offset=self._member.offset,
+            code="tensor-size",
+        )
+
+    def _read(self, read: Callable[[int, int], bytes], index: Index) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        header = self._header
+        stored = np.dtype(header.descr if self.spec.dtype is STRING else self.spec.dtype.numpy)
+        if header.descr.startswith(">"):
+            stored = stored.newbyteorder(">")
+        # An array in Fortran order is its transpose in C order.
+        turn = -1 if header.fortran else 1
+        shape, index = header.shape[::turn], index[::turn]
+        raw = np.empty(index_shape(index), stored)
+        if stored.itemsize:
+            read_region(read, shape, stored, index, raw, base=header.data_offset)
+        if stored == np.bool_:
+            np.not_equal(raw.view(np.uint8), 0, out=raw)
+        if self.spec.dtype is STRING:
+            return _as_bytes(raw.T if header.fortran else raw)
+        if header.fortran:
+            return np.array(raw.T, stored.newbyteorder("="), order="C")
+        return raw.astype(stored.newbyteorder("="), copy=False)
+
+
+def _as_bytes(strings: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return fixed-width strings as objects: bytes as they are, text as UTF-8."""
+    import numpy as np
+
+    out = np.empty(strings.shape, object)
+    for at, value in np.ndenumerate(strings):
+        out[at] = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else bytes(value)
+    return out
+
+
+class NpzReader(CheckpointReader):
+    """A zip of arrays."""
+
+    def __init__(self, probe: Probe, *, lenient: bool) -> None:
+        assert probe.zip is not None
+        self.location = probe.location
+        self.format = FORMAT
+        self.findings: list[Finding] = []
+        self._archive = probe.zip
+        self._lenient = lenient
+        self._archive.check()
+        self._members: dict[str, tuple[Member, Header]] = {}
+        self._specs: dict[str, TensorSpec] = {}
+        keys = {name.removesuffix(".npy"): name for name in self._archive.names}
+        for key in sorted(keys, key=key_bytes):
+            self._add(key, keys[key])
+
+    def _add(self, key: str, name: str) -> None:
+        self._specs[key] = TensorSpec(key, INVALID, ())
+        try:
+            member = self._archive.member(name)
+            header = self._header(member)
+        except UnsupportedFeatureError as error:
+            if not self._lenient:
+                raise
+            self.findings.append(Finding("error", error.code, error.message, key, error.path))
+            return
+        except CorruptCheckpointError as error:
+            self.findings.append(Finding.of(error, key))
+            return
+        except ValueError as error:
+            self.findings.append(Finding("error", "header", str(error), key, self._archive.path))
+            return
+        if header.dtype is INVALID:
+            message = f"elements {header.descr!r} " + (
+                "are a pickle, which is not loaded" if "O" in header.descr else "have no dtype here"
+            )
+            self.findings.append(Finding("warning", "dtype", message, key, self._archive.path))
+        self._members[key] = member, header
+        self._specs[key] = TensorSpec(key, header.dtype, header.shape, header.nbytes)
+
+    def _header(self, member: Member) -> Header:
+        cursor = Cursor(self._archive, member)
+        read = cursor.read if member.deflated else self._stored(member)
+        head = read(0, min(member.size, 256))
+        try:
+            return decode_header(head)
+        except ValueError:
+            rest = b"" if member.size <= 256 else read(256, min(member.size, _LONGEST_HEADER + 12) - 256)
+            return decode_header(head + rest)
+
+    def _stored(self, member: Member) -> Callable[[int, int], bytes]:
+        return lambda offset, size: self._archive.file.read(member.offset + offset, size)
+
+    @property
+    def specs(self) -> Mapping[str, TensorSpec]:
+        return self._specs
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        return name_kinds(self._specs)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return {"producer": "numpy", "version": None}
+
+    def tensor(self, key: str) -> NpzTensor:
+        return NpzTensor(self._archive, self._specs[key], *self._members[key])
+
+    def verify(self, jobs: int = 1) -> Iterator[Verification]:  # noqa: ARG002  checked in order
+        yield Verification(findings=tuple(self.findings))
+        for key, (member, header) in self._members.items():
+            found: list[Finding] = []
+            expected = header.data_offset + header.nbytes
+            if header.dtype is not INVALID and member.size != expected:
+                message = f"{member.size} bytes in the member, shape and dtype make {expected}"
+                found.append(Finding("error", "tensor-size", message, key, self._archive.path, member.offset))
+            try:
+                for piece in self._archive.pieces(member):
+                    yield Verification(nbytes=len(piece))
+            except CheckpointError as error:
+                found.append(Finding("error", error.code, error.message, key, error.path, error.offset))
+            yield Verification(tensors=not found, findings=tuple(found))
+
+    def close(self) -> None:
+        self._archive.close()
+
+
+# Writing ----------------------------------------------------------------------------
+
+NPY_DTYPES = frozenset(
+    name for name, dtype in BY_NAME.items() if dtype.array == name and dtype.native_numpy
+) | {STRING.name}
+"""What `.npy` holds without a pickle: numpy's own types.  Quantized ones would come back as integers."""
+
+_ALIGNMENT = 64
+_MEMBER_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows
+
+
+def encode_header(descr: str, shape: tuple[int, ...]) -> bytes:
+    """Return the header of a `.npy` file, padded as numpy does, so that elements are aligned."""
+    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    before = len(MAGIC) + 4
+    length = -(-(before + len(text) + 1) // _ALIGNMENT) * _ALIGNMENT - before
+    if length > 0xFFFF:
+        raise ValueError(f"a header of {length} bytes")
+    return MAGIC + b"\1\0" + length.to_bytes(2, "little") + text.ljust(length - 1).encode("latin-1") + b"\n"
+
+
+def npy_chunks(spec: TensorSpec, chunks: Iterable[Chunk], directory: str) -> Iterator[Chunk]:
+    """Yield a `.npy` file of a tensor, which comes in chunks; long strings wait in `directory`."""
+    if spec.dtype is STRING:
+        with FixedWidth(spec, chunks, directory) as strings:
+            yield encode_header(f"|S{strings.width}", spec.shape)
+            yield from strings.padded()
+        return
+    yield encode_header(spec.dtype.numpy.newbyteorder("<").str, spec.shape)
+    yield from chunks
+
+
+class NpzWriter(CheckpointWriter):
+    """Writes a zip of arrays."""
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+        for spec in target.specs:
+            _check_member_name(target, spec.key)
+        super().__init__(format, target)
+
+    @cached_property
+    def _file(self) -> IO[bytes]:
+        with refusing(self.target.path):
+            return open(self.staging.path(os.path.basename(self.target.path)), "xb")
+
+    @cached_property
+    def _zip(self) -> zipfile.ZipFile:
+        return zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
+
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:  # noqa: ARG002
+        # numpy, too, asks for zip64 always: sizes are not known when a member's header is written.
+        member = zipfile.ZipInfo(spec.key + ".npy", _MEMBER_TIME)
+        with refusing(self.target.path), self._zip.open(member, "w", force_zip64=True) as file:
+            for chunk in npy_chunks(spec, chunks, self.staging.staged):
+                file.write(view_of(chunk))
+
+    def _finish(self) -> None:
+        with refusing(self.target.path):
+            self._zip.close()
+            self._file.close()
+
+    def abandon(self) -> None:
+        if "_zip" in self.__dict__:
+            self._zip.fp = None  # no end is to be written behind what is thrown away
+        if "_file" in self.__dict__:
+            # What a full disk does not take any more is removed in the next line.
+            with contextlib.suppress(OSError):
+                self._file.close()
+        super().abandon()
+
+
+def _check_member_name(target: Target, key: str) -> None:
+    """Refuse keys that no member can be named by, or that unpacking would take out of its directory."""
+    hints = ("give it another key in an earlier step, or leave it out: --exclude",)
+    name = key_bytes(key)
+    if "\0" in key or len(name) > 0xFFFF - len(".npy") or name != key.encode("utf-8", "replace"):
+        raise ConversionError("no name that a zip can hold", path=target.path, key=key, hints=hints)
+    if not is_safe_name(key):
+        raise ConversionError("a name that leads out of the archive", path=target.path, key=key, hints=hints)
+
+
+def _sniff(probe: Probe) -> bool:
+    return (
+        probe.zip is not None
+        and bool(probe.zip.names)
+        and all(name.endswith(".npy") for name in probe.zip.names)
+    )
+
+
+def _open(probe: Probe, lenient: bool) -> NpzReader:
+    return NpzReader(probe, lenient=lenient)
+
+
+def _create(target: Target) -> CheckpointWriter:
+    return NpzWriter(FORMAT, target)
+
+
+FORMAT = Format("npz", "numpy archive", (".npz",), _sniff, _open, _create, NPY_DTYPES)

@@ -1,0 +1,333 @@
+"""safetensors: a header of JSON, then the tensors' bytes and nothing else.
+
+    header length: uint64
+    header: JSON object, padded with spaces: key -> {"dtype": "F32", "shape": [2, 3],
+            "data_offsets": [begin, end]}; "__metadata__" -> object of strings
+    data: tensors in C order, little-endian; offsets count from here, and together cover
+          it all, without a hole and without an overlap
+
+The header has at most 100,000,000 bytes.  There is no checksum.
+https://github.com/huggingface/safetensors, README "Format", safetensors/src/tensor.rs
+
+Written are tensors by falling item size, then by key, as the library writes them, so
+that each lies aligned to its elements; the header is padded to eight bytes for that.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .chunks import array_chunks, whole_elements
+from .dtypes import DTYPES, INVALID, DType
+from .errors import CheckpointError, ConversionError, CorruptCheckpointError
+from .files import PIECE, RandomAccessFile
+from .jsontext import parse_object
+from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
+from .slicing import full_index, index_shape, read_region
+from .tf.kinds import name_kinds
+from .writing import CheckpointWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+
+    from .atomic import StagedFile
+    from .chunks import Chunk
+    from .model import Index
+    from .probe import Probe
+    from .tf.slices import Extents
+    from .writing import Target
+
+__all__ = ["FORMAT", "SafetensorsReader"]
+
+LONGEST_HEADER = 100_000_000
+MOST_DIMENSIONS = 254  # TensorFlow's own limit; the product of dimensions stays cheap to take.
+METADATA = "__metadata__"
+_LENGTH_SIZE = 8
+_BY_CODE = {dtype.safetensors: dtype for dtype in DTYPES if dtype.safetensors}
+_KNOWN_TO_OTHERS = frozenset(("C64", "F8_E8M0", "F4", "F6_E2M3", "F6_E3M2"))
+_CUT = ("the copy or the save was interrupted; copy it again from where it came from",)
+
+
+class _Entry(NamedTuple):
+    """One tensor of the header, offsets counted from the beginning of the data."""
+
+    key: str
+    dtype: DType
+    code: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _entry(key: str, value: Any) -> _Entry:
+    """Return an entry of the header; ValueError, saying why, where it is none."""
+    if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
+        raise ValueError("expected dtype, shape and data_offsets alone")
+    code, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
+    if not isinstance(code, str) or (code not in _BY_CODE and code not in _KNOWN_TO_OTHERS):
+        raise ValueError(f"dtype {str(code)[:40]!r} is not known")
+    if (
+        not isinstance(shape, list)
+        or len(shape) > MOST_DIMENSIONS
+        or not all(_is_count(dim) for dim in shape)
+    ):
+        raise ValueError(f"shape {str(shape)[:80]}")
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(_is_count(at) for at in offsets):
+        raise ValueError(f"data_offsets {str(offsets)[:80]}")
+    return _Entry(key, _BY_CODE.get(code, INVALID), code, tuple(shape), *offsets)
+
+
+class SafetensorsTensor(LazyTensor):
+    """One tensor, whose bytes lie in one piece."""
+
+    def __init__(self, file: RandomAccessFile, spec: TensorSpec, offset: int) -> None:
+        super().__init__(spec)
+        self._file = file
+        self._offset = offset
+
+    def read(self) -> np.ndarray[Any, Any]:
+        return self.read_slice(full_index(self.spec.shape))
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        if self.spec.dtype.name == "bool":  # bytes other than 0 and 1 have to be made into these
+            yield from array_chunks(self.read(), max_bytes)
+            return
+        itemsize = self.spec.dtype.itemsize or 1
+        size, step = self.spec.size * itemsize, whole_elements(max_bytes, itemsize)
+        for at in range(0, size, step):
+            yield self._file.read_exactly(self._offset + at, min(step, size - at))
+
+    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        out = np.empty(index_shape(index), self.spec.dtype.numpy)
+        read_region(self._file.read_exactly, self.spec.shape, out.dtype, index, out, base=self._offset)
+        if out.dtype == np.bool_:
+            np.not_equal(out.view(np.uint8), 0, out=out)
+        return out
+
+
+class SafetensorsReader(CheckpointReader):
+    """A safetensors file."""
+
+    has_checksums = False
+
+    def __init__(self, probe: Probe, *, lenient: bool) -> None:
+        self.location = probe.location
+        self.format = FORMAT
+        self.findings: list[Finding] = []
+        self._lenient = lenient
+        self._file = RandomAccessFile(probe.location.head)
+        self._strings: dict[str, Any] = {}
+        header = self._read_header()
+        entries = [entry for key, value in header.items() if (entry := self._take(key, value)) is not None]
+        self._check_layout(entries)
+        self._entries = {
+            entry.key: entry for entry in sorted(entries, key=lambda entry: key_bytes(entry.key))
+        }
+        self._specs = {
+            key: TensorSpec(key, entry.dtype, entry.shape, entry.end - entry.begin)
+            for key, entry in self._entries.items()
+        }
+
+    def _corrupt(
+        self, message: str, *, code: str = "header", key: str | None = None, offset: int | None = None
+    ) -> CorruptCheckpointError:
+        return CorruptCheckpointError(message, path=self._file.path, key=key, offset=offset, code=code)
+
+    def _flaw(self, error: CheckpointError) -> None:
+        if not self._lenient:
+            raise error
+        self.findings.append(Finding("error", error.code, error.message, error.key, error.path, error.offset))
+
+    def _read_header(self) -> dict[str, Any]:
+        length = int.from_bytes(self._file.read_exactly(0, _LENGTH_SIZE), "little")
+        if length > LONGEST_HEADER:
+            raise self._corrupt(f"header of {length} bytes, at most {LONGEST_HEADER} are allowed", offset=0)
+        self._data_offset = _LENGTH_SIZE + length
+        if self._data_offset > self._file.size:
+            message = f"header of {length} bytes, the file has {self._file.size}"
+            raise CorruptCheckpointError(message, path=self._file.path, offset=0, code="header", hints=_CUT)
+        try:
+            header = parse_object(self._file.read_exactly(_LENGTH_SIZE, length))
+        except ValueError as error:
+            raise self._corrupt(f"header: {error}", offset=_LENGTH_SIZE) from error
+        self._strings = header.pop(METADATA, {})
+        if not isinstance(self._strings, dict) or not all(
+            isinstance(value, str) for value in self._strings.values()
+        ):
+            self.findings.append(
+                Finding("error", "header", f"{METADATA} is no object of strings", file=self._file.path)
+            )
+            self._strings = {}
+        return header
+
+    def _take(self, key: str, value: Any) -> _Entry | None:
+        try:
+            entry = _entry(key, value)
+        except ValueError as error:
+            self._flaw(self._corrupt(str(error), key=key, code="entry"))
+            return None
+        itemsize = entry.dtype.itemsize
+        if entry.end < entry.begin or (
+            itemsize is not None and entry.end - entry.begin != math.prod(entry.shape) * itemsize
+        ):
+            expected = math.prod(entry.shape) * (itemsize or 0)
+            offsets, shape = [entry.begin, entry.end], list(entry.shape)
+            message = f"data_offsets {offsets}, {entry.code} of shape {shape} has {expected} bytes"
+            self._flaw(self._corrupt(message, key=key, code="tensor-size"))
+            return None
+        return entry
+
+    def _check_layout(self, entries: list[_Entry]) -> None:
+        """Hold the data against the offsets: a tensor begins where another ends, the last at the end."""
+        end = 0
+        for entry in sorted(entries, key=lambda entry: (entry.begin, entry.end)):
+            if entry.begin != end:
+                code, what = (
+                    ("overlap", "overlaps") if entry.begin < end else ("header", "leaves a hole after")
+                )
+                message = f"begins at byte {entry.begin} of the data and {what} byte {end}"
+                self._flaw(
+                    self._corrupt(message, key=entry.key, code=code, offset=self._data_offset + entry.begin)
+                )
+            end = max(end, entry.end)
+        size = self._file.size - self._data_offset
+        if size < end:
+            message = f"truncated: {size} bytes of data, the header speaks of {end}"
+            error = CorruptCheckpointError(
+                message, path=self._file.path, offset=self._file.size, code="shard-short", hints=_CUT
+            )
+            # What lies before the cut can still be read.
+            self._flaw(error)
+        elif size > end:
+            self._flaw(
+                self._corrupt(
+                    f"{size} bytes of data, the header speaks of {end}", offset=self._data_offset + end
+                )
+            )
+
+    @property
+    def specs(self) -> Mapping[str, TensorSpec]:
+        return self._specs
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        return name_kinds(self._specs)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return {
+            "producer": self._strings.get("format"),
+            "version": None,
+            **({METADATA: self._strings} if self._strings else {}),
+        }
+
+    def tensor(self, key: str) -> SafetensorsTensor:
+        return SafetensorsTensor(self._file, self._specs[key], self._data_offset + self._entries[key].begin)
+
+    def verify(self, jobs: int = 1) -> Iterator[Verification]:  # noqa: ARG002  checked in order
+        """Check the header, and that every byte can be read; the format has no checksums."""
+        yield Verification(findings=tuple(self.findings))
+        for key, entry in self._entries.items():
+            try:
+                for offset in range(entry.begin, entry.end, PIECE):
+                    size = min(PIECE, entry.end - offset)
+                    self._file.read_exactly(self._data_offset + offset, size)
+                    yield Verification(nbytes=size)
+            except CheckpointError as error:
+                yield Verification(
+                    findings=(Finding("error", error.code, error.message, key, error.path, error.offset),)
+                )
+            else:
+                yield Verification(tensors=1)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+# Writing ----------------------------------------------------------------------------
+
+_ALIGNMENT = 8
+
+
+class SafetensorsWriter(CheckpointWriter):
+    """Writes a safetensors file: the header first, since all specs are known, then data in its order."""
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+        for spec in target.specs:
+            _check_key(target, spec.key)
+        specs = sorted(target.specs, key=lambda spec: (-(spec.dtype.itemsize or 0), key_bytes(spec.key)))
+        header = _encode_header(specs, target.metadata.get(METADATA) or {})
+        if len(header) > LONGEST_HEADER:
+            message = f"a header of {len(header)} bytes, at most {LONGEST_HEADER} are allowed"
+            raise ConversionError(message, path=target.path)
+        self.order = tuple(spec.key for spec in specs)
+        super().__init__(format, target)
+        self._header = header
+
+    @cached_property
+    def _file(self) -> StagedFile:
+        file = self.staging.create(os.path.basename(self.target.path))
+        file.write(len(self._header).to_bytes(_LENGTH_SIZE, "little") + self._header)
+        return file
+
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:  # noqa: ARG002
+        for chunk in chunks:
+            self._file.write(chunk)
+
+    def _finish(self) -> None:
+        self._file.close()
+
+
+def _encode_header(specs: list[TensorSpec], metadata: Mapping[str, str]) -> bytes:
+    header: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
+    offset = 0
+    for spec in specs:
+        size = spec.nbytes or 0
+        header[spec.key] = {
+            "dtype": spec.dtype.safetensors,
+            "shape": list(spec.shape),
+            "data_offsets": [offset, offset + size],
+        }
+        offset += size
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    return text.ljust(-(-len(text) // _ALIGNMENT) * _ALIGNMENT)
+
+
+def _check_key(target: Target, key: str) -> None:
+    """Refuse the header's own key, and what is not UTF-8."""
+    hints = ("give it another key in an earlier step, or leave it out: --exclude",)
+    if key == METADATA:
+        message = "the key under which a safetensors file keeps its metadata"
+        raise ConversionError(message, path=target.path, key=key, hints=hints)
+    if key_bytes(key) != key.encode("utf-8", "replace"):
+        raise ConversionError("not UTF-8, which JSON is", path=target.path, key=key, hints=hints)
+
+
+def _sniff(probe: Probe) -> bool:
+    # A length below 2**48, so that text with a brace in its ninth column is not taken for one.
+    return not probe.is_table and probe.head[6:9] == b"\0\0{"
+
+
+def _open(probe: Probe, lenient: bool) -> SafetensorsReader:
+    return SafetensorsReader(probe, lenient=lenient)
+
+
+def _create(target: Target) -> CheckpointWriter:
+    return SafetensorsWriter(FORMAT, target)
+
+
+DTYPES_HELD = frozenset(dtype.name for dtype in _BY_CODE.values())
+
+FORMAT = Format("safetensors", "safetensors file", (".safetensors",), _sniff, _open, _create, DTYPES_HELD)

@@ -1,0 +1,265 @@
+"""An object graph for tensors that only have names.
+
+    dense/kernel          root -> dense -> kernel
+    dense/kernel/Adam     slot `m` of the node `optimizer` for dense/kernel
+    beta1_power           optimizer -> beta1_power
+    training/Adam/iter    optimizer -> iter
+
+Each `/` of a name is an edge.  Slots become slot variables under the names that
+TensorFlow's optimizers give them, hyperparameters children of their optimizer, so that
+a program with such an optimizer restores them.  The full name of each node is the old
+name: by it a conversion back finds the way.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from .keys import ATTRIBUTES, OPTIMIZER_SLOT, VARIABLE_VALUE, escape
+from .kinds import KERAS_SLOTS, TF1_SLOTS, NamedSlot, name_kinds, named_slots
+from .messages import (
+    BoolValue,
+    ObjectReference,
+    SerializedTensor,
+    SlotVariableReference,
+    TrackableObject,
+    TrackableObjectGraph,
+)
+from .object_graph import ObjectGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..model import TensorSpec
+
+__all__ = ["SAVE_COUNTER", "Invented", "invent_graph"]
+
+SAVE_COUNTER = "save_counter"
+_NUMBERED = re.compile(r"(.+?)(?:_(\d+))?")
+_POWER = re.compile(r"(?P<scope>(?:.*/)?)(?P<name>beta[12]_power)(?:_(?P<number>\d+))?")
+_ADAFACTOR_SUFFIX = "_slot_"
+
+# Names of slots that tell their optimizer themselves.
+_OWN_NAMES = {"adam_m": ("AdamWeightDecay", "m"), "adam_v": ("AdamWeightDecay", "v")}
+
+
+class Invented(NamedTuple):
+    """A graph, the key of each name in it, and that of the save counter, which it has besides."""
+
+    graph: ObjectGraph
+    keys: dict[str, str]
+    save_counter: str
+
+
+class _Owner(NamedTuple):
+    """What tells one optimizer of a name-based checkpoint from another.
+
+    `scope` is what stands before a variable's name, `name` the optimizer's, where the
+    slot's name has it, and `number` counts optimizers of one name on one variable.
+    """
+
+    scope: str
+    name: str
+    number: int = 0
+
+
+class _Node:
+    """A node while the graph grows; `path` is what its key begins with."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.edges: dict[str, _Node] = {}
+        self.full_name: str | None = None
+        self.slots: list[tuple[str, _Node, _Node]] = []
+
+    @property
+    def key(self) -> str:
+        return f"{self.path}/{ATTRIBUTES}/{VARIABLE_VALUE}"
+
+    def child(self, name: str) -> _Node:
+        if name not in self.edges:
+            path = f"{self.path}/{escape(name)}" if self.path else escape(name)
+            self.edges[name] = _Node(path)
+        return self.edges[name]
+
+    def new_child(self, name: str) -> _Node:
+        return self.child(_free(name, self.edges))
+
+    def add_slot(self, name: str, variable: _Node, full_name: str) -> None:
+        name = _free(name, {slot for slot, owner, _ in self.slots if owner is variable})
+        node = _Node(f"{variable.path}/{OPTIMIZER_SLOT}/{self.path}/{escape(name)}")
+        node.full_name = full_name
+        self.slots.append((name, variable, node))
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    """Return `name`, or the first of `name_1`, `name_2`, ... that is not taken."""
+    used = set(taken)
+    number, free = 0, name
+    while free in used:
+        number += 1
+        free = f"{name}_{number}"
+    return free
+
+
+def invent_graph(specs: Mapping[str, TensorSpec]) -> Invented:
+    """Return an object graph for the tensors of a name-based checkpoint."""
+    slots = named_slots(specs)
+    kinds = name_kinds(specs)
+    root = _Node("")
+    variables: dict[str, _Node] = {}
+    for key in specs:
+        if key not in slots and kinds[key] != "optimizer":
+            node = root
+            for part in key.split("/"):
+                node = node.child(part)
+            node.full_name = key
+            variables[key] = node
+    optimizers: dict[_Owner, _Node] = {}
+
+    def optimizer(owner: _Owner) -> _Node:
+        if owner not in optimizers:
+            optimizers[owner] = root.new_child("optimizer")
+        return optimizers[owner]
+
+    for key, owner, name in _slots_by_owner(slots, specs):
+        optimizer(owner).add_slot(name, variables[slots[key].variable], key)
+    for key in (key for key, kind in kinds.items() if kind == "optimizer"):
+        owner, name = _hyperparameter(key, list(optimizers))
+        optimizer(owner).new_child(name).full_name = key
+    _share_iterations(optimizers, variables)
+    counter = root.new_child(SAVE_COUNTER)
+    counter.full_name = SAVE_COUNTER
+    graph, keys = _numbered(root)
+    keys.pop(SAVE_COUNTER)
+    if SAVE_COUNTER in variables:
+        keys[SAVE_COUNTER] = variables[SAVE_COUNTER].key
+    return Invented(graph, keys, counter.key)
+
+
+# Which slot of which optimizer ----------------------------------------------------
+
+
+def _slots_by_owner(
+    slots: Mapping[str, NamedSlot], specs: Mapping[str, TensorSpec]
+) -> list[tuple[str, _Owner, str]]:
+    """Return (key, optimizer, slot name) of all slots.
+
+    A number behind an optimizer's name counts its slots on one variable, and goes on
+    counting where a second optimizer of that name has slots on it, too.
+    """
+    found = []
+    together: dict[tuple[str, str, str], list[str]] = {}
+    for key, slot in slots.items():
+        last = slot.suffix.rpartition("/")[2]
+        numbered = _NUMBERED.fullmatch(last)
+        assert numbered is not None
+        if slot.suffix.startswith(_ADAFACTOR_SUFFIX):
+            found.append((key, _Owner("", "Adafactor"), slot.suffix.removeprefix(_ADAFACTOR_SUFFIX)))
+        elif last in _OWN_NAMES:
+            name, slot_name = _OWN_NAMES[last]
+            found.append((key, _Owner(slot.prefix, name), slot_name))
+        elif slot.prefix and last in KERAS_SLOTS:
+            found.append((key, _Owner(slot.prefix, ""), last))
+        else:
+            # Of a slot with one key for each part (`t_0/Adagrad`), every part is counted by itself.
+            where = (slot.prefix, numbered[1], slot.variable + slot.suffix.rpartition("/")[0])
+            together.setdefault(where, []).append(key)
+    for (scope, base, _), keys in together.items():
+        ordered = sorted(keys, key=lambda key: (len(key), key))
+        names = _tf1_names(scope, base, [specs[key] for key in ordered], specs)
+        for at, key in enumerate(ordered):
+            if names:
+                owner = _Owner(scope, base, at // len(names))
+                found.append((key, owner, names[at % len(names)]))
+            else:
+                found.append((key, _Owner(scope, ""), key.rpartition("/")[2]))
+    return found
+
+
+def _tf1_names(
+    scope: str, base: str, members: list[TensorSpec], specs: Mapping[str, TensorSpec]
+) -> tuple[str, ...]:
+    """Return the slot names of an optimizer of tf.compat.v1.train, by its name and how many slots it has.
+
+    Nothing where neither tells.
+    """
+    if base == "RMSProp" and len(members) == 3:
+        return ("rms", "mg", "momentum")
+    if base == "Adafactor":
+        momentum = ("m",) if len({spec.rank for spec in members}) == 2 or len(members) == 3 else ()
+        left = len(members) - len(momentum)
+        return (*momentum, "v") if left == 1 else (*momentum, "vr", "vc")
+    if base in TF1_SLOTS:
+        return TF1_SLOTS[base]
+    # An Adam of another name is told by its powers; they stand in its scope, or in none.
+    powers = any(f"{prefix}beta1_power" in specs for prefix in (scope, ""))
+    return ("m", "v") if powers and len(members) % 2 == 0 else ()
+
+
+def _hyperparameter(key: str, owners: list[_Owner]) -> tuple[_Owner, str]:
+    """Return the optimizer that a hyperparameter belongs to, and its name there."""
+    power = _POWER.fullmatch(key)
+    if power is None:
+        prefix, _, name = key.rpartition("/")
+        return _Owner(prefix + "/", ""), name
+    number = int(power["number"] or 0)
+    adams = [owner for owner in owners if owner.name not in ("", "AdamWeightDecay", "Adafactor")]
+    named = [owner for owner in adams if owner.name == "Adam" or owner.name not in TF1_SLOTS]
+    scoped = [owner for owner in named if owner.scope == power["scope"]] or named
+    if number < len(scoped):
+        return scoped[number], power["name"]
+    where = scoped[0] if scoped else _Owner(power["scope"], "Adam")
+    return where, key.rpartition("/")[2]
+
+
+def _share_iterations(optimizers: Mapping[_Owner, _Node], variables: Mapping[str, _Node]) -> None:
+    """Give Keras' optimizers without iterations of their own the global step, as Estimator heads do."""
+    step = variables.get("global_step")
+    for owner, node in optimizers.items():
+        if step is not None and owner.scope and not owner.name and "iter" not in node.edges:
+            node.edges["iter"] = step
+
+
+# Numbering -------------------------------------------------------------------------
+
+
+def _numbered(root: _Node) -> tuple[ObjectGraph, dict[str, str]]:
+    """Return the graph as TensorFlow numbers it, breadth-first and slots last, and keys by full name."""
+    order = [root]
+    numbers = {id(root): 0}
+    for node in order:
+        for child in node.edges.values():
+            if id(child) not in numbers:
+                numbers[id(child)] = len(order)
+                order.append(child)
+    protos = [_proto(node, numbers) for node in order]
+    for node in list(order):
+        by_slot = sorted(node.slots, key=lambda slot: (slot[0], numbers[id(slot[1])]))
+        for name, variable, slot in by_slot:
+            reference = SlotVariableReference(
+                original_variable_node_id=numbers[id(variable)],
+                slot_name=name,
+                slot_variable_node_id=len(order),
+            )
+            protos[numbers[id(node)]].slot_variables.append(reference)
+            order.append(slot)
+            protos.append(_proto(slot, numbers))
+    keys = {node.full_name: node.key for node in order if node.full_name is not None}
+    return ObjectGraph(TrackableObjectGraph(nodes=protos)), keys
+
+
+def _proto(node: _Node, numbers: Mapping[int, int]) -> TrackableObject:
+    children = [
+        ObjectReference(node_id=numbers[id(child)], local_name=name) for name, child in node.edges.items()
+    ]
+    attributes = []
+    if node.full_name is not None:
+        attributes.append(
+            SerializedTensor(name=VARIABLE_VALUE, full_name=node.full_name, checkpoint_key=node.key)
+        )
+    # Every node here holds a value or leads to one.
+    return TrackableObject(
+        children=children, attributes=attributes, has_checkpoint_values=BoolValue(value=True)
+    )

@@ -1,0 +1,153 @@
+"""What every format's reader does, whatever the format.
+
+A format takes part by a line in `test_contract.GOLDENS`: a checkpoint its own producer wrote.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import formats
+from formats import CheckpointReader, LazyTensor, TensorNotFoundError, TensorSpec, open_checkpoint
+from formats.dtypes import BY_NAME
+from formats.model import KINDS, Stored, key_bytes
+from formats.registry import all_formats, format_named
+from tests.support import data_path, reads_alike, same
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class ReaderContract:
+    """Subclasses give a fixture `golden`: the id of a format, and a path below tests/data."""
+
+    @pytest.fixture
+    def format_name(self, golden: tuple[str, str]) -> str:
+        return golden[0]
+
+    @pytest.fixture
+    def path(self, golden: tuple[str, str]) -> str:
+        return data_path(golden[1])
+
+    @pytest.fixture
+    def reader(self, path: str) -> Iterator[CheckpointReader]:
+        with open_checkpoint(path) as opened:
+            yield opened
+
+    def test_format_is_found_by_content_and_by_name(self, reader: CheckpointReader, format_name: str) -> None:
+        assert reader.format.name == format_name
+        assert format_named(format_name) is reader.format
+        assert reader.format in all_formats()
+        assert formats.detect_format(reader.location) == format_name
+        assert reader.format.title
+
+    def test_it_is_a_mapping_of_keys_to_tensors(self, reader: CheckpointReader) -> None:
+        keys = list(reader)
+        assert keys
+        assert len(reader) == len(keys) == len(set(keys))
+        assert keys == list(reader.specs) == list(reader.keys())
+        assert keys == sorted(keys, key=key_bytes)
+        for key in keys:
+            assert key in reader
+            assert isinstance(reader[key], LazyTensor)
+
+    def test_specs_say_what_tensors_are(self, reader: CheckpointReader) -> None:
+        for key, spec in reader.specs.items():
+            assert isinstance(spec, TensorSpec)
+            assert spec.key == key
+            assert spec.dtype is BY_NAME[spec.dtype.name]
+            assert all(isinstance(dim, int) and dim >= 0 for dim in spec.shape)
+            assert spec.rank == len(spec.shape)
+            assert spec.size == np.prod(spec.shape, dtype=int)
+            assert isinstance(spec.nbytes, int)
+            assert reader[key].spec == spec
+            assert key in repr(reader[key])
+
+    def test_tensors_read_as_their_specs_say(self, reader: CheckpointReader) -> None:
+        for spec in reader.specs.values():
+            array = reads_alike(reader[spec.key])
+            assert array.dtype == spec.dtype.numpy
+            assert array.shape == spec.shape
+            if spec.dtype.itemsize is None:
+                assert all(isinstance(element, bytes) for element in array.reshape(-1))
+            else:
+                assert array.nbytes == spec.nbytes
+
+    def test_an_array_is_its_callers_own(self, reader: CheckpointReader) -> None:
+        for key in reader:
+            array = reader[key].read()
+            if array.size and array.dtype != object:
+                again = array.copy()
+                array.reshape(-1).view(np.uint8)[:] ^= 0x55
+                assert same(reader[key].read(), again)
+                return
+        pytest.fail("the golden has no tensor with elements")
+
+    def test_missing_key(self, reader: CheckpointReader) -> None:
+        with pytest.raises(TensorNotFoundError) as caught:
+            reader["no/such key"]
+        assert caught.value.key == "no/such key"
+        assert isinstance(caught.value, KeyError)
+        assert "no/such key" not in reader
+        assert 5 not in reader  # type: ignore[comparison-overlap]
+        assert reader.get("no/such key") is None
+
+    def test_metadata_is_plain_data(self, reader: CheckpointReader) -> None:
+        import json
+
+        assert isinstance(reader.metadata, dict)
+        json.dumps(reader.metadata)
+
+    def test_kinds_names_and_paths_are_of_its_keys(self, reader: CheckpointReader) -> None:
+        assert list(reader.kinds) == list(reader.specs)
+        assert set(reader.kinds.values()) <= set(KINDS)
+        assert "variable" in reader.kinds.values()
+        for names in (reader.object_paths, reader.full_names):
+            assert set(names) <= set(reader.specs)
+            assert all(isinstance(name, str) for name in names.values())
+
+    def test_stored_place_is_all_or_nothing(self, reader: CheckpointReader) -> None:
+        for key in reader:
+            stored = reader[key].stored
+            assert isinstance(stored, Stored)
+            assert stored.offset is None or (stored.offset >= 0 and stored.shard is not None)
+            assert stored.crc32c is None or 0 <= stored.crc32c < 1 << 32
+
+    def test_files_are_there(self, reader: CheckpointReader) -> None:
+        files = reader.files()
+        assert reader.location.head in files
+        assert len(files) == len(set(files))
+        assert all(os.path.isfile(path) for path in files)
+
+    def test_sound_checkpoint_has_no_findings(self, reader: CheckpointReader) -> None:
+        assert reader.findings == []
+        steps = list(reader.verify())
+        assert [finding for step in steps for finding in step.findings] == []
+        assert sum(step.tensors for step in steps) == len(reader)
+        assert sum(step.nbytes for step in steps) > 0
+
+    def test_it_is_a_context_manager_and_closes_its_files(self, path: str) -> None:
+        with open_checkpoint(path) as reader:
+            for key in reader:
+                reader[key].read()
+            opened = _open_files(reader)
+            assert opened
+        assert not _open_files(reader)
+
+    def test_lenient_opening_of_a_sound_checkpoint_is_the_same(
+        self, path: str, reader: CheckpointReader
+    ) -> None:
+        with open_checkpoint(path, lenient=True) as lenient:
+            assert dict(lenient.specs) == dict(reader.specs)
+            assert lenient.findings == []
+
+
+def _open_files(reader: Any) -> set[str]:
+    """Return which of the checkpoint's files this process holds open."""
+    files = {os.path.realpath(path) for path in reader.files()}
+    links = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
+    return files & {os.path.realpath(link) for link in links if os.path.islink(link)}

@@ -1,0 +1,55 @@
+"""Every format passes the same contract, and every fixture is one format's alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from formats.opening import locate
+from formats.probe import Probe
+from formats.registry import all_formats
+from tests.formats.contract import ReaderContract
+from tests.support import FORMAT_IDS, data_path, manifest
+
+# One line a format, at least: a checkpoint that its own producer wrote.
+GOLDENS = [
+    ("tf-object", "guide_adam_legacy/tf_ckpts/ckpt-10"),
+    ("tf-object", "max_shard_size/split"),
+    ("tf-name", "name_based/partitioned/model.ckpt-4"),
+    ("tf-name", "dtypes/all"),
+    ("tf-name", "shards/merged"),
+    ("tf-v1", "v1_format/plain/model.ckpt-1"),
+    ("tf-v1", "v1_format/sharded/model.ckpt-1"),
+    ("tf-v1", "v1_format/partitioned/model.ckpt-1"),
+    ("keras-h5", "keras_mlp/mlp.with_optimizer.h5"),
+    ("keras-h5", "keras_nested/tower.weights_only.h5"),
+    ("keras-weights", "keras3_mlp/mlp.weights.h5"),
+    ("keras", "keras3_rnn/rnn.keras"),
+    ("npz", "interop/weights.npz"),
+    ("safetensors", "interop/weights.safetensors"),
+]
+
+# Other programs' HDF5 files are made in test_hdf5; a listing is ours, and has no values to read.
+WITHOUT_GOLDEN = {"hdf5", "listing"}
+
+
+class TestReaders(ReaderContract):
+    @pytest.fixture(params=GOLDENS, ids=" ".join)
+    def golden(self, request: pytest.FixtureRequest) -> tuple[str, str]:
+        return request.param
+
+
+def test_every_format_has_a_golden() -> None:
+    assert {found.name for found in all_formats()} - WITHOUT_GOLDEN == {name for name, _ in GOLDENS}
+
+
+RECORDED = [entry for entry in manifest()["checkpoints"] if entry["format"] in FORMAT_IDS]
+
+
+@pytest.mark.parametrize("entry", RECORDED, ids=[entry["path"] for entry in RECORDED])
+def test_exactly_one_sniffer_says_yes(entry: dict[str, Any]) -> None:
+    known = {found.name for found in all_formats()}
+    probe = Probe(locate(data_path(entry["path"])))
+    claimed = [found.name for found in all_formats() if found.sniff(probe)]
+    assert claimed == [name for name in [FORMAT_IDS[entry["format"]]] if name in known]

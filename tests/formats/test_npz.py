@@ -1,0 +1,239 @@
+"""numpy's archives: every kind of array, and archives that are up to something."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+
+import formats
+from formats.npz import decode_header
+from tests.support import reads_alike, same
+
+ARRAYS = {
+    "f4": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
+    "fortran": np.asfortranarray(np.arange(35, dtype=np.float64).reshape(5, 7)),
+    "big": np.arange(10, dtype=">i4"),
+    "big_fortran": np.asfortranarray(np.arange(12, dtype=">f8").reshape(3, 4)),
+    "half": np.array(1.5, np.float16),
+    "flags": np.array([True, False, True]),
+    "empty": np.zeros((0, 3), np.int64),
+    "complex": np.array([1 + 2j]),
+    "u1": np.arange(200, dtype=np.uint8),
+    "long": np.arange(400_000, dtype=np.float32).reshape(4, 100_000),
+}
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_read_back(tmp_path, save):
+    path = str(tmp_path / "x.npz")
+    save(path, **ARRAYS)
+    with formats.open_checkpoint(path) as reader:
+        assert reader.format.name == "npz"
+        for key, array in ARRAYS.items():
+            native = np.array(array, array.dtype.newbyteorder("="), order="C")
+            assert reader.specs[key].dtype.name == native.dtype.name
+            assert same(reads_alike(reader[key]), native), key
+            assert b"".join(bytes(chunk) for chunk in reader[key].chunks(1000)) == native.tobytes()
+        assert [finding for step in reader.verify() for finding in step.findings] == []
+
+
+def test_strings_read_as_bytes(tmp_path):
+    path = str(tmp_path / "s.npz")
+    np.savez(path, b=np.array([b"ab", b""]), u=np.array([["ä", "xyz"]]), one=np.array("s"))
+    with formats.open_checkpoint(path) as reader:
+        assert reads_alike(reader["b"]).tolist() == [b"ab", b""]
+        assert reads_alike(reader["u"]).tolist() == [["ä".encode(), b"xyz"]]
+        assert reads_alike(reader["one"]).item() == b"s"
+        assert reader.specs["u"].nbytes == 24
+        assert set(reader.kinds.values()) == {"state"}
+
+
+def test_a_pickle_is_listed_without_dtype_and_never_loaded(tmp_path):
+    path = str(tmp_path / "p.npz")
+    np.savez(path, o=np.array([{}, None], object), x=np.zeros(2))
+    with formats.open_checkpoint(path) as reader:
+        assert reader.specs["o"].dtype.name == "invalid"
+        assert reader.specs["o"].shape == (2,)
+        assert "a pickle, which is not loaded" in reader.findings[0].message
+        with pytest.raises(formats.CorruptCheckpointError):
+            reader["o"].read()
+        assert reader["x"].read().tolist() == [0, 0]
+
+
+def test_kinds_go_by_names(tmp_path):
+    path = str(tmp_path / "k.npz")
+    np.savez(
+        path,
+        **{"w": np.zeros(3), "w/Adam": np.zeros(3), "beta1_power": np.float32(0), "global_step": np.int64(1)},
+    )
+    with formats.open_checkpoint(path) as reader:
+        assert dict(reader.kinds) == {
+            "beta1_power": "optimizer",
+            "global_step": "state",
+            "w": "variable",
+            "w/Adam": "slot",
+        }
+
+
+def npy(header: bytes, data: bytes = b"", version: int = 1) -> bytes:
+    width = "<H" if version == 1 else "<I"
+    return b"\x93NUMPY" + bytes((version, 0)) + struct.pack(width, len(header)) + header + data
+
+
+def write(path, **members: bytes) -> str:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(f"{name}.npy", data)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': [1]}",
+        b"{'descr': '<f4', 'fortran_order': False}",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'more': 1}",
+        b"__import__('os').system('true')",
+        b"(" * 5000,
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (" + b"9" * 5000 + b",)}",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (True,)}",
+    ],
+)
+def test_headers_that_are_none_are_findings(tmp_path, header):
+    with pytest.raises(ValueError):
+        decode_header(npy(header))
+    path = write(
+        tmp_path / "x.npz",
+        x=npy(header),
+        y=npy(b"{'descr': '|u1', 'fortran_order': False, 'shape': ()}", b"\7"),
+    )
+    with formats.open_checkpoint(path) as reader:
+        assert reader["y"].read() == 7
+        assert reader.specs["x"].dtype.name == "invalid"
+        assert [(finding.key, finding.code) for finding in reader.findings] == [("x", "header")]
+
+
+@pytest.mark.parametrize(
+    "descr", [b"'<b4'", b"'<f3'", b"'|V2'", b"'<M8[s]'", b"[('a', '<f4')]", b"'|S99999999999'"]
+)
+def test_elements_without_dtype_are_listed(descr):
+    header = decode_header(npy(b"{'descr': " + descr + b", 'fortran_order': False, 'shape': (2,)}"))
+    assert (header.dtype.name, header.shape) == ("invalid", (2,))
+
+
+def test_a_header_may_be_of_any_version_and_length():
+    text = b"{'descr': '>i2', 'fortran_order': True, 'shape': (3, 4)}"
+    for version in (1, 2, 3):
+        header = decode_header(npy(text.ljust(3000), version=version))
+        assert (header.dtype.name, header.shape, header.fortran) == ("int16", (3, 4), True)
+    with pytest.raises(ValueError, match="version 4"):
+        decode_header(npy(text, version=4))
+
+
+def test_a_shape_larger_than_its_member_is_corrupt(tmp_path):
+    path = write(
+        tmp_path / "x.npz",
+        x=npy(b"{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,)}", b"abcd"),
+    )
+    with formats.open_checkpoint(path) as reader:
+        assert reader.specs["x"].shape == (1 << 40,)
+        for attempt in (reader["x"].read, lambda: reader["x"].read_slice((slice(0, 1, 1),))):
+            with pytest.raises(formats.CorruptCheckpointError) as caught:
+                attempt()
+            assert (caught.value.key, caught.value.code) == ("x", "tensor-size")
+        assert [finding.code for step in reader.verify() for finding in step.findings] == ["tensor-size"]
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_a_flipped_bit_is_found(tmp_path, save):
+    path = tmp_path / "x.npz"
+    save(path, x=np.random.default_rng(0).normal(size=1000), y=np.zeros(3))
+    data = bytearray(path.read_bytes())
+    data[1500] ^= 16
+    path.write_bytes(data)
+    with formats.open_checkpoint(str(path)) as reader:
+        with pytest.raises(formats.CorruptCheckpointError) as caught:
+            reader["x"].read()
+        assert caught.value.path == str(path)
+        found = [finding for step in reader.verify() for finding in step.findings]
+        assert [finding.key for finding in found] == ["x"]
+        assert reader["y"].read().tolist() == [0, 0, 0]
+
+
+def test_truncated_archives_are_corrupt(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, x=np.zeros(100))
+    data = path.read_bytes()
+    for size in range(8, len(data), 53):
+        path.write_bytes(data[:size])
+        with pytest.raises(formats.CorruptCheckpointError, match="not a sound zip archive"):
+            formats.open_checkpoint(str(path))
+
+
+def edited(tmp_path, edit) -> str:
+    """Write an archive of one array and change its central directory entry and local header."""
+    target = io.BytesIO()
+    np.savez(target, x=np.zeros(4))
+    data = bytearray(target.getvalue())
+    edit(data, data.index(b"PK\1\2"))
+    path = tmp_path / "e.npz"
+    path.write_bytes(data)
+    return str(path)
+
+
+def test_encrypted_members_are_refused(tmp_path):
+    def encrypt(data, central):
+        data[6] |= 1
+        data[central + 8] |= 1
+
+    with pytest.raises(formats.UnsupportedFeatureError, match=r"'x.npy' is encrypted"):
+        formats.open_checkpoint(edited(tmp_path, encrypt))
+
+
+def test_other_compressions_are_refused(tmp_path):
+    path = str(tmp_path / "b.npz")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("x.npy", npy(b"{'descr': '|u1', 'fortran_order': False, 'shape': ()}", b"\7"))
+    with pytest.raises(formats.UnsupportedFeatureError, match="method 14"):
+        formats.open_checkpoint(path)
+
+
+def test_members_that_lead_elsewhere_are_refused(tmp_path):
+    path = str(tmp_path / "up.npz")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("../x.npy", b"")
+    with pytest.raises(formats.UnsupportedFeatureError, match="leads out"):
+        formats.open_checkpoint(path)
+
+
+def test_members_that_share_bytes_are_corrupt(tmp_path):
+    target = io.BytesIO()
+    np.savez(target, x=np.zeros(4), y=np.ones(4))
+    data = bytearray(target.getvalue())
+    second = data.index(b"PK\1\2", data.index(b"PK\1\2") + 4)
+    data[second + 42 : second + 46] = bytes(4)  # the second member's header is said to be the first's
+    path = tmp_path / "overlap.npz"
+    path.write_bytes(data)
+    with pytest.raises(formats.CorruptCheckpointError, match="shares bytes") as caught:
+        formats.open_checkpoint(str(path))
+    assert caught.value.code == "overlap"
+
+
+def test_a_deflated_bomb_stops_at_its_declared_size(tmp_path):
+    def declare_little(data, central):
+        data[central + 24 : central + 28] = struct.pack("<I", 200)
+
+    target = io.BytesIO()
+    np.savez_compressed(target, x=np.zeros(1 << 20))
+    data = bytearray(target.getvalue())
+    declare_little(data, data.index(b"PK\1\2"))
+    path = tmp_path / "bomb.npz"
+    path.write_bytes(data)
+    with formats.open_checkpoint(str(path)) as reader:
+        found = [finding for step in reader.verify() for finding in step.findings]
+        assert any("inflates to more than its 200 bytes" in finding.message for finding in found)

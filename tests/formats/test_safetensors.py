@@ -1,0 +1,120 @@
+"""safetensors: the rules of its README, one test each."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import formats
+from tests.support import reads_alike, same
+
+
+def write(path, header, data: bytes = b"", *, length: int | None = None) -> str:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + data)
+    return str(path)
+
+
+def entry(begin, end, shape=None, dtype="U8"):
+    return {"dtype": dtype, "shape": [end - begin] if shape is None else shape, "data_offsets": [begin, end]}
+
+
+def test_every_dtype_reads_back(tmp_path):
+    arrays = {
+        "F64": np.arange(6, dtype=np.float64).reshape(2, 3),
+        "F32": np.array(1.5, np.float32),
+        "F16": np.zeros((0, 4), np.float16),
+        "BF16": np.array([1, -2, 3], ml_dtypes.bfloat16),
+        "F8_E4M3": np.array([1, 2], ml_dtypes.float8_e4m3fn),
+        "F8_E5M2": np.array([1, 2], ml_dtypes.float8_e5m2),
+        "I64": np.arange(3, dtype=np.int64),
+        "U16": np.arange(3, dtype=np.uint16),
+        "BOOL": np.array([True, False]),
+    }
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for code, array in arrays.items():
+        header[code] = entry(len(data), len(data) + array.nbytes, list(array.shape), code)
+        data += array.tobytes()
+    with formats.open_checkpoint(write(tmp_path / "x.safetensors", header, data)) as reader:
+        assert reader.format.name == "safetensors"
+        assert reader.metadata["producer"] == "pt"
+        for code, array in arrays.items():
+            assert same(reads_alike(reader[code]), array), code
+        steps = list(reader.verify())
+        assert [finding for step in steps for finding in step.findings] == []
+        assert sum(step.nbytes for step in steps) == len(data)
+
+
+CORRUPT = {
+    "overlap": ({"a": entry(0, 4), "b": entry(2, 6)}, 6, "overlaps byte 4"),
+    "hole": ({"a": entry(0, 2), "b": entry(4, 6)}, 6, "a hole after byte 2"),
+    "surplus": ({"a": entry(0, 2)}, 3, "3 bytes of data, the header speaks of 2"),
+    "truncated": ({"a": entry(0, 8)}, 5, "truncated: 5 bytes of data, the header speaks of 8"),
+    "backwards": ({"a": entry(4, 0, [4])}, 4, "has 4 bytes"),
+    "size": ({"a": entry(0, 4, [4], "F32")}, 4, r"data_offsets \[0, 4\], F32 of shape \[4\] has 16 bytes"),
+    "overflow": ({"a": entry(0, 4, [1 << 62, 1 << 62], "F32")}, 4, "F32 of shape"),
+    "dtype": ({"a": entry(0, 4, dtype="X9")}, 4, "dtype 'X9' is not known"),
+    "negative": ({"a": entry(0, 4, [-4])}, 4, r"shape \[-4\]"),
+    "float": ({"a": entry(0, 4, [4.0])}, 4, r"shape \[4.0\]"),
+    "rank": ({"a": entry(0, 1, [1] * 10_000)}, 1, "shape"),
+    "fields": ({"a": {**entry(0, 4), "more": 1}}, 4, "alone"),
+    "no object": ({"a": 1}, 4, "alone"),
+    "not json": (b"{not json", 0, "header: not JSON"),
+    "not utf-8": (b'{"\xff": 1}', 0, "not UTF-8"),
+    "twice": (b'{"a": 1, "a": 2}', 0, "key 'a' occurs twice"),
+    "deep": (b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}", 0, "nested too deeply"),
+}
+
+
+@pytest.mark.parametrize("case", CORRUPT)
+def test_what_the_rules_forbid_is_corrupt(tmp_path, case):
+    header, size, message = CORRUPT[case]
+    path = write(tmp_path / "x.safetensors", header, bytes(size))
+    with pytest.raises(formats.CorruptCheckpointError, match=message) as caught:
+        formats.open_checkpoint(path)
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize("length", [100_000_001, 1 << 47])
+def test_a_header_longer_than_allowed_is_not_read(tmp_path, length):
+    path = write(tmp_path / "x.safetensors", {"a": entry(0, 0)}, length=length)
+    with pytest.raises(formats.CorruptCheckpointError, match=f"header of {length} bytes, at most 100000000"):
+        formats.open_checkpoint(path)
+
+
+def test_a_header_cut_off_says_so(tmp_path):
+    path = write(tmp_path / "x.safetensors", {"a": entry(0, 0)}, length=5000)
+    with pytest.raises(formats.CorruptCheckpointError, match="header of 5000 bytes, the file has") as caught:
+        formats.open_checkpoint(path)
+    assert caught.value.hints
+
+
+def test_a_truncated_file_lists_leniently(tmp_path):
+    header = {"a": entry(0, 4), "b": entry(4, 8)}
+    path = write(tmp_path / "x.safetensors", header, bytes(5))
+    with formats.open_checkpoint(path, lenient=True) as reader:
+        assert reader["a"].read().tolist() == [0, 0, 0, 0]
+        with pytest.raises(formats.CorruptCheckpointError):
+            reader["b"].read()
+        found = [finding for step in reader.verify() for finding in step.findings]
+        assert [(finding.code, finding.key) for finding in found] == [
+            ("shard-short", None),
+            ("shard-short", "b"),
+        ]
+
+
+def test_dtypes_that_only_others_know_are_listed(tmp_path):
+    path = write(tmp_path / "x.safetensors", {"a": entry(0, 4, [8], "F4")}, bytes(4))
+    with formats.open_checkpoint(path) as reader:
+        assert reader.specs["a"].dtype.name == "invalid"
+
+
+def test_text_with_a_brace_in_its_ninth_column_is_no_safetensors(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("abcdefgh{}")
+    with pytest.raises(formats.UnknownFormatError):
+        formats.open_checkpoint(str(path))

@@ -1,0 +1,82 @@
+"""Slices of a V1 checkpoint that do not fit together, in files made by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from formats import CorruptCheckpointError, UnsupportedFeatureError, open_checkpoint
+from formats.tf.messages import (
+    SavedSlice,
+    SavedSliceMeta,
+    SavedTensorSliceMeta,
+    SavedTensorSlices,
+    VersionDef,
+)
+from formats.tf.slices import Extents, slice_key
+from tests.support import shape_proto, slice_proto, write_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write_v1(path: str, shape: tuple[int, ...], pieces: list[tuple[Extents, list[float]]]) -> None:
+    """Write one float32 tensor `p` in slices."""
+    slices = [slice_proto(extents) for extents, _ in pieces]
+    meta = SavedSliceMeta(name="p", shape=shape_proto(shape), type=1, slice=slices)
+    versions = VersionDef(producer=1)
+    rows = {b"": SavedTensorSlices(meta=SavedTensorSliceMeta(tensor=[meta], versions=versions)).encode()}
+    for extents, values in pieces:
+        packed = np.array(values, np.float32).tobytes()
+        data = b"\x2a" + bytes((len(packed),)) + packed
+        record = SavedSlice(name="p", slice=slice_proto(extents), data=data)
+        rows[slice_key(b"p", extents)] = SavedTensorSlices(data=record).encode()
+    write_table(path, sorted(rows.items()))
+
+
+def test_slices_are_one_array(tmp_path: Path) -> None:
+    write_v1(str(tmp_path / "m-1"), (4,), [(((2, 2),), [3, 4]), (((0, 2),), [1, 2])])
+    with open_checkpoint(tmp_path / "m-1") as reader:
+        assert reader["p"].read().tolist() == [1, 2, 3, 4]
+        assert reader["p"].read_slice((slice(1, 4, 2),)).tolist() == [2, 4]
+
+
+def test_overlap_does_not_stand_in_for_a_gap(tmp_path: Path) -> None:
+    """Two slices of two elements in four, element 3 in neither: it would be read from nowhere."""
+    write_v1(str(tmp_path / "m-1"), (4,), [(((0, 2),), [1, 2]), (((1, 2),), [2, 3])])
+    with (
+        open_checkpoint(tmp_path / "m-1") as reader,
+        pytest.raises(CorruptCheckpointError, match="overlap") as caught,
+    ):
+        reader["p"].read()
+    assert (caught.value.key, caught.value.code) == ("p", "slice")
+
+
+def test_gap_is_corrupt(tmp_path: Path) -> None:
+    write_v1(str(tmp_path / "m-1"), (4,), [(((0, 2),), [1, 2])])
+    with (
+        open_checkpoint(tmp_path / "m-1") as reader,
+        pytest.raises(CorruptCheckpointError, match="hold 2 of the 4"),
+    ):
+        reader["p"].read()
+
+
+@pytest.mark.parametrize(("shape", "values"), [((1,) * 70, [1.0]), ((0, 1 << 62), [])])
+def test_whole_tensor_that_numpy_cannot_hold_is_refused_by_name(
+    tmp_path: Path, shape: tuple[int, ...], values: list[float]
+) -> None:
+    write_v1(str(tmp_path / "m-1"), shape, [(((0, -1),) * len(shape), values)])
+    with open_checkpoint(tmp_path / "m-1") as reader, pytest.raises(UnsupportedFeatureError) as caught:
+        reader["p"].read()
+    assert caught.value.key == "p"
+
+
+def test_shape_that_numpy_cannot_hold_is_refused_by_name(tmp_path: Path) -> None:
+    shape = (2,) + (1,) * 69
+    rest = ((0, 1),) * 69
+    write_v1(str(tmp_path / "m-1"), shape, [(((0, 1), *rest), [1]), (((1, 1), *rest), [2])])
+    with open_checkpoint(tmp_path / "m-1") as reader, pytest.raises(UnsupportedFeatureError) as caught:
+        reader["p"].read()
+    assert caught.value.key == "p"
