@@ -56,7 +56,7 @@ def edit_graph(
     end on one key.
     """
     plan = make_plan(graph, moves)
-    edited = ObjectGraph.decode(graph.encode())
+    edited = ObjectGraph(graph.proto.copy())
     for node, name in (slot_names or {}).items():
         _rename_slot(edited, node, name)
     known = dict.fromkeys(keys)
