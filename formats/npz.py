@@ -10,34 +10,51 @@ and never loaded.  numpy writes types that are not its own (bfloat16) as bytes w
 their name, so those have no dtype here either.  Stored members are read in place,
 deflated ones from their beginning.
 numpy/lib/_format_impl.py
+
+Written are stored members with the header's version 1, C order, little-endian; strings
+as bytes of a fixed width.  The same file from the same tensors, whenever it is written.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
+import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+import zipfile
+from functools import cached_property
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from .archive import Archive, Cursor, Member
-from .chunks import array_chunks, whole_elements
+from .archive import Archive, Cursor, Member, is_safe_name
+from .atomic import refusing
+from .chunks import FixedWidth, array_chunks, view_of, whole_elements
 from .dtypes import BY_NAME, INVALID, STRING, DType
-from .errors import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
+from .errors import (
+    CheckpointError,
+    ChecksumError,
+    ConversionError,
+    CorruptCheckpointError,
+    UnsupportedFeatureError,
+)
 from .files import PIECE
 from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
 from .slicing import full_index, index_shape, read_region
 from .tf.kinds import name_kinds
+from .writing import CheckpointWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import numpy as np
 
     from .chunks import Chunk
     from .model import Index
     from .probe import Probe
+    from .tf.slices import Extents
+    from .writing import Target
 
-__all__ = ["FORMAT", "Header", "NpzReader", "decode_header"]
+__all__ = ["FORMAT", "NPY_DTYPES", "Header", "NpzReader", "decode_header", "encode_header", "npy_chunks"]
 
 MAGIC = b"\x93NUMPY"
 _LONGEST_HEADER = 1 << 16
@@ -301,6 +318,87 @@ class NpzReader(CheckpointReader):
         self._archive.close()
 
 
+# Writing ----------------------------------------------------------------------------
+
+NPY_DTYPES = frozenset(
+    name for name, dtype in BY_NAME.items() if dtype.array == name and dtype.native_numpy
+) | {STRING.name}
+"""What `.npy` holds without a pickle: numpy's own types.  Quantized ones would come back as integers."""
+
+_ALIGNMENT = 64
+_MEMBER_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows
+
+
+def encode_header(descr: str, shape: tuple[int, ...]) -> bytes:
+    """Return the header of a `.npy` file, padded as numpy does, so that elements are aligned."""
+    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    before = len(MAGIC) + 4
+    length = -(-(before + len(text) + 1) // _ALIGNMENT) * _ALIGNMENT - before
+    if length > 0xFFFF:
+        raise ValueError(f"a header of {length} bytes")
+    return MAGIC + b"\1\0" + length.to_bytes(2, "little") + text.ljust(length - 1).encode("latin-1") + b"\n"
+
+
+def npy_chunks(spec: TensorSpec, chunks: Iterable[Chunk], directory: str) -> Iterator[Chunk]:
+    """Yield a `.npy` file of a tensor, which comes in chunks; long strings wait in `directory`."""
+    if spec.dtype is STRING:
+        with FixedWidth(spec, chunks, directory) as strings:
+            yield encode_header(f"|S{strings.width}", spec.shape)
+            yield from strings.padded()
+        return
+    yield encode_header(spec.dtype.numpy.newbyteorder("<").str, spec.shape)
+    yield from chunks
+
+
+class NpzWriter(CheckpointWriter):
+    """Writes a zip of arrays."""
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+        for spec in target.specs:
+            _check_member_name(target, spec.key)
+        super().__init__(format, target)
+
+    @cached_property
+    def _file(self) -> IO[bytes]:
+        with refusing(self.target.path):
+            return open(self.staging.path(os.path.basename(self.target.path)), "xb")
+
+    @cached_property
+    def _zip(self) -> zipfile.ZipFile:
+        return zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
+
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:  # noqa: ARG002
+        # numpy, too, asks for zip64 always: sizes are not known when a member's header is written.
+        member = zipfile.ZipInfo(spec.key + ".npy", _MEMBER_TIME)
+        with refusing(self.target.path), self._zip.open(member, "w", force_zip64=True) as file:
+            for chunk in npy_chunks(spec, chunks, self.staging.staged):
+                file.write(view_of(chunk))
+
+    def _finish(self) -> None:
+        with refusing(self.target.path):
+            self._zip.close()
+            self._file.close()
+
+    def abandon(self) -> None:
+        if "_zip" in self.__dict__:
+            self._zip.fp = None  # no end is to be written behind what is thrown away
+        if "_file" in self.__dict__:
+            # What a full disk does not take any more is removed in the next line.
+            with contextlib.suppress(OSError):
+                self._file.close()
+        super().abandon()
+
+
+def _check_member_name(target: Target, key: str) -> None:
+    """Refuse keys that no member can be named by, or that unpacking would take out of its directory."""
+    hints = ("give it another key in an earlier step, or leave it out: --exclude",)
+    name = key_bytes(key)
+    if "\0" in key or len(name) > 0xFFFF - len(".npy") or name != key.encode("utf-8", "replace"):
+        raise ConversionError("no name that a zip can hold", path=target.path, key=key, hints=hints)
+    if not is_safe_name(key):
+        raise ConversionError("a name that leads out of the archive", path=target.path, key=key, hints=hints)
+
+
 def _sniff(probe: Probe) -> bool:
     return (
         probe.zip is not None
@@ -313,4 +411,8 @@ def _open(probe: Probe, lenient: bool) -> NpzReader:
     return NpzReader(probe, lenient=lenient)
 
 
-FORMAT = Format("npz", "numpy archive", (".npz",), _sniff, _open)
+def _create(target: Target) -> CheckpointWriter:
+    return NpzWriter(FORMAT, target)
+
+
+FORMAT = Format("npz", "numpy archive", (".npz",), _sniff, _open, _create, NPY_DTYPES)

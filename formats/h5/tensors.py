@@ -22,7 +22,7 @@ from ..dtypes import BY_NAME, INVALID, STRING, DType, from_numpy
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import PIECE
 from ..model import LazyTensor, TensorSpec
-from ..slicing import full_index, index_shape
+from ..slicing import boxes, full_index, index_shape
 from .names import string_memory_type, text
 from .safe import damage
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..model import Index
     from .safe import H5File
 
-__all__ = ["H5Tensor", "describe"]
+__all__ = ["RAW", "H5Tensor", "describe"]
 
 _MOST_UNEXPLAINED = 4 << 30
 _MOST_EXPANSION = 1000
@@ -49,7 +49,7 @@ _SMALL_FLOATS = {(2, 8, 7): "bfloat16", (1, 4, 3): "float8_e4m3fn", (1, 5, 2): "
 _SINGLE = ((31, 23, 8, 0, 23), 127)
 """Positions and sizes of float32's sign, exponent and mantissa, and its bias.  Nearly everything is one."""
 
-_RAW = frozenset(("bfloat16", *(name for name in BY_NAME if name.startswith("float8_"))))
+RAW = frozenset(("bfloat16", *(name for name in BY_NAME if name.startswith("float8_"))))
 
 
 def _dtype_attribute(file: H5File, dataset: Any) -> str:
@@ -69,7 +69,7 @@ def _dtype_of(file: H5File, dataset: Any, type_id: Any) -> DType:
         return BY_NAME["float32"]
     if kind == h5t.OPAQUE:
         named = BY_NAME.get(_dtype_attribute(file, dataset))
-        return named if named is not None and named.name in _RAW and named.itemsize == size else INVALID
+        return named if named is not None and named.name in RAW and named.itemsize == size else INVALID
     if kind == h5t.FLOAT and size <= 2:
         _, _, exponent, _, mantissa = type_id.get_fields()
         small = _SMALL_FLOATS.get((size, exponent, mantissa))
@@ -135,7 +135,7 @@ class H5Tensor(LazyTensor):
         dataset = self._open()
         with self._damage():
             self._check(dataset)
-        for box in _boxes(self.spec.shape, max(1, LARGEST_PIECE // (self.spec.dtype.itemsize or 1))):
+        for box in boxes(self.spec.shape, max(1, LARGEST_PIECE // (self.spec.dtype.itemsize or 1))):
             with self._damage():
                 part = self._read(dataset, box)
             yield from array_chunks(part, max_bytes)
@@ -206,7 +206,7 @@ class H5Tensor(LazyTensor):
         out = np.empty(index_shape(index), self.spec.dtype.numpy)
         if out.size == 0:
             return out
-        raw = self.spec.dtype.name in _RAW
+        raw = self.spec.dtype.name in RAW
         target = out.view(f"V{out.itemsize}") if raw else out
         self._fill(dataset, index, target, dataset.get_type() if raw else h5t.py_create(out.dtype))
         if raw and _is_big_endian(dataset.get_type()):
@@ -246,7 +246,7 @@ class H5Tensor(LazyTensor):
         at_once = (
             _STRINGS_AT_ONCE if type_id.is_variable_str() else max(1, PIECE // max(1, type_id.get_size()))
         )
-        for part in _boxes(out.shape, at_once):
+        for part in boxes(out.shape, at_once):
             whole = tuple(
                 slice(of.start + p.start * of.step, of.start + (p.stop - 1) * of.step + 1, of.step)
                 for of, p in zip(index, part, strict=True)
@@ -282,7 +282,7 @@ class H5Tensor(LazyTensor):
         """Return the boxes that together are all that is stored: chunks that are there, or ranges of rows."""
         shape, chunk = self.spec.shape, layout.chunk
         if chunk is None or not shape:
-            return _boxes(shape, max(1, PIECE // itemsize))
+            return boxes(shape, max(1, PIECE // itemsize))
         if math.prod(chunk) * itemsize > LARGEST_PIECE:
             size = math.prod(chunk) * itemsize
             raise self._refused(f"not read: a single chunk of {size} bytes, {layout.stored} stored")
@@ -332,23 +332,6 @@ def _as_bytes(strings: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     for at, value in np.ndenumerate(strings):
         out[at] = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value or b""
     return out
-
-
-def _boxes(shape: tuple[int, ...], elements: int) -> Iterator[Index]:
-    """Yield boxes of at most `elements` that together cover a shape, in C order."""
-    if math.prod(shape) <= elements:
-        if math.prod(shape):
-            yield full_index(shape)
-        return
-    row = math.prod(shape[1:])
-    if row <= elements:
-        rows = max(1, elements // row)
-        for at in range(0, shape[0], rows):
-            yield (slice(at, min(at + rows, shape[0]), 1), *full_index(shape[1:]))
-        return
-    for at in range(shape[0]):
-        for rest in _boxes(shape[1:], elements):
-            yield (slice(at, at + 1, 1), *rest)
 
 
 def unreadable(error: CheckpointError) -> bool:
