@@ -261,6 +261,8 @@ def _by_key(reader: CheckpointReader, rules: Rules) -> Renamed:
     for old, new in keys.items():
         if not new:
             raise ConversionError("its new key is empty", key=old)
+        if new == GRAPH_KEY != old:
+            raise ConversionError("this key would make the checkpoint an object-based one", key=old)
         if owners.setdefault(new, old) != old:
             raise DuplicateKeyError(f"{owners[new]!r} and {old!r} both end on this key", key=new)
     out = Renamed(reader, keys, None)

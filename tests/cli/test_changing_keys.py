@@ -156,6 +156,11 @@ def test_an_empty_key(named: Path) -> None:
     assert caught.value.key == "global_step"
 
 
+def test_the_key_of_object_graphs(named: Path) -> None:
+    with pytest.raises(ConversionError, match="object-based"):
+        keys(named, "^global_step$=>_CHECKPOINTABLE_OBJECT_GRAPH")
+
+
 def test_the_full_name_of_a_name_is_the_name(named: Path) -> None:
     assert keys(named, strip="bert/").full_names["w"] == "w"
 
