@@ -100,6 +100,8 @@ def plan_rename(
     _refuse_other_format(reader, path)
     _refuse_existing([path] if target is not None and not overwrite and os.path.lexists(path) else [])
     plan = _plan(reader, path, names)
+    if link:
+        plan = plan._replace(notes=(*plan.notes, f"{reader.format.name} has no data shards to share"))
     return Rename(plan, names.changed, None, plan.nbytes)
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ckpt_cli.operations.keys import Renamed, Rules, read_map, renamed
+from ckpt_cli.operations.keys import Renamed, Rules, renamed
+from ckpt_cli.operations.name_map import read_map
 from ckpt_cli.operations.select import NothingSelectedError
 from formats import CheckpointError, ConversionError, DuplicateKeyError, open_checkpoint
 from tests.support import data_path
