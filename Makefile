@@ -14,7 +14,7 @@ $(VENV)/installed: pyproject.toml
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-# Runs outside the checkout, with the packages installed as a user has them.
+# Runs outside the checkout, with the packages installed as a user has them: on what TensorFlow wrote, and on a run of its own.
 demo:
 	$(PYTHON) -m venv .venv-demo
 	.venv-demo/bin/python -m pip install --quiet --disable-pip-version-check .
@@ -22,7 +22,10 @@ demo:
 	ckpt=$$PWD/.venv-demo/bin/ckpt && cd "$$dir" && \
 	echo '$$ ckpt ls run' && $$ckpt ls run && \
 	echo '$$ ckpt ls run/ckpt-10' && $$ckpt ls run/ckpt-10 && \
-	echo '$$ ckpt verify run' && $$ckpt verify run
+	echo '$$ ckpt verify run' && $$ckpt verify run && \
+	echo '$$ ckpt demo own' && $$ckpt demo own && \
+	echo '$$ ckpt diff own/tf_ckpts own/tf_ckpts_slower --stat' && \
+	{ $$ckpt diff own/tf_ckpts own/tf_ckpts_slower --stat || test $$? -eq 1; }
 
 test: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -m 'not interop and not fuzz'
