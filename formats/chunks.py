@@ -161,7 +161,7 @@ class FixedWidth:
     MOST_PADDING = 1 << 30
     """Bytes of padding that are not worth a question; beyond them it may not be most of the file."""
 
-    def __init__(self, spec: TensorSpec, elements: Iterable[Chunk], directory: str) -> None:
+    def __init__(self, spec: TensorSpec, elements: Iterable[Chunk], directory: str | None) -> None:
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(self.MOST_IN_MEMORY, dir=directory)  # noqa: SIM115
         self._lengths: list[int] = []
         self.has_nul = False
