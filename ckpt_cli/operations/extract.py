@@ -197,8 +197,17 @@ def write(
     Raises CheckpointExistsError for a target that is there, unless `overwrite`; of a
     directory, then, only the files of that name are replaced.
     """
-    if output.is_proven:
-        return execute(plan, overwrite=overwrite, advance=advance)
+    try:
+        if output.is_proven:
+            return execute(plan, overwrite=overwrite, advance=advance)
+        _write_staged(plan, output, overwrite=overwrite, advance=advance)
+    except ConversionError as error:
+        error.path = error.path or plan.source
+        raise
+    return list(plan.notes)
+
+
+def _write_staged(plan: Plan, output: Output, *, overwrite: bool, advance: Callable[[int], None]) -> None:
     _check_target(output, overwrite=overwrite)
     staging = Staging(output.path)
     try:
@@ -217,7 +226,6 @@ def write(
             staging.move_in()
     finally:
         staging.remove()
-    return list(plan.notes)
 
 
 def _check_target(output: Output, *, overwrite: bool) -> None:
@@ -239,7 +247,8 @@ def _stage_files(plan: Plan, staging: Staging, advance: Callable[[int], None]) -
             os.makedirs(os.path.dirname(path), exist_ok=True)
         file = StagedFile(path, plan.target)
         try:
-            for chunk in npy_chunks(move.spec, cast_chunks(move.tensor, move.spec), staging.staged):
+            spec = move.spec._replace(key=move.source or move.spec.key)  # what errors are to name
+            for chunk in npy_chunks(spec, cast_chunks(move.tensor, spec), staging.staged):
                 file.write(chunk)
                 advance(len(chunk))
             file.sync()
