@@ -65,6 +65,16 @@ def checkpoints(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
     return sorted(found + below, key=lambda item: item.value)
 
 
+def paths(incomplete: str) -> Items:
+    """Offer whatever a path can name: checkpoints, other files, directories."""
+    from formats.paths import is_part
+
+    head, names = _listing(incomplete)
+    files = [name for name in names if os.path.isfile(os.path.expanduser(head + name)) and not is_part(name)]
+    named = {*_checkpoint_names(os.path.expanduser(head), names), *files}
+    return [*(_item(head + name, "path") for name in sorted(named)), *_directories(head, names)]
+
+
 def directories(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
     """Offer directories."""
     return _directories(*_listing(incomplete))
@@ -214,6 +224,11 @@ class _Completion(ShellComplete):
         if self.words_are_quoted:
             words = [_unquoted(word) for word in words]
         return words[1:-1], words[-1]
+
+    def get_completions(self, args: list[str], incomplete: str) -> Items:
+        found = super().get_completions(args, incomplete)
+        # Of parameters that do not say what they offer, click leaves files to the shell.
+        return [more for item in found for more in (paths(item.value) if item.type == "file" else [item])]
 
     def complete(self) -> str:
         args, incomplete = self.get_completion_args()

@@ -132,10 +132,10 @@ class Staging:
     def __init__(self, target: str) -> None:
         self.target = target
         self.directory = os.path.dirname(target) or "."
+        self._lock: int | None = None
         self._made = _missing_directories(self.directory)
         self._files: list[StagedFile] = []
         self._linked: set[int] = set()
-        self._lock: int | None = None
         name = f"{os.path.basename(target)[:_LONGEST_STEM]}_temp_{os.urandom(16).hex()}"
         self.staged = os.path.join(os.path.dirname(target), name)
         try:
@@ -224,9 +224,7 @@ class Staging:
             if os.path.isdir(self.staged):
                 put_back(self.staged)
                 shutil.rmtree(self.staged)
-            if self._lock is not None:
-                os.close(self._lock)
-                self._lock = None
+            self._unlock()
             for made in self._made:
                 if os.path.isdir(made) and not os.listdir(made):
                     os.rmdir(made)
@@ -235,6 +233,14 @@ class Staging:
         for file in self._files:
             file.close()
         self._files.clear()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __del__(self) -> None:
+        self._unlock()
 
 
 def _lock(path: str) -> int:

@@ -12,7 +12,7 @@ from formats.opening import open_checkpoint
 
 from .. import render
 from ..operations import parts, show
-from ..options import color_option, json_option, path_argument
+from ..options import color_option, completing, json_option, path_argument
 
 if TYPE_CHECKING:
     from formats.model import CheckpointReader
@@ -29,7 +29,7 @@ _LARGEST_HEAT = 1 << 24
 
 @click.command("show")
 @path_argument()
-@click.argument("key", required=False, metavar="[KEY[SLICE]]")
+@click.argument("key", required=False, metavar="[KEY[SLICE]]", shell_complete=completing("keys"))
 @click.option(
     "--max-values",
     type=click.IntRange(0),

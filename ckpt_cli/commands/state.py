@@ -77,14 +77,23 @@ def command(directory: str, *, as_json: bool, dry_run: bool, **wishes: Any) -> i
 
 def _show_changes(changes: list[Change], *, dry_run: bool) -> None:
     if not render.is_terminal():
-        render.tsv((change.action, change.name, change.why) for change in changes)
+        render.tsv((change.action, change.name, change.why, change.nbytes) for change in changes)
     elif changes:
         columns = [
             render.Column("WOULD" if dry_run else "DONE"),
             render.Column("NAME", fold=True),
+            render.Column("SIZE", right=True),
             render.Column("WHY", fold=True),
         ]
-        rows = [[c.action, render.escape(c.name), render.escape(c.why)] for c in changes]
+        rows = [
+            [
+                change.action,
+                render.escape(change.name),
+                render.human_size(change.nbytes) if change.nbytes else "",
+                render.escape(change.why),
+            ]
+            for change in changes
+        ]
         render.table(columns, rows, [_STYLES.get(change.action, "") for change in changes])
 
 
@@ -160,7 +169,7 @@ def _show_leftovers(run: Run) -> None:
         [
             render.escape(os.path.relpath(leftover.path, run.path)),
             render.human_size(leftover.nbytes),
-            leftover.what + (f" ({leftover.in_the_way})" if leftover.in_the_way else ""),
+            render.escape(leftover.what) + (f" ({leftover.in_the_way})" if leftover.in_the_way else ""),
         ]
         for leftover in run.leftovers
     ]

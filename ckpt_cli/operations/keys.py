@@ -19,7 +19,7 @@ from formats.model import key_text
 from formats.tf.graph_edit import edit_graph
 from formats.tf.graph_plan import escaped_paths, in_words, spell
 from formats.tf.keys import ATTRIBUTES, OPTIMIZER_SLOT, unescape
-from formats.tf.kinds import NamedSlot, named_slots
+from formats.tf.kinds import GRAPH_KEY, NamedSlot, named_slots
 
 from .select import NothingSelectedError, close_keys
 
@@ -307,8 +307,10 @@ def _attribute_of(key: str) -> str:
 def _in_graph(reader: CheckpointReader, rules: Rules, *, full_names: bool) -> Renamed:
     graph = reader.object_graph
     if graph is None:
-        message = "its object graph cannot be read, and keys without it would mean nothing"
-        raise CorruptCheckpointError(message, path=reader.location.path, code="graph-decode")
+        flaw = next(finding for finding in reader.findings if finding.key == GRAPH_KEY)
+        message = f"its object graph cannot be read: {flaw.message}"
+        hints = ("without it keys mean nothing; for all that is wrong: ckpt verify",)
+        raise CorruptCheckpointError(message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=hints)
     owners = graph.tensors(reader.specs)
     paths = {node: path for node, path in graph.paths.items() if path}
     applied = _Applied(rules._replace(names=_by_path(rules.names, owners, paths)))

@@ -66,8 +66,11 @@ class Change(NamedTuple):
     files: tuple[str, ...] = ()
     leftover: Leftover | None = None
 
-    def document(self) -> dict[str, str]:
-        return {"action": self.action, "name": self.name, "why": self.why}
+    nbytes: int = 0
+    """What is freed."""
+
+    def document(self) -> dict[str, str | int]:
+        return {"action": self.action, "name": self.name, "why": self.why, "nbytes": self.nbytes}
 
 
 class Plan(NamedTuple):
@@ -256,7 +259,9 @@ class _Planner:
         for entry in order:
             assert entry.location is not None
             files = tuple(path for path in files_of(entry.location) if path not in spared)
-            self.changes.append(Change("delete", entry.name, f"not one of the {count} latest", files))
+            why = "older than the latest" if count == 1 else f"older than the {count} latest"
+            size = sum(os.lstat(path).st_size for path in files)
+            self.changes.append(Change("delete", entry.name, why, files, nbytes=size))
         if order:
             gone = {entry.name for entry in order}
             self.entries = [e for e in self.entries if e.name not in gone and e.location is not None]
@@ -320,7 +325,8 @@ class _Planner:
             if age < _RECENT:
                 why = "a save that is running on another machine would miss it"
                 self.warnings.append(f"{name} changed {max(0, age):.0f} seconds ago: {why}")
-            self.changes.append(Change("remove", name, leftover.what, leftover=leftover))
+            change = Change("remove", name, leftover.what, leftover=leftover, nbytes=leftover.nbytes)
+            self.changes.append(change)
 
 
 def files_of(location: Location) -> list[str]:

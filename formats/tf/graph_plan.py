@@ -132,7 +132,7 @@ def _containers(
     led_to = in_degrees(graph, children)
     for node in reversed(list(children)):
         ways = {_way(old, moves, child) for child in children[node]}
-        if node == ROOT or node in moves or len(ways) != 1 or holds_something(graph.nodes[node]):
+        if node == ROOT or node in moves or len(ways) != 1 or graph.nodes[node].attributes:
             continue
         (way,) = ways
         if way is None or way == old[node] or way.startswith(old[node] + "/"):
@@ -140,7 +140,7 @@ def _containers(
         if way not in taken and (way not in at or at[way] in moves):
             taken.add(way)
             moves[node] = way
-        elif led_to[node] == 1:
+        elif led_to[node] == 1 and not holds_something(graph.nodes[node]):
             dissolved.add(node)
             moves[node] = way
     return moves, dissolved

@@ -20,18 +20,20 @@ tensorflow/core/util/tensor_bundle/tensor_bundle.cc, python/lib/io/file_io.py
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..atomic import aside_of, is_being_written, put_back, refusing
 from ..errors import CheckpointError
 from ..paths import SHARD
-from .bundle import BundleIndex
+from .bundle import BundleIndex, data_shard
 from .state_file import FILE_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 __all__ = ["Leftover", "find_leftovers"]
 
@@ -52,17 +54,17 @@ class Leftover(NamedTuple):
     @property
     def modified(self) -> float:
         """When anything of it was last changed, in seconds since 1970."""
-        return max(os.lstat(path).st_mtime for path in _all_files(self.path))
+        return max((status.st_mtime for status in _statuses(self.path)), default=0.0)
 
     @property
     def nbytes(self) -> int:
-        return sum(os.lstat(path).st_size for path in _all_files(self.path) if not os.path.isdir(path))
+        return sum(status.st_size for status in _statuses(self.path) if not stat.S_ISDIR(status.st_mode))
 
     def clear(self) -> None:
         """Put back the old set in it, if there is one, and remove the rest."""
         import shutil
 
-        with refusing(self.path):
+        with refusing(self.path), contextlib.suppress(FileNotFoundError):  # It may have gone by itself.
             if self.aside:
                 put_back(self.path)
             if os.path.isdir(self.path) and not os.path.islink(self.path):
@@ -71,9 +73,12 @@ class Leftover(NamedTuple):
                 os.unlink(self.path)
 
 
-def _all_files(path: str) -> list[str]:
-    below = [os.path.join(parent, name) for parent, _, names in os.walk(path) for name in names]
-    return [path, *below]
+def _statuses(path: str) -> Iterator[os.stat_result]:
+    """Yield what the system knows of a file, or of a directory and all below it, as far as they are there."""
+    below = [os.path.join(parent, name) for parent, names, files in os.walk(path) for name in names + files]
+    for each in (path, *below):
+        with contextlib.suppress(FileNotFoundError):
+            yield os.lstat(each)
 
 
 def find_leftovers(directory: str, listed: Collection[str], *, has_checkpoints: bool) -> list[Leftover]:
@@ -112,6 +117,8 @@ def _staged(path: str) -> list[Leftover]:
         return []
     try:
         names = os.listdir(path)
+    except FileNotFoundError:
+        return []
     except PermissionError:
         return [Leftover(path, "files of a checkpoint", "it is somebody else's")] if ours else []
     parts = all(_PART.fullmatch(name) for name in names)
@@ -125,7 +132,7 @@ def _staged(path: str) -> list[Leftover]:
     if not names or not parts:
         return [Leftover(path, "files staged for a checkpoint")]
     whole = next((name.removesuffix(".index") for name in sorted(names) if name.endswith(".index")), None)
-    readable = f"; {os.path.join(path, whole)} may still be read" if whole else ""
+    readable = f"; {whole} in it may still be read" if whole else ""
     return [Leftover(path, "a save whose parts were not merged" + readable)]
 
 
@@ -139,7 +146,7 @@ def _without_index(paths: list[str], *, lost: bool, in_exchange: bool) -> list[L
 
 
 def _surplus(prefix: str, paths: list[str], *, in_exchange: bool) -> list[Leftover]:
-    """Return the shards whose count is not the index's; none where those it counts are not all there."""
+    """Return the shards whose count is not the index's; none where those it needs are not all there."""
     counts = {path: int(match["count"]) for path in paths if (match := SHARD.fullmatch(path))}
     if len(set(counts.values())) == 1:
         return []
@@ -148,7 +155,10 @@ def _surplus(prefix: str, paths: list[str], *, in_exchange: bool) -> list[Leftov
     except CheckpointError:
         return []
     counted = index.header.num_shards
-    if index.findings or sum(count == counted for count in counts.values()) < counted:
+    entries = [index.entry_or_none(position) for position in range(len(index.values))]
+    used = {entry.shard for entry in entries if entry is not None and not entry.slices}
+    needed = {data_shard(prefix, shard, counted) for shard in used}
+    if index.findings or None in entries or not needed <= counts.keys():
         return []
     why = _EXCHANGE if in_exchange else None
     what = f"a data shard that the index, which counts {counted}, does not use"

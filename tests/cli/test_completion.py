@@ -97,6 +97,13 @@ def test_checkpoints_are_offered_by_prefix_and_never_by_shard(here: Path, offere
     assert offered("ls", "nothing/") == []
 
 
+def test_an_option_that_takes_a_file_is_offered_everything_but_parts(here: Path, offered: Callable) -> None:
+    assert offered("convert", "a", "b", "--like", "run/") == [
+        ("path", f"run/{name}") for name in ("checkpoint", "ckpt-10", "ckpt-8", "ckpt-9")
+    ]
+    assert offered("convert", "a", "b", "--map", "no") == [("path", "notes.txt")]
+
+
 def test_v1_checkpoints_are_offered_by_their_content(here: Path, offered: Callable) -> None:
     values = [value for _, value in offered("ls", "old/")]
     assert values
@@ -114,6 +121,7 @@ def test_keys_and_object_paths_of_the_checkpoint_before(here: Path, offered: Cal
     stored = "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE"
     assert offered("ls", "run/ckpt-10", "net/l1/kernel/.A") == [("plain", stored)]
     assert ("plain", "net/l1/bias") in offered("ls", "run", "--match", "net/l1/b")
+    assert ("plain", "net/l1/bias") in offered("show", "run/ckpt-10", "net/l1/b")
     assert offered("ls", "weights.h5", "") == []
 
 

@@ -6,9 +6,11 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import formats
+from formats.dtypes import BY_NAME
 from formats.tf.state_file import StateFile
 from tests.support import data_path, manifest
 
@@ -219,9 +221,9 @@ def test_fix_takes_a_copy_for_its_own(copy: Callable, ckpt: Callable) -> None:
 def test_fix_drops_what_is_gone_and_finds_another_latest(copy: Callable, ckpt: Callable) -> None:
     run = copy("state_files", "stale")
     assert ckpt("state", "--fix", run).rows == [
-        ["drop", "gone-8", "is not there"],
-        ["drop", "gone-9", "is not there"],
-        ["set", "here-3", "the latest was gone-9, which is not there"],
+        ["drop", "gone-8", "is not there", "0"],
+        ["drop", "gone-9", "is not there", "0"],
+        ["set", "here-3", "the latest was gone-9, which is not there", "0"],
     ]
     assert state_of(run) == StateFile("here-3", ("here-3",))
 
@@ -234,7 +236,7 @@ def test_fix_adds_in_order_without_giving_the_manager_something_to_delete(
     kept = before._replace(paths=before.paths[1:], timestamps=before.timestamps[1:])
     with open(os.path.join(run, "checkpoint"), "wb") as file:
         file.write(kept.text())
-    assert ckpt("state", "--fix", run).rows == [["add", "ckpt-8", "is there, but was not listed"]]
+    assert ckpt("state", "--fix", run).rows == [["add", "ckpt-8", "is there, but was not listed", "0"]]
     after = state_of(run)
     assert after.paths == before.paths
     assert after.timestamps[1:] == before.timestamps[1:]
@@ -271,7 +273,7 @@ def test_fix_makes_times_as_many_as_paths(copy: Callable, ckpt: Callable) -> Non
     uneven = state_of(run)._replace(timestamps=(1.0,))
     with open(os.path.join(run, "checkpoint"), "wb") as file:
         file.write(uneven.text())
-    assert ckpt("state", "--fix", run).rows == [["mend", "checkpoint", "1 timestamps for 3 paths"]]
+    assert ckpt("state", "--fix", run).rows == [["mend", "checkpoint", "1 timestamps for 3 paths", "0"]]
     assert is_sound(run)
 
 
@@ -500,3 +502,65 @@ def test_a_state_file_that_changes_meanwhile_is_not_overwritten(copy: Callable) 
         carry_out(seen, plan)
     assert state_of(run) == saved
     assert os.path.exists(os.path.join(run, "ckpt-8.index"))
+
+
+@pytest.mark.parametrize("num_shards", [1, 2])
+def test_fix_cleans_up_after_a_writer_that_was_killed_anywhere(
+    num_shards: int, tmp_path: Path, ckpt: Callable
+) -> None:
+    """Replace a checkpoint in a process of its own, which ends before its first, second, ... step."""
+    stop = 0
+    killed = True
+    while killed:
+        run = tmp_path / f"run-{stop}"
+        _write(run, 0.0, num_shards)
+        (run / "checkpoint").write_bytes(StateFile("ckpt-1", ("ckpt-1",)).text())
+        child = os.fork()
+        if child == 0:
+            _die_at(stop)
+            _write(run, 1.0, num_shards)
+            os._exit(0)
+        killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+        assert ckpt("state", "--fix", run).code == 0
+        found = ckpt("state", "--json", run).json
+        assert found["leftovers"] == found["unlisted"] == []
+        assert is_sound(str(run))
+        # The old bundle may have got another count of shards, but there is only one.
+        shards = [name for name in os.listdir(run) if ".data-" in name]
+        assert len({name[-5:] for name in shards}) == 1
+        assert sorted(set(os.listdir(run)) - set(shards)) == ["checkpoint", "ckpt-1.index"]
+        with formats.open_checkpoint(run) as reader:
+            values = {float(reader[key].read()[0]) for key in reader}
+        assert len(values) == 1
+        assert stop > 0 or values == {0.0}
+        assert killed or values == {1.0}
+        stop += 1
+    assert stop > 5
+
+
+def _write(run: Path, value: float, num_shards: int) -> None:
+    specs = [formats.TensorSpec(f"v{n}", BY_NAME["float32"], (4,)) for n in range(num_shards)]
+    size = 16 if num_shards > 1 else None
+    with formats.create_checkpoint(
+        run / "ckpt-1", format="tf-name", specs=specs, overwrite=True, shard_size=size
+    ) as writer:
+        for spec in specs:
+            writer.write(spec.key, np.full(4, value, np.float32))
+
+
+def _die_at(stop: int) -> None:
+    """Let this process end, as by a kill, in place of its `stop`th change to a directory."""
+    left = stop
+
+    def counted(real: Callable) -> Callable:
+        def call(*args: Any, **named: Any) -> Any:
+            nonlocal left
+            if left == 0:
+                os._exit(9)
+            left -= 1
+            return real(*args, **named)
+
+        return call
+
+    for name in ("mkdir", "link", "replace", "rename", "unlink", "rmdir"):
+        setattr(os, name, counted(getattr(os, name)))

@@ -1,7 +1,14 @@
-"""What TensorFlow restores of renamed checkpoints, into programs with the renamed attributes."""
+"""What TensorFlow restores of renamed checkpoints, into the renamed programs; run by TensorFlow's Python."""
+
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from oracle_tensors import told
+
+
+class Pair(NamedTuple):
+    alpha: Any
+    beta: Any
 
 
 class Layer(tf.Module):
@@ -18,16 +25,13 @@ def _variable(shape, dtype=tf.float32):
 
 
 def save_module(path):
-    """A program with nesting, a list, a namedtuple-like pair of edges, an alias and odd edge names."""
-    import collections
-
-    pair = collections.namedtuple("Pair", ["alpha", "beta"])  # noqa: PYI024
+    """A program with nesting, a list, a namedtuple, an alias and odd edge names."""
     shared = tf.Variable([7.0, 8.0])
     net = Layer(l1=Layer(kernel=tf.Variable([[1.0, 2.0]]), bias=tf.Variable([3.0])))
     checkpoint = tf.train.Checkpoint(
         net=net,
         blocks=[tf.Variable(4.0), tf.Variable(5.0)],
-        pair=pair(tf.Variable(10.0), tf.Variable(11.0)),
+        pair=Pair(tf.Variable(10.0), tf.Variable(11.0)),
         one=shared,
         two=Layer(inner=shared),
         odd=tf.train.Checkpoint(**{"a.b/c": tf.Variable(6.0)}),
@@ -36,7 +40,7 @@ def save_module(path):
 
 
 def restore_module(path, edges):
-    """Restore into objects hung up as `edges` says (path, parts in a list, to shape); values by path."""
+    """Restore into objects hung up as `edges` says, the parts of each path and a shape; return values."""
     leaves = {"/".join(parts): _variable(shape) for parts, shape in edges}
     roots = {}
     for parts, _ in edges:

@@ -44,7 +44,8 @@ def test_what_tensorflow_left_when_it_was_killed(tmp_path: Path) -> None:
         "ckpt-2_temp",
     ]
     leftover = found_in(tmp_path / "run")["ckpt-2_temp"]
-    with formats.open_checkpoint(leftover.what.split("; ")[1].split(" ")[0]) as reader:
+    part = leftover.what.split("; ")[1].split(" ")[0]
+    with formats.open_checkpoint(os.path.join(leftover.path, part)) as reader:
         assert len(reader) == 4
     for leftover in found_in(tmp_path / "run").values():
         leftover.clear()
