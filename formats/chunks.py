@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     Chunk = bytes | np.ndarray[Any, Any]
     """Bytes, or a flat array of uint8: what checksums and files take without a copy."""
 
-__all__ = ["ChunkSource", "FixedWidth", "array_chunks", "chunks_of", "view_of", "whole_elements"]
+__all__ = [
+    "ChunkSource",
+    "FixedWidth",
+    "array_chunks",
+    "chunks_of",
+    "equal_bytes",
+    "view_of",
+    "whole_elements",
+]
 
 
 def array_chunks(array: np.ndarray[Any, Any], max_bytes: int = PIECE) -> Iterator[Chunk]:
@@ -111,6 +119,18 @@ def _checked_bytes(spec: TensorSpec, chunks: Iterable[Any]) -> Iterator[Chunk]:
 def view_of(chunk: Chunk) -> memoryview:
     """Return a chunk's bytes without copying them."""
     return memoryview(chunk) if isinstance(chunk, bytes) else chunk.data
+
+
+def equal_bytes(one: Chunk | memoryview, other: Chunk | memoryview) -> bool:
+    """Whether two pieces of one length are the same bytes, at the speed of memory.
+
+    Views of memory compare with each other one element at a time, thirty times slower.
+    """
+    import numpy as np
+
+    if isinstance(one, bytes) and isinstance(other, bytes):
+        return one == other
+    return np.array_equal(np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8))
 
 
 class ChunkSource:
