@@ -207,17 +207,19 @@ def _same(found: LazyTensor, move: Move) -> bool:
 
 def _same_bytes(left: Iterator[Chunk], right: Iterator[Chunk]) -> bool:
     """Whether two streams are the same bytes, however they are cut."""
-    mine: Chunk = b""
-    for theirs in right:
+    from formats.chunks import equal_bytes, view_of
+
+    mine: memoryview = memoryview(b"")
+    for chunk in right:
+        theirs = view_of(chunk)
         while len(theirs):
             if not mine:
-                mine = next(left, b"")
-                if not len(mine):
+                following = next(left, None)
+                if following is None:
                     return False
+                mine = view_of(following)
             size = min(len(mine), len(theirs))
-            # Slices of the whole are no copies, and bytes compare as fast as memory is read;
-            # memoryviews compare element by element.
-            if bytes(mine[:size]) != bytes(theirs[:size]):
+            if not equal_bytes(mine[:size], theirs[:size]):
                 return False
             mine, theirs = mine[size:], theirs[size:]
-    return not len(mine) and not len(next(left, b""))
+    return not len(mine) and next(left, None) is None
