@@ -10,7 +10,7 @@ import pytest
 
 import ckpt_cli.runtime as tf
 import formats
-from tests.interop import programs
+from tests.interop import expressions, programs
 from tests.support import digest
 
 if TYPE_CHECKING:
@@ -104,3 +104,30 @@ def test_state_files_go_both_ways(tensorflow: TensorFlow, tmp_path: Path) -> Non
     assert (before, latest) == (paths, paths[-1])
     again = tf.train.CheckpointManager(checkpoint, directory, max_to_keep=2)
     assert again.checkpoints == after == [paths[-1], os.path.join(directory, "ckpt-4")]
+
+
+@pytest.mark.parametrize("text", expressions.TEXTS)
+def test_values_and_gradients_are_tensorflows(tensorflow: TensorFlow, text: str) -> None:
+    (dtype, shape, values), gradients = expressions.evaluate(tf, text)
+    (expected_dtype, expected_shape, expected), expected_gradients = tensorflow.ask(
+        "runtime", "evaluate", text=text
+    )
+    assert (dtype, shape) == (expected_dtype, expected_shape)
+    tolerance = 1e-6 if dtype == "float32" else 1e-7  # gelu's constants are float32 in TensorFlow
+    np.testing.assert_allclose(values, expected, rtol=tolerance, atol=tolerance)
+    for mine, other in zip(gradients, expected_gradients, strict=True):
+        assert (mine is None) == (other is None)
+        if mine is not None:
+            np.testing.assert_allclose(mine, other, rtol=tolerance, atol=tolerance)
+
+
+def test_what_comes_of_a_restore_is_what_tensorflow_says(tensorflow: TensorFlow, tmp_path: Path) -> None:
+    """Fifteen trees into each other: errors, the three assertions, and every value."""
+    paths = ours("save_trees", directory=folder(tmp_path, "ours"))
+    expected = theirs(tensorflow, "verdicts", paths=paths)
+    found = ours("verdicts", paths=paths)
+    assert len(found) == 15 * 15
+    assert expected["wider > flat"] == ["ValueError"]
+    assert expected["flat > more"][:3] == [False, False, True]
+    assert expected["flat > less"] == [False, True, True, 1.0]
+    assert {name: told for name, told in found.items() if told != expected[name]} == {}
