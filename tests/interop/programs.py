@@ -174,6 +174,20 @@ def restore_and_train(tf, keras, model, optimizer, path, steps=3):
     return {"losses": losses}
 
 
+def weights(tf, keras, model, path, save):
+    """Save first values to a path, or load them into other values; return the sum of each weight."""
+    keras.backend.clear_session()
+    make, shape = models(tf, keras)[model]
+    net = make()
+    net(inputs(model, shape, 0))
+    if save:
+        first_values(net.weights)
+        net.save_weights(path)
+    else:
+        net.load_weights(path)
+    return [[weight.name, float(np.sum(weight.numpy(), dtype="f8"))] for weight in net.weights]
+
+
 def containers(tf, keras, directory):
     """Save everything a container can be; return the path."""
     root = tf.train.Checkpoint(z=tf.Variable(1.0), a=tf.Variable([2], name="named"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -67,6 +68,27 @@ def test_training_is_tensorflows(tensorflow: TensorFlow, model: str, optimizer: 
     np.testing.assert_allclose(continued["losses"], mine["then"], **CLOSE)
     continued = ours("restore_and_train", path=other["path"], **what)
     np.testing.assert_allclose(continued["losses"], other["then"], **CLOSE)
+
+
+@pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
+@pytest.mark.parametrize("suffix", ["", ".h5", ".weights.h5"])
+@pytest.mark.parametrize("model", MODELS)
+def test_weight_files_go_both_ways(tensorflow: TensorFlow, model: str, suffix: str, tmp_path: Path) -> None:
+    """In TensorFlow's form and both of HDF5; datasets and their places are Keras'."""
+    mine, other = (os.path.join(folder(tmp_path, side), f"w{suffix}") for side in ("ours", "theirs"))
+    saved = ours("weights", model=model, path=mine, save=True)
+    assert theirs(tensorflow, "weights", model=model, path=other, save=True) == saved
+    assert theirs(tensorflow, "weights", model=model, path=mine, save=False) == saved
+    assert ours("weights", model=model, path=other, save=False) == saved
+    if suffix:
+        assert datasets(mine) == datasets(other)
+
+
+def datasets(path: str) -> dict[str, Any]:
+    found = {}
+    with h5py.File(path) as file:
+        file.visititems(lambda name, item: found.update({name: getattr(item, "shape", None)}))
+    return found
 
 
 @pytest.mark.parametrize("model", MODELS)
