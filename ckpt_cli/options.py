@@ -9,10 +9,13 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from formats.dtypes import DType
+
     from .operations.keys import Rules
     from .operations.select import Selection
 
 __all__ = [
+    "cast_option",
     "changing",
     "choosing",
     "color_option",
@@ -127,6 +130,27 @@ def selection_of(options: dict[str, Any]) -> Selection:
         )
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context()) from error
+
+
+def _floating(_: click.Context, __: click.Parameter, value: str | None) -> DType | None:
+    if value is None:
+        return None
+    from formats.dtypes import BY_NAME
+
+    dtype = BY_NAME.get(value)
+    if dtype is None or not dtype.is_floating:
+        floating = ", ".join(name for name, known in BY_NAME.items() if known.is_floating)
+        raise click.BadParameter(f"{value!r} is no floating dtype; there are {floating}")
+    return dtype
+
+
+cast_option = click.option(
+    "--cast",
+    callback=_floating,
+    metavar="DTYPE",
+    help="Write floating tensors in this dtype.",
+    shell_complete=completing("dtypes"),
+)
 
 
 _CHANGING = (

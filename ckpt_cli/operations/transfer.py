@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from formats.tf.object_graph import ObjectGraph
     from formats.tf.slices import Extents
 
-__all__ = ["Dropped", "Move", "Plan", "cast_chunks", "execute"]
+__all__ = ["Dropped", "Move", "Plan", "cast_chunks", "execute", "same_tensor"]
 
 
 class Move(NamedTuple):
@@ -164,7 +164,7 @@ def compare(plan: Plan, written: CheckpointReader, advance: Callable[[int], None
             pairs = zip(found.pieces(), move.tensor.pieces(), strict=True)
             same = all(_same_piece(mine, theirs, move.spec) for mine, theirs in pairs)
         else:
-            same = _same(found, move)
+            same = same_tensor(found, move)
         if not same:
             raise _broken(plan, "its values differ from the source's", move)
         advance(move.spec.nbytes or 0)
@@ -185,10 +185,10 @@ def _same_piece(
     mine: tuple[Extents, LazyTensor], theirs: tuple[Extents, LazyTensor], spec: TensorSpec
 ) -> bool:
     part = spec._replace(shape=theirs[1].spec.shape)
-    return mine[0] == theirs[0] and _same(mine[1], Move(part, None, theirs[1]))
+    return mine[0] == theirs[0] and same_tensor(mine[1], Move(part, None, theirs[1]))
 
 
-def _same(found: LazyTensor, move: Move) -> bool:
+def same_tensor(found: LazyTensor, move: Move) -> bool:
     """Whether a written tensor holds its source's values, all of it read."""
     source = move.tensor
     if source is not None and source.spec.dtype is move.spec.dtype:
@@ -207,17 +207,19 @@ def _same(found: LazyTensor, move: Move) -> bool:
 
 def _same_bytes(left: Iterator[Chunk], right: Iterator[Chunk]) -> bool:
     """Whether two streams are the same bytes, however they are cut."""
-    mine: Chunk = b""
-    for theirs in right:
+    from formats.chunks import equal_bytes, view_of
+
+    mine: memoryview = memoryview(b"")
+    for chunk in right:
+        theirs = view_of(chunk)
         while len(theirs):
             if not mine:
-                mine = next(left, b"")
-                if not len(mine):
+                following = next(left, None)
+                if following is None:
                     return False
+                mine = view_of(following)
             size = min(len(mine), len(theirs))
-            # Slices of the whole are no copies, and bytes compare as fast as memory is read;
-            # memoryviews compare element by element.
-            if bytes(mine[:size]) != bytes(theirs[:size]):
+            if not equal_bytes(mine[:size], theirs[:size]):
                 return False
             mine, theirs = mine[size:], theirs[size:]
-    return not len(mine) and not len(next(left, b""))
+    return not len(mine) and next(left, None) is None
