@@ -24,6 +24,7 @@ _TRY = (
     ("show", "{first}", "net/l1/kernel"),
     ("stats", "{first}", "--kind", "variable,slot"),
     ("verify", "{first}"),
+    ("verify", "{first}/ckpt-5", "--roundtrip", "name"),
     ("diff", "{first}/ckpt-4", "{first}/ckpt-5"),
     ("diff", "{first}", "{second}", "--kind", "variable"),
     ("graph", "{first}"),
