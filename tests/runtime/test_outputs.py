@@ -43,7 +43,10 @@ def test_outputs_are_those_keras_recorded(path):
 
 
 @pytest.mark.parametrize("path", MODELS)
-@pytest.mark.parametrize("suffix", [".weights_only.h5", ".weights.h5", ".index", "_ckpt-1.index"])
+@pytest.mark.parametrize(
+    "suffix",
+    [".weights_only.h5", ".weights.h5", ".index", "_ckpt-1.index", "_ckpt.index", "_both-1.index"],
+)
 def test_other_files_of_the_same_weights_say_the_same(path, suffix):
     other = data_path(path.partition(".")[0] + suffix)
     if not os.path.exists(other) or (suffix == ".index" and "keras3" in path):

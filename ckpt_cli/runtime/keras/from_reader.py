@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from formats.model import CheckpointReader
+    from formats.tf.object_graph import ObjectGraph
 
     from .model import Model
 
 __all__ = ["assign", "assign_weights", "weights_by_key"]
 
+_KERAS_3 = {"depthwise_kernel": "kernel"}
 _TOP_LEVEL = "top_level_model_weights"
 
 
@@ -111,12 +113,30 @@ def _by_graph(model: Model, reader: CheckpointReader) -> dict[str, Any]:
     for start in (0, *(node for _, node in graph.children(0))):
         bound = {0: start}
         for number, edges in enumerate(live.edges):  # breadth first, so an owner comes before its children
-            there = dict(graph.children(bound[number])) if number in bound else {}
-            for name, child in edges:
-                if name in there:
-                    bound.setdefault(child, there[name])
+            for name, child in edges if number in bound else ():
+                there = _child(graph, bound[number], name)
+                if there is not None:
+                    bound.setdefault(child, there)
         keys = {number: key_of.get(bound[number]) for number in variables if number in bound}
         if len(keys) == len(variables) and all(keys.values()):
             return {str(key): live.objects[number] for number, key in keys.items()}
     message = f"its object graph is not that of model {model.name!r}"
     raise UnsupportedFeatureError(message, path=reader.location.path)
+
+
+def _child(graph: ObjectGraph, node: int, name: str) -> int | None:
+    """Return the child that an edge of ours leads to, under the name that Keras 2 or Keras 3 gives it.
+
+    Keras 3 has its layers in a list `_operations`, inputs included; a Sequential keeps a
+    Functional of its layers; kernels and embeddings are private attributes.
+    """
+    edges = dict(graph.children(node))
+    for spelling in (name, f"_{name}", _KERAS_3.get(name)):
+        if spelling in edges:
+            return edges[spelling]
+    functional = edges.get("_functional")
+    holder = dict(graph.children(functional)) if functional is not None else edges
+    if not name.startswith("layer-") or "_operations" not in holder:
+        return None
+    number = int(name.removeprefix("layer-")) + (functional is not None)  # ours leaves out the input
+    return dict(graph.children(holder["_operations"])).get(str(number))
