@@ -182,7 +182,8 @@ def changing(function: F) -> F:
 
 def rules_of(options: dict[str, Any]) -> Rules:
     """Return the rules that the options of `changing` describe; UsageError where they make no sense."""
-    from .operations.keys import Rules, read_map
+    from .operations.keys import Rules
+    from .operations.name_map import read_map
 
     names = read_map(options["map_file"]) if options["map_file"] is not None else {}
     try:

@@ -104,7 +104,11 @@ def softmax_cross_entropy_with_logits(
 ) -> Tensor:
     del name
     x = as_tensor(logits)
-    return -functions.reduce_sum(cast(labels, x.dtype) * log_softmax(x, axis), axis)
+    y = cast(labels, x.dtype)
+    if axis % x.ndim != x.ndim - 1:
+        order = [*(one for one in range(x.ndim) if one != axis % x.ndim), axis % x.ndim]
+        x, y = (functions.transpose(one, order) for one in (x, y))
+    return OPERATIONS["cross_entropy"](x, y)
 
 
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:

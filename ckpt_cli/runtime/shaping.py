@@ -148,9 +148,14 @@ def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None =
     return _op["gather_nd"](params, indices)
 
 
-def boolean_mask(tensor: Any, mask: Any, axis: int = 0, name: str = "boolean_mask") -> Tensor:
+def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: str = "boolean_mask") -> Tensor:
+    """Return what a mask of one or more axes, the first ones unless told, lets through."""
     del name
-    return gather(tensor, np.flatnonzero(as_tensor(mask)._value), axis=axis)
+    x, wanted = as_tensor(tensor), as_tensor(mask)
+    first = axis or 0
+    rest = x.shape[first + wanted.ndim :]
+    flat = reshape(x, (*x.shape[:first], -1, *rest))
+    return gather(flat, np.flatnonzero(wanted._value), axis=first)
 
 
 def one_hot(
@@ -168,14 +173,31 @@ def one_hot(
     )
 
 
-def meshgrid(*args: Any, indexing: Any = "xy") -> list[Tensor]:
-    grids = np.meshgrid(*(as_tensor(one)._value for one in args), indexing=indexing)
-    return [Tensor(np.ascontiguousarray(grid)) for grid in grids]
+def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[Tensor]:
+    """Return each vector spread over the grid that all of them span."""
+    del name
+    axes = list(range(len(args)))
+    if indexing == "xy":
+        axes[:2] = reversed(axes[:2])
+    tensors = [as_tensor(one) for one in args]
+    sizes = [0] * len(args)
+    for axis, tensor in zip(axes, tensors, strict=True):
+        sizes[axis] = tensor.shape[0]
+    grids = []
+    for axis, tensor in zip(axes, tensors, strict=True):
+        along = [1] * len(args)
+        along[axis] = -1
+        grids.append(broadcast_to(reshape(tensor, along), sizes))
+    return grids
 
 
-def sort(values: Any, axis: int = -1, direction: str = "ASCENDING") -> Tensor:
-    return _op["sort"](values, axis=axis, descending=direction == "DESCENDING")
+def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
+    del name
+    tensor = as_tensor(values)
+    return _op["take_along"](tensor, argsort(tensor, axis, direction), axis=axis)
 
 
-def argsort(values: Any, axis: int = -1, direction: str = "ASCENDING") -> Tensor:
+def argsort(
+    values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
+) -> Tensor:
     return _op["argsort"](values, axis=axis, descending=direction == "DESCENDING")

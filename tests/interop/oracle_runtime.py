@@ -2,6 +2,7 @@
 
 import hashlib
 
+import expressions
 import numpy as np
 import programs
 import tensorflow as tf
@@ -61,3 +62,7 @@ def managed(directory, saves):
     for _ in range(saves):
         manager.save()
     return [*before, list(manager.checkpoints)]
+
+
+def evaluate(text):
+    return expressions.evaluate(tf, text)

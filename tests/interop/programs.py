@@ -174,6 +174,20 @@ def restore_and_train(tf, keras, model, optimizer, path, steps=3):
     return {"losses": losses}
 
 
+def weights(tf, keras, model, path, save):
+    """Save first values to a path, or load them into other values; return the sum of each weight."""
+    keras.backend.clear_session()
+    make, shape = models(tf, keras)[model]
+    net = make()
+    net(inputs(model, shape, 0))
+    if save:
+        first_values(net.weights)
+        net.save_weights(path)
+    else:
+        net.load_weights(path)
+    return [[weight.name, float(np.sum(weight.numpy(), dtype="f8"))] for weight in net.weights]
+
+
 def containers(tf, keras, directory):
     """Save everything a container can be; return the path."""
     root = tf.train.Checkpoint(z=tf.Variable(1.0), a=tf.Variable([2], name="named"))
@@ -225,3 +239,90 @@ def restore_containers(tf, keras, path, rooted):
     tf.train.Checkpoint(module, beside=beside, twin=module.inner).restore(rooted).assert_consumed()
     leaves += [module.inner[0], module.shared, beside]
     return {"values": [float(leaf.numpy()) for leaf in leaves], "vector": root.a.numpy().tolist()}
+
+
+def trees(tf):
+    """Return programs by name that build a root with values: what is saved, or restored into."""
+    checkpoint, var = tf.train.Checkpoint, tf.Variable
+
+    def shared():
+        v = var(7.0)
+        return checkpoint(a=checkpoint(v=v), b=checkpoint(v=v))
+
+    def cyclic():
+        root = checkpoint(v=var(1.0))
+        root.child = checkpoint(up=root, v=var(2.0))
+        return root
+
+    return {
+        "flat": lambda: checkpoint(a=var(1.0), b=var([2.0, 3.0])),
+        "less": lambda: checkpoint(a=var(1.0)),
+        "more": lambda: checkpoint(a=var(1.0), b=var([2.0, 3.0]), c=var(4.0)),
+        "wider": lambda: checkpoint(a=var(1.0), b=var([2.0, 3.0, 4.0])),
+        "integers": lambda: checkpoint(a=var(1), b=var([2, 3])),
+        "renamed": lambda: checkpoint(a=var(1.0), beta=var([2.0, 3.0])),
+        "nested": lambda: checkpoint(a=checkpoint(b=var([2.0, 3.0]))),
+        "listed": lambda: checkpoint(a=[var(1.0), var([2.0, 3.0])]),
+        "mapped": lambda: checkpoint(a={"0": var(1.0), "1": var([2.0, 3.0])}),
+        "longer": lambda: checkpoint(a=[var(1.0), var([2.0, 3.0]), var(5.0)]),
+        "shared": shared,
+        "unshared": lambda: checkpoint(a=checkpoint(v=var(1.0)), b=checkpoint(v=var(2.0))),
+        "cyclic": cyclic,
+        "empty": checkpoint,
+        "hollow": lambda: checkpoint(a=[], b={}, c=checkpoint()),
+    }
+
+
+def save_trees(tf, keras, directory):
+    """Save every tree with values of its own; return the paths."""
+    paths = {}
+    for name, make in trees(tf).items():
+        paths[name] = make().save(os.path.join(directory, name))
+    return paths
+
+
+def verdicts(tf, keras, paths):
+    """Restore every saved tree into every other; return an error, or assertions and values."""
+    found = {}
+    for saved, path in paths.items():
+        for target, make in trees(tf).items():
+            root = make()
+            leaves = list(_leaves(tf, root))
+            for leaf in leaves:
+                leaf.assign(leaf * 0 - 1)
+            try:
+                status = root.restore(path)
+            except Exception as error:
+                found[f"{saved} > {target}"] = [type(error).__name__]
+                continue
+            status.expect_partial()
+            checks = ("assert_consumed", "assert_existing_objects_matched", "assert_nontrivial_match")
+            told = [_passes(getattr(status, check)) for check in checks]
+            found[f"{saved} > {target}"] = told + [leaf.numpy().tolist() for leaf in leaves]
+    return found
+
+
+def _passes(check):
+    try:
+        check()
+    except AssertionError:
+        return False
+    return True
+
+
+def _leaves(tf, root, seen=None):
+    """Return the variables below an object, each once, in the order of attribute names."""
+    seen = set() if seen is None else seen
+    if id(root) in seen:
+        return []
+    seen.add(id(root))
+    if isinstance(root, tf.Variable):
+        return [root]
+    if isinstance(root, list):
+        return [leaf for one in root for leaf in _leaves(tf, one, seen)]
+    if isinstance(root, dict):
+        return [leaf for key in sorted(root) for leaf in _leaves(tf, root[key], seen)]
+    if isinstance(root, tf.train.Checkpoint):
+        names = [name for name in sorted(vars(root)) if not name.startswith("_")]
+        return [leaf for name in names for leaf in _leaves(tf, getattr(root, name), seen)]
+    return []

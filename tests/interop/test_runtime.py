@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 import pytest
 
 import ckpt_cli.runtime as tf
 import formats
-from tests.interop import programs
+from tests.interop import expressions, programs
 from tests.support import digest
 
 if TYPE_CHECKING:
@@ -69,6 +70,27 @@ def test_training_is_tensorflows(tensorflow: TensorFlow, model: str, optimizer: 
     np.testing.assert_allclose(continued["losses"], other["then"], **CLOSE)
 
 
+@pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
+@pytest.mark.parametrize("suffix", ["", ".h5", ".weights.h5"])
+@pytest.mark.parametrize("model", MODELS)
+def test_weight_files_go_both_ways(tensorflow: TensorFlow, model: str, suffix: str, tmp_path: Path) -> None:
+    """In TensorFlow's form and both of HDF5; datasets and their places are Keras'."""
+    mine, other = (os.path.join(folder(tmp_path, side), f"w{suffix}") for side in ("ours", "theirs"))
+    saved = ours("weights", model=model, path=mine, save=True)
+    assert theirs(tensorflow, "weights", model=model, path=other, save=True) == saved
+    assert theirs(tensorflow, "weights", model=model, path=mine, save=False) == saved
+    assert ours("weights", model=model, path=other, save=False) == saved
+    if suffix:
+        assert datasets(mine) == datasets(other)
+
+
+def datasets(path: str) -> dict[str, Any]:
+    found = {}
+    with h5py.File(path) as file:
+        file.visititems(lambda name, item: found.update({name: getattr(item, "shape", None)}))
+    return found
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_every_release_restores_what_was_saved(tensorflow: TensorFlow, model: str, tmp_path: Path) -> None:
     """Into plain objects that hang together as the saved ones did; nothing is left over on either side."""
@@ -104,3 +126,30 @@ def test_state_files_go_both_ways(tensorflow: TensorFlow, tmp_path: Path) -> Non
     assert (before, latest) == (paths, paths[-1])
     again = tf.train.CheckpointManager(checkpoint, directory, max_to_keep=2)
     assert again.checkpoints == after == [paths[-1], os.path.join(directory, "ckpt-4")]
+
+
+@pytest.mark.parametrize("text", expressions.TEXTS)
+def test_values_and_gradients_are_tensorflows(tensorflow: TensorFlow, text: str) -> None:
+    (dtype, shape, values), gradients = expressions.evaluate(tf, text)
+    (expected_dtype, expected_shape, expected), expected_gradients = tensorflow.ask(
+        "runtime", "evaluate", text=text
+    )
+    assert (dtype, shape) == (expected_dtype, expected_shape)
+    tolerance = 1e-6 if dtype == "float32" else 1e-7  # gelu's constants are float32 in TensorFlow
+    np.testing.assert_allclose(values, expected, rtol=tolerance, atol=tolerance)
+    for mine, other in zip(gradients, expected_gradients, strict=True):
+        assert (mine is None) == (other is None)
+        if mine is not None:
+            np.testing.assert_allclose(mine, other, rtol=tolerance, atol=tolerance)
+
+
+def test_what_comes_of_a_restore_is_what_tensorflow_says(tensorflow: TensorFlow, tmp_path: Path) -> None:
+    """Fifteen trees into each other: errors, the three assertions, and every value."""
+    paths = ours("save_trees", directory=folder(tmp_path, "ours"))
+    expected = theirs(tensorflow, "verdicts", paths=paths)
+    found = ours("verdicts", paths=paths)
+    assert len(found) == 15 * 15
+    assert expected["wider > flat"] == ["ValueError"]
+    assert expected["flat > more"][:3] == [False, False, True]
+    assert expected["flat > less"] == [False, True, True, 1.0]
+    assert {name: told for name, told in found.items() if told != expected[name]} == {}

@@ -236,6 +236,104 @@ class TestWeightFiles:
         assert late.layers[2].get_weights()[1].tolist() == [7.0, 7.0]
 
 
+def keras3_mlp():
+    return K.Sequential(
+        [
+            L.Input([6]), L.Dense(8, activation="relu"), L.BatchNormalization(), L.LayerNormalization(),
+            L.Dropout(0.5), L.Dense(3, activation="softmax"),
+        ]
+    )  # fmt: skip
+
+
+def keras3_conv():
+    image = L.Input([8, 8, 3])
+    h = L.BatchNormalization()(L.Conv2D(4, 3, padding="same", activation="relu")(image))
+    h = L.Add()([L.Conv2D(4, 1, use_bias=False)(h), L.DepthwiseConv2D(3, padding="same")(h)])
+    return K.Model(image, L.Dense(2)(L.Flatten()(L.MaxPooling2D()(h))))
+
+
+def keras3_rnn():
+    tokens = L.Input([5], dtype="int32")
+    h = L.LSTM(3, return_sequences=True)(L.Embedding(11, 4)(tokens))
+    h = L.Bidirectional(L.GRU(2, return_sequences=True))(h)
+    h = L.GRU(3, reset_after=False)(L.MultiHeadAttention(2, 3)(h, h))
+    return K.Model(tokens, L.Dense(1)(h))
+
+
+class Block(K.Model):
+    def __init__(self, units):
+        super().__init__()
+        self.dense = L.Dense(units, activation="tanh")
+        self.norm = L.LayerNormalization()
+
+    def call(self, x):
+        return self.norm(self.dense(x))
+
+
+class Tower(K.Model):
+    def __init__(self):
+        super().__init__()
+        self.blocks = [Block(4), Block(4)]
+        self.head_a = L.Dense(2)
+
+    def call(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head_a(x)
+
+
+def two_layers():
+    return K.Sequential([L.Input([3]), L.Dense(4), L.Dense(2)])
+
+
+RECORDED = {
+    "keras3_mlp/mlp": (keras3_mlp, ".weights.h5"),
+    "keras3_conv/conv": (keras3_conv, ".weights.h5"),
+    "keras3_rnn/rnn": (keras3_rnn, ".weights.h5"),
+    "keras3_nested/tower": (Tower, ".weights.h5"),
+    "tf_keras_221/m": (two_layers, ""),
+    "tf_keras_221/m ": (two_layers, ".h5"),
+}
+
+
+@pytest.mark.parametrize("path", sorted(RECORDED))
+def test_layers_compute_what_keras_3_and_tf_keras_computed(path):
+    (make, suffix), path = RECORDED[path], path.strip()
+    x, expected = np.load(DATA / f"{path}.input.npy"), np.load(DATA / f"{path}.output.npy")
+    model = make()
+    model(x)
+    status = model.load_weights(f"{DATA / path}{suffix}")
+    if status is not None:
+        status.assert_consumed()
+    np.testing.assert_allclose(model(x, training=False), expected, rtol=2e-5, atol=2e-6)
+
+
+def test_a_saved_models_weights():
+    model = K.Sequential([L.Input([2]), L.Dense(3), L.BatchNormalization()])
+    directory = DATA / "saved_model"
+    tf.train.Checkpoint(model).restore(str(directory / "keras_model")).expect_partial()
+    x = np.load(directory / "keras.input.npy")
+    np.testing.assert_allclose(model(x), np.load(directory / "keras.output.npy"), rtol=1e-5)
+
+
+def test_weights_by_object_path(tmp_path):
+    model = keras3_mlp()
+    model.compile(K.optimizers.Adam(0.1), "mse")
+    model.fit(np.ones((4, 6), "f4"), np.ones((4, 3), "f4"), epochs=1)
+    model.save_weights(tmp_path / "m.weights.h5")
+    again = keras3_mlp()
+    again.compile(K.optimizers.Adam(0.1), "mse")
+    again.optimizer.build(again.trainable_variables)
+    again.load_weights(tmp_path / "m.weights.h5")
+    for one, other in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert int(again.optimizer.iterations) == 1
+    with pytest.raises(ValueError, match="expected 2 variables, but received 0 variables"):
+        two_layers().load_weights(DATA / "keras3_nested" / "tower.weights.h5")
+    with pytest.raises(ValueError, match="Shape mismatch in weight"):
+        two_layers().load_weights(tmp_path / "m.weights.h5")
+
+
 def sample(initializer, shape=(200, 300)):
     return np.asarray(K.initializers.get(initializer)(shape), np.float64)
 

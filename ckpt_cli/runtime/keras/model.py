@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Model", "Sequential"]
 
 _HDF5 = (".h5", ".hdf5", ".keras")
+_OBJECT_PATHS = ".weights.h5"
 
 
 class Model(Trainer, Layer):
@@ -127,13 +128,15 @@ class Model(Trainer, Layer):
     ) -> None:
         """Write the weights: HDF5 where the name or `save_format` says so, else a TensorFlow checkpoint."""
         from .hdf5 import save_hdf5_weights
+        from .weights_file import save_weights_file
 
         path = os.fspath(filepath)
         if save_format == "h5" or (save_format is None and path.endswith(_HDF5)):
             self._require_built()
             if not overwrite and os.path.exists(path):
                 raise FileExistsError(path)
-            save_hdf5_weights(path, self)
+            write = save_weights_file if path.endswith(_OBJECT_PATHS) else save_hdf5_weights
+            write(path, self)
             return
         if save_format not in (None, "tf", "tensorflow"):
             raise ValueError(f"Unknown format: `{save_format}`. Was expecting one of {{'tf', 'h5'}}.")
@@ -151,12 +154,16 @@ class Model(Trainer, Layer):
     ) -> LoadStatus | None:
         """Read weights: from HDF5, or by `restore` from a TensorFlow checkpoint, whose status is returned."""
         from .hdf5 import is_hdf5, load_hdf5_weights
+        from .weights_file import has_object_paths, load_weights_file
 
         del options
         path = os.fspath(filepath)
         if is_hdf5(path):
             self._require_built()
-            load_hdf5_weights(path, self, by_name=by_name, skip_mismatch=skip_mismatch)
+            if has_object_paths(path):
+                load_weights_file(path, self)
+            else:
+                load_hdf5_weights(path, self, by_name=by_name, skip_mismatch=skip_mismatch)
             return None
         if by_name or skip_mismatch:
             raise ValueError(

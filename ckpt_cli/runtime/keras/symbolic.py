@@ -61,9 +61,9 @@ class KerasTensor:
         return f"<KerasTensor: shape={self.shape} dtype={self.dtype.name} (created by layer '{made_by}')>"
 
     def _operate(self, operation: str, *operands: Any, **attributes: Any) -> Any:
-        from .layers.structural import OperationLayer
+        from .layers.structural import TFOpLambda
 
-        return OperationLayer(operation, attributes)(list(operands))
+        return TFOpLambda(operation, attributes)(list(operands))
 
     def __add__(self, other: Any) -> Any:
         return self._operate("add", self, other)

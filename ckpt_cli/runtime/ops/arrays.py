@@ -188,8 +188,26 @@ define("one_hot", _one_hot, None)
 define("shape", lambda x, dtype: np.array(x.shape, dtype), None)
 define("size", lambda x, dtype: np.array(x.size, dtype), None)
 define(
-    "sort",
-    lambda x, axis, descending: np.flip(np.sort(x, axis), axis) if descending else np.sort(x, axis),
+    "take_along",
+    lambda x, places, axis: np.take_along_axis(x, places.astype(np.int64), axis),
+    lambda g, out, x, places, axis: _op["put_along"](g, x, places, axis=axis),
+    None,
+)
+
+
+def _put_along(g: Any, like: Any, places: Any, axis: int) -> Any:
+    out = np.zeros_like(like, dtype=g.dtype)
+    index = list(np.indices(places.shape, sparse=True))
+    index[axis] = places
+    np.add.at(out, tuple(index), g)
+    return out
+
+
+define(
+    "put_along",
+    _put_along,
+    lambda g, out, value, like, places, axis: _op["take_along"](g, places, axis=axis),
+    None,
     None,
 )
 define(

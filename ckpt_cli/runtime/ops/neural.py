@@ -160,12 +160,15 @@ def avg_pool2d(x: Any, size: Any, strides: Any, padding: str) -> Tensor:
     return total / _op["reduce_sum"](inside, axis=(3, 4), keepdims=False)
 
 
+def _log_softmax(logits: Any) -> Any:
+    moved = logits - logits.max(axis=-1, keepdims=True)
+    return moved - np.log(np.exp(moved).sum(axis=-1, keepdims=True))
+
+
 def _picked(logits: Any, labels: Any) -> Any:
     """Return -log softmax(logits) at the labels."""
-    top = logits.max(axis=-1, keepdims=True)
-    log_sum = np.log(np.exp(logits - top).sum(axis=-1)) + top[..., 0]
-    chosen = np.take_along_axis(logits, labels[..., None].astype(np.int64), axis=-1)[..., 0]
-    return (log_sum - chosen).astype(logits.dtype)
+    found = _log_softmax(logits)
+    return -np.take_along_axis(found, labels[..., None].astype(np.int64), axis=-1)[..., 0]
 
 
 def _picked_rule(g: Tensor, out: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
@@ -177,8 +180,23 @@ def _picked_rule(g: Tensor, out: Tensor, logits: Tensor, labels: Tensor) -> Tens
 define("sparse_cross_entropy", _picked, _picked_rule, None)
 
 
+define(
+    "cross_entropy",
+    lambda logits, labels: -(labels * _log_softmax(logits)).sum(axis=-1),
+    # As in TensorFlow this holds for labels that add up to 1, which is what labels are.
+    lambda g, out, logits, labels: (
+        _op["expand_dims"](g, axis=-1) * (_op["softmax"](logits, axis=-1) - labels)
+    ),
+    lambda g, out, logits, labels: -_op["expand_dims"](g, axis=-1) * _op["log_softmax"](logits, axis=-1),
+)
+
+
 def sigmoid_cross_entropy(labels: Any, logits: Any) -> Tensor:
     """Return max(x, 0) - x z + log(1 + exp(-|x|)), which never overflows."""
     x = as_tensor(logits)
     z = cast(labels, x.dtype)
+    if x.shape != z.shape:
+        raise ValueError(
+            f"`logits` and `labels` must have the same shape, received ({x.shape} vs {z.shape})."
+        )
     return _op["relu"](x) - x * z + _op["log1p"](_op["exp"](-abs(x)))

@@ -224,6 +224,9 @@ class GRU(RNN):
 class Bidirectional(Layer):
     """A recurrent layer forward, a copy of it backward, and both outputs joined."""
 
+    # The layer that both were copied from is no node of the graph, but has a place in weight files.
+    _also_walked = ("layer",)
+
     def __init__(self, layer: RNN, merge_mode: str | None = "concat", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if merge_mode not in ("sum", "mul", "ave", "concat", None):
@@ -232,6 +235,7 @@ class Bidirectional(Layer):
                 f"{{'sum', 'mul', 'ave', 'concat', None}}"
             )
         self.merge_mode = merge_mode
+        self._put("layer", layer)
         self.forward_layer = _renamed(layer, f"forward_{layer.name}", layer.go_backwards)
         self.backward_layer = _renamed(layer, f"backward_{layer.name}", not layer.go_backwards)
 

@@ -15,8 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "Add", "Average", "Concatenate", "Input", "InputLayer", "Lambda", "Maximum", "Multiply",
-    "OperationLayer", "Permute", "Rescaling", "Subtract",
+    "Add",
+    "Average",
+    "Concatenate",
+    "Input",
+    "InputLayer",
+    "Lambda",
+    "Maximum",
+    "Multiply",
+    "Permute",
+    "Rescaling",
+    "Subtract",
+    "TFOpLambda",
 ]  # fmt: skip
 
 _op = OPERATIONS
@@ -66,14 +76,26 @@ def Input(  # noqa: N802  Keras' name
     return layer._inbound[0].outputs
 
 
-class OperationLayer(Layer):
+_OPERATION_NAMES = {
+    "add": "tf.__operators__.add",
+    "subtract": "tf.math.subtract",
+    "multiply": "tf.math.multiply",
+    "divide": "tf.math.truediv",
+    "negative": "tf.math.negative",
+    "pow": "tf.math.pow",
+    "slice": "tf.__operators__.getitem",
+}
+"""What Keras calls the layers it makes of operators."""
+
+
+class TFOpLambda(Layer):
     """One operation of the table as a layer: what `x + y` on symbolic tensors becomes."""
 
     _operation: str
     _attributes: dict[str, Any]
 
     def __init__(self, operation: str, attributes: dict[str, Any], **kwargs: Any) -> None:
-        super().__init__(name=unique_name(f"tf.{operation}"), **kwargs)
+        super().__init__(name=unique_name(_OPERATION_NAMES[operation]), **kwargs)
         self._put("_operation", operation)
         self._put("_attributes", attributes)
 
