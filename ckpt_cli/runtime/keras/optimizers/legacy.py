@@ -77,7 +77,6 @@ class Optimizer(AutoTrackable):
 
     def _create_hypers(self) -> None:
         """Make variables of the hyperparameters, in the order of their names; a schedule stays what it is."""
-        _ = self.iterations
         for name in sorted(self._hyper):
             value = self._hyper[name]
             if isinstance(value, Variable) or callable(value):
@@ -156,6 +155,7 @@ class Optimizer(AutoTrackable):
         del name, options
         pairs = present(grads_and_vars)
         pairs = clipped(pairs, self.clipnorm, self.clipvalue, self.global_clipnorm)
+        _ = self.iterations
         self._create_hypers()
         with name_scope(f"{self._name}/"):
             self._create_slots([variable for _, variable in pairs])
