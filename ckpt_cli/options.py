@@ -9,10 +9,13 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from formats.dtypes import DType
+
     from .operations.keys import Rules
     from .operations.select import Selection
 
 __all__ = [
+    "cast_option",
     "changing",
     "choosing",
     "color_option",
@@ -129,6 +132,27 @@ def selection_of(options: dict[str, Any]) -> Selection:
         raise click.UsageError(str(error), click.get_current_context()) from error
 
 
+def _floating(_: click.Context, __: click.Parameter, value: str | None) -> DType | None:
+    if value is None:
+        return None
+    from formats.dtypes import BY_NAME
+
+    dtype = BY_NAME.get(value)
+    if dtype is None or not dtype.is_floating:
+        floating = ", ".join(name for name, known in BY_NAME.items() if known.is_floating)
+        raise click.BadParameter(f"{value!r} is no floating dtype; there are {floating}")
+    return dtype
+
+
+cast_option = click.option(
+    "--cast",
+    callback=_floating,
+    metavar="DTYPE",
+    help="Write floating tensors in this dtype.",
+    shell_complete=completing("dtypes"),
+)
+
+
 _CHANGING = (
     click.option(
         "--sub",
@@ -158,7 +182,8 @@ def changing(function: F) -> F:
 
 def rules_of(options: dict[str, Any]) -> Rules:
     """Return the rules that the options of `changing` describe; UsageError where they make no sense."""
-    from .operations.keys import Rules, read_map
+    from .operations.keys import Rules
+    from .operations.name_map import read_map
 
     names = read_map(options["map_file"]) if options["map_file"] is not None else {}
     try:

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     Chunk = bytes | np.ndarray[Any, Any]
     """Bytes, or a flat array of uint8: what checksums and files take without a copy."""
 
-__all__ = ["ChunkSource", "FixedWidth", "array_chunks", "chunks_of", "view_of", "whole_elements"]
+__all__ = [
+    "ChunkSource",
+    "FixedWidth",
+    "array_chunks",
+    "chunks_of",
+    "equal_bytes",
+    "view_of",
+    "whole_elements",
+]
 
 
 def array_chunks(array: np.ndarray[Any, Any], max_bytes: int = PIECE) -> Iterator[Chunk]:
@@ -113,6 +121,18 @@ def view_of(chunk: Chunk) -> memoryview:
     return memoryview(chunk) if isinstance(chunk, bytes) else chunk.data
 
 
+def equal_bytes(one: Chunk | memoryview, other: Chunk | memoryview) -> bool:
+    """Whether two pieces of one length are the same bytes, at the speed of memory.
+
+    Views of memory compare with each other one element at a time, thirty times slower.
+    """
+    import numpy as np
+
+    if isinstance(one, bytes) and isinstance(other, bytes):
+        return one == other
+    return np.array_equal(np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8))
+
+
 class ChunkSource:
     """Hands out the bytes of chunks in portions of any size."""
 
@@ -161,7 +181,7 @@ class FixedWidth:
     MOST_PADDING = 1 << 30
     """Bytes of padding that are not worth a question; beyond them it may not be most of the file."""
 
-    def __init__(self, spec: TensorSpec, elements: Iterable[Chunk], directory: str) -> None:
+    def __init__(self, spec: TensorSpec, elements: Iterable[Chunk], directory: str | None) -> None:
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(self.MOST_IN_MEMORY, dir=directory)  # noqa: SIM115
         self._lengths: list[int] = []
         self.has_nul = False

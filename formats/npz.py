@@ -1,9 +1,6 @@
 r"""npz: numpy's archives, a zip of `.npy` members; a key is a member's name without `.npy`.
 
-    magic: 93 4e 55 4d 50 59 ("\x93NUMPY"), major: uint8, minor: uint8
-    header length: uint16 (version 1) or uint32 (2, 3)
-    header: a Python dict literal, latin-1 (3: UTF-8), keys descr, fortran_order, shape
-    data: elements in C or Fortran order, in the byte order that descr says
+    members: see formats.archive; each is a `.npy` file, see formats.npy
 
 An array of objects is a pickle, and a pickle is a program: it is listed without a dtype
 and never loaded.  numpy writes types that are not its own (bfloat16) as bytes without
@@ -11,25 +8,21 @@ their name, so those have no dtype here either.  Stored members are read in plac
 deflated ones from their beginning.
 numpy/lib/_format_impl.py
 
-Written are stored members with the header's version 1, C order, little-endian; strings
-as bytes of a fixed width.  The same file from the same tensors, whenever it is written.
+Written are stored members: the same file from the same tensors, whenever it is written.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import math
 import os
-import re
 import zipfile
 from functools import cached_property
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 from .archive import Archive, Cursor, Member, is_safe_name
 from .atomic import refusing
-from .chunks import FixedWidth, array_chunks, view_of, whole_elements
-from .dtypes import BY_NAME, INVALID, STRING, DType
+from .chunks import array_chunks, view_of, whole_elements
+from .dtypes import INVALID, STRING
 from .errors import (
     CheckpointError,
     ChecksumError,
@@ -39,93 +32,24 @@ from .errors import (
 )
 from .files import PIECE
 from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
+from .npy import LONGEST_HEADER, NPY_DTYPES, decode_header, npy_chunks
 from .slicing import full_index, index_shape, read_region
 from .tf.kinds import name_kinds
 from .writing import CheckpointWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy as np
 
     from .chunks import Chunk
     from .model import Index
+    from .npy import Header
     from .probe import Probe
     from .tf.slices import Extents
     from .writing import Target
 
-__all__ = ["FORMAT", "NPY_DTYPES", "Header", "NpzReader", "decode_header", "encode_header", "npy_chunks"]
-
-MAGIC = b"\x93NUMPY"
-_LONGEST_HEADER = 1 << 16
-_MOST_DIMENSIONS = 64
-_LARGEST_ITEM = (1 << 31) // 4 - 1
-_LARGEST_DIMENSION = 1 << 63
-_DESCR = re.compile(r"([<>=|]?)([biufcSU?])(\d*)")
-_FAMILIES = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
-_NUMBERS = {name: name for name in BY_NAME if name.rstrip("0123456789") in _FAMILIES.values()}
-
-
-class Header(NamedTuple):
-    """What a `.npy` header says; `descr` is numpy's own spelling of the element type."""
-
-    dtype: DType
-    descr: str
-    shape: tuple[int, ...]
-    fortran: bool
-    itemsize: int
-    data_offset: int
-
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * self.itemsize
-
-
-def _dtype(descr: Any) -> tuple[DType, int]:
-    """Return dtype and item size of a `descr`; INVALID where it is none that is read here."""
-    match = _DESCR.fullmatch(descr) if isinstance(descr, str) else None
-    if match is None:
-        return INVALID, 0
-    kind, size = match[2], int(match[3] or 1)
-    if size > _LARGEST_ITEM:
-        return INVALID, 0
-    if kind in "SU":
-        return STRING, size * (4 if kind == "U" else 1)
-    if kind in "b?":
-        return (BY_NAME["bool"], 1) if size == 1 else (INVALID, 0)
-    dtype = BY_NAME.get(_NUMBERS.get(f"{_FAMILIES[kind]}{size * 8}", ""), INVALID)
-    return dtype, dtype.itemsize or 0
-
-
-def decode_header(data: bytes) -> Header:
-    """Return the header that a `.npy` file begins with; ValueError where it is none."""
-    if not data.startswith(MAGIC) or len(data) < 12:
-        raise ValueError("no .npy header")
-    major = data[6]
-    if major not in (1, 2, 3):
-        raise ValueError(f".npy version {major}, expected 1, 2 or 3")
-    width = 2 if major == 1 else 4
-    length = int.from_bytes(data[8 : 8 + width], "little")
-    text = data[8 + width : 8 + width + length]
-    if length > _LONGEST_HEADER or len(text) != length:
-        raise ValueError(f".npy header of {length} bytes")
-    try:
-        found = ast.literal_eval(text.decode("utf-8" if major == 3 else "latin-1"))
-    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError) as error:
-        raise ValueError(".npy header is no dict literal") from error
-    if not isinstance(found, dict) or set(found) != {"descr", "fortran_order", "shape"}:
-        raise ValueError(".npy header without descr, fortran_order and shape alone")
-    shape = found["shape"]
-    if (
-        not isinstance(shape, tuple)
-        or len(shape) > _MOST_DIMENSIONS
-        or not all(type(dim) is int and 0 <= dim < _LARGEST_DIMENSION for dim in shape)
-    ):
-        raise ValueError(f".npy shape {str(shape)[:80]}")
-    dtype, itemsize = _dtype(found["descr"])
-    return Header(
-        dtype, str(found["descr"])[:80], shape, found["fortran_order"] is True, itemsize, 8 + width + length
-    )
+__all__ = ["FORMAT", "NpzReader"]
 
 
 class NpzTensor(LazyTensor):
@@ -278,7 +202,7 @@ class NpzReader(CheckpointReader):
         try:
             return decode_header(head)
         except ValueError:
-            rest = b"" if member.size <= 256 else read(256, min(member.size, _LONGEST_HEADER + 12) - 256)
+            rest = b"" if member.size <= 256 else read(256, min(member.size, LONGEST_HEADER + 12) - 256)
             return decode_header(head + rest)
 
     def _stored(self, member: Member) -> Callable[[int, int], bytes]:
@@ -320,34 +244,7 @@ class NpzReader(CheckpointReader):
 
 # Writing ----------------------------------------------------------------------------
 
-NPY_DTYPES = frozenset(
-    name for name, dtype in BY_NAME.items() if dtype.array == name and dtype.native_numpy
-) | {STRING.name}
-"""What `.npy` holds without a pickle: numpy's own types.  Quantized ones would come back as integers."""
-
-_ALIGNMENT = 64
 _MEMBER_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows
-
-
-def encode_header(descr: str, shape: tuple[int, ...]) -> bytes:
-    """Return the header of a `.npy` file, padded as numpy does, so that elements are aligned."""
-    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
-    before = len(MAGIC) + 4
-    length = -(-(before + len(text) + 1) // _ALIGNMENT) * _ALIGNMENT - before
-    if length > 0xFFFF:
-        raise ValueError(f"a header of {length} bytes")
-    return MAGIC + b"\1\0" + length.to_bytes(2, "little") + text.ljust(length - 1).encode("latin-1") + b"\n"
-
-
-def npy_chunks(spec: TensorSpec, chunks: Iterable[Chunk], directory: str) -> Iterator[Chunk]:
-    """Yield a `.npy` file of a tensor, which comes in chunks; long strings wait in `directory`."""
-    if spec.dtype is STRING:
-        with FixedWidth(spec, chunks, directory) as strings:
-            yield encode_header(f"|S{strings.width}", spec.shape)
-            yield from strings.padded()
-        return
-    yield encode_header(spec.dtype.numpy.newbyteorder("<").str, spec.shape)
-    yield from chunks
 
 
 class NpzWriter(CheckpointWriter):

@@ -10,7 +10,6 @@ import click
 
 from formats.atomic import replace_file
 from formats.directory import Directory
-from formats.dtypes import BY_NAME, DType
 from formats.opening import is_directory, open_checkpoint, open_location
 from formats.tf.state_file import FILE_NAME, StateFile
 
@@ -20,6 +19,7 @@ from ..operations.keys import renamed
 from ..operations.latest import make_latest
 from ..operations.select import choose
 from ..options import (
+    cast_option,
     changing,
     choosing,
     color_option,
@@ -34,16 +34,6 @@ if TYPE_CHECKING:
     from formats.model import CheckpointReader, Format
 
 __all__ = ["command"]
-
-
-def _dtype(_: click.Context, __: click.Parameter, value: str | None) -> DType | None:
-    if value is None:
-        return None
-    dtype = BY_NAME.get(value)
-    if dtype is None or not dtype.is_floating:
-        floating = ", ".join(name for name, known in BY_NAME.items() if known.is_floating)
-        raise click.BadParameter(f"{value!r} is no floating dtype; there are {floating}")
-    return dtype
 
 
 @click.command("convert")
@@ -63,7 +53,7 @@ def _dtype(_: click.Context, __: click.Parameter, value: str | None) -> DType | 
     "--save-map", type=click.Path(), metavar="FILE", help="With --like, write the pairing, for --map."
 )
 @click.option("--weights-only", is_flag=True, help="The same as --kind variable.")
-@click.option("--cast", callback=_dtype, metavar="DTYPE", help="Write floating tensors in this dtype.")
+@cast_option
 @click.option(
     "--shard-size", type=click.IntRange(1), metavar="BYTES", help="Bound the bytes of a data shard."
 )

@@ -10,8 +10,9 @@ from formats.opening import is_directory, locate, open_location
 
 from .. import render
 from ..operations.compare import Tolerance
-from ..operations.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, pair_up
-from ..options import choosing, color_option, json_option, path_argument, selection_of
+from ..operations.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
+from ..operations.keys import renamed
+from ..options import changing, choosing, color_option, json_option, path_argument, rules_of, selection_of
 
 if TYPE_CHECKING:
     from formats import CheckpointReader
@@ -34,6 +35,7 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ..
 @path_argument("left")
 @path_argument("right")
 @choosing
+@changing
 @click.option("--no-values", is_flag=True, help="Compare keys, dtypes and shapes alone.")
 @click.option("--exact", is_flag=True, help="Read values even where stored checksums agree.")
 @click.option(
@@ -48,7 +50,7 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ..
 )
 @click.option(
     "--by",
-    type=click.Choice(list(BY)),
+    type=click.Choice(BY),
     default="key",
     show_default=True,
     help="What the tensors of both sides are paired by.",
@@ -69,13 +71,13 @@ def command(left: str, right: str, **options: Any) -> int:
 
     Tensors whose stored checksums agree are not read.  The others are read in pieces and
     compared in float64, a NaN being equal to a NaN.  Of a directory the latest checkpoint
-    is taken.  A listing (saved ls --json -l) takes part with its checksums.
-    Exits 0 if nothing differs, 1 if something does.
+    is taken.  A listing (saved ls --json -l) takes part with its checksums.  Changes of
+    keys (--sub, --map, ...) apply to LEFT.  Exits 0 if nothing differs, 1 if something does.
 
     \b
       ckpt diff run/ckpt-10 run/ckpt-20
       ckpt diff run_a run_b --stat --kind variable
-      ckpt diff old.index new.h5 --by full-name --rtol 1e-6
+      ckpt diff old.index new.h5 --sub '^bert/=>encoder/' --rtol 1e-6
       ckpt diff main.json run/ckpt-10 --fail-on added,removed,dtype,shape   # for CI
     """
     if options["quiet"] and options["as_json"]:
@@ -110,15 +112,22 @@ def _settings(options: dict[str, Any]) -> DiffOptions:
 
 def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[Diff, dict[str, str]]:
     """Return what differs, and the names by which people know the keys."""
-    selection, settings = selection_of(options), _settings(options)
+    selection, settings, rules = selection_of(options), _settings(options), rules_of(options)
     with open_location(left) as one, open_location(right) as other:
-        pairs = pair_up(one, other, settings.by, selection)
+        changed = renamed(one, rules) if rules else None
+        for text in changed.notes if changed is not None and not options["quiet"] else ():
+            render.note(text)
+        pairs = pair_up(one, other, settings.by, selection, changed)
         if not options["quiet"]:
             _suggest(one, other, pairs, settings.by)
         with render.progress(_nbytes(other, pairs), other.location.name) as advance:
             found = diff_pairs(one, other, pairs, settings, advance)
-        shown = not options["as_json"] and not options["quiet"] and render.is_terminal()
-        return found, {**BY["object-path"](one), **BY["object-path"](other)} if shown else {}
+        if options["as_json"] or options["quiet"] or not render.is_terminal():
+            return found, {}
+        mine = labels(one, "object-path", changed)
+        keys = changed.keys if changed is not None else {}
+        names = {keys.get(key, key): name for key, name in mine.items()}
+        return found, {**names, **labels(other, "object-path")}
 
 
 def _nbytes(right: CheckpointReader, pairs: list[Pair]) -> int:

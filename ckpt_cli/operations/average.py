@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from formats.chunks import ChunkSource, whole_elements
 from formats.errors import CheckpointNotFoundError, ConversionError
 from formats.files import PIECE
-from formats.model import LazyTensor
+from formats.model import LazyTensor, Stored
+from formats.wire.crc32c import extend, mask
 
 from .transfer import Move, Plan
 
@@ -36,11 +37,20 @@ _SMALLEST_STEP = 1 << 16
 
 
 class MeanTensor(LazyTensor):
-    """The mean of tensors of one dtype and shape, computed as it is read."""
+    """The mean of tensors of one dtype and shape, computed as it is read.
+
+    Once all of it has been read, `stored` has its checksum, so that what was written can
+    be held against that instead of computing the mean again.
+    """
 
     def __init__(self, tensors: Sequence[LazyTensor]) -> None:
         super().__init__(tensors[-1].spec)
         self._tensors = tensors
+        self._stored = Stored()
+
+    @property
+    def stored(self) -> Stored:
+        return self._stored
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
         import numpy as np
@@ -52,6 +62,7 @@ class MeanTensor(LazyTensor):
         step = whole_elements(min(max_bytes, share), dtype.itemsize)
         wide = np.complex128 if dtype.family == "complex" else np.float64
         sources = [ChunkSource(tensor.chunks(step)) for tensor in self._tensors]
+        crc = 0
         for at in range(0, nbytes, step):
             size = min(step, nbytes - at)
             # NaN and infinity pass into the mean, as they should; so does -0, which 0 + -0 would not be.
@@ -60,9 +71,12 @@ class MeanTensor(LazyTensor):
                 for source in sources[1:]:
                     total += np.frombuffer(source.take(size), dtype.numpy)
                 total /= len(sources)
-                yield total.astype(dtype.numpy).view(np.uint8)
+                mean = total.astype(dtype.numpy).view(np.uint8)
+            crc = extend(crc, mean)
+            yield mean
         for source in sources:
             source.finish()
+        self._stored = Stored(crc32c=mask(crc))
 
     def read(self) -> np.ndarray[Any, Any]:
         import numpy as np

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.chunks import ChunkSource, whole_elements
+from formats.chunks import ChunkSource, equal_bytes, whole_elements
 from formats.dtypes import STRING
 from formats.errors import UnsupportedFeatureError
 from formats.files import PIECE
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from formats import CheckpointReader, LazyTensor
-    from formats.chunks import Chunk
     from formats.dtypes import DType
 
 __all__ = ["EQUAL", "SAME", "Difference", "Operand", "Tolerance", "checksum", "compare", "same_checksum"]
@@ -166,7 +165,7 @@ def _compare_numbers(
     found = SAME
     for at in range(0, nbytes, step):
         one, other = (source.take(min(step, nbytes - at)) for source in sources)
-        if not _equal_bytes(one, other):
+        if not equal_bytes(one, other):
             values = np.frombuffer(one, dtype.numpy), np.frombuffer(other, dtype.numpy)
             found = _together(found, _measure(*values, dtype, tolerance))
             if stop_early and found.differing:
@@ -175,14 +174,6 @@ def _compare_numbers(
     for source in sources:
         source.finish()  # where the checksums are compared
     return found
-
-
-def _equal_bytes(one: Chunk, other: Chunk) -> bool:
-    import numpy as np
-
-    if isinstance(one, bytes) and isinstance(other, bytes):
-        return one == other
-    return np.array_equal(np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8))
 
 
 def _together(one: Difference, other: Difference) -> Difference:

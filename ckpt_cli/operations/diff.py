@@ -11,7 +11,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.dtypes import INVALID
-from formats.errors import DuplicateKeyError
 from formats.model import key_bytes
 
 from .compare import EQUAL, Difference, Operand, Tolerance, compare
@@ -19,11 +18,24 @@ from .renames import find_renames
 from .select import EVERYTHING, NothingSelectedError, Selection, sift, unmatched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from formats import CheckpointReader, TensorSpec
 
-__all__ = ["BY", "CHANGES", "Diff", "DiffOptions", "Entry", "Pair", "better_by", "diff_pairs", "pair_up"]
+    from .keys import Renamed
+
+__all__ = [
+    "BY",
+    "CHANGES",
+    "Diff",
+    "DiffOptions",
+    "Entry",
+    "Pair",
+    "better_by",
+    "diff_pairs",
+    "labels",
+    "pair_up",
+]
 
 CHANGES = ("added", "removed", "dtype", "shape", "value")
 """What can be found, and failed on; a renamed tensor is one added and one removed."""
@@ -118,32 +130,25 @@ class Diff(NamedTuple):
 
 # Pairing --------------------------------------------------------------------------
 
-
-def _by_key(reader: CheckpointReader) -> dict[str, str]:
-    return {key: key for key in reader.specs}
-
-
-def _by_full_name(reader: CheckpointReader) -> dict[str, str]:
-    return _unique(reader, reader.full_names)
+BY = ("key", "full-name", "object-path")
+"""What tensors can be paired by."""
 
 
-def _by_object_path(reader: CheckpointReader) -> dict[str, str]:
-    return _unique(reader, reader.object_paths)
-
-
-BY = {"key": _by_key, "full-name": _by_full_name, "object-path": _by_object_path}
-"""What tensors can be paired by: label by key."""
-
-
-def _unique(reader: CheckpointReader, names: Mapping[str, str]) -> dict[str, str]:
-    """Return a label for each key: its name, or the key where it has none or shares it.
+def labels(reader: CheckpointReader, by: str, changed: Renamed | None = None) -> dict[str, str]:
+    """Return what each key is paired by: its name, or the key itself where it has none or shares it.
 
     Full names need not be unique, and pairing what shares one would mix variables up.
+    `changed` has the keys and names of a checkpoint whose keys were changed.
     """
+    keys = changed.keys if changed is not None else {key: key for key in reader.specs}
+    if by == "key":
+        return dict(keys)
+    named = changed if changed is not None else reader
+    names = named.full_names if by == "full-name" else named.object_paths
     counts = Counter(names.values())
-    labels = {key: name for key, name in names.items() if name and counts[name] == 1}
-    taken = set(labels.values())
-    return labels | {key: key for key in reader.specs if key not in labels and key not in taken}
+    unique = {old: names[new] for old, new in keys.items() if names.get(new) and counts[names[new]] == 1}
+    taken = set(unique.values())
+    return unique | {old: new for old, new in keys.items() if old not in unique and new not in taken}
 
 
 def pair_up(
@@ -151,27 +156,22 @@ def pair_up(
     right: CheckpointReader,
     by: str = "key",
     selection: Selection = EVERYTHING,
-    renames: Mapping[str, str] | None = None,
+    changed: Renamed | None = None,
 ) -> list[Pair]:
     """Return all tensors of both sides in pairs, in the order of their keys.
 
-    `renames` are changed keys of the left side: old to new.  A pair is chosen where one
-    of its tensors is, and dropped where one of them is dropped.  Raises
-    NothingSelectedError where a pattern matches nothing on either side.
+    `changed` has the left side's changed keys.  A pair is chosen where one of its tensors
+    is, and dropped where one of them is dropped.  Raises NothingSelectedError where a
+    pattern matches nothing on either side.
     """
-    renamed = dict(renames or {})
-    _check_renames(left, renamed)
-    labels = BY[by](left)
-    partners = {label: key for key, label in BY[by](right).items()}
+    names = labels(left, by, changed)
+    partners = {label: key for key, label in labels(right, by).items()}
     pairs, paired = [], set()
     for key in left.specs:
-        new = renamed.get(key, key)
-        label = new if key in renamed else labels.get(key)
-        other = new if key in renamed and new in right.specs else partners.get(label) if label else None
-        if other in paired:
-            other = None
+        other = partners.get(names[key]) if key in names else None
         if other is not None:
             paired.add(other)
+        new = key if changed is None else changed.keys[key]
         pairs.append(Pair(new if other is None else other, key, other))
     pairs += [Pair(key, None, key) for key in right.specs if key not in paired]
     chosen = _chosen(left, right, selection)
@@ -181,15 +181,6 @@ def pair_up(
 def _order(named: Pair | Entry) -> tuple[bytes, bool]:
     """Sort by key; of two with one key, what the left side has goes first."""
     return key_bytes(named.key), named.left is None
-
-
-def _check_renames(left: CheckpointReader, renames: dict[str, str]) -> None:
-    owners: dict[str, str] = {}
-    for key in left.specs:
-        new = renames.get(key, key)
-        if owners.setdefault(new, key) != key:
-            message = f"{owners[new]!r} and {key!r} both become this key"
-            raise DuplicateKeyError(message, path=left.location.path, key=new)
 
 
 def _chosen(left: CheckpointReader, right: CheckpointReader, selection: Selection) -> Callable[[Pair], bool]:
@@ -212,7 +203,7 @@ def _chosen(left: CheckpointReader, right: CheckpointReader, selection: Selectio
 
 def better_by(left: CheckpointReader, right: CheckpointReader, by: str) -> str | None:
     """Return what would pair tensors where `by` pairs none; None where nothing would, or `by` does."""
-    counts = {name: len({*of(left).values()} & {*of(right).values()}) for name, of in BY.items()}
+    counts = {name: len({*labels(left, name).values()} & {*labels(right, name).values()}) for name in BY}
     best = max(counts, key=lambda name: counts[name])
     return best if counts[best] and not counts[by] else None
 

@@ -9,13 +9,11 @@ A rule that matches no path at all is tried on the keys, which are spelled other
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.errors import CheckpointError, ConversionError, CorruptCheckpointError, DuplicateKeyError
-from formats.model import key_text
+from formats.errors import ConversionError, CorruptCheckpointError, DuplicateKeyError
 from formats.tf.graph_edit import edit_graph
 from formats.tf.graph_plan import escaped_paths, in_words, spell
 from formats.tf.keys import ATTRIBUTES, OPTIMIZER_SLOT, unescape
@@ -29,10 +27,8 @@ if TYPE_CHECKING:
     from formats.model import CheckpointReader
     from formats.tf.object_graph import ObjectGraph
 
-__all__ = ["Renamed", "Rules", "read_map", "renamed"]
+__all__ = ["Renamed", "Rules", "renamed"]
 
-LARGEST_MAP = 1 << 28  # bytes; a line for each of a million tensors is less
-_ESCAPED = re.compile(rb"\\(?:\\|x([0-9a-fA-F]{2}))")
 _SLOT_PATH = re.compile(r"(?P<variable>.*) \((?P<name>.*) of (?P<optimizer>.*)\)", re.DOTALL)
 _TAIL = f"/{ATTRIBUTES}/"
 
@@ -104,53 +100,6 @@ def _substituter(regex: str, replacement: str) -> Callable[[str], str | None]:
         return new if count else None
 
     return substitute
-
-
-def read_map(path: str) -> dict[str, str]:
-    """Return the new names in a file: lines of old and new parted by a TAB, or one JSON object.
-
-    Lines spell unsafe bytes as `ckpt` prints them, `\\xNN` and `\\\\`.
-    """
-    with open(path, "rb") as file:
-        data = file.read(LARGEST_MAP + 1)
-    if len(data) > LARGEST_MAP:
-        raise CheckpointError(f"more than {LARGEST_MAP} bytes for a map", path=path)
-    pairs = _json_pairs(path, data) if data.lstrip()[:1] == b"{" else _lines(path, data)
-    names: dict[str, str] = {}
-    for old, new in pairs:
-        if names.setdefault(old, new) != new:
-            raise CheckpointError(f"{old!r} is to become {names[old]!r} and {new!r}", path=path)
-    return names
-
-
-def _json_pairs(path: str, data: bytes) -> list[tuple[str, str]]:
-    def only_pairs(pairs: list[tuple[str, object]]) -> list[tuple[str, object]]:
-        return pairs
-
-    try:
-        pairs = json.loads(data, object_pairs_hook=only_pairs)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"begins like JSON, and is none: {error}", path=path) from error
-    for old, new in pairs:
-        if not isinstance(new, str):
-            raise CheckpointError(f"the new name of {old!r} is no string", path=path)
-    return list(pairs)
-
-
-def _lines(path: str, data: bytes) -> Iterable[tuple[str, str]]:
-    for number, line in enumerate(data.splitlines(), 1):
-        if not line.strip() or (line.startswith(b"#") and b"\t" not in line):
-            continue
-        columns = line.split(b"\t")
-        if len(columns) != 2:
-            message = f"line {number} has {len(columns)} TAB-separated columns, expected old and new"
-            raise CheckpointError(message, path=path)
-        old, new = (key_text(_ESCAPED.sub(_unescape_one, column)) for column in columns)
-        yield old, new
-
-
-def _unescape_one(match: re.Match[bytes]) -> bytes:
-    return bytes.fromhex(match[1].decode()) if match[1] else b"\\"
 
 
 class Renamed:
@@ -261,6 +210,8 @@ def _by_key(reader: CheckpointReader, rules: Rules) -> Renamed:
     for old, new in keys.items():
         if not new:
             raise ConversionError("its new key is empty", key=old)
+        if new == GRAPH_KEY != old:
+            raise ConversionError("this key would make the checkpoint an object-based one", key=old)
         if owners.setdefault(new, old) != old:
             raise DuplicateKeyError(f"{owners[new]!r} and {old!r} both end on this key", key=new)
     out = Renamed(reader, keys, None)

@@ -100,6 +100,8 @@ def plan_rename(
     _refuse_other_format(reader, path)
     _refuse_existing([path] if target is not None and not overwrite and os.path.lexists(path) else [])
     plan = _plan(reader, path, names)
+    if link:
+        plan = plan._replace(notes=(*plan.notes, f"{reader.format.name} has no data shards to share"))
     return Rename(plan, names.changed, None, plan.nbytes)
 
 
@@ -138,10 +140,10 @@ def _bundle_prefix(reader: CheckpointReader, target: str) -> str:
 def _refuse_other_format(reader: CheckpointReader, target: str) -> None:
     """Refuse a target whose suffix says another format: nobody would find out what it is."""
     own = reader.format
-    if any(target.endswith(suffix) for suffix in own.suffixes):
+    if "." not in os.path.basename(target) or target.endswith(own.suffixes):
         return
     for other in all_formats():
-        if other.name != own.name and any(target.endswith(suffix) for suffix in other.suffixes):
+        if other.name != own.name and target.endswith(other.suffixes):
             message = f"ends like {other.name}, and renaming keeps the format, {own.name}"
             raise ConversionError(message, path=target, hints=("to another format: ckpt convert",))
 

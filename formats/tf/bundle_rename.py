@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BundleRename"]
 
+GRAPH_KEY = key_text(OBJECT_GRAPH_KEY)
 _MOST_GAPS = 1024
 """Shards that a header counts and that are not there: more are the word of a damaged file."""
 
@@ -77,6 +78,7 @@ class BundleRename:
         self._before = before
         self.in_place = _place(prefix) == _place(reader.index.prefix)
         self._ways = (LINK, CLONE, COPY) if self.in_place else (CLONE, LINK, COPY) if link else (COPY,)
+        self._new_graph = graph
         self._graph = graph.encode() if graph is not None and _differs(graph, reader) else None
         self._entries = self._rekeyed()
         self._used = self._used_shards()
@@ -97,7 +99,7 @@ class BundleRename:
         index = self._reader.index
         entries: dict[bytes, bytes] = {}
         for key, position in index.tensors.items():
-            if self._graph is not None and key_bytes(key) == OBJECT_GRAPH_KEY:
+            if self._graph is not None and key == GRAPH_KEY:
                 continue
             new = key_bytes(self._keys[key])
             stored = {new: index.values[position]}
@@ -118,7 +120,7 @@ class BundleRename:
     def _used_shards(self) -> set[int]:
         index = self._reader.index
         used = set()
-        graph = index.tensors.get(key_text(OBJECT_GRAPH_KEY)) if self._graph is not None else None
+        graph = index.tensors.get(GRAPH_KEY) if self._graph is not None else None
         for position in range(len(index.values)):
             entry = index.entry_or_none(position)
             if entry is None or (not entry.slices and entry.shard >= index.header.num_shards):
@@ -219,15 +221,13 @@ class BundleRename:
         old, new = self._reader.index, BundleIndex(prefix)
         expected = {self._keys[key]: old.values[position] for key, position in old.tensors.items()}
         found = {key: new.values[position] for key, position in new.tensors.items()}
-        if self._graph is not None:
-            graph_key = key_text(OBJECT_GRAPH_KEY)
-            del expected[graph_key], found[graph_key]
+        if self._graph is not None and self._new_graph is not None:
+            del expected[GRAPH_KEY], found[GRAPH_KEY]
             with open_location(resolve(prefix)) as written:
-                graph = written.object_graph
-                if graph is None or graph.encode() != self._graph:
+                if written[GRAPH_KEY].read().item() != self._graph:
                     raise self._broken("the object graph differs")
-                if len(graph.tensors(new.tensors)) != len(self._owned()):
-                    raise self._broken("objects have lost their tensors")
+            if len(self._new_graph.tensors(new.tensors)) != len(self._owned()):
+                raise self._broken("objects have lost their tensors")
         if found != expected or len(new.slice_entries) != len(old.slice_entries):
             raise self._broken("the entries of the index differ")
         for number, path in self._sources().items():
@@ -270,4 +270,4 @@ def _place(prefix: str) -> tuple[str, str]:
 
 def _differs(graph: ObjectGraph, reader: BundleReader) -> bool:
     before = reader.object_graph
-    return before is None or before.encode() != graph.encode()
+    return before is None or before.proto != graph.proto

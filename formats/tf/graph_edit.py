@@ -56,7 +56,7 @@ def edit_graph(
     end on one key.
     """
     plan = make_plan(graph, moves)
-    edited = ObjectGraph.decode(graph.encode())
+    edited = ObjectGraph(graph.proto.copy())
     for node, name in (slot_names or {}).items():
         _rename_slot(edited, node, name)
     known = dict.fromkeys(keys)
@@ -215,7 +215,7 @@ class _Hanging:
 
     def _hand_over(self, node: int) -> None:
         """Give the edges left at a node that dissolves to the one it dissolves in."""
-        parent = self._at[self._plan.new[node]]
+        parent = self._find(self._plan.new[node])
         names = {edge.local_name: edge.node_id for edge in self._graph.nodes[parent].children}
         for edge in self._graph.nodes[node].children:
             if names.get(edge.local_name) != edge.node_id:
@@ -245,12 +245,10 @@ class _Hanging:
             for part in parts[:-1]:
                 if at not in edges:
                     edges[at] = dict(self._graph.children(at))
-                at = edges[at][unescape(part)]
+                at = edges[at].get(unescape(part), node)  # A broken file can have several edges of one name.
                 if at == node:
-                    old, new = self._plan.old[node], self._plan.new[node]
-                    raise ConversionError(
-                        f"{in_words(old)!r} cannot become {in_words(new)!r}: it would hang on itself"
-                    )
+                    old, new = in_words(self._plan.old[node]), in_words(self._plan.new[node])
+                    raise ConversionError(f"{old!r} cannot become {new!r}: it would hang on itself")
 
     def _emptied(self) -> set[int]:
         """Return the nodes that have dissolved, and those that are left without anything."""
@@ -261,11 +259,13 @@ class _Hanging:
             for _, child in self._graph.children(number):
                 parents.setdefault(child, []).append(number)
                 left[number] += 1
-        gone = set(self._plan.dissolved)
+        # What a slot triple speaks of stays in its place, though only a broken file speaks of containers.
+        kept = {node for slot in self._graph.slots for node in (slot.variable, slot.node)} | {ROOT}
+        gone = self._plan.dissolved - kept
         waiting = [number for number in self._touched if not left[number]]
         while waiting:
             number = waiting.pop()
-            if holds_something(nodes[number]) or number in gone or number == ROOT:
+            if holds_something(nodes[number]) or number in gone or number in kept:
                 continue
             gone.add(number)
             for parent in parents.get(number, ()):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ckpt_cli.operations.keys import Renamed, Rules, read_map, renamed
+from ckpt_cli.operations.keys import Renamed, Rules, renamed
+from ckpt_cli.operations.name_map import read_map
 from ckpt_cli.operations.select import NothingSelectedError
 from formats import CheckpointError, ConversionError, DuplicateKeyError, open_checkpoint
 from tests.support import data_path
@@ -154,6 +155,11 @@ def test_an_empty_key(named: Path) -> None:
     with pytest.raises(ConversionError, match="empty") as caught:
         keys(named, "^global_step$=>")
     assert caught.value.key == "global_step"
+
+
+def test_the_key_of_object_graphs(named: Path) -> None:
+    with pytest.raises(ConversionError, match="object-based"):
+        keys(named, "^global_step$=>_CHECKPOINTABLE_OBJECT_GRAPH")
 
 
 def test_the_full_name_of_a_name_is_the_name(named: Path) -> None:

@@ -245,6 +245,56 @@ def test_what_one_side_chooses_brings_its_partner_and_what_one_side_drops_takes_
     assert "no tensor matches 'y'" in missing.err
 
 
+# Changed keys ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("--sub", "^enc/=>encoder/"),
+        ("--sub", "^enc=>x", "--sub", "^x/=>encoder/"),
+        ("--match", "enc*", "--strip-prefix", "enc", "--add-prefix", "encoder/", "--exclude", "dec/*"),
+    ],
+)
+def test_changes_of_keys_apply_to_the_left_side(changes: tuple[str, ...], ckpt: Callable) -> None:
+    result = ckpt("diff", "--all", "--json", *changes, pair("name_based"), pair("name_based_renamed"))
+    found = {entry["key"]: entry for entry in result.json["entries"]}
+    assert found["encoder/kernel"]["from"] == "enc/kernel"
+    assert found["encoder/kernel"]["change"] == "same"
+
+
+def test_a_map_pairs_checkpoints_of_other_names(tmp_path: Path, ckpt: Callable) -> None:
+    keys = {t["key"] for t in recorded_at("pairs/name_based")["tensors"]}
+    (tmp_path / "map.json").write_text(json.dumps({key: key.replace("enc/", "encoder/") for key in keys}))
+    sides = (pair("name_based"), pair("name_based_renamed"))
+    assert ckpt("diff", "--map", tmp_path / "map.json", *sides) == (0, "", "")
+
+
+def test_rules_see_object_paths_and_by_goes_by_the_new_ones(ckpt: Callable) -> None:
+    sides = (pair("object_based"), pair("name_based_renamed"))
+    result = ckpt("diff", "--json", "--by", "object-path", "--sub", "^enc=>encoder", *sides)
+    assert result.json["summary"] == {"same": 4, "changed": 0, "added": 0, "removed": 1, "renamed": 0}
+    (graph,) = result.json["entries"]
+    assert graph["key"] == "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+def test_what_a_rule_changed_and_the_right_has_not_is_removed_under_its_new_key(ckpt: Callable) -> None:
+    result = ckpt("diff", "--json", "--sub", "^enc/=>other/", pair("name_based"), pair("name_based"))
+    assert [(entry["key"], entry["change"], entry["from"]) for entry in result.json["entries"]] == [
+        ("enc/bias", "added", None),
+        ("enc/kernel", "added", None),
+        ("other/bias", "removed", "enc/bias"),
+        ("other/kernel", "removed", "enc/kernel"),
+    ]
+
+
+def test_keys_that_become_one_are_refused(ckpt: Callable) -> None:
+    result = ckpt("diff", "--sub", "^(enc|dec)/=>x/", pair("name_based"), pair("step1.h5"))
+    assert (result.code, result.out) == (3, "")
+    assert "both end on this key" in result.err
+    assert ckpt("diff", "--sub", "no arrow", pair("name_based"), pair("step1.h5")).code == 2
+
+
 # Listings -------------------------------------------------------------------------
 
 

@@ -142,8 +142,9 @@ def test_v1_checkpoints_are_written_anew(ckpt: Ckpt, tmp_path: Path, in_place: b
     save(source, arrays, "tf-v1", slices={"net/v": [((0, 1), (0, -1)), ((1, 1), (0, -1))]})
     target = source if in_place else tmp_path / "out" / "v1.ckpt"
     places = ("--in-place", source) if in_place else (source, target)
-    result = ckpt("rename", *places, "--sub", "^net/v$=>model/w", "--json")
+    result = ckpt("rename", *places, "--sub", "^net/v$=>model/w", "--json", "--link")
     assert result.code == 0, result.err
+    assert "note: tf-v1 has no data shards to share" in result.err
     assert result.json["verified"] is True
     found = read_all(target)
     assert sorted(found) == ["model/w", "model/w/Adam", "s"]

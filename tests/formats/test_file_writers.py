@@ -22,7 +22,7 @@ from formats import (
     dtypes,
     open_checkpoint,
 )
-from formats.npz import NPY_DTYPES, decode_header, encode_header
+from formats.npy import NPY_DTYPES, decode_header, encode_header
 from formats.registry import format_named
 from tests.support import same
 

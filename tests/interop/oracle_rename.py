@@ -121,3 +121,37 @@ def restore_table(path):
     table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
     tf.train.Checkpoint(vocabulary=table).restore(path).assert_consumed()
     return table.lookup(tf.constant(["a", "b", "c"])).numpy().tolist()
+
+
+def _model():
+    layers = tf.keras.layers
+    model = tf.keras.Sequential(
+        [tf.keras.Input((3,)), layers.Dense(4), layers.BatchNormalization(), layers.Dense(2)]
+    )
+    model.compile(tf.keras.optimizers.Adam(), "mse")
+    return model
+
+
+def save_keras(path):
+    """A trained model below an edge `model`; return the checkpoint's path and the weights."""
+    model = _model()
+    model.fit(tf.ones((8, 3)), tf.ones((8, 2)), verbose=0)
+    saved = tf.train.Checkpoint(model=model).save(path)
+    return [saved, [told(value) for value in model.get_weights()]]
+
+
+def restore_keras(path):
+    """Restore a model as the root itself; return its weights."""
+    model = _model()
+    model.fit(tf.zeros((8, 3)), tf.zeros((8, 2)), verbose=0)
+    tf.train.Checkpoint(model).read(path).assert_existing_objects_matched()
+    return [told(value) for value in model.get_weights()]
+
+
+def restore_keras_below(path):
+    """Restore a model below `deep/er`, all of the file consumed; return its weights."""
+    model = _model()
+    model.fit(tf.zeros((8, 3)), tf.zeros((8, 2)), verbose=0)
+    checkpoint = tf.train.Checkpoint(deep=tf.train.Checkpoint(er=model))
+    checkpoint.restore(path).assert_consumed()
+    return [told(value) for value in model.get_weights()]

@@ -194,3 +194,12 @@ def test_slices_are_found_under_their_new_keys(
     rename(data_path(*parts), target, "--add-prefix", "new/")
     expected = {f"new/{name}": told(value) for name, value in read_all(data_path(*parts)).items()}
     assert tensorflow.ask("tensors", "by_reader", path=target) == expected
+
+
+def test_models_of_keras_are_taken_off_and_put_below(tensorflow: TensorFlow, tmp_path: Path) -> None:
+    """Section 11.1: what a model's own file and one of a program differ in is one edge."""
+    path, weights = tensorflow.ask("rename", "save_keras", path=str(tmp_path / "ckpt"))
+    rename(path, tmp_path / "root-1", "--strip-prefix", "model/")
+    assert tensorflow.ask("rename", "restore_keras", path=str(tmp_path / "root-1")) == weights
+    rename("--in-place", path, "--sub", "^model=>deep/er")
+    assert tensorflow.ask("rename", "restore_keras_below", path=path) == weights

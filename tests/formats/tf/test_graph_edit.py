@@ -509,6 +509,47 @@ def test_random_moves_keep_every_tensor_or_are_refused(seed: int) -> None:
         assert all(node in reachable for node, _, _ in owners.values())
 
 
+@pytest.mark.parametrize("seed", range(200))
+def test_broken_graphs_are_edited_or_refused(seed: int) -> None:
+    """Edges to nowhere, several of one name, circles, triples of anything: no error but ours."""
+    rng = random.Random(seed)
+    count = rng.randint(2, 9)
+    anything = [*range(-1, count + 2)]
+    nodes = [TrackableObject() for _ in range(count)]
+    keys = []
+    for number, trackable in enumerate(nodes):
+        for _ in range(rng.randint(0, 4)):
+            edge = ObjectReference(node_id=rng.choice(anything), local_name=rng.choice("ab01"))
+            trackable.children.append(edge)
+        if rng.random() < 0.5:
+            keys.append(rng.choice([f"k{number}{VALUE}", f"k{VALUE}", "plain"]))
+            trackable.attributes.append(SerializedTensor(name="VARIABLE_VALUE", checkpoint_key=keys[-1]))
+        if rng.random() < 0.2:
+            trackable.slot_variables.append(
+                SlotVariableReference(
+                    original_variable_node_id=rng.choice(anything),
+                    slot_name="m",
+                    slot_variable_node_id=rng.choice(anything),
+                )
+            )
+    graph = ObjectGraph(TrackableObjectGraph(nodes=nodes))
+    paths = [*filter(None, escaped_paths(graph).values())]
+    for _ in range(20):
+        chosen = [node for node, path in escaped_paths(graph).items() if path and rng.random() < 0.4]
+        moves = {
+            node: "/".join(filter(None, (rng.choice(["", "n", *paths]), rng.choice("abn0"))))
+            for node in chosen
+        }
+        try:
+            edited = edit_graph(graph, keys, moves)
+        except ConversionError:
+            continue
+        assert len(set(edited.keys.values())) == len(set(keys))
+        assert len(edited.graph.tensors(dict.fromkeys(edited.keys.values()))) == len(
+            graph.tensors(dict.fromkeys(keys))
+        )
+
+
 # Spelling -------------------------------------------------------------------------
 
 
