@@ -18,6 +18,7 @@ from formats.tf.bundle import OBJECT_GRAPH_KEY
 from formats.tf.invent import invent_graph
 from formats.tf.prune import prune
 
+from .select import NothingSelectedError
 from .transfer import Dropped, Move, Plan
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ def plan_conversion(
     cannot hold; of state and graph, what it cannot hold is dropped and listed.
     """
     chosen = _Chosen(source, keys, into, settings)
+    if not chosen.keys:
+        reasons = "; ".join(sorted({dropped.reason for dropped in chosen.dropped})) or "it is made anew"
+        raise NothingSelectedError(f"nothing is left to write: {reasons}", path=source.location.path)
     if into.name == "tf-object":
         moves, graph = chosen.with_graph(target)
     else:
