@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..model import Index
     from .safe import H5File
 
-__all__ = ["H5Tensor", "describe"]
+__all__ = ["RAW", "H5Tensor", "describe"]
 
 _MOST_UNEXPLAINED = 4 << 30
 _MOST_EXPANSION = 1000
@@ -47,7 +47,8 @@ _SMALL_FLOATS = {(2, 8, 7): "bfloat16", (1, 4, 3): "float8_e4m3fn", (1, 5, 2): "
 _SINGLE = ((31, 23, 8, 0, 23), 127)
 """Positions and sizes of float32's sign, exponent and mantissa, and its bias.  Nearly everything is one."""
 
-_RAW = frozenset(("bfloat16", *(name for name in BY_NAME if name.startswith("float8_"))))
+RAW = frozenset(("bfloat16", *(name for name in BY_NAME if name.startswith("float8_"))))
+"""dtypes that are opaque bytes in HDF5, told by an attribute `dtype`."""
 
 
 def _dtype_attribute(file: H5File, dataset: Any) -> str:
@@ -67,7 +68,7 @@ def _dtype_of(file: H5File, dataset: Any, type_id: Any) -> DType:
         return BY_NAME["float32"]
     if kind == h5t.OPAQUE:
         named = BY_NAME.get(_dtype_attribute(file, dataset))
-        return named if named is not None and named.name in _RAW and named.itemsize == size else INVALID
+        return named if named is not None and named.name in RAW and named.itemsize == size else INVALID
     if kind == h5t.FLOAT and size <= 2:
         _, _, exponent, _, mantissa = type_id.get_fields()
         small = _SMALL_FLOATS.get((size, exponent, mantissa))
@@ -187,7 +188,7 @@ class H5Tensor(LazyTensor):
         out = np.empty(index_shape(index), self.spec.dtype.numpy)
         if out.size == 0:
             return out
-        raw = self.spec.dtype.name in _RAW
+        raw = self.spec.dtype.name in RAW
         target = out.view(f"V{out.itemsize}") if raw else out
         self._fill(dataset, index, target, dataset.get_type() if raw else h5t.py_create(out.dtype))
         if raw and _is_big_endian(dataset.get_type()):
