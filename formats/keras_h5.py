@@ -34,8 +34,6 @@ from .h5.writer import H5_DTYPES
 from .model import Finding, Format, TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .probe import Probe
     from .writing import CheckpointWriter, Target
 

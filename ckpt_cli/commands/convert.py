@@ -16,6 +16,7 @@ from formats.tf.state_file import FILE_NAME, StateFile
 
 from .. import render
 from ..operations import convert, pairing, transfer
+from ..operations.keras_plan import read_config
 from ..operations.select import choose
 from ..options import choosing, color_option, json_option, path_argument, selection_of
 from ..report import report
@@ -44,6 +45,9 @@ def _dtype(_: click.Context, __: click.Parameter, value: str | None) -> DType | 
     "--to", "to", metavar="FORMAT", help="Format of DST: an id, or object, name, v1, h5, weights-h5."
 )
 @click.option("--like", type=click.Path(), metavar="TEMPLATE", help="Keys, graph and layout from TEMPLATE.")
+@click.option(
+    "--config", type=click.Path(), metavar="FILE", help="Keras model configuration: JSON, or a file with it."
+)
 @click.option(
     "--pair-by-shape", is_flag=True, help="With --like, also pair shapes that occur once on both sides."
 )
@@ -75,11 +79,15 @@ def command(source: str, target: str, **options: Any) -> int:
     keys, graph and layout come from TEMPLATE and values from SRC, paired by full name,
     then key, then object path, never by guess.
 
+    Between Keras' formats, and between them and tf-object, the model's configuration says
+    which tensor is which: SRC has one, or --config gives it.
+
     The result is opened again and compared bit for bit before it is moved into place.
 
     \b
       ckpt convert bert_model.ckpt tf2/bert-1 --to object
       ckpt convert run/ckpt-10 weights.safetensors --weights-only
+      ckpt convert model.h5 model.weights.h5
       ckpt convert bert_model.ckpt tf2/bert-1 --like fresh/ckpt-1 --map names.tsv
     """
     if options["weights_only"]:
@@ -99,7 +107,8 @@ def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any])
     keys = choose(reader, selection_of(options))
     if options["like"] is None:
         into = convert.target_format(reader, target, options["to"])
-        settings = convert.Settings(options["cast"], options["merge_slices"])
+        config = read_config(options["config"]) if options["config"] else None
+        settings = convert.Settings(options["cast"], options["merge_slices"], config=config)
         _carry_out(convert.plan_conversion(reader, keys, target, into, settings), options)
         return
     with open_checkpoint(options["like"]) as template:
