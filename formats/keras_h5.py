@@ -34,6 +34,8 @@ from .h5.writer import H5_DTYPES
 from .model import Finding, Format, TensorSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .probe import Probe
     from .writing import CheckpointWriter, Target
 
@@ -153,6 +155,12 @@ class KerasH5Reader(H5Reader):
             self.flaw(error)
             return None
         return found if isinstance(found, h5d.DatasetID) else None
+
+    @cached_property
+    def full_names(self) -> Mapping[str, str]:
+        """The names of weights, which in Keras 2 are those of the variables."""
+        groups = (*self._layers.values(), self._optimizer)
+        return {key: name.removesuffix(":0") for group in groups for key, name in group.weights}
 
     def kind(self, key: str, spec: TensorSpec) -> str:
         if key not in self._optimizer_keys:

@@ -16,10 +16,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.tf.object_graph import ROOT
-
 from .keras_graph import OPTIMIZER, SlotOf
-from .keras_model import Edge, Unit, Variable
+from .keras_model import Edge, Unit, Variable, legacy_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -101,11 +99,28 @@ class Optimizer(NamedTuple):
         node.edges += [Edge(edge, _listed(variables)) for edge, variables in slots.items()]
         return node, []
 
+    def in_order(self, model: Unit) -> Optimizer:
+        """Return a legacy optimizer with its slots as it makes them: by name, then as variables are trained.
+
+        A graph has them by the numbers of nodes, which is another order in nested models.
+        """
+        if self.style != "legacy":
+            return self
+        trained = {variable.full_name: at for at, variable in enumerate(legacy_order(model))}
+        slots = {slot.name: at for at, slot in reversed(list(enumerate(self.slots)))}
+        last = len(trained)
+        order = sorted(self.slots, key=lambda slot: (slots[slot.name], trained.get(self._owner(slot), last)))
+        return self._replace(slots=tuple(order))
+
+    def _owner(self, slot: Variable) -> str:
+        """Return the full name of the variable that a legacy optimizer's slot belongs to."""
+        return slot.full_name.removeprefix(f"{self.name}/").removesuffix(f"/{slot.name}")
+
     def _legacy_graph(self, model: Unit) -> tuple[Unit, list[SlotOf]] | None:
         by_name = {variable.full_name: variable for variable in model.all_variables()}
         slots = []
         for slot in self.slots:
-            owner = by_name.get(slot.full_name.removeprefix(f"{self.name}/").removesuffix(f"/{slot.name}"))
+            owner = by_name.get(self._owner(slot))
             if owner is None:
                 return None
             slots.append((slot.name, owner, slot))
@@ -224,8 +239,9 @@ def _of_graph(source: CheckpointReader) -> Optimizer | None:
     if graph is None:
         return None
     keys = {node: key for key, (node, _, _) in graph.tensors(source.specs).items()}
-    root = dict(graph.children(ROOT))
-    node = root.get(OPTIMIZER)
+    # `Checkpoint(model=...)` has it below the model.
+    found_at = (dict(graph.children(at)).get(OPTIMIZER) for at in graph.reachable())
+    node = next((at for at in found_at if at is not None), None)
     if node is None:
         return None
     edges = dict(graph.children(node))

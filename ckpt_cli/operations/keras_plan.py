@@ -8,6 +8,7 @@ they are, and no model is needed.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.dtypes import BY_NAME
@@ -238,14 +239,14 @@ def _h5(chosen: Chosen, model: Model) -> Laid:
     groups: dict[str, list[tuple[str, str]]] = {layer.name: [] for layer in model.unit.layers}
     for key, weight in zip(keys, weights, strict=True):
         groups[weight.layer].append((key, weight.name))
-    config = model.config if _is_legacy(model.config) else None
+    config = _h5_config(model.config)
     metadata: dict[str, Any] = {
         "version": model.version,
         "config": config,
-        "training_config": model.training_config if config is not None else None,
+        "training_config": model.training_config,
         "layers": [WeightGroup(name, tuple(held)).document() for name, held in groups.items()],
     }
-    state = model.optimizer.h5_names(model.major) if model.optimizer and config is not None else None
+    state = model.optimizer.in_order(model.unit).h5_names(model.major) if model.optimizer else None
     if state is not None:
         named = [(f"{OPTIMIZER_WEIGHTS}/{name}", name + suffix) for _, name in state]
         metadata["optimizer"] = WeightGroup(OPTIMIZER_WEIGHTS, tuple(named)).document()
@@ -264,12 +265,25 @@ def _tell_apart(variables: list[Variable]) -> None:
             variable.full_name = f"{variable.full_name}_{count}"
 
 
-def _is_legacy(config: str | None) -> bool:
-    """Whether a configuration is of the form that whole models in HDF5 have, without modules."""
-    return config is not None and "module" not in parse_object(config)
+def _h5_config(config: str | None) -> str | None:
+    """Return a configuration as whole models in HDF5 have it: class and settings, without a module."""
+    if config is None:
+        return None
+    found = parse_object(config)
+    if "module" not in found:
+        return config
+    return json.dumps({"class_name": found.get("class_name"), "config": found.get("config")})
 
 
 # keras-weights, keras -----------------------------------------------------------------------
+
+
+def _archive(chosen: Chosen, model: Model) -> Laid:
+    if model.config is not None and "module" not in parse_object(model.config):
+        message = "the configuration is that of a .h5 file, from which .keras archives are not loaded"
+        hints = ("--config FILE: the config.json of a .keras archive, or such an archive",)
+        raise ConversionError(message, path=chosen.source.location.path, hints=hints)
+    return _weights(chosen, model)
 
 
 def _weights(chosen: Chosen, model: Model) -> Laid:
@@ -302,5 +316,5 @@ _LAYOUTS: dict[str, Callable[[Chosen, Model], Laid]] = {
     "tf-object": _objects,
     "keras-h5": _h5,
     "keras-weights": _weights,
-    "keras": _weights,
+    "keras": _archive,
 }
