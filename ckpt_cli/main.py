@@ -15,6 +15,8 @@ from .render import error_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from click.shell_completion import CompletionItem
+
 __all__ = ["cli", "main"]
 
 COMMANDS = os.path.join(os.path.dirname(__file__), "commands")
@@ -40,13 +42,21 @@ class CommandsByFile(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
+        known = not args or args[0].startswith("-") or args[0] in self.list_commands(ctx)
+        if not known and not ctx.resilient_parsing:
             import difflib
 
             close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
             hint = f"; did you mean {close[0]}?" if close else ""
             ctx.fail(f"no command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer commands by name: what each does would take importing all of them."""
+        from .completing import commands
+
+        names = commands(self.list_commands(ctx), incomplete)
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 @click.group(
@@ -67,6 +77,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         # What the locale cannot show is escaped, never an error.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    if "_CKPT_COMPLETE" in os.environ:
+        # A shell asks what could come next; click answers, by the classes this registers.
+        from . import completing  # noqa: F401
     try:
         code = cli.main(args, prog_name="ckpt", standalone_mode=False)
         sys.stdout.flush()

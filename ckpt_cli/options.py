@@ -9,11 +9,37 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from formats.dtypes import DType
+
+    from .operations.keys import Rules
     from .operations.select import Selection
 
-__all__ = ["choosing", "color_option", "jobs_option", "json_option", "path_argument", "selection_of"]
+__all__ = [
+    "cast_option",
+    "changing",
+    "choosing",
+    "color_option",
+    "completing",
+    "jobs_option",
+    "json_option",
+    "path_argument",
+    "rules_of",
+    "selection_of",
+]
 
 F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def completing(what: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """Return what a parameter's `shell_complete` shall be: a function of `ckpt_cli.completing`."""
+
+    def offer(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from . import completing as functions
+
+        found: list[Any] = getattr(functions, what)(ctx, param, incomplete)
+        return found
+
+    return offer
 
 
 def _set_color(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
@@ -42,22 +68,43 @@ jobs_option = click.option(
 
 def path_argument(name: str = "path", **settings: Any) -> Callable[[F], F]:
     """Return an argument that names a checkpoint; it is taken literally, and need not exist as a file."""
-    return click.argument(name, type=click.Path(), **settings)
+    return click.argument(
+        name, type=click.Path(), **{"shell_complete": completing("checkpoints"), **settings}
+    )
 
 
 _CHOOSING = (
-    click.argument("keys", nargs=-1, metavar="[KEY]..."),
+    click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=completing("keys")),
     click.option(
-        "--match", "matches", multiple=True, metavar="GLOB", help="Keep keys that match; * crosses /."
+        "--match",
+        "matches",
+        multiple=True,
+        metavar="GLOB",
+        help="Keep keys that match; * crosses /.",
+        shell_complete=completing("keys"),
     ),
-    click.option("--exclude", "excludes", multiple=True, metavar="GLOB", help="Drop keys that match."),
+    click.option(
+        "--exclude",
+        "excludes",
+        multiple=True,
+        metavar="GLOB",
+        help="Drop keys that match.",
+        shell_complete=completing("keys"),
+    ),
     click.option("--regex", is_flag=True, help="Take KEY, --match and --exclude as regular expressions."),
-    click.option("--dtype", "dtype", metavar="NAME", help="Keep tensors of this dtype."),
+    click.option(
+        "--dtype",
+        "dtype",
+        metavar="NAME",
+        help="Keep tensors of this dtype.",
+        shell_complete=completing("dtypes"),
+    ),
     click.option(
         "--kind",
         "kind",
         metavar="KIND[,KIND]",
         help="Keep tensors of these kinds: variable, slot, optimizer, state, graph.",
+        shell_complete=completing("kinds"),
     ),
 )
 
@@ -81,5 +128,65 @@ def selection_of(options: dict[str, Any]) -> Selection:
             dtype=options["dtype"],
             kinds=options["kind"],
         )
+    except ValueError as error:
+        raise click.UsageError(str(error), click.get_current_context()) from error
+
+
+def _floating(_: click.Context, __: click.Parameter, value: str | None) -> DType | None:
+    if value is None:
+        return None
+    from formats.dtypes import BY_NAME
+
+    dtype = BY_NAME.get(value)
+    if dtype is None or not dtype.is_floating:
+        floating = ", ".join(name for name, known in BY_NAME.items() if known.is_floating)
+        raise click.BadParameter(f"{value!r} is no floating dtype; there are {floating}")
+    return dtype
+
+
+cast_option = click.option(
+    "--cast",
+    callback=_floating,
+    metavar="DTYPE",
+    help="Write floating tensors in this dtype.",
+    shell_complete=completing("dtypes"),
+)
+
+
+_CHANGING = (
+    click.option(
+        "--sub",
+        "subs",
+        multiple=True,
+        metavar="REGEX=>REPLACEMENT",
+        help="Change what matches, as re.sub does; may be given again, and applies in order.",
+    ),
+    click.option("--strip-prefix", metavar="P", help="Take P away from where keys begin with it."),
+    click.option("--add-prefix", metavar="P", help="Put P before every key."),
+    click.option(
+        "--map",
+        "map_file",
+        type=click.Path(),
+        metavar="FILE",
+        help="Take new keys from a file: old and new parted by a TAB, or a JSON object.",
+    ),
+)
+
+
+def changing(function: F) -> F:
+    """Add the options that change keys; `rules_of` takes what they give."""
+    for option in reversed(_CHANGING):
+        function = option(function)
+    return function
+
+
+def rules_of(options: dict[str, Any]) -> Rules:
+    """Return the rules that the options of `changing` describe; UsageError where they make no sense."""
+    from .operations.keys import Rules
+    from .operations.name_map import read_map
+
+    names = read_map(options["map_file"]) if options["map_file"] is not None else {}
+    try:
+        return Rules.make(options["subs"], options["strip_prefix"], options["add_prefix"], names)
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context()) from error

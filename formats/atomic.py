@@ -2,12 +2,16 @@
 
     TARGET                    a checkpoint: one file, or a bundle's index and data shards
     TARGET_temp_<32 hex>/     where the new files are made, under their final names
+    TARGET_temp_<32 hex>/aside/   an old set that had to be moved out of the way
     FILE.tempstate<number>    a single file being replaced
 
 Both names are those TensorFlow gives to saves in progress, so that its readers, and
 these, pass over what a killed process leaves.  A staged checkpoint is complete: it can
 be opened and compared before anything of it is moved.  Everything is synced to disk
 before the first file moves, and the directory between moves that depend on each other.
+
+A writer holds a lock on its directory for as long as it lives; what nobody holds was
+left by one that was killed, and can be removed (`formats.tf.leftovers`).
 """
 
 from __future__ import annotations
@@ -15,20 +19,32 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import threading
 from typing import TYPE_CHECKING
 
 from .chunks import view_of
 from .errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from .chunks import Chunk
 
-__all__ = ["StagedFile", "Staging", "refusing", "replace_file", "sync_directory"]
+__all__ = [
+    "StagedFile",
+    "Staging",
+    "aside_of",
+    "is_being_written",
+    "put_back",
+    "refusing",
+    "replace_file",
+    "sync_directory",
+]
 
 _LONGEST_STEM = 48
 """Characters of the target's name in the directory's: a name has at most 255 bytes."""
+
+_ASIDE = "aside"
 
 _HINTS = {
     errno.ENOSPC: ("free some space or write elsewhere; nothing was changed",),
@@ -36,6 +52,12 @@ _HINTS = {
     errno.EACCES: ("the directory must be writable, since new files are made beside the old ones",),
     errno.EROFS: ("this file system is mounted read-only: write elsewhere",),
 }
+
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
+"""What file systems say that have no locks, or (NFS) none on a directory."""
+
+_SYNC_AFTER = 64 << 20
+"""Bytes written after which a file's sync begins: less than a disk writes in a second."""
 
 _LARGEST_WRITE = 1 << 30  # Linux transfers no more than 2 GiB in one call.
 
@@ -70,12 +92,17 @@ def sync_directory(path: str) -> None:
 class StagedFile:
     """A new file, written from its beginning to its end, or at reserved places.
 
-    `about` is the path that errors name: what the user asked for.
+    `about` is the path that errors name: what the user asked for.  What is large goes
+    to disk while the rest of it is being written, so that the sync at the end is short:
+    2 GB take 1.2 times as long as `cp` and `sync` instead of twice.
     """
 
     def __init__(self, path: str, about: str, *, new: bool = True) -> None:
         self.path = path
         self.size = 0
+        self._unsynced = 0
+        self._syncing: threading.Thread | None = None
+        self._sync_error: OSError | None = None
         self._about = about
         create = os.O_CREAT | os.O_EXCL if new else 0
         with refusing(about):
@@ -97,13 +124,34 @@ class StagedFile:
                 written = os.pwrite(self._fd, view[:_LARGEST_WRITE], offset)
                 offset += written
                 view = view[written:]
+        self._unsynced += len(data)
+        if self._unsynced >= _SYNC_AFTER and not (self._syncing and self._syncing.is_alive()):
+            self._unsynced = 0
+            self._syncing = threading.Thread(target=self._sync_early, daemon=True)
+            self._syncing.start()
+
+    def _sync_early(self) -> None:
+        """Bring what is there to disk.  The system tells of an error once, so it is kept for `sync`."""
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            self._sync_error = error
 
     def sync(self) -> None:
         """Bring what was written to disk."""
+        self._join()
         with refusing(self._about):
+            if self._sync_error is not None:
+                raise self._sync_error
             os.fsync(self._fd)
 
+    def _join(self) -> None:
+        if self._syncing is not None:
+            self._syncing.join()
+            self._syncing = None
+
     def close(self) -> None:
+        self._join()
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -115,8 +163,10 @@ class Staging:
     def __init__(self, target: str) -> None:
         self.target = target
         self.directory = os.path.dirname(target) or "."
+        self._lock: int | None = None
         self._made = _missing_directories(self.directory)
         self._files: list[StagedFile] = []
+        self._linked: set[int] = set()
         name = f"{os.path.basename(target)[:_LONGEST_STEM]}_temp_{os.urandom(16).hex()}"
         self.staged = os.path.join(os.path.dirname(target), name)
         try:
@@ -124,6 +174,7 @@ class Staging:
                 if self._made:
                     os.makedirs(self.directory)
                 os.mkdir(self.staged)
+                self._lock = _lock(self.staged)
         except BaseException:
             self.remove()
             raise
@@ -152,11 +203,18 @@ class Staging:
         with refusing(self.target):
             os.rename(self.path(old), self.path(new))
 
+    def link(self, path: str, name: str) -> None:
+        """Give a file a second name among the staged ones; OSError where that cannot be."""
+        os.link(path, self.path(name), follow_symlinks=False)
+        self._linked.add(os.lstat(self.path(name)).st_ino)
+
     def sync(self) -> None:
-        """Close all staged files and bring them to disk."""
+        """Close all staged files and bring them to disk, but for those that were there before."""
         self._close()
         with refusing(self.target):
             for name in os.listdir(self.staged):
+                if os.lstat(self.path(name)).st_ino in self._linked:
+                    continue
                 fd = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     os.fsync(fd)
@@ -174,14 +232,36 @@ class Staging:
             self.move(os.path.basename(self.target))
             sync_directory(self.directory)
 
+    def set_aside(self, names: Iterable[str]) -> None:
+        """Move files of the old set, by name, out of the way of the new.
+
+        From here until `forget_aside` the old set is in its place for nobody; a kill in
+        between leaves it to `ckpt state --fix`, so this is for what cannot be exchanged.
+        """
+        with refusing(self.target):
+            os.makedirs(self.path(_ASIDE), exist_ok=True)
+            for name in names:
+                os.rename(self.final(name), self.path(os.path.join(_ASIDE, name)))
+            sync_directory(self.directory)
+
+    def forget_aside(self) -> None:
+        """Give up the old set, at one stroke: the new one is in its place."""
+        with refusing(self.target):
+            os.rename(self.path(_ASIDE), self.path("replaced"))
+
     def remove(self) -> None:
-        """Remove the staging directory, and directories made for it that stayed empty."""
+        """Remove the staging directory, and directories made for it that stayed empty.
+
+        An old set that was set aside goes back to its place first.
+        """
         import shutil
 
         self._close()
         with refusing(self.target):
             if os.path.isdir(self.staged):
+                put_back(self.staged)
                 shutil.rmtree(self.staged)
+            self._unlock()
             for made in self._made:
                 if os.path.isdir(made) and not os.listdir(made):
                     os.rmdir(made)
@@ -190,6 +270,60 @@ class Staging:
         for file in self._files:
             file.close()
         self._files.clear()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __del__(self) -> None:
+        self._unlock()
+
+
+def _lock(path: str) -> int:
+    """Return a descriptor that locks a directory until it is closed, if only by death.
+
+    Raises BlockingIOError where another holds it.  A file system without locks locks nothing.
+    """
+    import fcntl
+
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            os.close(fd)
+            raise
+    return fd
+
+
+def is_being_written(staged: str) -> bool:
+    """Whether a living process holds a staging directory."""
+    try:
+        os.close(_lock(staged))
+    except BlockingIOError:
+        return True
+    return False
+
+
+def aside_of(staged: str) -> list[str]:
+    """Return the old set in a staging directory, by the paths it had: data first, the index last."""
+    aside = os.path.join(staged, _ASIDE)
+    names = os.listdir(aside) if os.path.isdir(aside) else []
+    home = os.path.dirname(staged)
+    return [os.path.join(home, name) for name in sorted(names, key=lambda name: name.endswith(".index"))]
+
+
+def put_back(staged: str) -> None:
+    """Move the old set in a staging directory back to its place, over what is there of the new."""
+    paths = aside_of(staged)
+    for path in paths:
+        os.replace(os.path.join(staged, _ASIDE, os.path.basename(path)), path)
+    if paths:
+        sync_directory(os.path.dirname(staged) or ".")
 
 
 def _missing_directories(path: str) -> list[str]:

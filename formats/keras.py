@@ -61,7 +61,9 @@ def _open_weights(archive: Archive) -> tuple[H5File, IO[bytes] | None]:
     superblock = Superblock.find(read(0, 4096))
     if superblock is None:
         raise CorruptCheckpointError("not an HDF5 file", path=path, offset=0, code="hdf5-read")
-    return open_h5(path, member.size, superblock, GuardedFile(read, member.size)), copy
+    return open_h5(
+        path, member.size, superblock, GuardedFile(read, member.size, superblock.length_size)
+    ), copy
 
 
 def _read_member(archive: Archive, member: Member, offset: int, size: int) -> bytes:
@@ -74,6 +76,8 @@ def _read_at(descriptor: int, offset: int, size: int) -> bytes:
 
 class KerasReader(WeightsReader):
     """A `.keras` archive."""
+
+    has_checksums = True
 
     def __init__(self, probe: Probe, *, lenient: bool) -> None:
         assert probe.zip is not None

@@ -22,12 +22,19 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .errors import CorruptCheckpointError, UnsupportedFeatureError
 from .h5.config import LayerWeights, check_shapes, layers_of
 from .h5.facts import MODEL_WEIGHTS
-from .h5.legacy_writer import OPTIMIZER_WEIGHTS, TOP_LEVEL, LegacyWriter, WeightGroup
+from .h5.legacy_writer import (
+    OPTIMIZER_WEIGHTS,
+    TOP_LEVEL,
+    LegacyWriter,
+    Weight,
+    WeightGroup,
+    weight_keys,
+)
 from .h5.names import strings, text
 from .h5.reader import H5Reader, read_attribute
 from .h5.writer import H5_DTYPES
@@ -39,41 +46,9 @@ if TYPE_CHECKING:
     from .probe import Probe
     from .writing import CheckpointWriter, Target
 
-__all__ = ["FORMAT", "KerasH5Reader", "Weight", "weight_keys"]
+__all__ = ["FORMAT", "KerasH5Reader"]
 
 _OPTIMIZER_SCALARS = frozenset(("iter", "iteration", "iterations", "learning_rate"))
-
-
-class Weight(NamedTuple):
-    """One weight: its layer, its name as stored, the path of its dataset."""
-
-    layer: str
-    name: str
-    path: str
-
-
-def weight_keys(weights: list[Weight]) -> list[str]:
-    """Return the key of each weight: its name without `:0`, with its layer where that is not unique.
-
-    A name may equal what another becomes with its layer, so this goes on until nothing
-    changes; what even the layer does not tell apart goes by its path.
-    """
-    keys = [weight.name.removesuffix(":0") for weight in weights]
-    spellings = (
-        [f"{weight.layer}/{weight.name.removesuffix(':0')}" for weight in weights],
-        [weight.path for weight in weights],
-    )
-    level = [0] * len(weights)
-    while True:
-        counts = Counter(keys)
-        changing = [at for at, key in enumerate(keys) if counts[key] > 1 and level[at] < len(spellings)]
-        if not changing:
-            return keys
-        lowest = min(level[at] for at in changing)
-        for at in changing:
-            if level[at] == lowest:
-                keys[at] = spellings[lowest][at]
-                level[at] += 1
 
 
 class KerasH5Reader(H5Reader):
@@ -120,10 +95,16 @@ class KerasH5Reader(H5Reader):
             groups[layer] = group
             names = dict.fromkeys(self._strings(group, "weight_names", base + layer))
             weights += [Weight(layer, name, f"{base}{layer}/{name}") for name in names]
+        within: dict[tuple[str, str], Any] = {}
         held: dict[str, list[tuple[str, str]]] = {layer: [] for layer in groups}
         for key, weight in zip(weight_keys(weights), weights, strict=True):
             held[weight.layer].append((key, weight.name))
-            self.add(key, self._file, weight.path, self._dataset(weight.name, groups[weight.layer]))
+            # The weights of a layer lie in one group below it, which is looked up once.
+            head, _, last = weight.name.rpartition("/")
+            place = (weight.layer, head)
+            if place not in within:
+                within[place] = self._find(head, groups[weight.layer])
+            self.add(key, self._file, weight.path, self._dataset(last, within[place]))
         self._layers = {layer: WeightGroup(layer, tuple(found)) for layer, found in held.items()}
 
     def _add_optimizer(self) -> None:
@@ -144,17 +125,20 @@ class KerasH5Reader(H5Reader):
         self._optimizer = WeightGroup(OPTIMIZER_WEIGHTS, tuple(held))
         self._optimizer_keys = frozenset(key for key, _ in held)
 
-    def _dataset(self, name: str, group: Any) -> Any | None:
+    def _dataset(self, name: str, group: Any | None) -> Any | None:
         from h5py import h5d
 
+        found = self._find(name, group) if group is not None else None
+        return found if isinstance(found, h5d.DatasetID) else None
+
+    def _find(self, name: str, group: Any) -> Any | None:
         try:
-            found = self._file.find(name, group)
+            return self._file.find(name, group)
         except CorruptCheckpointError:
             return None
         except UnsupportedFeatureError as error:
             self.flaw(error)
             return None
-        return found if isinstance(found, h5d.DatasetID) else None
 
     @cached_property
     def full_names(self) -> Mapping[str, str]:

@@ -100,6 +100,8 @@ def _spec(item: dict[str, Any]) -> TensorSpec:
 class ListingReader(CheckpointReader):
     """A checkpoint's listing."""
 
+    has_checksums = False
+
     def __init__(self, probe: Probe, *, lenient: bool) -> None:
         assert probe.json is not None
         self.location = probe.location

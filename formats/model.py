@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from .dtypes import INVALID, DType
 from .errors import CorruptCheckpointError, TensorNotFoundError
@@ -94,12 +94,14 @@ class TensorSpec(NamedTuple):
 class Stored(NamedTuple):
     """Where a tensor's bytes lie, in one piece: shard number, offset, masked CRC-32C.
 
-    None where a format has no such thing, and for tensors stored in slices.
+    None where a format has no such thing, and for tensors stored in slices.  The
+    checksum is of the bytes as they lie there, so `big_endian` is a part of what it says.
     """
 
     shard: int | None = None
     offset: int | None = None
     crc32c: int | None = None
+    big_endian: bool = False
 
 
 class LazyTensor(ABC):
@@ -175,6 +177,9 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     `findings` are the flaws that opening came across and that keep no tensor from
     being listed; the flaws that do are raised, unless it was opened `lenient`.
     """
+
+    has_checksums: ClassVar[bool] = True
+    """Whether the format stores checksums; without them a flipped bit in a value is noticed by nobody."""
 
     format: Format
     location: Location

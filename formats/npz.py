@@ -1,111 +1,55 @@
 r"""npz: numpy's archives, a zip of `.npy` members; a key is a member's name without `.npy`.
 
-    magic: 93 4e 55 4d 50 59 ("\x93NUMPY"), major: uint8, minor: uint8
-    header length: uint16 (version 1) or uint32 (2, 3)
-    header: a Python dict literal, latin-1 (3: UTF-8), keys descr, fortran_order, shape
-    data: elements in C or Fortran order, in the byte order that descr says
+    members: see formats.archive; each is a `.npy` file, see formats.npy
 
 An array of objects is a pickle, and a pickle is a program: it is listed without a dtype
 and never loaded.  numpy writes types that are not its own (bfloat16) as bytes without
 their name, so those have no dtype here either.  Stored members are read in place,
 deflated ones from their beginning.
 numpy/lib/_format_impl.py
+
+Written are stored members: the same file from the same tensors, whenever it is written.
 """
 
 from __future__ import annotations
 
-import ast
-import math
-import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+import contextlib
+import os
+import zipfile
+from functools import cached_property
+from typing import IO, TYPE_CHECKING, Any
 
-from .archive import Archive, Cursor, Member
-from .dtypes import BY_NAME, INVALID, STRING, DType
-from .errors import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
+from .archive import Archive, Cursor, Member, is_safe_name
+from .atomic import refusing
+from .chunks import array_chunks, view_of, whole_elements
+from .dtypes import INVALID, STRING
+from .errors import (
+    CheckpointError,
+    ChecksumError,
+    ConversionError,
+    CorruptCheckpointError,
+    UnsupportedFeatureError,
+)
+from .files import PIECE
 from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
+from .npy import LONGEST_HEADER, NPY_DTYPES, decode_header, npy_chunks
 from .slicing import full_index, index_shape, read_region
 from .tf.kinds import name_kinds
+from .writing import CheckpointWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import numpy as np
 
+    from .chunks import Chunk
     from .model import Index
+    from .npy import Header
     from .probe import Probe
+    from .tf.slices import Extents
+    from .writing import Target
 
-__all__ = ["FORMAT", "Header", "NpzReader", "decode_header"]
-
-MAGIC = b"\x93NUMPY"
-_LONGEST_HEADER = 1 << 16
-_MOST_DIMENSIONS = 64
-_LARGEST_ITEM = (1 << 31) // 4 - 1
-_LARGEST_DIMENSION = 1 << 63
-_DESCR = re.compile(r"([<>=|]?)([biufcSU?])(\d*)")
-_FAMILIES = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
-_NUMBERS = {name: name for name in BY_NAME if name.rstrip("0123456789") in _FAMILIES.values()}
-
-
-class Header(NamedTuple):
-    """What a `.npy` header says; `descr` is numpy's own spelling of the element type."""
-
-    dtype: DType
-    descr: str
-    shape: tuple[int, ...]
-    fortran: bool
-    itemsize: int
-    data_offset: int
-
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * self.itemsize
-
-
-def _dtype(descr: Any) -> tuple[DType, int]:
-    """Return dtype and item size of a `descr`; INVALID where it is none that is read here."""
-    match = _DESCR.fullmatch(descr) if isinstance(descr, str) else None
-    if match is None:
-        return INVALID, 0
-    kind, size = match[2], int(match[3] or 1)
-    if size > _LARGEST_ITEM:
-        return INVALID, 0
-    if kind in "SU":
-        return STRING, size * (4 if kind == "U" else 1)
-    if kind in "b?":
-        return (BY_NAME["bool"], 1) if size == 1 else (INVALID, 0)
-    dtype = BY_NAME.get(_NUMBERS.get(f"{_FAMILIES[kind]}{size * 8}", ""), INVALID)
-    return dtype, dtype.itemsize or 0
-
-
-def decode_header(data: bytes) -> Header:
-    """Return the header that a `.npy` file begins with; ValueError where it is none."""
-    if not data.startswith(MAGIC) or len(data) < 12:
-        raise ValueError("no .npy header")
-    major = data[6]
-    if major not in (1, 2, 3):
-        raise ValueError(f".npy version {major}, expected 1, 2 or 3")
-    width = 2 if major == 1 else 4
-    length = int.from_bytes(data[8 : 8 + width], "little")
-    text = data[8 + width : 8 + width + length]
-    if length > _LONGEST_HEADER or len(text) != length:
-        raise ValueError(f".npy header of {length} bytes")
-    try:
-        found = ast.literal_eval(text.decode("utf-8" if major == 3 else "latin-1"))
-    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError) as error:
-        raise ValueError(".npy header is no dict literal") from error
-    if not isinstance(found, dict) or set(found) != {"descr", "fortran_order", "shape"}:
-        raise ValueError(".npy header without descr, fortran_order and shape alone")
-    shape = found["shape"]
-    if (
-        not isinstance(shape, tuple)
-        or len(shape) > _MOST_DIMENSIONS
-        or not all(type(dim) is int and 0 <= dim < _LARGEST_DIMENSION for dim in shape)
-    ):
-        raise ValueError(f".npy shape {str(shape)[:80]}")
-    dtype, itemsize = _dtype(found["descr"])
-    return Header(
-        dtype, str(found["descr"])[:80], shape, found["fortran_order"] is True, itemsize, 8 + width + length
-    )
+__all__ = ["FORMAT", "NpzReader"]
 
 
 class NpzTensor(LazyTensor):
@@ -121,25 +65,46 @@ class NpzTensor(LazyTensor):
         """Return the array, the member's CRC-32 compared."""
         self._check()
         cursor = Cursor(self._archive, self._member)
-        try:
-            out = self._read(
-                lambda offset, size: _exactly(cursor.read(offset, size), size), full_index(self.spec.shape)
-            )
-            cursor.finish()
-        except ChecksumError as error:
-            error.key = self.spec.key
-            raise
-        except ValueError as error:
-            raise self._corrupt(str(error)) from error
+        out = self._read(
+            lambda at, size: self._exactly(cursor.read(at, size), size), full_index(self.spec.shape)
+        )
+        self._finish(cursor)
         return out
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        header = self._header
+        as_stored = not header.fortran and not header.descr.startswith(">")
+        if not as_stored or self.spec.dtype is STRING or self.spec.dtype.name == "bool":
+            yield from array_chunks(self.read(), max_bytes)
+            return
+        self._check()
+        cursor = Cursor(self._archive, self._member)
+        step = whole_elements(max_bytes, header.itemsize)
+        for at in range(0, header.nbytes, step):
+            size = min(step, header.nbytes - at)
+            yield self._exactly(cursor.read(header.data_offset + at, size), size)
+        self._finish(cursor)
 
     def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
         self._check()
         if self._member.deflated:
             cursor = Cursor(self._archive, self._member)
-            return self._read(lambda offset, size: _exactly(cursor.read(offset, size), size), index)
+            return self._read(lambda at, size: self._exactly(cursor.read(at, size), size), index)
         start = self._member.offset
         return self._read(lambda offset, size: self._archive.file.read_exactly(start + offset, size), index)
+
+    def _finish(self, cursor: Cursor) -> None:
+        """Go through what is left of the member, so that its CRC-32 is compared."""
+        try:
+            cursor.finish()
+        except ChecksumError as error:
+            error.key = self.spec.key
+            raise
+
+    def _exactly(self, data: bytes, size: int) -> bytes:
+        if len(data) != size:
+            raise self._corrupt(f"the member ends {size - len(data)} bytes short")
+        return data
 
     def _check(self) -> None:
         expected = self._header.data_offset + self._header.nbytes
@@ -177,12 +142,6 @@ class NpzTensor(LazyTensor):
         if header.fortran:
             return np.array(raw.T, stored.newbyteorder("="), order="C")
         return raw.astype(stored.newbyteorder("="), copy=False)
-
-
-def _exactly(data: bytes, size: int) -> bytes:
-    if len(data) != size:
-        raise ValueError(f"the member ends {size - len(data)} bytes short")
-    return data
 
 
 def _as_bytes(strings: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -243,7 +202,7 @@ class NpzReader(CheckpointReader):
         try:
             return decode_header(head)
         except ValueError:
-            rest = b"" if member.size <= 256 else read(256, min(member.size, _LONGEST_HEADER + 12) - 256)
+            rest = b"" if member.size <= 256 else read(256, min(member.size, LONGEST_HEADER + 12) - 256)
             return decode_header(head + rest)
 
     def _stored(self, member: Member) -> Callable[[int, int], bytes]:
@@ -283,6 +242,60 @@ class NpzReader(CheckpointReader):
         self._archive.close()
 
 
+# Writing ----------------------------------------------------------------------------
+
+_MEMBER_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows
+
+
+class NpzWriter(CheckpointWriter):
+    """Writes a zip of arrays."""
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+        for spec in target.specs:
+            _check_member_name(target, spec.key)
+        super().__init__(format, target)
+
+    @cached_property
+    def _file(self) -> IO[bytes]:
+        with refusing(self.target.path):
+            return open(self.staging.path(os.path.basename(self.target.path)), "xb")
+
+    @cached_property
+    def _zip(self) -> zipfile.ZipFile:
+        return zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
+
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:  # noqa: ARG002
+        # numpy, too, asks for zip64 always: sizes are not known when a member's header is written.
+        member = zipfile.ZipInfo(spec.key + ".npy", _MEMBER_TIME)
+        with refusing(self.target.path), self._zip.open(member, "w", force_zip64=True) as file:
+            for chunk in npy_chunks(spec, chunks, self.staging.staged):
+                file.write(view_of(chunk))
+
+    def _finish(self) -> None:
+        with refusing(self.target.path):
+            self._zip.close()
+            self._file.close()
+
+    def abandon(self) -> None:
+        if "_zip" in self.__dict__:
+            self._zip.fp = None  # no end is to be written behind what is thrown away
+        if "_file" in self.__dict__:
+            # What a full disk does not take any more is removed in the next line.
+            with contextlib.suppress(OSError):
+                self._file.close()
+        super().abandon()
+
+
+def _check_member_name(target: Target, key: str) -> None:
+    """Refuse keys that no member can be named by, or that unpacking would take out of its directory."""
+    hints = ("give it another key in an earlier step, or leave it out: --exclude",)
+    name = key_bytes(key)
+    if "\0" in key or len(name) > 0xFFFF - len(".npy") or name != key.encode("utf-8", "replace"):
+        raise ConversionError("no name that a zip can hold", path=target.path, key=key, hints=hints)
+    if not is_safe_name(key):
+        raise ConversionError("a name that leads out of the archive", path=target.path, key=key, hints=hints)
+
+
 def _sniff(probe: Probe) -> bool:
     return (
         probe.zip is not None
@@ -295,4 +308,8 @@ def _open(probe: Probe, lenient: bool) -> NpzReader:
     return NpzReader(probe, lenient=lenient)
 
 
-FORMAT = Format("npz", "numpy archive", (".npz",), _sniff, _open)
+def _create(target: Target) -> CheckpointWriter:
+    return NpzWriter(FORMAT, target)
+
+
+FORMAT = Format("npz", "numpy archive", (".npz",), _sniff, _open, _create, NPY_DTYPES)

@@ -49,6 +49,7 @@ _NOT_FORMATS = frozenset(
         "foreign",
         "jsontext",
         "model",
+        "npy",
         "opening",
         "paths",
         "probe",

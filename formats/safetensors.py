@@ -8,28 +8,40 @@
 
 The header has at most 100,000,000 bytes.  There is no checksum.
 https://github.com/huggingface/safetensors, README "Format", safetensors/src/tensor.rs
+
+Written are tensors by falling item size, then by key, as the library writes them, so
+that each lies aligned to its elements; the header is padded to eight bytes for that.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import os
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .chunks import array_chunks, whole_elements
 from .dtypes import DTYPES, INVALID, DType
-from .errors import CheckpointError, CorruptCheckpointError
+from .errors import CheckpointError, ConversionError, CorruptCheckpointError
 from .files import PIECE, RandomAccessFile
 from .jsontext import parse_object
 from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
 from .slicing import full_index, index_shape, read_region
 from .tf.kinds import name_kinds
+from .writing import CheckpointWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import numpy as np
 
+    from .atomic import StagedFile
+    from .chunks import Chunk
     from .model import Index
     from .probe import Probe
+    from .tf.slices import Extents
+    from .writing import Target
 
 __all__ = ["FORMAT", "SafetensorsReader"]
 
@@ -86,6 +98,15 @@ class SafetensorsTensor(LazyTensor):
     def read(self) -> np.ndarray[Any, Any]:
         return self.read_slice(full_index(self.spec.shape))
 
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        if self.spec.dtype.name == "bool":  # bytes other than 0 and 1 have to be made into these
+            yield from array_chunks(self.read(), max_bytes)
+            return
+        itemsize = self.spec.dtype.itemsize or 1
+        size, step = self.spec.size * itemsize, whole_elements(max_bytes, itemsize)
+        for at in range(0, size, step):
+            yield self._file.read_exactly(self._offset + at, min(step, size - at))
+
     def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
         import numpy as np
 
@@ -98,6 +119,8 @@ class SafetensorsTensor(LazyTensor):
 
 class SafetensorsReader(CheckpointReader):
     """A safetensors file."""
+
+    has_checksums = False
 
     def __init__(self, probe: Probe, *, lenient: bool) -> None:
         self.location = probe.location
@@ -233,6 +256,65 @@ class SafetensorsReader(CheckpointReader):
         self._file.close()
 
 
+# Writing ----------------------------------------------------------------------------
+
+_ALIGNMENT = 8
+
+
+class SafetensorsWriter(CheckpointWriter):
+    """Writes a safetensors file: the header first, since all specs are known, then data in its order."""
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+        for spec in target.specs:
+            _check_key(target, spec.key)
+        specs = sorted(target.specs, key=lambda spec: (-(spec.dtype.itemsize or 0), key_bytes(spec.key)))
+        header = _encode_header(specs, target.metadata.get(METADATA) or {})
+        if len(header) > LONGEST_HEADER:
+            message = f"a header of {len(header)} bytes, at most {LONGEST_HEADER} are allowed"
+            raise ConversionError(message, path=target.path)
+        self.order = tuple(spec.key for spec in specs)
+        super().__init__(format, target)
+        self._header = header
+
+    @cached_property
+    def _file(self) -> StagedFile:
+        file = self.staging.create(os.path.basename(self.target.path))
+        file.write(len(self._header).to_bytes(_LENGTH_SIZE, "little") + self._header)
+        return file
+
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:  # noqa: ARG002
+        for chunk in chunks:
+            self._file.write(chunk)
+
+    def _finish(self) -> None:
+        self._file.close()
+
+
+def _encode_header(specs: list[TensorSpec], metadata: Mapping[str, str]) -> bytes:
+    header: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
+    offset = 0
+    for spec in specs:
+        size = spec.nbytes or 0
+        header[spec.key] = {
+            "dtype": spec.dtype.safetensors,
+            "shape": list(spec.shape),
+            "data_offsets": [offset, offset + size],
+        }
+        offset += size
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    return text.ljust(-(-len(text) // _ALIGNMENT) * _ALIGNMENT)
+
+
+def _check_key(target: Target, key: str) -> None:
+    """Refuse the header's own key, and what is not UTF-8."""
+    hints = ("give it another key in an earlier step, or leave it out: --exclude",)
+    if key == METADATA:
+        message = "the key under which a safetensors file keeps its metadata"
+        raise ConversionError(message, path=target.path, key=key, hints=hints)
+    if key_bytes(key) != key.encode("utf-8", "replace"):
+        raise ConversionError("not UTF-8, which JSON is", path=target.path, key=key, hints=hints)
+
+
 def _sniff(probe: Probe) -> bool:
     # A length below 2**48, so that text with a brace in its ninth column is not taken for one.
     return not probe.is_table and probe.head[6:9] == b"\0\0{"
@@ -242,4 +324,10 @@ def _open(probe: Probe, lenient: bool) -> SafetensorsReader:
     return SafetensorsReader(probe, lenient=lenient)
 
 
-FORMAT = Format("safetensors", "safetensors file", (".safetensors",), _sniff, _open)
+def _create(target: Target) -> CheckpointWriter:
+    return SafetensorsWriter(FORMAT, target)
+
+
+DTYPES_HELD = frozenset(dtype.name for dtype in _BY_CODE.values())
+
+FORMAT = Format("safetensors", "safetensors file", (".safetensors",), _sniff, _open, _create, DTYPES_HELD)

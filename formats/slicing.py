@@ -14,13 +14,13 @@ from .errors import UnsupportedFeatureError
 from .files import PIECE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy as np
 
     from .model import Index, TensorSpec
 
-__all__ = ["allocate", "full_index", "index_shape", "read_region"]
+__all__ = ["allocate", "boxes", "full_index", "index_shape", "read_region"]
 
 _LONG_ROW = 1 << 16
 """Bytes from which on a row is worth entering: sixteen pages."""
@@ -85,3 +85,20 @@ def read_region(
         count = part[-1] - part[0] + 1
         block = np.frombuffer(read(base + part[0] * row_bytes, count * row_bytes), dtype)
         out[at : at + group] = block.reshape(count, *shape[1:])[:: rows.step][(slice(None), *index[1:])]
+
+
+def boxes(shape: tuple[int, ...], elements: int) -> Iterator[Index]:
+    """Yield boxes of at most `elements` that together cover a shape, in C order."""
+    if math.prod(shape) <= elements:
+        if math.prod(shape):
+            yield full_index(shape)
+        return
+    row = math.prod(shape[1:])
+    if row <= elements:
+        rows = max(1, elements // row)
+        for at in range(0, shape[0], rows):
+            yield (slice(at, min(at + rows, shape[0]), 1), *full_index(shape[1:]))
+        return
+    for at in range(shape[0]):
+        for rest in boxes(shape[1:], elements):
+            yield (slice(at, at + 1, 1), *rest)

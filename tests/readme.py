@@ -88,6 +88,6 @@ def commands() -> list[str]:
 
 if __name__ == "__main__":
     with open(README, encoding="utf-8") as file:
-        before = file.read()
+        today = rendered(file.read())
     with open(README, "w", encoding="utf-8") as file:
-        file.write(rendered(before))
+        file.write(today)

@@ -10,15 +10,25 @@ import click
 
 from formats.atomic import replace_file
 from formats.directory import Directory
-from formats.dtypes import BY_NAME, DType
 from formats.opening import is_directory, open_checkpoint, open_location
 from formats.tf.state_file import FILE_NAME, StateFile
 
 from .. import render
 from ..operations import convert, pairing, transfer
 from ..operations.keras_plan import read_config
+from ..operations.keys import renamed
+from ..operations.latest import make_latest
 from ..operations.select import choose
-from ..options import choosing, color_option, json_option, path_argument, selection_of
+from ..options import (
+    cast_option,
+    changing,
+    choosing,
+    color_option,
+    json_option,
+    path_argument,
+    rules_of,
+    selection_of,
+)
 from ..report import report
 
 if TYPE_CHECKING:
@@ -27,20 +37,11 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-def _dtype(_: click.Context, __: click.Parameter, value: str | None) -> DType | None:
-    if value is None:
-        return None
-    dtype = BY_NAME.get(value)
-    if dtype is None or not dtype.is_floating:
-        floating = ", ".join(name for name, known in BY_NAME.items() if known.is_floating)
-        raise click.BadParameter(f"{value!r} is no floating dtype; there are {floating}")
-    return dtype
-
-
 @click.command("convert")
 @path_argument("source", metavar="SRC")
 @path_argument("target", metavar="DST")
 @choosing
+@changing
 @click.option(
     "--to", "to", metavar="FORMAT", help="Format of DST: an id, or object, name, v1, h5, weights-h5."
 )
@@ -56,7 +57,7 @@ def _dtype(_: click.Context, __: click.Parameter, value: str | None) -> DType | 
     "--save-map", type=click.Path(), metavar="FILE", help="With --like, write the pairing, for --map."
 )
 @click.option("--weights-only", is_flag=True, help="The same as --kind variable.")
-@click.option("--cast", callback=_dtype, metavar="DTYPE", help="Write floating tensors in this dtype.")
+@cast_option
 @click.option(
     "--shard-size", type=click.IntRange(1), metavar="BYTES", help="Bound the bytes of a data shard."
 )
@@ -105,16 +106,20 @@ def command(source: str, target: str, **options: Any) -> int:
 
 def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any]) -> None:
     keys = choose(reader, selection_of(options))
+    rules = rules_of(options)
+    names = renamed(reader, rules) if rules else None
+    for text in names.notes if names else ():
+        render.note(text)
     if options["like"] is None:
         into = convert.target_format(reader, target, options["to"])
         config = read_config(options["config"]) if options["config"] else None
-        settings = convert.Settings(options["cast"], options["merge_slices"], config=config)
+        settings = convert.Settings(options["cast"], options["merge_slices"], names, config)
         _carry_out(convert.plan_conversion(reader, keys, target, into, settings), options)
         return
     with open_checkpoint(options["like"]) as template:
         _check_format(template, reader, target, options["to"])
-        rules = pairing.Rules({}, options["pair_by_shape"], options["partial"], options["cast"])
-        plan, pairs = pairing.plan_like(reader, keys, template, target, rules)
+        strictness = pairing.Strictness(options["pair_by_shape"], options["partial"], options["cast"])
+        plan, pairs = pairing.plan_like(reader, keys, template, target, strictness, names)
         if options["merge_slices"]:
             plan = plan._replace(slices={})
         if options["save_map"]:
@@ -143,18 +148,11 @@ def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> None:
                 advance=advance,
             )
         if options["update_state"]:
-            _update_state(plan.target)
+            make_latest(plan.target)
     for text in notes:
         render.note(text)
     if not options["each"]:
         report(plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=verify)
-
-
-def _update_state(target: str) -> None:
-    directory, name = os.path.split(target.removesuffix(".index"))
-    path = os.path.join(directory, FILE_NAME)
-    state = StateFile.read(path) if os.path.isfile(path) else StateFile(name)
-    replace_file(path, state.with_latest(name, time.time()).text())
 
 
 def _save_map(path: str, pairs: dict[str, str]) -> None:

@@ -252,9 +252,7 @@ def _list_directory(path: str, options: dict[str, Any]) -> int:
         render.document(found)
     else:
         _show_directory(found, options)
-    if not found["checkpoints"]:
-        _say_empty(path)
-    return 0 if found["checkpoints"] else 1
+    return 0 if found["checkpoints"] else _say_empty(path)
 
 
 def _list_recursively(path: str, options: dict[str, Any]) -> int:
@@ -271,19 +269,21 @@ def _list_recursively(path: str, options: dict[str, Any]) -> int:
             for row in one["checkpoints"]:
                 row["name"] = row["path"]
         _show_directory(one, options)
-    if not found:
-        _say_empty(path)
-    return 0 if found else 1
+    return 0 if found else _say_empty(path)
 
 
-def _say_empty(path: str) -> None:
+def _say_empty(path: str) -> int:
+    """Say why there is nothing; an error in itself where the directory is another program's checkpoint."""
     from formats.directory import Directory
-    from formats.errors import CheckpointError
+    from formats.errors import CheckpointError, UnknownFormatError
 
     try:
         Directory(path).require_latest()
+    except UnknownFormatError:
+        raise
     except CheckpointError as error:
         render.error_lines(str(error), error.hints)
+    return 1
 
 
 def _show_directory(found: dict[str, Any], options: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from formats.opening import open_checkpoint
 
 from .. import render
 from ..operations import parts, show
-from ..options import color_option, json_option, path_argument
+from ..options import color_option, completing, json_option, path_argument
 
 if TYPE_CHECKING:
     from formats.model import CheckpointReader
@@ -29,7 +29,7 @@ _LARGEST_HEAT = 1 << 24
 
 @click.command("show")
 @path_argument()
-@click.argument("key", required=False, metavar="[KEY[SLICE]]")
+@click.argument("key", required=False, metavar="[KEY[SLICE]]", shell_complete=completing("keys"))
 @click.option(
     "--max-values",
     type=click.IntRange(0),
@@ -110,6 +110,9 @@ def _counted(counts: dict[str, int], size: Any) -> str:
 def _spelled(value: object) -> object:
     import json
 
+    if isinstance(value, dict) and {"name", "class_name", "weights"} <= set(value):
+        weights = ", ".join(map(str, value["weights"])) or "no weights"
+        return f"{value['name']} ({value['class_name']}): {weights}"
     text = json.dumps(value) if isinstance(value, dict | list) else str(value)
     shortened = render.is_terminal() and len(text) > 400
     return text[:400] + " ... (--json has all of it)" if shortened else text

@@ -8,7 +8,7 @@ import click
 
 from .. import render
 from ..operations.verify import Result, expand, verify_one
-from ..options import color_option, jobs_option, json_option
+from ..options import color_option, jobs_option, json_option, path_argument
 
 if TYPE_CHECKING:
     from formats.paths import Location
@@ -20,7 +20,7 @@ _MOST_SHOWN = 20
 
 
 @click.command("verify")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH...")
+@path_argument("paths", nargs=-1, required=True, metavar="PATH...")
 @jobs_option
 @json_option
 @color_option
@@ -47,6 +47,8 @@ def command(paths: tuple[str, ...], jobs: int, as_json: bool) -> int:
         for result in results:
             render.tsv(_rows(result))
     for result in results:
+        if result.ok and not result.has_checksums:
+            render.note(f"{result.path}: {result.format} stores no checksums, so values cannot be proved")
         if result.unreadable:
             render.error_lines(_sentence(result), result.hints)
     return _exit_code(results)

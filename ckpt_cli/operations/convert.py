@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from formats.tf.object_graph import ObjectGraph
     from formats.tf.slices import Extents
 
+    from .keys import Renamed
+
 __all__ = ["ALIASES", "Chosen", "Settings", "plan_conversion", "target_format"]
 
 ALIASES = {
@@ -47,9 +49,8 @@ class Settings(NamedTuple):
 
     cast: DType | None = None
     merge_slices: bool = False
-    renames: Mapping[str, str] = {}
-    object_graph: ObjectGraph | None = None
-    """The source's graph after `renames`, where it has one."""
+    names: Renamed | None = None
+    """The source's keys, object paths and graph after rules that change them, where there are any."""
 
     config: str | None = None
     """The configuration of the Keras model, where it is given."""
@@ -156,7 +157,12 @@ class Chosen:
         return Move(TensorSpec(name, self._dtype(spec), spec.shape, spec.stored), key, tensor)
 
     def renamed(self, key: str) -> str:
-        return self.settings.renames.get(key, key)
+        return self.settings.names.keys[key] if self.settings.names else key
+
+    @property
+    def object_graph(self) -> ObjectGraph | None:
+        """The source's graph, after the rules."""
+        return self.settings.names.object_graph if self.settings.names else self.source.object_graph
 
     # Targets that keep keys ----------------------------------------------------------
 
@@ -184,31 +190,40 @@ class Chosen:
         unnamed = [key for key in keys if key not in weights]
         self.dropped += [Dropped(key, "has no full name") for key in unnamed]
         full = {key: source.full_names.get(key, "") for key in weights}
-        if all(full.values()) and len(set(full.values())) == len(full) and not self.settings.renames:
+        if self.settings.names:
+            self.notes.append("tensors are named by their object paths, which the rules have changed")
+        elif all(full.values()) and len(set(full.values())) == len(full):
             self.notes.append("tensors are named by their full names")
             return full
-        self.notes.append("tensors are named by their object paths: full names are missing or not unique")
-        return {key: self._path_name(key) for key in weights}
+        else:
+            self.notes.append("tensors are named by their object paths: full names are missing or not unique")
+        return self._path_names(weights)
 
     def _is_save_counter(self, key: str) -> bool:
         return self.source.object_paths.get(key) == "save_counter" and self.source.kinds.get(key) == "state"
 
-    def _path_name(self, key: str) -> str:
-        """Return an object path as a name; a slot's is its variable's and its own, joined."""
-        path = self.source.object_paths.get(key, key)
-        graph = self.source.object_graph
+    def _path_names(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return object paths as names; a slot's is its variable's, its optimizer's and its own, joined."""
+        graph = self.object_graph
         assert graph is not None
-        owner = graph.tensors({key: None}).get(key)
-        slot = next((slot for slot in graph.slots if owner and slot.node == owner[0]), None)
-        if slot is not None:
-            path = f"{graph.paths[slot.variable]}/{graph.paths[slot.optimizer]}/{slot.name}"
-        return path or key
+        owners = graph.tensors({self.renamed(key): None for key in keys})
+        slots = {slot.node: slot for slot in graph.slots}
+        names = {}
+        for key in keys:
+            node, _, _ = owners.get(self.renamed(key), (None, "", ""))
+            slot = slots.get(node) if node is not None else None
+            if slot is not None:
+                names[key] = f"{graph.paths[slot.variable]}/{graph.paths[slot.optimizer]}/{slot.name}"
+            else:
+                path = graph.paths.get(node) if node is not None else None
+                names[key] = path or self.renamed(key)
+        return names
 
     # Objects ---------------------------------------------------------------------------
 
     def with_graph(self, target: str) -> tuple[list[Move], ObjectGraph]:
         """Return moves to an object-based target, in the order of its nodes, and the graph."""
-        source_graph = self.settings.object_graph or self.source.object_graph
+        source_graph = self.object_graph
         if source_graph is not None:
             moves = [self.move(key, self.renamed(key)) for key in self.keys]
             every = {self.renamed(key): None for key in self.source.specs}

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.dtypes import BY_NAME
 from formats.errors import ConversionError
 from formats.files import RandomAccessFile
-from formats.h5.legacy_writer import OPTIMIZER_WEIGHTS, WeightGroup
+from formats.h5.legacy_writer import OPTIMIZER_WEIGHTS, Weight, WeightGroup, weight_keys
 from formats.jsontext import parse_object
-from formats.keras_h5 import Weight, weight_keys
 from formats.model import TensorSpec
 from formats.opening import open_checkpoint
 

@@ -23,50 +23,51 @@ if TYPE_CHECKING:
     from formats.dtypes import DType
     from formats.model import CheckpointReader, TensorSpec
 
-__all__ = ["Rules", "pair", "plan_like"]
+    from .keys import Renamed
+
+__all__ = ["Strictness", "pair", "plan_like"]
 
 _MOST_LISTED = 10
 
 
-class Rules(NamedTuple):
-    """How strict pairing is, and what SRC's keys count as."""
+class Strictness(NamedTuple):
+    """What pairing allows beyond equal names."""
 
-    renames: Mapping[str, str] = {}
     by_shape: bool = False
     partial: bool = False
     cast: DType | None = None
 
 
 def pair(
-    source: CheckpointReader, keys: Sequence[str], template: CheckpointReader, rules: Rules
+    source: CheckpointReader,
+    keys: Sequence[str],
+    template: CheckpointReader,
+    *,
+    names: Renamed | None = None,
+    by_shape: bool = False,
 ) -> dict[str, str]:
-    """Return the key in `source` for each key of `template` that has one."""
+    """Return the key in `source` for each key of `template` that has one.
+
+    `names` are the source's keys, full names and object paths after rules that change them.
+    """
     pairs: dict[str, str] = {}
-    renamed = {key: rules.renames.get(key, key) for key in keys}
+    new = names.keys if names else {key: key for key in keys}
+    full_names = names.full_names if names else source.full_names
+    paths = names.object_paths if names else source.object_paths
+    if source.object_graph is None:
+        paths = {key: key for key in new.values()}  # where there are no objects, names stand for their paths
     wanted = [key for key in template.specs if template.kinds.get(key) != "graph"]
-    names: tuple[tuple[Callable[[str], str | None], Callable[[str], str | None]], ...] = (
-        (lambda key: _full_name(source, key, renamed), template.full_names.get),
-        (renamed.get, lambda key: key),
-        (lambda key: _object_path(source, key, renamed), template.object_paths.get),
-    )
-    for of_source, of_template in names:
+    for of_source, of_template in (
+        (lambda key: full_names.get(new[key]), template.full_names.get),
+        (new.get, lambda key: key),
+        (lambda key: paths.get(new[key]), template.object_paths.get),
+    ):
         _join(pairs, keys, wanted, of_source, of_template)
     _join_in_layers(pairs, source, keys, template, wanted)
     _join_slots(pairs, source, keys, template, wanted)
-    if rules.by_shape:
+    if by_shape:
         _join(pairs, keys, wanted, lambda key: _shape(source, key), lambda key: _shape(template, key))
     return pairs
-
-
-def _full_name(source: CheckpointReader, key: str, renamed: Mapping[str, str]) -> str | None:
-    """Return a full name; where the key is one, changing the key changes it."""
-    name = source.full_names.get(key)
-    return renamed[key] if name == key else name
-
-
-def _object_path(source: CheckpointReader, key: str, renamed: Mapping[str, str]) -> str | None:
-    """Return an object path, or the key where there are no objects."""
-    return renamed[key] if source.object_graph is None else source.object_paths.get(key)
 
 
 def _shape(reader: CheckpointReader, key: str) -> str | None:
@@ -157,15 +158,20 @@ def _slots(reader: CheckpointReader, keys: Sequence[str]) -> dict[str, _SlotName
 # The plan ---------------------------------------------------------------------------
 
 
-def plan_like(
-    source: CheckpointReader, keys: Sequence[str], template: CheckpointReader, target: str, rules: Rules
+def plan_like(  # noqa: PLR0917  what goes where, in that order
+    source: CheckpointReader,
+    keys: Sequence[str],
+    template: CheckpointReader,
+    target: str,
+    rules: Strictness,
+    names: Renamed | None = None,
 ) -> tuple[Plan, dict[str, str]]:
     """Return the plan of writing `template` with the values of `source`, and the pairing.
 
     Raises ConversionError, which lists them, for weights and slots without a value
     (unless `partial`), and for pairs that differ in shape, or in dtype without a cast.
     """
-    pairs = pair(source, keys, template, rules)
+    pairs = pair(source, keys, template, names=names, by_shape=rules.by_shape)
     wanted = [key for key in _in_order(template) if template.kinds.get(key) != "graph"]
     _refuse_missing(
         source, keys, template, [key for key in wanted if key not in pairs], rules=rules, pairs=pairs
@@ -215,7 +221,7 @@ def _refuse_missing(
     template: CheckpointReader,
     missing: Sequence[str],
     *,
-    rules: Rules,
+    rules: Strictness,
     pairs: Mapping[str, str],
 ) -> None:
     lacking = [key for key in missing if template.kinds.get(key) in ("variable", "slot")]
@@ -240,7 +246,7 @@ def _shown(reader: CheckpointReader, key: str) -> str:
 
 
 def _refuse_different(
-    source: CheckpointReader, template: CheckpointReader, pairs: Mapping[str, str], rules: Rules
+    source: CheckpointReader, template: CheckpointReader, pairs: Mapping[str, str], rules: Strictness
 ) -> None:
     shapes, kinds = [], []
     for key, from_key in pairs.items():
@@ -259,7 +265,7 @@ def _refuse_different(
             raise ConversionError(message, path=source.location.path, hints=(hint,))
 
 
-def _castable(mine: TensorSpec, theirs: TensorSpec, rules: Rules) -> bool:
+def _castable(mine: TensorSpec, theirs: TensorSpec, rules: Strictness) -> bool:
     return rules.cast is not None and mine.dtype.is_floating and theirs.dtype.is_floating
 
 

@@ -1,7 +1,8 @@
 """One tensor, or a part of it, as people name it: KEY or KEY[SLICE].
 
 A slice is numpy's: `kernel[0:10,:]`, `kernel[-1]`, `kernel[..., ::2]`.  A key that is
-there wins over a slice, brackets and all, and a slice wins over a pattern.
+there wins over a slice, brackets and all, and a slice of a key that is there wins over
+a pattern: `kernel[0-9]` is one.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import CheckpointError
+from formats.files import PIECE
+from formats.model import LazyTensor
+from formats.slicing import boxes
 
-from .select import NothingSelectedError, Selection, choose
+from .select import NothingSelectedError, Selection, choose, sift
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy as np
 
+    from formats.chunks import Chunk
     from formats.model import CheckpointReader, Index, TensorSpec
 
-__all__ = ["Part", "SliceError", "find_part", "parse_index"]
+__all__ = ["Part", "SliceError", "find_part", "find_parts", "parse_index"]
 
 _SLICED = re.compile(r"(?P<key>.+)\[(?P<slice>[-+\d:,.\s]*)\]", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?\d+")
@@ -52,6 +57,11 @@ class Part(NamedTuple):
             return reader[self.key].read()
         return reader[self.key].read_slice(self.region).reshape(self.shape)
 
+    def tensor(self, reader: CheckpointReader) -> LazyTensor:
+        """Return the part as a tensor of its own, under the whole one's key."""
+        whole = reader[self.key]
+        return whole if self.region is None else _PartTensor(whole, self)
+
     def arrays(self, reader: CheckpointReader) -> Iterator[np.ndarray[Any, Any]]:
         """Yield the part's elements as flat arrays, none of them larger than a piece where it is whole."""
         import numpy as np
@@ -64,19 +74,94 @@ class Part(NamedTuple):
             yield np.frombuffer(chunk, dtype.numpy)
 
 
+class _PartTensor(LazyTensor):
+    """A part of a tensor, read in boxes that are bounded however large it is."""
+
+    def __init__(self, whole: LazyTensor, part: Part) -> None:
+        super().__init__(part.spec._replace(shape=part.shape, stored=None))
+        assert part.region is not None
+        self._whole = whole
+        self._region = part.region
+
+    def read(self) -> np.ndarray[Any, Any]:
+        return self._whole.read_slice(self._region).reshape(self.spec.shape)
+
+    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+        return self.read()[index]
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        from formats.chunks import array_chunks
+
+        itemsize = self.spec.dtype.itemsize
+        if itemsize is None:
+            yield from array_chunks(self.read(), max_bytes)
+            return
+        shape = tuple(len(range(part.start, part.stop, part.step)) for part in self._region)
+        for box in boxes(shape, max(1, max_bytes // itemsize)):
+            index = tuple(
+                slice(of.start + at.start * of.step, of.start + (at.stop - 1) * of.step + 1, of.step)
+                for of, at in zip(self._region, box, strict=True)
+            )
+            yield from array_chunks(self._whole.read_slice(index), max_bytes)
+
+
 def find_part(reader: CheckpointReader, text: str) -> Part:
     """Return the one tensor, or part of one, that `text` names; NothingSelectedError where it names none."""
     named = _named(reader, text)
     if named is not None:
         return Part(named, reader.specs[named])
-    sliced = _SLICED.fullmatch(text)
-    if sliced:
-        key = _named(reader, sliced["key"]) or _only(reader, sliced["key"])
-        spec = reader.specs[key]
-        index, dropped = parse_index(sliced["slice"], spec, reader.location.path)
-        return Part(key, spec, index, dropped, f"[{sliced['slice'].strip()}]")
+    part = _sliced(reader, text)
+    if part is not None:
+        return part
     key = _only(reader, text)
     return Part(key, reader.specs[key])
+
+
+def find_parts(reader: CheckpointReader, texts: tuple[str, ...], selection: Selection) -> list[Part]:
+    """Return what `texts` and a selection choose, in the order of the checkpoint, slices as they are named.
+
+    `texts` are keys, slices and patterns; `selection` has the patterns of options.
+    Raises NothingSelectedError, as `choose` does.
+    """
+    parts: dict[str, list[Part]] = {}
+    plain = []
+    for text in texts:
+        part = None
+        if not selection.regex and _named(reader, text) is None:
+            part = _sliced(reader, text)
+        if part is None:
+            plain.append(text)
+        elif part not in parts.setdefault(part.key, []):
+            parts[part.key].append(part)
+    wanted = selection._replace(keep=(*plain, *selection.keep))
+    for key in choose(reader, wanted) if wanted.keep or not parts else ():
+        parts.setdefault(key, []).insert(0, Part(key, reader.specs[key]))
+    # What the other options drop, they drop of slices, too.
+    left = [key for key in sift(reader, selection._replace(keep=())).chosen if key in parts]
+    if not left:
+        raise NothingSelectedError("no tensor is left of what was chosen", path=reader.location.path)
+    return [part for key in left for part in parts[key]]
+
+
+def _sliced(reader: CheckpointReader, text: str) -> Part | None:
+    """Return the part that `KEY[SLICE]` names; None where it is no slice, or rather a pattern."""
+    sliced = _SLICED.fullmatch(text)
+    if not sliced:
+        return None
+    key = _named(reader, sliced["key"])
+    is_pattern = bool(sift(reader, Selection(keep=(text,))).chosen)
+    if key is None:
+        if is_pattern:
+            return None
+        key = _only(reader, sliced["key"])
+    spec = reader.specs[key]
+    try:
+        index, dropped = parse_index(sliced["slice"], spec, reader.location.path)
+    except SliceError:
+        if is_pattern:
+            return None
+        raise
+    return Part(key, spec, index, dropped, f"[{sliced['slice'].strip()}]")
 
 
 def _named(reader: CheckpointReader, text: str) -> str | None:

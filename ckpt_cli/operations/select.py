@@ -12,7 +12,16 @@ from formats.model import KINDS
 if TYPE_CHECKING:
     from formats.model import CheckpointReader
 
-__all__ = ["NothingSelectedError", "Selection", "choose"]
+__all__ = [
+    "EVERYTHING",
+    "NothingSelectedError",
+    "Selection",
+    "Sifted",
+    "choose",
+    "close_keys",
+    "sift",
+    "unmatched",
+]
 
 
 class NothingSelectedError(CheckpointError):
@@ -54,7 +63,10 @@ class Selection(NamedTuple):
 
     @property
     def everything(self) -> bool:
-        return self == Selection()
+        return self == EVERYTHING
+
+
+EVERYTHING = Selection()
 
 
 def _pattern(text: str, *, regex: bool) -> re.Pattern[str]:
@@ -65,22 +77,23 @@ def _pattern(text: str, *, regex: bool) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(text))
 
 
-def choose(reader: CheckpointReader, selection: Selection) -> list[str]:
-    """Return the chosen keys, in the order of the checkpoint.
+class Sifted(NamedTuple):
+    """What a selection makes of one checkpoint: keys chosen, keys dropped, patterns that match nothing."""
 
-    Raises NothingSelectedError, with close keys, where a pattern to keep matches
-    nothing, or nothing is left of them all.
-    """
+    chosen: list[str]
+    dropped: set[str]
+    unmatched: tuple[str, ...] = ()
+
+
+def sift(reader: CheckpointReader, selection: Selection) -> Sifted:
+    """Return what a selection chooses and drops, in the order of the checkpoint."""
     specs = reader.specs
-    if selection.everything:
-        return list(specs)
     kept: set[str] | None = set() if selection.keep else None
+    unmatched = []
     for text in selection.keep:
         found = _matching(reader, text, regex=selection.regex)
         if not found:
-            raise NothingSelectedError(
-                f"no tensor matches {text!r}", path=reader.location.path, hints=_close(reader, text)
-            )
+            unmatched.append(text)
         assert kept is not None
         kept.update(found)
     dropped: set[str] = set()
@@ -95,9 +108,29 @@ def choose(reader: CheckpointReader, selection: Selection) -> list[str]:
         and (selection.dtype is None or spec.dtype.name == selection.dtype)
         and (not selection.kinds or kinds.get(key) in selection.kinds)
     ]
-    if not chosen:
+    return Sifted(chosen, dropped, tuple(unmatched))
+
+
+def choose(reader: CheckpointReader, selection: Selection) -> list[str]:
+    """Return the chosen keys, in the order of the checkpoint.
+
+    Raises NothingSelectedError, with close keys, where a pattern to keep matches
+    nothing, or nothing is left of them all.
+    """
+    if selection.everything:
+        return list(reader.specs)
+    found = sift(reader, selection)
+    for text in found.unmatched:
+        raise unmatched(reader, text)
+    if not found.chosen:
         raise NothingSelectedError("no tensor is left of what was chosen", path=reader.location.path)
-    return chosen
+    return found.chosen
+
+
+def unmatched(reader: CheckpointReader, text: str) -> NothingSelectedError:
+    """Return the error of a pattern that matches nothing, with close keys."""
+    message = f"no tensor matches {text!r}"
+    return NothingSelectedError(message, path=reader.location.path, hints=close_keys(reader, text))
 
 
 def _matching(reader: CheckpointReader, text: str, *, regex: bool) -> set[str]:
@@ -114,7 +147,8 @@ def _matching(reader: CheckpointReader, text: str, *, regex: bool) -> set[str]:
     return {key for key in reader.specs if matches(key) or (key in paths and matches(paths[key]))}
 
 
-def _close(reader: CheckpointReader, text: str) -> tuple[str, ...]:
+def close_keys(reader: CheckpointReader, text: str) -> tuple[str, ...]:
+    """Return a hint that names keys or object paths like `text`."""
     import difflib
     import itertools
 

@@ -207,7 +207,7 @@ def _same(found: LazyTensor, move: Move) -> bool:
 
 def _same_bytes(left: Iterator[Chunk], right: Iterator[Chunk]) -> bool:
     """Whether two streams are the same bytes, however they are cut."""
-    from formats.chunks import view_of
+    from formats.chunks import equal_bytes, view_of
 
     mine: memoryview = memoryview(b"")
     for chunk in right:
@@ -219,7 +219,7 @@ def _same_bytes(left: Iterator[Chunk], right: Iterator[Chunk]) -> bool:
                     return False
                 mine = view_of(following)
             size = min(len(mine), len(theirs))
-            if mine[:size] != theirs[:size]:
+            if not equal_bytes(mine[:size], theirs[:size]):
                 return False
             mine, theirs = mine[size:], theirs[size:]
     return not len(mine) and next(left, None) is None

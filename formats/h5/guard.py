@@ -32,9 +32,12 @@ _OBJECT = struct.Struct("<HHIQ")
 class GuardedFile(io.RawIOBase):
     """The bytes that `read(offset, size)` gives, as a file object of `size` bytes for h5py."""
 
-    def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
+    def __init__(self, read: Callable[[int, int], bytes], size: int, length_size: int = 8) -> None:
         self._read_at = read
         self._size = size
+        self._length_mask = (
+            1 << 8 * length_size
+        ) - 1  # headers are padded to 8, whatever their lengths' size
         self._at = 0
         self._sound: dict[int, bool] = {}
 
@@ -79,7 +82,7 @@ class GuardedFile(io.RawIOBase):
     def _check(self, offset: int) -> bool:
         """Whether a collection lies in the file, and its objects in the collection, one after another."""
         header = self._read_at(offset, _HEADER_SIZE)
-        size = int.from_bytes(header[8:], "little")
+        size = int.from_bytes(header[8:], "little") & self._length_mask
         if len(header) < _HEADER_SIZE or not _HEADER_SIZE <= size <= self._size - offset:
             return False
         data = self._read_at(offset, size)
@@ -89,6 +92,7 @@ class GuardedFile(io.RawIOBase):
         seen: set[int] = set()
         while size - at >= _OBJECT.size:
             index, _, _, length = _OBJECT.unpack_from(data, at)
+            length &= self._length_mask
             needed = _OBJECT.size + (length + 7 & ~7) if index else length
             if not _OBJECT.size <= needed <= size - at or index in seen:
                 return False

@@ -17,6 +17,7 @@ keras/src/legacy/saving/legacy_h5_format.py: save_weights_to_hdf5_group
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ConversionError
@@ -32,12 +33,44 @@ if TYPE_CHECKING:
     from ..writing import Target
     from .writer import H5Skeleton
 
-__all__ = ["OPTIMIZER_WEIGHTS", "TOP_LEVEL", "LegacyWriter", "WeightGroup"]
+__all__ = ["OPTIMIZER_WEIGHTS", "TOP_LEVEL", "LegacyWriter", "Weight", "WeightGroup", "weight_keys"]
 
 OPTIMIZER_WEIGHTS = "optimizer_weights"
 TOP_LEVEL = "top_level_model_weights"
 DEFAULT_VERSION = "2.15.0"
 DEFAULT_BACKEND = "tensorflow"
+
+
+class Weight(NamedTuple):
+    """One weight: its layer, its name as stored, the path of its dataset."""
+
+    layer: str
+    name: str
+    path: str
+
+
+def weight_keys(weights: list[Weight]) -> list[str]:
+    """Return the key of each weight: its name without `:0`, with its layer where that is not unique.
+
+    A name may equal what another becomes with its layer, so this goes on until nothing
+    changes; what even the layer does not tell apart goes by its path.
+    """
+    keys = [weight.name.removesuffix(":0") for weight in weights]
+    spellings = (
+        [f"{weight.layer}/{weight.name.removesuffix(':0')}" for weight in weights],
+        [weight.path for weight in weights],
+    )
+    level = [0] * len(weights)
+    while True:
+        counts = Counter(keys)
+        changing = [at for at, key in enumerate(keys) if counts[key] > 1 and level[at] < len(spellings)]
+        if not changing:
+            return keys
+        lowest = min(level[at] for at in changing)
+        for at in changing:
+            if level[at] == lowest:
+                keys[at] = spellings[lowest][at]
+                level[at] += 1
 
 
 class WeightGroup(NamedTuple):

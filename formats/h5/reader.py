@@ -34,6 +34,8 @@ class _Place(NamedTuple):
 class H5Reader(CheckpointReader):
     """The tensors of one or more HDF5 files; subclasses call `add` for each, then `seal`."""
 
+    has_checksums = False
+
     def __init__(self, location: Location, files: list[H5File], *, lenient: bool) -> None:
         self.location = location
         self.findings: list[Finding] = []

@@ -93,7 +93,12 @@ class H5File:
     """An open HDF5 file of known size.  `path` is what errors call it."""
 
     def __init__(
-        self, path: str, size: int, file_id: h5py.h5f.FileID, source: GuardedFile | None = None
+        self,
+        path: str,
+        size: int,
+        file_id: h5py.h5f.FileID,
+        length_size: int = 8,
+        source: GuardedFile | None = None,
     ) -> None:
         from h5py import h5g
 
@@ -101,6 +106,7 @@ class H5File:
         self.size = size
         self._id = file_id
         self._source = source
+        self._length_size = length_size
         self._guarded: tuple[RandomAccessFile, h5py.h5f.FileID] | None = None
         with damage(path, "its root group"):
             self.root = h5g.open(file_id, b"/")
@@ -126,7 +132,7 @@ class H5File:
             return found
         if self._guarded is None:
             file = RandomAccessFile(self.path)
-            source = GuardedFile(file.read, file.size)
+            source = GuardedFile(file.read, file.size, self._length_size)
             self._guarded = file, _open_id(self.path, source)
         return h5o.open(self._guarded[1], h5i.get_name(found))
 
@@ -146,9 +152,14 @@ class H5File:
         from h5py import h5g, h5l, h5o
 
         with damage(self.path, f"link {path!r}"):
-            if not isinstance(group, h5g.GroupID) or not group.links.exists(name):
+            if not isinstance(group, h5g.GroupID):
                 return None
-            kind = group.links.get_info(name).type
+            try:
+                kind = group.links.get_info(name).type
+            except (KeyError, RuntimeError):
+                if not group.links.exists(name):
+                    return None
+                raise
             if kind == h5l.TYPE_HARD:
                 return h5o.open(group, name)
             if kind == h5l.TYPE_SOFT and soft:
@@ -284,7 +295,7 @@ def open_h5(path: str, size: int, superblock: Superblock, source: GuardedFile | 
             hints = ("whatever wrote it still runs, or was killed; when it no longer runs: h5clear -s FILE",)
             message = "the file is marked as open for writing"
             raise CorruptCheckpointError(message, path=path, code="hdf5-read", hints=hints) from error
-    return H5File(path, size, file_id, source)
+    return H5File(path, size, file_id, superblock.length_size, source)
 
 
 def _open_id(path: str, source: GuardedFile | None) -> h5py.h5f.FileID:

@@ -34,6 +34,7 @@ class Superblock(NamedTuple):
     version: int
     end: int | None
     left_open: bool
+    length_size: int = 8
 
     @classmethod
     def find(cls, head: bytes) -> Superblock | None:
@@ -51,4 +52,5 @@ class Superblock(NamedTuple):
         if size not in (2, 4, 8) or len(block) < end_at + size:
             return cls(offset, version, None, False)
         left_open = version == 3 and bool(block[flags_at] & _OPEN_FOR_WRITING)
-        return cls(offset, version, int.from_bytes(block[end_at : end_at + size], "little"), left_open)
+        end = int.from_bytes(block[end_at : end_at + size], "little")
+        return cls(offset, version, end, left_open, block[size_at + 1])

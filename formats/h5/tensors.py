@@ -17,11 +17,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..chunks import array_chunks
 from ..dtypes import BY_NAME, INVALID, STRING, DType, from_numpy
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import PIECE
 from ..model import LazyTensor, TensorSpec
-from ..slicing import full_index, index_shape
+from ..slicing import boxes, full_index, index_shape
 from .names import string_memory_type, text
 from .safe import damage
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from ..chunks import Chunk
     from ..model import Index
     from .safe import H5File
 
@@ -121,6 +123,23 @@ class H5Tensor(LazyTensor):
         with self._damage():
             self._check(dataset)
             return self._read(dataset, index)
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        """Yield the tensor in pieces, no more of it in memory at a time than `LARGEST_PIECE`.
+
+        What is read at a time is more than `max_bytes`, so that a compressed chunk is not
+        inflated again for each of its rows.
+        """
+        if self.spec.dtype is STRING:
+            yield from array_chunks(self.read(), max_bytes)
+            return
+        dataset = self._open()
+        with self._damage():
+            self._check(dataset)
+        for box in boxes(self.spec.shape, max(1, LARGEST_PIECE // (self.spec.dtype.itemsize or 1))):
+            with self._damage():
+                part = self._read(dataset, box)
+            yield from array_chunks(part, max_bytes)
 
     def _damage(self) -> Any:
         return damage(self._file.path, f"dataset {self._place!r}", self.spec.key)
@@ -228,7 +247,7 @@ class H5Tensor(LazyTensor):
         at_once = (
             _STRINGS_AT_ONCE if type_id.is_variable_str() else max(1, PIECE // max(1, type_id.get_size()))
         )
-        for part in _boxes(out.shape, at_once):
+        for part in boxes(out.shape, at_once):
             whole = tuple(
                 slice(of.start + p.start * of.step, of.start + (p.stop - 1) * of.step + 1, of.step)
                 for of, p in zip(index, part, strict=True)
@@ -264,7 +283,7 @@ class H5Tensor(LazyTensor):
         """Return the boxes that together are all that is stored: chunks that are there, or ranges of rows."""
         shape, chunk = self.spec.shape, layout.chunk
         if chunk is None or not shape:
-            return _boxes(shape, max(1, PIECE // itemsize))
+            return boxes(shape, max(1, PIECE // itemsize))
         if math.prod(chunk) * itemsize > LARGEST_PIECE:
             size = math.prod(chunk) * itemsize
             raise self._refused(f"not read: a single chunk of {size} bytes, {layout.stored} stored")
@@ -314,23 +333,6 @@ def _as_bytes(strings: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     for at, value in np.ndenumerate(strings):
         out[at] = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value or b""
     return out
-
-
-def _boxes(shape: tuple[int, ...], elements: int) -> Iterator[Index]:
-    """Yield boxes of at most `elements` that together cover a shape, in C order."""
-    if math.prod(shape) <= elements:
-        if math.prod(shape):
-            yield full_index(shape)
-        return
-    row = math.prod(shape[1:])
-    if row <= elements:
-        rows = max(1, elements // row)
-        for at in range(0, shape[0], rows):
-            yield (slice(at, min(at + rows, shape[0]), 1), *full_index(shape[1:]))
-        return
-    for at in range(shape[0]):
-        for rest in _boxes(shape[1:], elements):
-            yield (slice(at, at + 1, 1), *rest)
 
 
 def unreadable(error: CheckpointError) -> bool:

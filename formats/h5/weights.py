@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CorruptCheckpointError
 from ..model import Finding, Format, TensorSpec
-from .names import has, text
+from .names import text
 from .reader import H5Reader, read_attribute
 from .safe import damage
 
@@ -40,7 +40,7 @@ class WeightsReader(H5Reader):
         self.seal()
 
     def _add_file(self, file: H5File) -> None:
-        from h5py import h5d
+        from h5py import h5a, h5d
 
         for path, found in file.walk(self.flaw):
             if isinstance(found, h5d.DatasetID):
@@ -48,7 +48,7 @@ class WeightsReader(H5Reader):
             elif path == "vars" or path.endswith("/vars"):
                 self.groups.append(path)
                 with damage(file.path, f"group {path!r}"):
-                    if has(found, "name"):
+                    if h5a.exists(found, b"name"):
                         self._named_groups.append((file, path))
 
     @cached_property

@@ -50,7 +50,9 @@ class BundleTensor(LazyTensor):
     @property
     def stored(self) -> Stored:
         entry = self.entry
-        return Stored() if entry.slices else Stored(entry.shard, entry.offset, entry.crc32c)
+        if entry.slices:
+            return Stored()
+        return Stored(entry.shard, entry.offset, entry.crc32c, self._reader.index.big_endian)
 
     def read(self) -> np.ndarray[Any, Any]:
         import numpy as np

@@ -24,7 +24,7 @@ from .messages import BoolValue, TrackableObject, TrackableObjectGraph
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-__all__ = ["GraphFlaw", "ObjectGraph", "Slot"]
+__all__ = ["GraphFlaw", "KeyResolver", "ObjectGraph", "Slot"]
 
 ROOT = 0
 _MOST_PATH_CHARACTERS = (
@@ -50,7 +50,7 @@ class GraphFlaw(NamedTuple):
     key: str | None = None
 
 
-class _KeyResolver:
+class KeyResolver:
     """Finds the tensors that an attribute's `checkpoint_key` stands for.
 
     It is the key itself, except for iterators and hash tables, where it is what
@@ -94,12 +94,8 @@ class ObjectGraph:
         """Return the graph as a serialized TrackableObjectGraph, unknown fields and all."""
         return self.proto.encode()
 
-    def mark_checkpoint_values(self) -> None:
-        """Say of every node whether it or one below it holds values, as TensorFlow does when it saves.
-
-        A node that is wrongly said to hold none is passed over when objects are restored
-        as they are created, and its values are lost.
-        """
+    def holding(self) -> set[int]:
+        """Return the nodes that hold values, or one below them does."""
         parents: dict[int, list[int]] = {}
         for number in range(len(self.nodes)):
             for _, child in self.children(number):
@@ -114,6 +110,15 @@ class ObjectGraph:
             above = [parent for parent in parents.get(waiting.pop(), ()) if parent not in holding]
             holding.update(above)
             waiting += above
+        return holding
+
+    def mark_checkpoint_values(self) -> None:
+        """Say of every node whether it or one below it holds values, as TensorFlow does when it saves.
+
+        A node that is wrongly said to hold none is passed over when objects are restored
+        as they are created, and its values are lost.
+        """
+        holding = self.holding()
         for number, node in enumerate(self.nodes):
             node.has_checkpoint_values = BoolValue(value=number in holding)
 
@@ -171,7 +176,7 @@ class ObjectGraph:
         """Return, for each of `keys` that an attribute stands for: node id, attribute name, full name."""
         found: dict[str, tuple[int, str, str]] = {}
         claimed: set[str] = set()  # A key claimed again finds nothing new, and finding can mean a search.
-        resolve = _KeyResolver(keys)
+        resolve = KeyResolver(keys)
         for number, node in enumerate(self.nodes):
             for attribute in node.attributes:
                 if attribute.checkpoint_key in claimed:
@@ -185,7 +190,7 @@ class ObjectGraph:
         """Yield what contradicts itself, or the `keys` of the checkpoint."""
         count = len(self.nodes)
         owners: dict[str, int] = {}
-        resolve = _KeyResolver(keys)
+        resolve = KeyResolver(keys)
         for number, node in enumerate(self.nodes):
             names: dict[str, int] = {}
             for child in node.children:

@@ -243,6 +243,21 @@ class Message:
         out.append(self.unknown)
         return b"".join(out)
 
+    def copy(self) -> Self:
+        """Return a message of its own, all the messages in it copied."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        for name, field in self.FIELDS.items():
+            value = getattr(self, name)
+            if field.repeated and value:
+                plain = isinstance(field.type, Scalar)
+                setattr(new, name, value.copy() if plain else [child.copy() for child in value])
+            elif field.repeated:
+                setattr(new, name, [])
+            elif isinstance(value, Message):
+                setattr(new, name, value.copy())
+        return new
+
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.__dict__ == other.__dict__
 

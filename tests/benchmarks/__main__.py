@@ -9,12 +9,12 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
-from tests.benchmarks import reading
+from tests.benchmarks import reading, training, writing
 
 if TYPE_CHECKING:
     from tests.benchmarks.harness import Row
 
-SUITES = (reading,)
+SUITES = (reading, writing, training)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tests.benchmarks.data import large_bundle, many_tensors
-from tests.benchmarks.harness import CKPT, Row, at_most, faster, memory, python, run, tensorflow
+from tests.benchmarks.harness import CKPT, Row, at_most, faster, memory, python, ratios, run, tensorflow
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -23,6 +23,29 @@ crc = offset = 0
 while piece := os.pread(fd, 1 << 20, offset):
     crc = google_crc32c.extend(crc, piece)
     offset += len(piece)
+print(time.perf_counter() - started)
+"""
+
+
+THOUSAND_DATASETS = """
+import h5py, numpy
+with h5py.File({path!r}, "w") as file:
+    file.attrs["layer_names"] = [b"layer_%03d" % number for number in range(500)]
+    file.attrs["keras_version"], file.attrs["backend"] = b"2.15.0", b"tensorflow"
+    for number in range(500):
+        layer = file.create_group("layer_%03d" % number)
+        names = [b"layer_%03d/%s:0" % (number, weight) for weight in (b"kernel", b"bias")]
+        layer.attrs["weight_names"] = names
+        for name in names:
+            layer[name.decode()] = numpy.zeros(4, numpy.float32)
+"""
+
+FOUR_PASSES = """
+import sys, time, numpy
+array = numpy.fromfile(sys.argv[1], numpy.float32).reshape(64, -1)
+started = time.perf_counter()
+for tensor in array:
+    tensor.min(), tensor.max(), tensor.mean(), tensor.std()
 print(time.perf_counter() - started)
 """
 
@@ -74,6 +97,33 @@ def rows(directory: str) -> Iterator[Row]:
         ("verify, 4 GB", [*CKPT, "verify", large]),
     ):
         yield memory(f"memory above import numpy, click: {name}", command, BASE, 60)
+    yield _hdf5_listing(directory)
+    yield _statistics_speed(directory)
+
+
+def _hdf5_listing(directory: str) -> Row:
+    """Listing 1,000 datasets: start-up, an import of h5py, and at most a tenth of a second."""
+    path = os.path.join(directory, "thousand.h5")
+    run(python(THOUSAND_DATASETS.format(path=path)))
+
+    def beyond() -> float:
+        return _seconds([*CKPT, "ls", path]) - _seconds([*CKPT, "ls", SMALL])
+
+    mine, theirs, _ = ratios(beyond, lambda: _seconds(python("import h5py")) - _seconds(python("pass")))
+    more = mine - theirs
+    name = "ls, .h5 of 1,000 datasets, beyond start-up and h5py"
+    return Row(name, f"{mine:.3f} s", f"{theirs:.3f} s", more, "<= 0.1 s", more <= 0.1)
+
+
+def _statistics_speed(directory: str) -> Row:
+    path = large_bundle(os.path.join(directory, "stats-1"), 64, 2 << 30)
+    data = f"{path}.data-00000-of-00001"
+
+    def stats() -> float:
+        return _seconds([*CKPT, "stats", path]) - _seconds([*CKPT, "stats", SMALL])
+
+    name = "stats, 2 GB, start-up subtracted / numpy's in memory"
+    return faster(name, stats, lambda: _printed([*python(FOUR_PASSES), data]), 0.5, rounds=3)
 
 
 def _verify_speed(prefix: str) -> Row:

@@ -7,11 +7,13 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from ckpt_cli.operations import verify
 from tests.support import FORMAT_IDS, data_path, recorded, shard_path, write_bundle
 
 if TYPE_CHECKING:
@@ -208,3 +210,21 @@ def test_numbers_from_a_file_take_no_memory(name: str) -> None:
     done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode in (1, 3)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        (lambda: os.kill(os.getpid(), 9), "the HDF5 library crashed on it: signal 9"),
+        (lambda: time.sleep(30), "reading it took more than 0 s, and was stopped"),
+    ],
+)
+def test_what_the_hdf5_library_does_to_itself_is_a_finding(
+    ends: Callable, message: str, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "_verify_here", lambda *_: ends())
+    monkeypatch.setattr(verify, "_FEWEST_SECONDS", 0.2)
+    result = ckpt("verify", "--json", data_path("keras_mlp", "mlp.full.h5"))
+    assert result.code == 3
+    (finding,) = result.json["results"][0]["findings"]
+    assert (finding["severity"], finding["code"], finding["message"]) == ("error", "hdf5-read", message)

@@ -1,13 +1,7 @@
-"""Writes that fail, are interrupted or killed: the target is the old checkpoint or the new one, whole.
-
-Every change to the file system goes through a handful of functions of `os`.  `steps` counts
-their calls and does something at one of them, so that each test goes through all.  A kill is
-told apart from an exception by nothing working any more after it: no cleanup happens.
-"""
+"""Writes that fail, are interrupted or killed: the target is the old checkpoint or the new one, whole."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import signal
@@ -26,6 +20,7 @@ from formats.atomic import replace_file
 from formats.directory import Directory
 from formats.paths import SHARD, is_leftover
 from formats.tf.messages import BundleHeaderProto, VersionDef
+from tests.faults import Killed, die, full, interrupt_after, interrupt_before, no_links, steps
 from tests.support import same, write_bundle
 from tests.writing import files, read_all, save, spec_of, strings
 
@@ -33,57 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-CHANGING = ("mkdir", "open", "pwrite", "link", "replace", "rename", "unlink", "rmdir", "fsync")
-
 OLD = {"a": np.arange(5), "b": np.ones((3, 2), np.float32), "s": strings(b"old")}
 NEW = {"a": np.arange(7), "c": np.zeros((3, 2), np.float32), "s": strings(b"new", b"er")}
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: raised by every call from one on."""
-
-
-@contextlib.contextmanager
-def steps(at: int, act: Callable[[Callable[[], Any]], Any], *, forever: bool = False) -> Iterator[list[str]]:
-    """Let `act` have call number `at`, or all from it on, that changes the file system; yield those made."""
-    made: list[str] = []
-
-    def wrap(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            if name == "open" and not arguments[1] & os.O_CREAT:
-                return real(*arguments, **options)
-            made.append(name)
-            if len(made) == at or (forever and len(made) > at):
-                return act(lambda: real(*arguments, **options))
-            return real(*arguments, **options)
-
-        return call
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in CHANGING:
-            patch.setattr(os, name, wrap(name, getattr(os, name)))
-        yield made
-
-
-def die(_call: Callable[[], Any]) -> None:
-    raise Killed
-
-
-def interrupt_before(_call: Callable[[], Any]) -> None:
-    raise KeyboardInterrupt
-
-
-def interrupt_after(call: Callable[[], Any]) -> None:
-    call()
-    raise KeyboardInterrupt
-
-
-def full(_call: Callable[[], Any]) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def no_links(*arguments: Any, **options: Any) -> None:
-    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 class Scenario:

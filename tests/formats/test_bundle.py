@@ -58,9 +58,9 @@ def test_places_and_checksums_agree_with_tensorflow(golden: dict[str, Any]) -> N
         for tensor in golden["tensors"]:
             stored = reader[tensor["key"]].stored
             if "slices" in tensor:
-                assert stored == (None, None, None)
+                assert stored[:3] == (None, None, None)
             else:
-                assert stored == (tensor["shard"], tensor["offset"], tensor["crc32c"])
+                assert stored[:3] == (tensor["shard"], tensor["offset"], tensor["crc32c"])
             if tensor["dtype"] in ("string", "variant") and "slices" not in tensor:
                 assert reader.specs[tensor["key"]].nbytes == tensor["size_on_disk"]
 

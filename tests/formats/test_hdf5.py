@@ -40,6 +40,7 @@ def test_numbers_read_back(tmp_path, options, order):
         for key, array in ARRAYS.items():
             assert reader.specs[f"group/{key}"].dtype.name == array.dtype.name
             assert same(reads_alike(reader[f"group/{key}"]), array), key
+            assert b"".join(bytes(chunk) for chunk in reader[f"group/{key}"].chunks(7)) == array.tobytes()
         assert [finding for step in reader.verify() for finding in step.findings] == []
 
 

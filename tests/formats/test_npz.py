@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import formats
-from formats.npz import decode_header
+from formats.npy import decode_header
 from tests.support import reads_alike, same
 
 ARRAYS = {
@@ -37,6 +37,7 @@ def test_arrays_read_back(tmp_path, save):
             native = np.array(array, array.dtype.newbyteorder("="), order="C")
             assert reader.specs[key].dtype.name == native.dtype.name
             assert same(reads_alike(reader[key]), native), key
+            assert b"".join(bytes(chunk) for chunk in reader[key].chunks(1000)) == native.tobytes()
         assert [finding for step in reader.verify() for finding in step.findings] == []
 
 

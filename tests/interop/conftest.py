@@ -106,3 +106,11 @@ def tensorflow(request: pytest.FixtureRequest) -> Iterator[TensorFlow]:
     judge = TensorFlow(request.param)
     yield judge
     judge.close()
+
+
+@pytest.fixture(scope="session")
+def old_tensorflow() -> Iterator[TensorFlow]:
+    """The release that has tf.estimator, Keras 2 and its legacy optimizers."""
+    judge = TensorFlow("2.15")
+    yield judge
+    judge.close()

@@ -116,7 +116,7 @@ def test_a_subclassed_model_by_a_template(tensorflow: TensorFlow, target: str, t
     template = data_path("keras_nested", {"tower": "tower", "tower.h5": "tower.weights_only.h5"}[target])
     path = str(tmp_path / target)
     with formats.open_checkpoint(source) as reader, formats.open_checkpoint(template) as like:
-        plan, pairs = pairing.plan_like(reader, list(reader.specs), like, path, pairing.Rules())
+        plan, pairs = pairing.plan_like(reader, list(reader.specs), like, path, pairing.Strictness())
         assert len(pairs) == 14
         transfer.execute(plan)
     if tensorflow.is_old:

@@ -1,0 +1,89 @@
+"""`ckpt average`: the element-wise mean of checkpoints."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from formats.opening import is_directory, locate, open_location
+
+from .. import render
+from ..operations.average import last_of, plan_average
+from ..operations.latest import make_latest
+from ..operations.transfer import execute
+from ..options import color_option, json_option
+from ..report import report
+
+if TYPE_CHECKING:
+    from formats.paths import Location
+
+    from ..operations.transfer import Plan
+
+__all__ = ["command"]
+
+
+@click.command("average")
+@click.argument("sources", nargs=-1, required=True, type=click.Path(), metavar="SRC...")
+@click.option(
+    "-o", "--output", "target", required=True, type=click.Path(), metavar="DST", help="Where to write."
+)
+@click.option(
+    "--last", type=click.IntRange(1), metavar="N", help="Take the N newest checkpoints of a directory."
+)
+@click.option("--no-verify", is_flag=True, help="Do not compare the result with what was computed.")
+@click.option("--update-state", is_flag=True, help="Make DST the latest in its directory's checkpoint file.")
+@click.option("--overwrite", is_flag=True, help="Replace DST where it is there already.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print the plan and write nothing.")
+@json_option
+@color_option
+def command(sources: tuple[str, ...], target: str, last: int | None, **options: Any) -> int:
+    """Write the mean of checkpoints, element by element.
+
+    Floating tensors are averaged in float64 and rounded once to their own dtype;
+    integers, strings and the object graph are those of the last SRC, as is the format.
+    All sources must agree in keys, dtypes and shapes.
+
+    \b
+      ckpt average run/ckpt-8 run/ckpt-9 run/ckpt-10 -o run/average-10
+      ckpt average --last 5 run -o run/average
+    """
+    locations = _locate(sources, last, target)
+    with ExitStack() as stack:
+        readers = [stack.enter_context(open_location(location)) for location in locations]
+        plan = plan_average(readers, target)
+        _carry_out(plan, len(readers), options)
+    return 0
+
+
+def _locate(sources: tuple[str, ...], last: int | None, target: str) -> list[Location]:
+    """Return what to average: the sources as they stand, or the newest of a directory."""
+    context = click.get_current_context()
+    if last is None:
+        if len(sources) == 1:
+            what = "; the newest of a directory are --last N DIR" if is_directory(sources[0]) else ""
+            raise click.UsageError(f"the mean of one checkpoint is that checkpoint{what}", context)
+        locations = [locate(source) for source in sources]
+    else:
+        if len(sources) != 1 or not is_directory(sources[0]):
+            raise click.UsageError("--last wants one directory", context)
+        from formats.directory import Directory
+
+        locations = last_of(Directory(sources[0]), last, target)
+    for location in locations:
+        render.note(location.note if last is None and location.note else location.path)
+    return locations
+
+
+def _carry_out(plan: Plan, count: int, options: dict[str, Any]) -> None:
+    verify = not options["no_verify"] and not options["dry_run"]
+    notes = list(plan.notes)
+    if not options["dry_run"]:
+        with render.progress(plan.nbytes * (1 + verify), f"mean of {count}") as advance:
+            notes = execute(plan, overwrite=options["overwrite"], verify=verify, advance=advance)
+        if options["update_state"]:
+            make_latest(plan.target)
+    for text in notes:
+        render.note(text)
+    report(plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=verify)

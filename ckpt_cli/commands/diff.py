@@ -1,0 +1,214 @@
+"""`ckpt diff`: what was added, removed, or changed between two checkpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from formats.opening import is_directory, locate, open_location
+
+from .. import render
+from ..operations.compare import Tolerance
+from ..operations.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
+from ..operations.keys import renamed
+from ..options import changing, choosing, color_option, json_option, path_argument, rules_of, selection_of
+
+if TYPE_CHECKING:
+    from formats import CheckpointReader
+    from formats.paths import Location
+
+    from ..operations.diff import Diff, Pair
+
+__all__ = ["command"]
+
+
+def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+    names = tuple(value.split(","))
+    for name in names:
+        if name not in CHANGES:
+            raise click.BadParameter(f"{name!r} is not one of {', '.join(CHANGES)}")
+    return names
+
+
+@click.command("diff")
+@path_argument("left")
+@path_argument("right")
+@choosing
+@changing
+@click.option("--no-values", is_flag=True, help="Compare keys, dtypes and shapes alone.")
+@click.option("--exact", is_flag=True, help="Read values even where stored checksums agree.")
+@click.option(
+    "--rtol", type=click.FloatRange(0), default=0.0, metavar="R", help="Values may be R * |right| apart."
+)
+@click.option("--atol", type=click.FloatRange(0), default=0.0, metavar="A", help="Values may be A apart.")
+@click.option("--stat", is_flag=True, help="Show how many elements changed, a line a tensor.")
+@click.option("--all", "everything", is_flag=True, help="Show what is the same, too.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code tells.")
+@click.option(
+    "-M", "--find-renames", is_flag=True, help="Find tensors of equal bytes again under another key."
+)
+@click.option(
+    "--by",
+    type=click.Choice(BY),
+    default="key",
+    show_default=True,
+    help="What the tensors of both sides are paired by.",
+)
+@click.option(
+    "--fail-on",
+    callback=_changes,
+    default=",".join(CHANGES),
+    show_default=True,
+    metavar="CHANGE[,CHANGE]",
+    help="Exit 1 for these; a renamed tensor is one removed and one added.",
+)
+@click.option("--each", is_flag=True, help="Compare all checkpoints of one name in two directories.")
+@json_option
+@color_option
+def command(left: str, right: str, **options: Any) -> int:
+    """Show what was added, removed, or changed in dtype, shape or value from LEFT to RIGHT.
+
+    Tensors whose stored checksums agree are not read.  The others are read in pieces and
+    compared in float64, a NaN being equal to a NaN.  Of a directory the latest checkpoint
+    is taken.  A listing (saved ls --json -l) takes part with its checksums.  Changes of
+    keys (--sub, --map, ...) apply to LEFT.  Exits 0 if nothing differs, 1 if something does.
+
+    \b
+      ckpt diff run/ckpt-10 run/ckpt-20
+      ckpt diff run_a run_b --stat --kind variable
+      ckpt diff old.index new.h5 --sub '^bert/=>encoder/' --rtol 1e-6
+      ckpt diff main.json run/ckpt-10 --fail-on added,removed,dtype,shape   # for CI
+    """
+    if options["quiet"] and options["as_json"]:
+        raise click.UsageError("--quiet prints nothing, --json a document", click.get_current_context())
+    if options["each"]:
+        return _each(left, right, options)
+    ours, theirs = locate(left), locate(right)
+    for location in (ours, theirs):
+        if location.note and not options["quiet"]:
+            render.note(location.note)
+    found, names = _compare(ours, theirs, options)
+    if options["as_json"]:
+        render.document(found.document(everything=options["everything"]))
+    elif not options["quiet"]:
+        if render.is_terminal():
+            render.title(f"{found.left} -> {found.right}")
+        _show(found, names, options)
+    return int(found.fails(options["fail_on"]))
+
+
+def _settings(options: dict[str, Any]) -> DiffOptions:
+    quiet = options["quiet"]
+    return DiffOptions(
+        options["by"],
+        not options["no_values"],
+        options["exact"],
+        Tolerance(options["rtol"], options["atol"]),
+        find_renames=options["find_renames"] and not quiet,
+        stop_on=options["fail_on"] if quiet else (),
+    )
+
+
+def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[Diff, dict[str, str]]:
+    """Return what differs, and the names by which people know the keys."""
+    selection, settings, rules = selection_of(options), _settings(options), rules_of(options)
+    with open_location(left) as one, open_location(right) as other:
+        changed = renamed(one, rules) if rules else None
+        for text in changed.notes if changed is not None and not options["quiet"] else ():
+            render.note(text)
+        pairs = pair_up(one, other, settings.by, selection, changed)
+        if not options["quiet"]:
+            _suggest(one, other, pairs, settings.by)
+        with render.progress(_nbytes(other, pairs), other.location.name) as advance:
+            found = diff_pairs(one, other, pairs, settings, advance)
+        if options["as_json"] or options["quiet"] or not render.is_terminal():
+            return found, {}
+        mine = labels(one, "object-path", changed)
+        keys = changed.keys if changed is not None else {}
+        names = {keys.get(key, key): name for key, name in mine.items()}
+        return found, {**names, **labels(other, "object-path")}
+
+
+def _nbytes(right: CheckpointReader, pairs: list[Pair]) -> int:
+    specs = (right.specs[pair.right] for pair in pairs if pair.left and pair.right)
+    return sum(spec.nbytes or 0 for spec in specs)
+
+
+def _suggest(left: CheckpointReader, right: CheckpointReader, pairs: list[Pair], by: str) -> None:
+    """Where nothing was paired, say what would have been: two formats name one thing differently."""
+    if any(pair.left is not None and pair.right is not None for pair in pairs):
+        return
+    better = better_by(left, right, by)
+    if better is not None:
+        render.note(f"no {by.replace('-', ' ')} is on both sides; --by {better} pairs some")
+
+
+def _show(found: Diff, names: dict[str, str], options: dict[str, Any], prefix: tuple[str, ...] = ()) -> None:
+    from .. import render_diff as view
+
+    shown = found.shown(everything=options["everything"])
+    if not render.is_terminal():
+        as_row = view.stat_row if options["stat"] else view.row
+        render.tsv([*prefix, *as_row(entry)] for entry in shown)
+        return
+    if options["stat"]:
+        view.stat(shown, names)
+    else:
+        view.by_layer(shown, names)
+    view.summary_line(found.summary)
+
+
+# Directories ----------------------------------------------------------------------
+
+
+def _each(left: str, right: str, options: dict[str, Any]) -> int:
+    """Compare the checkpoints that have one name in both directories."""
+    ours, theirs = _members(left), _members(right)
+    both = [name for name in ours if name in theirs]
+    only = {
+        "removed": [name for name in ours if name not in theirs],
+        "added": [name for name in theirs if name not in ours],
+    }
+    fails = any(only[change] for change in options["fail_on"] if change in only)
+    documents = []
+    for name in both:
+        found, names = _compare(ours[name], theirs[name], options)
+        fails = found.fails(options["fail_on"]) or fails
+        documents.append({"schema": 1, **found.document(everything=options["everything"])})
+        if not options["as_json"] and not options["quiet"]:
+            if render.is_terminal():
+                render.title(name)
+            _show(found, names, options, (name,))
+    if options["as_json"]:
+        render.document({"pairs": documents, "only_left": only["removed"], "only_right": only["added"]})
+    elif not options["quiet"]:
+        _show_only(only)
+    if not both:
+        render.warning(f"{left}, {right}: no checkpoint has one name in both")
+    return int(fails or not both)
+
+
+def _members(path: str) -> dict[str, Location]:
+    """Return a directory's checkpoints by name; the error of one whose format cannot be told."""
+    if not is_directory(path):
+        message = f"--each wants two directories, {path} is none"
+        raise click.UsageError(message, click.get_current_context())
+    from formats.directory import Directory
+
+    found = {}
+    for member in Directory(path).members:
+        if member.error is not None:
+            raise member.error
+        found[member.name] = member.location
+    return found
+
+
+def _show_only(only: dict[str, list[str]]) -> None:
+    rows = [(name, change) for change, names in only.items() for name in names]
+    if not render.is_terminal():
+        render.tsv(rows)
+        return
+    for name, change in rows:
+        side = "left" if change == "removed" else "right"
+        render.title(name, render.styled(f"only on the {side}", fg="red" if side == "left" else "green"))

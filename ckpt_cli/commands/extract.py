@@ -1,0 +1,88 @@
+"""`ckpt extract`: tensors of a checkpoint into files that other programs read."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from formats.chunks import view_of
+from formats.opening import open_checkpoint
+
+from .. import render
+from ..operations.extract import Output, output_of, plan_extract, stream, write
+from ..operations.parts import find_parts
+from ..options import cast_option, choosing, color_option, json_option, path_argument, selection_of
+from ..report import report
+
+if TYPE_CHECKING:
+    from ..operations.transfer import Plan
+
+__all__ = ["command"]
+
+
+@click.command("extract")
+@path_argument()
+@choosing
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    required=True,
+    type=click.Path(allow_dash=True),
+    metavar="OUT",
+    help="A .npy, .npz, .safetensors, .h5 or .json file, a directory (DIR/), or - for stdout.",
+)
+@cast_option
+@click.option("--overwrite", is_flag=True, help="Replace what is there; of a directory, files.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print the plan and write nothing.")
+@json_option
+@color_option
+def command(path: str, target: str, **options: Any) -> int:
+    """Write tensors, or parts of them, to files that other programs read.
+
+    KEY may have a slice, as in kernel[0:10,:], of which no more is read than it needs.
+    A .npy file and stdout take one tensor, a directory one .npy file for each, its
+    path made of the key and never outside of the directory.
+
+    \b
+      ckpt extract run/ckpt-10 net/l1/kernel -o kernel.npy
+      ckpt extract run/ckpt-10 --kind variable -o weights.safetensors
+      ckpt extract run/ckpt-10 'net/l1/kernel[0,:3]' -o - | python -c 'import sys, numpy; ...'
+    """
+    context = click.get_current_context()
+    try:
+        output = output_of(target)
+    except ValueError as error:
+        raise click.UsageError(str(error), context) from error
+    to_stdout = output.kind == "stdout" and not options["dry_run"]
+    if to_stdout and options["as_json"]:
+        raise click.UsageError("-o - and --json both want stdout", context)
+    if to_stdout and sys.stdout.isatty():
+        raise click.UsageError("-o - writes bytes, which no terminal shows; redirect them", context)
+    selection = selection_of(options)._replace(keep=options["matches"])
+    with open_checkpoint(path) as reader:
+        if reader.location.note:
+            render.note(reader.location.note)
+        parts = find_parts(reader, options["keys"], selection)
+        by_name = bool(options["keys"] or selection.keep or selection.kinds or selection.dtype)
+        plan = plan_extract(reader, parts, output, cast=options["cast"], by_name=by_name)
+        _carry_out(plan, output, options)
+    return 0
+
+
+def _carry_out(plan: Plan, output: Output, options: dict[str, Any]) -> None:
+    proven = output.is_proven and not options["dry_run"]
+    notes = list(plan.notes)
+    if not options["dry_run"]:
+        if output.kind == "stdout":
+            for chunk in stream(plan):
+                sys.stdout.buffer.write(view_of(chunk))
+            return
+        with render.progress(plan.nbytes * (1 + proven), os.path.basename(plan.target)) as advance:
+            notes = write(plan, output, overwrite=options["overwrite"], advance=advance)
+    for text in notes:
+        render.note(text)
+    report(plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=proven)

@@ -1,0 +1,93 @@
+"""`ckpt rename`: the same checkpoint under other keys."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from .. import render
+from ..operations.latest import make_latest
+from ..operations.rename import open_source, plan_rename
+from ..options import changing, color_option, json_option, path_argument, rules_of
+from ..report import report
+
+__all__ = ["command"]
+
+
+@click.command("rename")
+@path_argument("source", metavar="SRC")
+@path_argument("target", metavar="[DST]", required=False)
+@changing
+@click.option("--full-names", is_flag=True, help="Change the full names of an object graph, too.")
+@click.option("--in-place", is_flag=True, help="Change SRC itself; there is no DST then.")
+@click.option("--link", is_flag=True, help="Share the data shards with SRC, where the file system can.")
+@click.option("--no-verify", is_flag=True, help="Do not compare the result with its source.")
+@click.option("--update-state", is_flag=True, help="Make DST the latest in its directory's checkpoint file.")
+@click.option("--overwrite", is_flag=True, help="Replace DST where it is there already.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print the plan and write nothing.")
+@json_option
+@color_option
+def command(source: str, target: str | None, **options: Any) -> int:
+    """Give the tensors of a checkpoint other keys; the format and the values stay.
+
+    In an object-based checkpoint rules see object paths, as ls -l shows them: edges of
+    the object graph are changed, and keys and slot variables follow.  Elsewhere they see
+    keys, and the slots of a variable follow it.  Rules apply in this order: --map,
+    --strip-prefix, --sub, --add-prefix.  Two tensors on one key are an error.
+
+    Of TensorFlow's checkpoints only the index is written, and the object graph in a
+    small shard of its own.  Data shards are copied; with --link they are shared with SRC,
+    and with --in-place always.  At every instant SRC is the old or the new checkpoint.
+
+    \b
+      ckpt rename run/ckpt-10 out/ckpt-10 --sub '^net/=>model/'
+      ckpt rename --in-place bert_model.ckpt --strip-prefix bert/
+      ckpt rename run/ckpt-10 out/ckpt-10 --map names.tsv --link --dry-run
+    """
+    _check_usage(target, options)
+    rules = rules_of(options)
+    if not rules:
+        raise click.UsageError(
+            "nothing to change: give --sub, --strip-prefix, --add-prefix or --map", _context()
+        )
+    opened = open_source(source)
+    with opened.reader as reader:
+        if reader.location.note:
+            render.note(reader.location.note)
+        rename = plan_rename(
+            opened,
+            target,
+            rules,
+            overwrite=options["overwrite"],
+            link=options["link"],
+            full_names=options["full_names"],
+        )
+        verify = not options["no_verify"] and not options["dry_run"]
+        notes = list(rename.plan.notes)
+        if not options["dry_run"]:
+            name = os.path.basename(rename.plan.target)
+            with render.progress(rename.nbytes * (2 if verify else 1), name) as advance:
+                notes = rename.run(
+                    overwrite=options["overwrite"] or target is None, verify=verify, advance=advance
+                )
+            if options["update_state"]:
+                make_latest(rename.plan.target)
+    for text in notes:
+        render.note(text)
+    report(rename.plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=verify)
+    if render.is_terminal() and not options["as_json"]:
+        render.note(f"{len(rename.changed):,} of {len(rename.plan.moves):,} keys changed")
+    return 0
+
+
+def _context() -> click.Context:
+    return click.get_current_context()
+
+
+def _check_usage(target: str | None, options: dict[str, Any]) -> None:
+    if options["in_place"] and target is not None:
+        raise click.UsageError("--in-place changes SRC itself, and takes no DST", _context())
+    if not options["in_place"] and target is None:
+        raise click.UsageError("missing argument DST; to change SRC itself: --in-place", _context())

@@ -1,0 +1,198 @@
+"""`ckpt state`: the state file `checkpoint` of a directory, shown and mended."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .. import render
+from ..operations.state import Run
+from ..operations.state_changes import Wish, carry_out, make_plan
+from ..options import color_option, completing, json_option, path_argument
+
+if TYPE_CHECKING:
+    from ..operations.state import Entry
+    from ..operations.state_changes import Change
+
+__all__ = ["command"]
+
+_STYLES = {"delete": "red", "remove": "red", "drop": "yellow", "set": "green", "add": "green"}
+
+
+@click.command("state")
+@path_argument("directory", metavar="DIR", shell_complete=completing("directories"))
+@click.option(
+    "--set",
+    "latest",
+    metavar="NAME",
+    help="Make NAME the latest checkpoint.",
+    shell_complete=completing("checkpoints_of_directory"),
+)
+@click.option("--fix", is_flag=True, help="Make the state file and the directory agree; see above.")
+@click.option("--keep", type=click.IntRange(1), metavar="N", help="Delete all but the N latest checkpoints.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+@json_option
+@color_option
+def command(directory: str, *, as_json: bool, dry_run: bool, **wishes: Any) -> int:
+    """Show or change the state file `checkpoint` of a directory.
+
+    It names the latest checkpoint and those before it; TensorFlow goes by it, not by what
+    is there.  Shows what it lists, whether that exists, and what interrupted saves left.
+
+    --fix lists checkpoints by paths relative to the directory, drops those that are gone,
+    adds those that are there, puts back a checkpoint that was moved aside, and removes
+    leftovers.  What a process on this machine is writing is left alone; do not run it
+    while another machine saves into the directory.
+
+    --keep replaces the state file first and then deletes, with all their files, all but
+    the N latest checkpoints whose index and data files are there.
+
+    \b
+      ckpt state run/                   what it says, and what is wrong with it
+      ckpt state --fix run/             after a directory was moved, or a save was killed
+      ckpt state --set ckpt-8 run/      training goes on from there
+      ckpt state --keep 3 -n run/       what would be deleted
+    """
+    run = Run(directory)
+    wish = Wish(**wishes)
+    if wish == Wish():
+        return _show(run, as_json=as_json)
+    plan = make_plan(run, wish)
+    for text in plan.warnings:
+        render.warning(text)
+    if not dry_run:
+        carry_out(run, plan)
+        run = Run(directory)
+    if as_json:
+        render.document(run.document() | {"changes": [change.document() for change in plan.changes]})
+        return 0
+    _show_changes(plan.changes, dry_run=dry_run)
+    if not plan.changes:
+        render.note(f"{run.path}: there is nothing to change")
+    return 0
+
+
+def _show_changes(changes: list[Change], *, dry_run: bool) -> None:
+    if not render.is_terminal():
+        render.tsv((change.action, change.name, change.why, change.nbytes) for change in changes)
+    elif changes:
+        columns = [
+            render.Column("WOULD" if dry_run else "DONE"),
+            render.Column("NAME", fold=True),
+            render.Column("SIZE", right=True),
+            render.Column("WHY", fold=True),
+        ]
+        rows = [
+            [
+                change.action,
+                render.escape(change.name),
+                render.human_size(change.nbytes) if change.nbytes else "",
+                render.escape(change.why),
+            ]
+            for change in changes
+        ]
+        render.table(columns, rows, [_STYLES.get(change.action, "") for change in changes])
+
+
+# Showing --------------------------------------------------------------------------
+
+
+def _show(run: Run, *, as_json: bool) -> int:
+    for text in run.directory.notes:
+        render.note(text)
+    if as_json:
+        render.document(run.document() | {"changes": []})
+    elif render.is_terminal():
+        _show_tables(run)
+    else:
+        _show_rows(run)
+    _show_flaws(run)
+    return 1 if run.is_empty else 0
+
+
+def _status(run: Run, entry: Entry) -> str:
+    latest = "latest" if entry == run.latest else ""
+    flaw = "missing" if entry.location is None else "stale path" if entry.is_stale else ""
+    return ", ".join(filter(None, [latest, flaw]))
+
+
+def _show_rows(run: Run) -> None:
+    """Print TSV: what it is, name, timestamp, status."""
+    latest = run.latest
+    for entry in run.entries:
+        what = "latest" if entry == latest else "checkpoint"
+        exists = "exists" if entry.location is not None else "missing"
+        render.tsv([(what, entry.name, entry.timestamp, exists)])
+    render.tsv(("unlisted", member.name, None, "exists") for member in run.unlisted)
+    render.tsv(
+        ("leftover", os.path.relpath(leftover.path, run.path), None, leftover.what)
+        for leftover in run.leftovers
+    )
+
+
+def _when(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    try:
+        return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):  # A state file can hold any number.
+        return str(seconds)
+
+
+def _show_tables(run: Run) -> None:
+    render.title(run.state_path, "" if run.state else "not there" if not run.has_file else "not readable")
+    rows, styles = [], []
+    for entry in run.entries:
+        rows.append([render.escape(entry.name), _when(entry.timestamp), _status(run, entry)])
+        styles.append("red" if entry.location is None else "green" if entry == run.latest else "")
+    for member in run.unlisted:
+        rows.append([render.escape(member.name), _when(member.modified), "not listed"])
+        styles.append("yellow")
+    if rows:
+        render.table(
+            [render.Column("NAME", fold=True), render.Column("SAVED"), render.Column("")], rows, styles
+        )
+    if run.leftovers:
+        _show_leftovers(run)
+
+
+def _show_leftovers(run: Run) -> None:
+    columns = [
+        render.Column("LEFTOVER", fold=True),
+        render.Column("SIZE", right=True),
+        render.Column("WHAT", fold=True),
+    ]
+    rows = [
+        [
+            render.escape(os.path.relpath(leftover.path, run.path)),
+            render.human_size(leftover.nbytes),
+            render.escape(leftover.what) + (f" ({leftover.in_the_way})" if leftover.in_the_way else ""),
+        ]
+        for leftover in run.leftovers
+    ]
+    render.lines([""])
+    render.table(columns, rows, ["yellow"] * len(rows))
+
+
+def _show_flaws(run: Run) -> None:
+    """Say on stderr what is wrong, and what mends it."""
+    if run.is_empty:
+        render.error_lines(f"{run.path}: no checkpoints and no state file in this directory")
+        return
+    missing = sum(entry.location is None for entry in run.entries)
+    stale = sum(entry.is_stale for entry in run.entries)
+    flaws = [
+        f"{count} {what}"
+        for count, what in (
+            (missing, "listed but not there"),
+            (stale, "listed by a path that is not theirs"),
+            (len(run.unlisted), "there but not listed"),
+            (len(run.leftovers), "left by interrupted saves"),
+        )
+        if count
+    ]
+    if flaws:
+        render.note(f"{run.path}: {', '.join(flaws)}; to mend it: ckpt state --fix {run.path}")

@@ -1,0 +1,227 @@
+"""Comparing the values of two tensors of one dtype and shape, whatever their size.
+
+Both are read in step, a piece of each at a time.  Pieces are compared as bytes first,
+which costs no more than reading them; only those that differ are looked at as numbers.
+Where both files store a checksum of the same bytes, nothing is read: equal checksums
+mean equal values, as they do for whoever reads the tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.chunks import ChunkSource, equal_bytes, whole_elements
+from formats.dtypes import STRING
+from formats.errors import UnsupportedFeatureError
+from formats.files import PIECE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from formats import CheckpointReader, LazyTensor
+    from formats.dtypes import DType
+
+__all__ = ["EQUAL", "SAME", "Difference", "Operand", "Tolerance", "checksum", "compare", "same_checksum"]
+
+
+class Tolerance(NamedTuple):
+    """How far apart values may be: `|a-b| <= atol + rtol*|b|`."""
+
+    rtol: float = 0.0
+    atol: float = 0.0
+
+
+class Difference(NamedTuple):
+    """How two tensors differ: in how many elements, at most by how much.
+
+    `max_abs` is the largest |a-b|, `max_rel` the largest |a-b|/|b|; NaN where a NaN
+    stands on one side only.  None is what cannot be told: of strings how much they
+    differ, of a listing without values even in how many places.
+    """
+
+    differing: int | None = None
+    max_abs: float | None = None
+    max_rel: float | None = None
+
+
+SAME = Difference(0, 0.0, 0.0)
+EQUAL = Tolerance()
+
+
+class Operand(NamedTuple):
+    """One side of a comparison; a listing has checksums and no values."""
+
+    reader: CheckpointReader
+    key: str
+
+    @property
+    def tensor(self) -> LazyTensor:
+        return self.reader[self.key]
+
+    @property
+    def has_values(self) -> bool:
+        return self.reader.format.name != "listing"
+
+
+def same_checksum(left: LazyTensor, right: LazyTensor) -> bool | None:
+    """Whether two tensors of one spec have the same stored checksum; None where theirs do not compare.
+
+    A checksum is of bytes as stored: those of a swapped tensor are others, and one
+    that lies in slices has none of its own.
+    """
+    one, other = left.stored, right.stored
+    if one.crc32c is None or other.crc32c is None or one.big_endian != other.big_endian:
+        return None
+    return one.crc32c == other.crc32c
+
+
+def checksum(tensor: LazyTensor) -> int:
+    """Return the masked checksum that a little-endian bundle would store, reading the tensor if need be."""
+    from formats.tf.payload import encode_strings, encode_variants
+    from formats.wire.crc32c import extend, mask
+
+    stored = tensor.stored
+    if stored.crc32c is not None and not stored.big_endian:
+        return stored.crc32c
+    if tensor.spec.dtype.itemsize is None:
+        encode = encode_strings if tensor.spec.dtype is STRING else encode_variants
+        return mask(encode(bytes(element) for element in tensor.chunks())[1])
+    crc = 0
+    for chunk in tensor.chunks():
+        crc = extend(crc, bytes(chunk))
+    return mask(crc)
+
+
+def compare(
+    left: Operand,
+    right: Operand,
+    tolerance: Tolerance = EQUAL,
+    *,
+    exact: bool = False,
+    stop_early: bool = False,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Difference:
+    """Return how two tensors of one dtype and shape differ; SAME where they do not.
+
+    `exact` reads them even where their stored checksums agree; `stop_early` gives up
+    counting at the first piece that differs.  `advance` is told of bytes gone through.
+    """
+    one, other = left.tensor, right.tensor
+    same = same_checksum(one, other)
+    readable = left.has_values and right.has_values
+    if not readable or (same and not exact):
+        if same is None:
+            same = _same_as_listed(left, right)
+        advance(one.spec.nbytes or 0)
+        return _same(one.spec.dtype) if same else Difference()
+    if one.spec.dtype.itemsize is None:
+        return _compare_elements(one, other, advance)
+    return _compare_numbers(one, other, tolerance, stop_early=stop_early, advance=advance)
+
+
+def _same(dtype: DType) -> Difference:
+    return SAME if dtype.itemsize is not None else Difference(0)
+
+
+def _same_as_listed(left: Operand, right: Operand) -> bool:
+    """Whether what a listing says of a tensor is what the other side's values come to."""
+    for side in (left, right):
+        if not side.has_values and side.tensor.stored.crc32c is None:
+            hints = ("to compare dtypes and shapes alone: --no-values",)
+            message = "the listing has no checksum of it, so its values cannot be compared"
+            raise UnsupportedFeatureError(message, path=side.reader.location.path, key=side.key, hints=hints)
+    # The other side may be the very bundle that was listed, whose bytes may be swapped.
+    if left.tensor.stored.crc32c == right.tensor.stored.crc32c:
+        return True
+    return checksum(left.tensor) == checksum(right.tensor)
+
+
+def _compare_elements(left: LazyTensor, right: LazyTensor, advance: Callable[[int], None]) -> Difference:
+    differing = 0
+    for one, other in zip(left.chunks(), right.chunks(), strict=True):
+        differing += bytes(one) != bytes(other)
+        advance(len(one))
+    return Difference(differing)
+
+
+def _compare_numbers(
+    left: LazyTensor,
+    right: LazyTensor,
+    tolerance: Tolerance,
+    *,
+    stop_early: bool,
+    advance: Callable[[int], None],
+) -> Difference:
+    import numpy as np
+
+    dtype, nbytes = left.spec.dtype, left.spec.nbytes
+    assert dtype.itemsize is not None
+    assert nbytes is not None
+    sources = ChunkSource(left.chunks()), ChunkSource(right.chunks())
+    step = whole_elements(PIECE, dtype.itemsize)
+    found = SAME
+    for at in range(0, nbytes, step):
+        one, other = (source.take(min(step, nbytes - at)) for source in sources)
+        if not equal_bytes(one, other):
+            values = np.frombuffer(one, dtype.numpy), np.frombuffer(other, dtype.numpy)
+            found = _together(found, _measure(*values, dtype, tolerance))
+            if stop_early and found.differing:
+                return found
+        advance(len(one))
+    for source in sources:
+        source.finish()  # where the checksums are compared
+    return found
+
+
+def _together(one: Difference, other: Difference) -> Difference:
+    assert one.differing is not None
+    assert other.differing is not None
+    differing = one.differing + other.differing
+    return Difference(differing, _larger(one.max_abs, other.max_abs), _larger(one.max_rel, other.max_rel))
+
+
+def _larger(one: float | None, other: float | None) -> float:
+    """Return the larger of two numbers; NaN, where one is, as numpy's `max` has it."""
+    assert one is not None
+    assert other is not None
+    return one if math.isnan(one) or one > other else other
+
+
+def _measure(
+    left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], dtype: DType, tolerance: Tolerance
+) -> Difference:
+    """Return how two flat arrays differ, in float64, a NaN being equal to a NaN."""
+    import numpy as np
+
+    # What is equal is left out first; infinities of one sign are equal, and their difference is none.
+    unequal = left != right
+    left, right = left[unequal], right[unequal]
+    if dtype.family in ("float", "complex"):
+        numbers = ~(np.isnan(left) & np.isnan(right))
+        left, right = left[numbers], right[numbers]
+    if not left.size:
+        return SAME
+    with np.errstate(all="ignore"):
+        delta = _distance(left, right, dtype)
+        size = np.abs(_wide(right, dtype))
+        within = (delta <= tolerance.atol + tolerance.rtol * size) & np.isfinite(delta)
+        relative = delta / size
+    return Difference(int(np.count_nonzero(~within)), float(delta.max()), float(relative.max()))
+
+
+def _wide(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    return array.astype("c16" if dtype.family == "complex" else "f8")
+
+
+def _distance(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """Return |left - right| as float64, of 64-bit integers without passing through float64 first."""
+    import numpy as np
+
+    if dtype.family in ("int", "uint") and dtype.itemsize == 8:
+        one, other = left.view(np.uint64), right.view(np.uint64)
+        return np.where(left > right, one - other, other - one).astype("f8")
+    distance: np.ndarray[Any, Any] = np.abs(_wide(left, dtype) - _wide(right, dtype))
+    return distance

@@ -1,0 +1,154 @@
+"""The same checkpoint under other keys: what becomes what, and how it is written.
+
+A bundle gets a new index and keeps its data shards (`formats.tf.bundle_rename`); every
+other format is read and written anew.  Both are beside the target until all is proven.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.errors import CheckpointExistsError, ConversionError
+from formats.opening import locate, open_location
+from formats.registry import all_formats
+from formats.tf.bundle_reader import BundleReader
+from formats.tf.bundle_rename import BundleRename
+from formats.tf.bundle_writer import BundleWriter, bundle_target
+from formats.tf.shards import Fingerprint, fingerprint
+from formats.writing import Target
+
+from .keys import Renamed, renamed
+from .transfer import Move, Plan, execute
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from formats.model import CheckpointReader
+
+    from .keys import Rules
+
+__all__ = ["Rename", "Source", "open_source", "plan_rename"]
+
+
+class Source(NamedTuple):
+    """An open checkpoint, and its files' fingerprint from before it was opened."""
+
+    reader: CheckpointReader
+    before: Fingerprint
+
+
+def open_source(path: str) -> Source:
+    location = locate(path)
+    before = fingerprint(location.files())
+    return Source(open_location(location), before)
+
+
+class Rename(NamedTuple):
+    """A renaming that is ready to be carried out; `plan` is what it does, for people and programs."""
+
+    plan: Plan
+    changed: dict[str, str]
+    bundle: BundleRename | None
+    nbytes: int
+
+    def run(
+        self,
+        *,
+        overwrite: bool = False,
+        verify: bool = True,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> list[str]:
+        """Carry it out; return notes for the person."""
+        if self.bundle is not None:
+            return [*self.plan.notes, *self.bundle.run(verify=verify, advance=advance)]
+        return execute(self.plan, overwrite=overwrite, verify=verify, advance=advance)
+
+
+def plan_rename(
+    source: Source,
+    target: str | None,
+    rules: Rules,
+    *,
+    overwrite: bool = False,
+    link: bool = False,
+    full_names: bool = False,
+) -> Rename:
+    """Return the renaming of a checkpoint to `target`, or in place where that is None.
+
+    Everything that can be refused is refused here: keys that collide, an object graph
+    that cannot be as asked for, a target that is there, a format that is not written.
+    """
+    reader = source.reader
+    _refuse_saved_model(reader)
+    names = renamed(reader, rules, full_names=full_names)
+    path = reader.location.path if target is None else target
+    if isinstance(reader, BundleReader):
+        if target is not None:
+            path = _bundle_prefix(reader, path)
+        bundle = BundleRename(reader, path, names.keys, names.object_graph, source.before, link=link)
+        found = [] if target is None or overwrite else BundleWriter.existing(path)
+        _refuse_existing(found)
+        return Rename(_plan(reader, path, names), names.changed, bundle, bundle.nbytes)
+    if reader.format.writer is None:
+        message = f"{reader.format.name} ({reader.format.title}) can be read, not written"
+        hints = ("to another format, under other keys: ckpt convert",)
+        raise ConversionError(message, path=reader.location.path, hints=hints)
+    if target is None and len(source.before) > 1:
+        message = f"in {len(source.before)} files, which cannot be renamed in place"
+        raise ConversionError(message, path=path, hints=("to a checkpoint of its own: ckpt rename SRC DST",))
+    _refuse_other_format(reader, path)
+    _refuse_existing([path] if target is not None and not overwrite and os.path.lexists(path) else [])
+    plan = _plan(reader, path, names)
+    if link:
+        plan = plan._replace(notes=(*plan.notes, f"{reader.format.name} has no data shards to share"))
+    return Rename(plan, names.changed, None, plan.nbytes)
+
+
+def _plan(reader: CheckpointReader, path: str, names: Renamed) -> Plan:
+    moves = [Move(reader.specs[old]._replace(key=new), old, reader[old]) for old, new in names.keys.items()]
+    is_bundle = isinstance(reader, BundleReader)
+    pieces = {} if is_bundle else {new: reader[old].pieces() for old, new in names.keys.items()}
+    return Plan(
+        reader.location.path,
+        path,
+        reader.format.name,
+        tuple(sorted(moves, key=lambda move: move.spec)),
+        slices={key: [extents for extents, _ in found] for key, found in pieces.items() if found},
+        metadata={} if is_bundle else reader.metadata,
+        notes=tuple(names.notes),
+    )
+
+
+def _refuse_saved_model(reader: CheckpointReader) -> None:
+    directory, name = os.path.split(os.path.abspath(reader.location.path))
+    parent = os.path.dirname(directory)
+    if (os.path.basename(directory), name) == ("variables", "variables") and os.path.isfile(
+        os.path.join(parent, "saved_model.pb")
+    ):
+        message = "these are a SavedModel's variables, and its saved_model.pb restores them by their keys"
+        hints = ("to a checkpoint of its own, under other keys: ckpt convert",)
+        raise ConversionError(message, path=reader.location.path, hints=hints)
+
+
+def _bundle_prefix(reader: CheckpointReader, target: str) -> str:
+    prefix = bundle_target(Target(target, ())).path
+    _refuse_other_format(reader, target)
+    return prefix
+
+
+def _refuse_other_format(reader: CheckpointReader, target: str) -> None:
+    """Refuse a target whose suffix says another format: nobody would find out what it is."""
+    own = reader.format
+    if "." not in os.path.basename(target) or target.endswith(own.suffixes):
+        return
+    for other in all_formats():
+        if other.name != own.name and target.endswith(other.suffixes):
+            message = f"ends like {other.name}, and renaming keeps the format, {own.name}"
+            raise ConversionError(message, path=target, hints=("to another format: ckpt convert",))
+
+
+def _refuse_existing(found: list[str]) -> None:
+    if found:
+        hints = ("to replace it: --overwrite", "to change the checkpoint itself: --in-place")
+        raise CheckpointExistsError("is there already", path=found[0], hints=hints)

@@ -1,0 +1,67 @@
+"""TensorFlow's checkpoints, alive, in numpy.
+
+    import ckpt_cli.runtime as tf
+
+Programs like those of TensorFlow's checkpoint guide run with that line changed: the
+names, arguments and results are TensorFlow 2.15's, as far as they go.  It is here to
+show that a checkpoint is whole: that training goes on from it exactly where it stopped.
+
+    trackable containers variable module    objects that can be saved
+    graph_view saving restore status        the object graph, written and matched
+    checkpoint manager reader               tf.train
+    tensor ops tape program                 computing, gradients, recording
+    datasets iterators                      tf.data
+    keras                                   layers, models, optimizers
+"""
+
+from __future__ import annotations
+
+from . import compat, data, errors, keras, linalg, math, nest, nn, ops, random, train
+from .dtypes import (
+    DType,
+    as_dtype,
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+    variant,
+)
+from .functions import *  # noqa: F403
+from .functions import __all__ as _functions
+from .module import Module
+from .names import name_scope
+from .specs import TensorSpec
+from .tape import GradientTape, UnconnectedGradients
+from .tensor import Tensor, TensorShape
+from .variable import Variable
+
+half, double = float16, float64
+bool = bool_
+
+__version__ = "2.15.0"
+"""The version whose behaviour is followed."""
+
+__all__ = [  # noqa: PLE0604
+    "DType", "GradientTape", "Module", "Tensor", "TensorShape", "TensorSpec", "UnconnectedGradients",
+    "Variable", "as_dtype", "bfloat16", "bool", "compat", "complex64", "complex128", "data", "double",
+    "errors", "executing_eagerly", "float16", "float32", "float64", "half", "int8", "int16", "int32",
+    "int64", "keras", "linalg", "math", "name_scope", "nest", "nn", "ops", "random", "string", "train",
+    "uint8", "uint16", "uint32", "uint64", "variant", *_functions,
+]  # fmt: skip
+
+
+def executing_eagerly() -> object:
+    """Return True: there is nothing else here."""
+    return True

@@ -1,0 +1,89 @@
+"""tf.compat.v1.train: the global step, and what reads and names checkpoints."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+from typing import TYPE_CHECKING, Any
+
+from formats.paths import data_shards
+
+from ...checkpoint import Checkpoint
+from ...manager import get_checkpoint_state, latest_checkpoint, update_state_file
+from ...reader import CheckpointReader, checkpoint_exists, list_variables, load_checkpoint, load_variable
+from ...variable import Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "Checkpoint", "NewCheckpointReader", "checkpoint_exists", "create_global_step", "get_checkpoint_state",
+    "get_global_step", "get_or_create_global_step", "global_step", "global_step_scope", "latest_checkpoint",
+    "list_variables", "load_checkpoint", "load_variable", "remove_checkpoint", "update_checkpoint_state",
+]  # fmt: skip
+
+_steps: list[Variable | None] = [None]
+"""The global step of each open scope; a scope is what a graph is to TensorFlow."""
+
+
+@contextlib.contextmanager
+def global_step_scope() -> Iterator[None]:
+    """Open a scope that has no global step yet."""
+    _steps.append(None)
+    try:
+        yield
+    finally:
+        _steps.pop()
+
+
+def get_global_step(graph: Any = None) -> Variable | None:
+    """Return the global step, None where there is none."""
+    del graph
+    return _steps[-1]
+
+
+def create_global_step(graph: Any = None) -> Variable:
+    """Make the global step; ValueError where there is one."""
+    del graph
+    if _steps[-1] is not None:
+        raise ValueError('"global_step" already exists.')
+    step = Variable(0, dtype="int64", name="global_step", trainable=False)
+    _steps[-1] = step
+    return step
+
+
+def get_or_create_global_step(graph: Any = None) -> Variable:
+    step = get_global_step(graph)
+    return step if step is not None else create_global_step(graph)
+
+
+def global_step(sess: Any, global_step_tensor: Any) -> int:
+    del sess
+    return int(global_step_tensor)
+
+
+def NewCheckpointReader(filepattern: str) -> CheckpointReader:  # noqa: N802  TensorFlow's name
+    return CheckpointReader(filepattern)
+
+
+def update_checkpoint_state(
+    save_dir: str, model_checkpoint_path: str, all_model_checkpoint_paths: Any = None, **options: Any
+) -> None:
+    """Write a directory's state file."""
+    del options
+    paths = list(all_model_checkpoint_paths or ())
+    if model_checkpoint_path not in paths:
+        paths.append(model_checkpoint_path)
+    update_state_file(save_dir, model_checkpoint_path, paths)
+
+
+def remove_checkpoint(checkpoint_prefix: str, *options: Any) -> None:
+    """Delete a checkpoint's files, its .meta among them."""
+    del options
+    paths = [checkpoint_prefix + ".meta", checkpoint_prefix + ".index", *data_shards(checkpoint_prefix)]
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    if glob.glob(glob.escape(checkpoint_prefix)) and os.path.isfile(checkpoint_prefix):
+        os.unlink(checkpoint_prefix)

@@ -1,0 +1,302 @@
+"""The functions of `tf` itself: `tf.range`, `tf.reduce_mean`, `tf.concat`, ...
+
+They take TensorFlow's arguments, by its names, and hand over to the table.  `name` is
+taken and means nothing: nothing here has a graph to be named in.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import dtypes
+from .creation import constant, eye, fill, linspace, ones, ones_like, range, zeros, zeros_like
+from .ops.elementwise import cast, where
+from .ops.reductions import reduced
+from .shaping import (
+    argsort,
+    boolean_mask,
+    broadcast_to,
+    concat,
+    ensure_shape,
+    expand_dims,
+    gather,
+    gather_nd,
+    meshgrid,
+    one_hot,
+    pad,
+    rank,
+    repeat,
+    reshape,
+    reverse,
+    shape,
+    size,
+    sort,
+    split,
+    squeeze,
+    stack,
+    tile,
+    transpose,
+    unstack,
+)  # fmt: skip
+from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor, convert_to_tensor, is_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "abs", "argmax", "argmin", "argsort", "assert_equal", "boolean_mask", "broadcast_to", "cast",
+    "clip_by_global_norm", "clip_by_norm", "clip_by_value", "concat", "constant", "convert_to_tensor",
+    "cumsum", "einsum", "ensure_shape", "equal", "expand_dims", "eye", "fill", "function", "gather",
+    "gather_nd", "global_norm", "group", "identity", "is_tensor", "linspace", "logical_and", "logical_not",
+    "logical_or", "matmul", "meshgrid", "norm", "one_hot", "ones", "ones_like", "pad", "print", "range",
+    "rank", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
+    "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "repeat", "reshape", "reverse", "shape",
+    "size", "sort", "split", "squeeze", "stack", "stop_gradient", "tensordot", "tile", "transpose",
+    "unstack", "where", "zeros", "zeros_like",
+]  # fmt: skip
+
+_op = OPERATIONS
+_slice = slice
+
+
+def unary(operation: str) -> Callable[..., Tensor]:
+    """Return the public function of an operation on one tensor."""
+
+    def function(x: Any, name: str | None = None) -> Tensor:
+        del name
+        return _op[operation](x)
+
+    function.__name__ = function.__qualname__ = operation
+    return function
+
+
+def binary(operation: str) -> Callable[..., Tensor]:
+    """Return the public function of an operation on two tensors."""
+
+    def function(x: Any, y: Any, name: str | None = None) -> Tensor:
+        del name
+        return _op[operation](x, y)
+
+    function.__name__ = function.__qualname__ = operation
+    return function
+
+
+def _reduction(operation: str) -> Callable[..., Tensor]:
+    def function(
+        input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+    ) -> Tensor:
+        del name
+        return reduced(operation, input_tensor, axis, keepdims)
+
+    function.__name__ = function.__qualname__ = operation
+    return function
+
+
+UNARY = [
+    "negative",
+    "sqrt",
+    "square",
+    "rsqrt",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "sigmoid",
+    "sign",
+    "floor",
+    "ceil",
+    "round",
+    "reciprocal",
+    "erf",
+    "softplus",
+    "is_nan",
+    "is_inf",
+    "is_finite",
+]
+BINARY = [
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "floordiv",
+    "floormod",
+    "pow",
+    "maximum",
+    "minimum",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "squared_difference",
+    "atan2",
+    "divide_no_nan",
+    "logical_xor",
+]
+globals().update({name: unary(name) for name in UNARY})
+globals().update({name: binary(name) for name in BINARY})
+__all__ += UNARY + BINARY  # noqa: PLE0605
+
+abs = unary("abs")
+identity = unary("identity")
+stop_gradient = unary("stop_gradient")
+logical_not = unary("logical_not")
+equal = binary("equal")
+logical_and = binary("logical_and")
+logical_or = binary("logical_or")
+truediv = divide_ = binary("divide")
+reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, reduce_any, reduce_all, reduce_logsumexp = map(
+    _reduction,
+    [
+        "reduce_sum",
+        "reduce_mean",
+        "reduce_max",
+        "reduce_min",
+        "reduce_prod",
+        "reduce_any",
+        "reduce_all",
+        "reduce_logsumexp",
+    ],
+)
+
+
+def reduce_variance(
+    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
+    del name
+    x = as_tensor(input_tensor)
+    return reduce_mean(_op["square"](x - reduce_mean(x, axis, True)), axis, keepdims)
+
+
+def reduce_std(
+    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
+    del name
+    return _op["sqrt"](reduce_variance(input_tensor, axis, keepdims))
+
+
+def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False) -> Tensor:
+    x = as_tensor(tensor)
+    if ord in ("euclidean", 2):
+        return _op["sqrt"](reduce_sum(x * x, axis, keepdims))
+    if ord == 1:
+        return reduce_sum(_op["abs"](x), axis, keepdims)
+    if ord == np.inf:
+        return reduce_max(_op["abs"](x), axis, keepdims)
+    raise ValueError(f"'ord' must be a supported vector norm, got {ord}")
+
+
+def argmax(input: Any, axis: Any = None, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
+    del name
+    return _op["argmax"](input, axis=0 if axis is None else int(axis), dtype=dtypes.as_numpy(output_type))
+
+
+def argmin(input: Any, axis: Any = None, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
+    del name
+    return _op["argmin"](input, axis=0 if axis is None else int(axis), dtype=dtypes.as_numpy(output_type))
+
+
+def cumsum(
+    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    del name
+    return _op["cumsum"](x, axis=int(axis), exclusive=exclusive, reverse=reverse)
+
+
+def matmul(
+    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None
+) -> Tensor:
+    del name
+    return _op["matmul"](a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+
+
+def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
+    """Sum products over axes: a count of last and first ones, or a list for each side."""
+    del name
+    x, y = as_tensor(a), as_tensor(b)
+    if isinstance(axes, int):
+        left, right = list(builtins.range(x.ndim - axes, x.ndim)), list(builtins.range(axes))
+    else:
+        left, right = ([one] if isinstance(one, int) else list(one) for one in axes)
+    letters = [chr(97 + index) for index in builtins.range(x.ndim + y.ndim)]
+    of_x, of_y = letters[: x.ndim], letters[x.ndim :]
+    for i, j in zip(left, right, strict=True):
+        of_y[j] = of_x[i]
+    kept = [letter for letter in of_x + of_y if (of_x + of_y).count(letter) == 1]
+    return einsum(f"{''.join(of_x)},{''.join(of_y)}->{''.join(kept)}", x, y)
+
+
+def einsum(equation: str, *inputs: Any, **options: Any) -> Tensor:
+    del options
+    return _op["einsum"](*inputs, equation=equation)
+
+
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
+    del name
+    return _op["maximum"](_op["minimum"](t, clip_value_max), clip_value_min)
+
+
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor:
+    del name
+    x = as_tensor(t)
+    length = _op["sqrt"](reduce_sum(x * x, axes, True))
+    return x * clip_norm / _op["maximum"](length, clip_norm)
+
+
+def global_norm(t_list: Any, name: str | None = None) -> Tensor:
+    del name
+    squares = [reduce_sum(_op["square"](t)) for t in t_list if t is not None]
+    return _op["sqrt"](reduce_sum(stack(squares)))
+
+
+def clip_by_global_norm(
+    t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
+) -> tuple[list[Any], Tensor]:
+    """Return the tensors scaled by one factor, so that their joint norm is at most `clip_norm`."""
+    del name
+    length = global_norm(t_list) if use_norm is None else as_tensor(use_norm)
+    factor = clip_norm / _op["maximum"](length, clip_norm)
+    return [None if t is None else t * factor for t in t_list], length
+
+
+def assert_equal(
+    x: Any, y: Any, message: str | None = None, summarize: Any = None, name: str | None = None
+) -> None:
+    del summarize, name
+    from .errors import InvalidArgumentError
+
+    if not np.array_equal(as_tensor(x)._value, as_tensor(y)._value):
+        raise InvalidArgumentError(message or f"Condition x == y did not hold: {x!r} and {y!r}")
+
+
+def group(*inputs: Any, **kwargs: Any) -> None:
+    """Return nothing: by the time it is called, its arguments have been done."""
+    del inputs, kwargs
+
+
+def function(func: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Return a function as it is: everything runs eagerly here."""
+    if func is None:
+        return lambda decorated: function(decorated, **options)
+    return func
+
+
+def print(*inputs: Any, output_stream: Any = None, sep: str = " ", end: str = "\n", **options: Any) -> None:
+    """Print tensors by their values, to standard error as TensorFlow does, or to a stream."""
+    import sys
+
+    del options
+    shown = [one.numpy() if isinstance(one, TensorLike) else one for one in inputs]
+    builtins.print(*shown, sep=sep, end=end, file=output_stream or sys.stderr)

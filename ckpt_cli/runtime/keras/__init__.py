@@ -1,0 +1,12 @@
+"""tf.keras: Keras 2.15, as far as checkpoints and their verification need it."""
+
+from __future__ import annotations
+
+from . import activations, backend, initializers, layers, losses, metrics, models, optimizers, utils
+from .layers import Input
+from .models import Model, Sequential
+
+__all__ = [
+    "Input", "Model", "Sequential", "activations", "backend", "initializers", "layers", "losses", "metrics",
+    "models", "optimizers", "utils",
+]  # fmt: skip

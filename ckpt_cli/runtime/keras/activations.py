@@ -1,0 +1,130 @@
+"""Activations by name."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ..ops.elementwise import cast, where
+from ..tensor import OPERATIONS, Tensor, as_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "elu", "exponential", "gelu", "get", "hard_sigmoid", "leaky_relu", "linear", "log_softmax", "mish",
+    "relu", "selu", "sigmoid", "softmax", "softplus", "softsign", "swish", "tanh",
+]  # fmt: skip
+
+_op = OPERATIONS
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+
+def linear(x: Any) -> Any:
+    return x
+
+
+def relu(x: Any, alpha: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Tensor:
+    if alpha == 0.0 and max_value is None and threshold == 0.0:
+        return _op["relu"](x)
+    x = as_tensor(x)
+    out = where(x >= threshold, x, alpha * (x - threshold))
+    return out if max_value is None else _op["minimum"](out, max_value)
+
+
+def leaky_relu(x: Any, alpha: float = 0.2) -> Tensor:
+    x = as_tensor(x)
+    return where(x > 0, x, x * alpha)
+
+
+def elu(x: Any, alpha: float = 1.0) -> Tensor:
+    x = as_tensor(x)
+    return where(x > 0, x, alpha * _op["expm1"](_op["minimum"](x, 0)))
+
+
+def selu(x: Any) -> Tensor:
+    return _SELU_SCALE * elu(x, _SELU_ALPHA)
+
+
+def gelu(x: Any, approximate: bool = False) -> Tensor:
+    x = as_tensor(x)
+    if approximate:
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+        return 0.5 * x * (1 + _op["tanh"](inner))
+    return 0.5 * x * (1 + _op["erf"](x / math.sqrt(2)))
+
+
+def hard_sigmoid(x: Any) -> Tensor:
+    return _op["maximum"](_op["minimum"](0.2 * as_tensor(x) + 0.5, 1), 0)
+
+
+def softmax(x: Any, axis: int = -1) -> Tensor:
+    return _op["softmax"](x, axis=axis)
+
+
+def log_softmax(x: Any, axis: int = -1) -> Tensor:
+    return _op["log_softmax"](x, axis=axis)
+
+
+def sigmoid(x: Any) -> Tensor:
+    return _op["sigmoid"](x)
+
+
+def tanh(x: Any) -> Tensor:
+    return _op["tanh"](x)
+
+
+def softplus(x: Any) -> Tensor:
+    return _op["softplus"](x)
+
+
+def softsign(x: Any) -> Tensor:
+    x = as_tensor(x)
+    return x / (abs(x) + 1)
+
+
+def exponential(x: Any) -> Tensor:
+    return _op["exp"](x)
+
+
+def swish(x: Any) -> Tensor:
+    x = as_tensor(x)
+    return x * _op["sigmoid"](x)
+
+
+def mish(x: Any) -> Tensor:
+    x = as_tensor(x)
+    return x * _op["tanh"](_op["softplus"](x))
+
+
+silu = swish
+_BY_NAME: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        linear, relu, leaky_relu, elu, selu, gelu, hard_sigmoid, softmax, log_softmax, sigmoid, tanh,
+        softplus, softsign, exponential, swish, mish,
+    )
+} | {"silu": swish}  # fmt: skip
+
+
+def get(identifier: Any) -> Callable[..., Any]:
+    """Return the activation that a name or a function stands for; None is the linear one."""
+    if identifier is None:
+        return linear
+    if isinstance(identifier, str):
+        if identifier not in _BY_NAME:
+            raise ValueError(f"Unknown activation function: '{identifier}'.")
+        return _BY_NAME[identifier]
+    if callable(identifier):
+        return identifier
+    raise TypeError(f"Could not interpret activation function identifier: {identifier}")
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def as_float(x: Any, dtype: Any) -> Tensor:
+    """Return an input brought to a layer's dtype, if it is of another floating one."""
+    tensor = as_tensor(x)
+    return cast(tensor, dtype) if tensor.dtype.is_floating and tensor.dtype != dtype else tensor

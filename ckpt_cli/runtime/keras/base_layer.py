@@ -1,0 +1,344 @@
+"""Layers: variables that are made when the shape of the input is known, and a call.
+
+A layer's weights are its own, in the order in which they were added, and those of the
+layers and containers in its attributes.  Creating them late is what makes deferred
+restoration matter: a checkpoint restored before the first call waits at the layer, and
+`add_weight` reads it.
+
+    layer(x)  ->  build(shape of x), once  ->  call(x)
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import dtypes
+from ..containers import Container
+from ..module import Module
+from ..names import name_scope, to_snake_case, unique_name
+from ..nest import flatten, map_structure
+from ..tensor import Tensor, TensorLike, TensorShape
+from ..trackable import AutoTrackable, Trackable
+from ..variable import Variable
+from . import initializers
+from .activations import as_float
+from .symbolic import Call, KerasTensor, call_symbolically
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Layer", "deduplicated"]
+
+_training: list[bool] = []
+"""Whether the calls that are open are training, innermost last."""
+
+
+def deduplicated(variables: list[Any]) -> list[Any]:
+    """Return variables each once, at its first place."""
+    return list({id(variable): variable for variable in variables}.values())
+
+
+class Layer(Module):
+    """Base of layers and models."""
+
+    built: bool
+    supports_masking: bool
+    _dtype: dtypes.DType
+    _layer_trainable: bool
+    _own_weights: list[Variable]
+    _inbound: list[Call]
+    _losses: list[Any]
+    _batch_input_shape: tuple[int | None, ...] | None
+
+    def __init__(
+        self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any
+    ) -> None:
+        shape = kwargs.pop("input_shape", None)
+        shape = (None, *shape) if shape is not None else kwargs.pop("batch_input_shape", None)
+        if "input_dim" in kwargs:
+            shape = (None, kwargs.pop("input_dim"))
+        kwargs.pop("activity_regularizer", None)
+        if kwargs:
+            raise TypeError(f"Invalid keyword argument(s) in `{type(self).__name__}`: {sorted(kwargs)}")
+        put = self._put
+        put("_name", name if name is not None else unique_name(to_snake_case(type(self).__name__)))
+        put("_layer_trainable", trainable)
+        put("_dtype", dtypes.as_dtype(dtype or "float32"))
+        put("_own_weights", [])
+        put("_batch_input_shape", shape)
+        put("_input_spec_shape", None)
+        put("_inbound", [])
+        put("_losses", [])
+        put("built", False)
+        put("supports_masking", False)
+
+    def _put(self, name: str, value: Any) -> None:
+        """Set an attribute that is nobody's child."""
+        object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_own_weights" not in self.__dict__ and isinstance(value, Trackable):
+            raise RuntimeError(
+                "It looks like you are subclassing `Model` and you forgot to call `super().__init__()`. "
+                "Always start with this line."
+            )
+        AutoTrackable.__setattr__(self, name, value)
+        if isinstance(value, Variable):
+            self._own(value)
+
+    def _own(self, variable: Variable) -> None:
+        if all(variable is not weight for weight in self._own_weights):
+            self._own_weights.append(variable)
+
+    # Names and state.
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def name_scope(self) -> Any:
+        return name_scope(self._name)
+
+    @property
+    def dtype(self) -> str:
+        return self._dtype.name
+
+    compute_dtype = variable_dtype = dtype
+
+    @property
+    def trainable(self) -> bool:
+        return self._layer_trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        self._put("_layer_trainable", value)
+        for child in self._sublayers():
+            if isinstance(child, Layer):
+                child.trainable = value
+
+    @property
+    def losses(self) -> list[Any]:
+        return list(self._losses)
+
+    def _sublayers(self) -> list[Any]:
+        """Return the layers, containers and modules in attributes, in order of assignment, each once."""
+        children = [
+            child for child in self._links.children.values() if isinstance(child, Layer | Container | Module)
+        ]
+        return deduplicated(children)
+
+    # Weights.
+
+    def _gathered(self, attribute: str) -> list[Any]:
+        return [weight for child in self._sublayers() for weight in getattr(child, attribute)]
+
+    @property
+    def trainable_variables(self) -> list[Any]:  # type: ignore[override]
+        if not self.trainable:
+            return []
+        own = [weight for weight in self._own_weights if weight.trainable]
+        return deduplicated(self._joined(own, self._gathered("trainable_variables")))
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:  # type: ignore[override]
+        if self.trainable:
+            own = [weight for weight in self._own_weights if not weight.trainable]
+            return deduplicated(self._joined(own, self._gathered("non_trainable_variables")))
+        own = sorted(self._own_weights, key=lambda weight: not weight.trainable)
+        return deduplicated(self._joined(own, self._gathered("variables")))
+
+    def _joined(self, own: list[Any], below: list[Any]) -> list[Any]:
+        return own + below
+
+    @property
+    def variables(self) -> list[Any]:  # type: ignore[override]
+        return deduplicated(self.trainable_variables + self.non_trainable_variables)
+
+    @property
+    def trainable_weights(self) -> list[Any]:
+        return self.trainable_variables
+
+    @property
+    def non_trainable_weights(self) -> list[Any]:
+        return self.non_trainable_variables
+
+    @property
+    def weights(self) -> list[Any]:
+        return self.variables
+
+    def get_weights(self) -> list[Any]:
+        return [weight.numpy() for weight in self.weights]
+
+    def set_weights(self, weights: list[Any]) -> None:
+        """Assign all weights; ValueError, and nothing assigned, where their number or a shape is another."""
+        variables = self.weights
+        if len(variables) != len(weights):
+            raise ValueError(
+                f'You called `set_weights(weights)` on layer "{self.name}" with a weight list of length '
+                f"{len(weights)}, "
+                f"but the layer was expecting {len(variables)} weights."
+            )
+        for variable, value in zip(variables, weights, strict=True):
+            if variable.shape != np.shape(value):
+                raise ValueError(
+                    f"Layer {self.name} weight shape {variable.shape} is not compatible with provided "
+                    f"weight shape {np.shape(value)}."
+                )
+        for variable, value in zip(variables, weights, strict=True):
+            variable.assign(value)
+
+    def count_params(self) -> int:
+        return sum(int(weight._value.size) for weight in self.weights)
+
+    def add_weight(
+        self,
+        name: str | None = None,
+        shape: Any = (),
+        dtype: Any = None,
+        initializer: Any = None,
+        regularizer: Any = None,
+        trainable: bool | None = None,
+        constraint: Any = None,
+        **options: Any,
+    ) -> Variable:
+        """Make a variable that is this layer's, an edge of it under its name."""
+        del regularizer, options
+        wanted = dtypes.as_dtype(dtype or self._dtype)
+        if initializer is None:
+            initializer = "glorot_uniform" if wanted.is_floating else "zeros"
+        value = initializers.get(initializer)(tuple(shape), dtype=wanted)
+        variable = Variable(
+            value, name=name, dtype=wanted, trainable=trainable is not False, constraint=constraint
+        )
+        self._own(variable)
+        self._track(variable, name or "Variable")
+        return variable
+
+    def add_loss(self, loss: Any, **options: Any) -> None:
+        del options
+        self._losses.append(loss)
+
+    # Calling.
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights for inputs of a shape; the batch dimension may be anything."""
+        del input_shape
+        self._put("built", True)
+
+    def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Compute the output; what subclasses write."""
+        raise NotImplementedError(f"Layer {type(self).__name__} does not have a `call()` method implemented.")
+
+    @classmethod
+    def _call_accepts(cls) -> tuple[bool, bool]:
+        """Return whether `call` takes `training`, and whether it takes `mask`."""
+        known = cls.__dict__.get("_call_signature")
+        if known is None:
+            parameters = inspect.signature(cls.call).parameters
+            anything = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+            known = cls._call_signature = ("training" in parameters or anything, "mask" in parameters)  # type: ignore[attr-defined]
+        return known
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _has_symbols(args) or _has_symbols(kwargs):
+            return call_symbolically(self, args, kwargs)
+        if "_own_weights" not in self.__dict__:
+            raise RuntimeError("You must call `super().__init__()` in the layer constructor.")
+        inputs = args[0] if args else kwargs.get("inputs")
+        if inputs.__class__ is not Tensor or inputs._value.dtype.kind == "f":
+            inputs = self._converted(inputs)
+        takes_training, _ = self._call_accepts()
+        training = kwargs.pop("training", None)
+        if training is None:
+            training = _training[-1] if _training else False
+        if takes_training:
+            kwargs["training"] = training
+        _training.append(bool(training))
+        scope = name_scope(self._name)
+        scope.__enter__()
+        try:
+            if not self.built:
+                self._build_for(inputs)
+            return self.call(inputs, *args[1:], **kwargs)
+        finally:
+            scope.__exit__(None, None, None)
+            _training.pop()
+
+    def _converted(self, inputs: Any) -> Any:
+        """Return inputs as tensors, floats in the layer's dtype."""
+        if inputs is None:
+            raise ValueError(f"The first argument to `{type(self).__name__}.call` must always be passed.")
+        if isinstance(inputs, TensorLike):
+            return as_float(inputs, self._dtype)
+        if isinstance(inputs, np.ndarray | float | int | np.generic):
+            return as_float(inputs, self._dtype)
+        if isinstance(inputs, list) and not any(
+            isinstance(one, TensorLike | np.ndarray) for one in flatten(inputs)
+        ):
+            return as_float(inputs, self._dtype)
+        return map_structure(
+            lambda one: as_float(one, self._dtype) if not isinstance(one, str) else one, inputs
+        )
+
+    def _build_for(self, inputs: Any) -> None:
+        self.build(
+            map_structure(lambda one: TensorShape((None, *one.shape[1:])) if one.ndim else one.shape, inputs)
+        )
+        self._put("built", True)
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        """Return the shape of the output for inputs of a shape."""
+        inputs = KerasTensor.of_shape(tuple(input_shape), self._dtype)
+        return self(inputs).shape
+
+    @property
+    def input(self) -> Any:
+        return self._inbound[0].inputs
+
+    @property
+    def output(self) -> Any:
+        return self._inbound[0].outputs
+
+    def get_config(self) -> dict[str, Any]:
+        return {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__qualname__} object at {id(self):#x}>"
+
+    __hash__ = object.__hash__
+
+
+def _has_symbols(values: Any) -> bool:
+    if values.__class__ is dict:
+        values = values.values()
+    for value in values:
+        if isinstance(value, KerasTensor):
+            return True
+        if isinstance(value, list | tuple | dict) and _has_symbols(value):
+            return True
+    return False
+
+
+def training_call() -> bool:
+    """Whether the innermost open call is a training one."""
+    return bool(_training and _training[-1])
+
+
+def iterate_layers(layer: Layer) -> Iterator[Layer]:
+    """Yield a layer and all layers below it, depth first."""
+    yield layer
+    for child in layer._sublayers():
+        if isinstance(child, Layer):
+            yield from iterate_layers(child)
+        elif isinstance(child, Container):
+            yield from (
+                below for one in child.layers if isinstance(one, Layer) for below in iterate_layers(one)
+            )

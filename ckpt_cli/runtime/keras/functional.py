@@ -1,0 +1,141 @@
+"""Functional models: a graph of layer calls between symbolic inputs and outputs.
+
+Layers are ordered by depth, their distance from the outputs, the deepest first, and
+within one depth in the order in which the walk from the outputs came to them.  That
+order names the edges `layer-N` and `layer_with_weights-K` under which they are saved.
+keras/src/engine/functional.py: _map_graph_network
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..nest import flatten, map_structure
+from .layers.structural import InputLayer
+from .model import Model, layer_edges
+from .symbolic import Call, KerasTensor
+
+if TYPE_CHECKING:
+    from ..trackable import Trackable
+    from .base_layer import Layer
+
+__all__ = ["Functional"]
+
+
+class Functional(Model):
+    """What `Model(inputs, outputs)` makes."""
+
+    _inputs: Any
+    _outputs: Any
+    _calls: list[Call]
+    _ordered: list[Layer]
+
+    def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
+        self._put("_inputs", inputs)
+        self._put("_outputs", outputs)
+        self._put("_calls", _in_order(flatten(outputs)))
+        self._put("_ordered", _layers_by_depth(flatten(outputs), self._calls))
+        missing = [
+            call.layer.name
+            for call in self._calls
+            if isinstance(call.layer, InputLayer) and not _given(call, inputs)
+        ]
+        if missing:
+            raise ValueError(f"Graph disconnected: cannot obtain value for the inputs {missing}")
+        self._put("built", True)
+
+    @property
+    def layers(self) -> list[Layer]:
+        return list(self._ordered)
+
+    @property
+    def inputs(self) -> list[KerasTensor]:
+        return flatten(self._inputs)
+
+    @property
+    def outputs(self) -> list[KerasTensor]:
+        return flatten(self._outputs)
+
+    @property
+    def input_shape(self) -> Any:
+        return map_structure(lambda one: tuple(one.shape), self._inputs)
+
+    @property
+    def output_shape(self) -> Any:
+        return map_structure(lambda one: tuple(one.shape), self._outputs)
+
+    def _sublayers(self) -> list[Any]:
+        return [*self._ordered, *super()._sublayers()] if "_ordered" in self.__dict__ else []
+
+    def _trackable_children(self) -> Mapping[str, Trackable]:
+        return {**layer_edges(self._ordered), **super()._trackable_children()}
+
+    def _lookup_child(self, name: str) -> Trackable | None:
+        return self._trackable_children().get(name)
+
+    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        del mask
+        given = inputs
+        if isinstance(inputs, Mapping) and not isinstance(self._inputs, Mapping):
+            given = [inputs[one.call.layer.name] for one in flatten(self._inputs)]
+        values = {
+            id(symbol): value for symbol, value in zip(flatten(self._inputs), flatten(given), strict=True)
+        }
+
+        def value_of(leaf: Any) -> Any:
+            return values[id(leaf)] if isinstance(leaf, KerasTensor) else leaf
+
+        for call in self._calls:
+            if isinstance(call.layer, InputLayer):
+                continue
+            kwargs = map_structure(value_of, call.kwargs)
+            if call.layer._call_accepts()[0]:
+                kwargs.setdefault("training", training)
+            result = call.layer(*map_structure(value_of, call.args), **kwargs)
+            for symbol, value in zip(flatten(call.outputs), flatten(result), strict=True):
+                values[id(symbol)] = value
+        return map_structure(value_of, self._outputs)
+
+
+def _given(call: Call, inputs: Any) -> bool:
+    return any(call.outputs is one for one in flatten(inputs))
+
+
+def _in_order(outputs: list[KerasTensor]) -> list[Call]:
+    """Return the calls that lead to the outputs, each after those it needs; no recursion, for deep models."""
+    order: list[Call] = []
+    done: set[int] = set()
+    stack: list[tuple[Call, bool]] = [(one.call, False) for one in reversed(outputs) if one.call is not None]
+    while stack:
+        call, is_ready = stack.pop()
+        if id(call) in done:
+            continue
+        if is_ready:
+            done.add(id(call))
+            order.append(call)
+            continue
+        stack.append((call, True))
+        needs = [one.call for one in call.inputs if one.call is not None]
+        stack += [(need, False) for need in reversed(needs) if id(need) not in done]
+    return order
+
+
+def _layers_by_depth(outputs: list[KerasTensor], calls: list[Call]) -> list[Layer]:
+    del outputs
+    depth: dict[int, int] = {}
+    layer_depth: dict[int, int] = {}
+    first_seen: dict[int, int] = {}
+    layers: dict[int, Layer] = {}
+    for number, call in enumerate(calls):
+        first_seen.setdefault(id(call.layer), number)
+        layers[id(call.layer)] = call.layer
+    for call in reversed(calls):
+        own = max(depth.get(id(call), 0), layer_depth.get(id(call.layer), 0))
+        depth[id(call)] = layer_depth[id(call.layer)] = own
+        for one in call.inputs:
+            if one.call is not None:
+                depth[id(one.call)] = max(own + 1, depth.get(id(one.call), 0))
+    # A layer without inputs of its own, an input, lies at the greatest depth it is used from.
+    return [layers[key] for key in sorted(layers, key=lambda key: (-layer_depth[key], first_seen[key]))]

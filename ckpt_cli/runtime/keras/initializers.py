@@ -1,0 +1,227 @@
+"""Initializers: the distributions TensorFlow draws first values from, by its names and arguments."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..dtypes import as_numpy
+from ..names import to_snake_case
+from ..ops.random import generator_for, truncated_normal
+from ..tensor import Tensor, TensorLike, as_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "Constant", "GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "Identity", "Initializer",
+    "LecunNormal", "LecunUniform", "Ones", "Orthogonal", "RandomNormal", "RandomUniform", "TruncatedNormal",
+    "VarianceScaling", "Zeros", "get",
+]  # fmt: skip
+
+# The standard deviation of a standard normal cut at two deviations.
+_TRUNCATED_STDDEV = 0.87962566103423978
+
+
+class Initializer:
+    """Base: called with a shape and a dtype, returns a tensor of first values."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed = seed
+
+    def _values(self, shape: tuple[int, ...]) -> Any:
+        raise NotImplementedError
+
+    def __call__(self, shape: Any, dtype: Any = None, **options: Any) -> Tensor:
+        del options
+        return Tensor(
+            np.asarray(self._values(tuple(int(dim) for dim in shape)), as_numpy(dtype or "float32"))
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Initializer:
+        return cls(**config)
+
+
+class Zeros(Initializer):
+    def __init__(self) -> None:
+        pass
+
+    def _values(self, shape: tuple[int, ...]) -> Any:
+        return np.zeros(shape)
+
+
+class Ones(Initializer):
+    def __init__(self) -> None:
+        pass
+
+    def _values(self, shape: tuple[int, ...]) -> Any:
+        return np.ones(shape)
+
+
+class Constant(Initializer):
+    def __init__(self, value: Any = 0.0) -> None:
+        self.value = value
+
+    def _values(self, shape: tuple[int, ...]) -> Any:
+        return np.broadcast_to(as_tensor(self.value)._value, shape)
+
+
+class RandomNormal(Initializer):
+    def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None) -> None:
+        super().__init__(seed)
+        self.mean, self.stddev = mean, stddev
+
+    def _values(self, shape: tuple[int, ...]) -> Any:
+        return generator_for(self.seed).standard_normal(shape) * self.stddev + self.mean
+
+
+class TruncatedNormal(RandomNormal):
+    def _values(self, shape: tuple[int, ...]) -> Any:
+        return truncated_normal(generator_for(self.seed), shape) * self.stddev + self.mean
+
+
+class RandomUniform(Initializer):
+    def __init__(self, minval: float = -0.05, maxval: float = 0.05, seed: int | None = None) -> None:
+        super().__init__(seed)
+        self.minval, self.maxval = minval, maxval
+
+    def _values(self, shape: tuple[int, ...]) -> Any:
+        return generator_for(self.seed).uniform(self.minval, self.maxval, shape)
+
+
+class VarianceScaling(Initializer):
+    """Values whose variance is `scale` over the number of inputs, outputs, or their mean."""
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        mode: str = "fan_in",
+        distribution: str = "truncated_normal",
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(seed)
+        if scale <= 0.0:
+            raise ValueError(f"`scale` must be positive float. Received: scale={scale}.")
+        self.scale, self.mode, self.distribution = scale, mode.lower(), distribution.lower()
+
+    def _values(self, shape: tuple[int, ...]) -> Any:
+        fan_in, fan_out = _fans(shape)
+        count = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2.0}[self.mode]
+        variance = self.scale / max(1.0, count)
+        generator = generator_for(self.seed)
+        if self.distribution in ("truncated_normal", "normal"):
+            return truncated_normal(generator, shape) * (math.sqrt(variance) / _TRUNCATED_STDDEV)
+        if self.distribution == "untruncated_normal":
+            return generator.standard_normal(shape) * math.sqrt(variance)
+        limit = math.sqrt(3.0 * variance)
+        return generator.uniform(-limit, limit, shape)
+
+
+def _fans(shape: tuple[int, ...]) -> tuple[float, float]:
+    """Return the inputs and outputs of one unit: of a kernel, those under its whole window."""
+    if len(shape) < 2:
+        size = float(shape[0]) if shape else 1.0
+        return size, size
+    field = float(np.prod(shape[:-2]))
+    return shape[-2] * field, shape[-1] * field
+
+
+def _scaled(scale: float, mode: str, distribution: str) -> Callable[[Any, int | None], None]:
+    def init(self: Any, seed: int | None = None) -> None:
+        VarianceScaling.__init__(self, scale, mode, distribution, seed)
+
+    return init
+
+
+class GlorotUniform(VarianceScaling):
+    __init__ = _scaled(1.0, "fan_avg", "uniform")
+
+
+class GlorotNormal(VarianceScaling):
+    __init__ = _scaled(1.0, "fan_avg", "truncated_normal")
+
+
+class LecunUniform(VarianceScaling):
+    __init__ = _scaled(1.0, "fan_in", "uniform")
+
+
+class LecunNormal(VarianceScaling):
+    __init__ = _scaled(1.0, "fan_in", "truncated_normal")
+
+
+class HeUniform(VarianceScaling):
+    __init__ = _scaled(2.0, "fan_in", "uniform")
+
+
+class HeNormal(VarianceScaling):
+    __init__ = _scaled(2.0, "fan_in", "truncated_normal")
+
+
+class Orthogonal(Initializer):
+    """An orthogonal matrix, of a random one's QR decomposition."""
+
+    def __init__(self, gain: float = 1.0, seed: int | None = None) -> None:
+        super().__init__(seed)
+        self.gain = gain
+
+    def _values(self, shape: tuple[int, ...]) -> Any:
+        if len(shape) < 2:
+            raise ValueError(
+                f"The tensor to initialize must be at least two-dimensional. Received: shape={shape} of "
+                f"rank {len(shape)}."
+            )
+        rows, columns = int(np.prod(shape[:-1])), shape[-1]
+        drawn = generator_for(self.seed).standard_normal((max(rows, columns), min(rows, columns)))
+        q, r = np.linalg.qr(drawn)
+        q = q * np.sign(np.diag(r))  # One matrix for each draw, not one up to signs.
+        return self.gain * (q.T if rows < columns else q).reshape(shape)
+
+
+class Identity(Initializer):
+    def __init__(self, gain: float = 1.0) -> None:
+        self.gain = gain
+
+    def _values(self, shape: tuple[int, ...]) -> Any:
+        if len(shape) != 2:
+            raise ValueError(
+                f"Identity matrix initializer can only be used for 2D matrices. Received: shape={shape}"
+            )
+        return self.gain * np.eye(*shape)
+
+
+_CLASSES: tuple[type[Initializer], ...] = (
+    Zeros, Ones, Constant, RandomNormal, TruncatedNormal, RandomUniform, VarianceScaling, GlorotUniform,
+    GlorotNormal, LecunUniform, LecunNormal, HeUniform, HeNormal, Orthogonal, Identity,
+)  # fmt: skip
+_BY_NAME = {name: cls for cls in _CLASSES for name in (cls.__name__, to_snake_case(cls.__name__))}
+_BY_NAME |= {"zero": Zeros, "one": Ones, "uniform": RandomUniform, "normal": RandomNormal}
+zeros, ones, constant = Zeros, Ones, Constant
+random_normal, random_uniform, truncated_normal_ = RandomNormal, RandomUniform, TruncatedNormal
+glorot_uniform, glorot_normal, he_uniform, he_normal = GlorotUniform, GlorotNormal, HeUniform, HeNormal
+lecun_uniform, lecun_normal, orthogonal, identity = LecunUniform, LecunNormal, Orthogonal, Identity
+
+
+def get(identifier: Any) -> Callable[..., Any]:
+    """Return the initializer that a name, a configuration, a class or a function stands for."""
+    if isinstance(identifier, dict):
+        return _BY_NAME[identifier["class_name"]].from_config(identifier.get("config", {}))
+    if isinstance(identifier, str):
+        if identifier not in _BY_NAME:
+            raise ValueError(
+                f"Unknown initializer: '{identifier}'. Please ensure you are using a "
+                "`keras.utils.custom_object_scope`."
+            )
+        return _BY_NAME[identifier]()
+    if isinstance(identifier, type):
+        return identifier()
+    if callable(identifier):
+        return identifier
+    if isinstance(identifier, int | float | np.ndarray | TensorLike):
+        return Constant(identifier)
+    raise ValueError(f"Could not interpret initializer identifier: {identifier}")

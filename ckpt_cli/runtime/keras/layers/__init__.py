@@ -1,0 +1,42 @@
+"""tf.keras.layers."""
+
+from __future__ import annotations
+
+from ..base_layer import Layer
+from .attention import EinsumDense, MultiHeadAttention
+from .convolution import (
+    AveragePooling2D,
+    Conv2D,
+    DepthwiseConv2D,
+    GlobalAveragePooling2D,
+    GlobalMaxPooling2D,
+    MaxPooling2D,
+)
+from .core import Activation, Dense, Dropout, Embedding, Flatten, LeakyReLU, ReLU, Reshape, Softmax
+from .normalization import BatchNormalization, LayerNormalization
+from .recurrent import GRU, LSTM, RNN, Bidirectional, GRUCell, LSTMCell, SimpleRNN, SimpleRNNCell
+from .structural import (
+    Add,
+    Average,
+    Concatenate,
+    Input,
+    InputLayer,
+    Lambda,
+    Maximum,
+    Multiply,
+    Permute,
+    Rescaling,
+    Subtract,
+)
+
+AvgPool2D, MaxPool2D, Convolution2D = AveragePooling2D, MaxPooling2D, Conv2D
+
+__all__ = [
+    "GRU", "LSTM", "RNN", "Activation", "Add", "Average", "AveragePooling2D", "AvgPool2D",
+    "BatchNormalization", "Bidirectional", "Concatenate", "Conv2D", "Convolution2D", "Dense",
+    "DepthwiseConv2D", "Dropout", "EinsumDense", "Embedding", "Flatten", "GRUCell",
+    "GlobalAveragePooling2D", "GlobalMaxPooling2D", "Input", "InputLayer", "LSTMCell", "Lambda", "Layer",
+    "LayerNormalization", "LeakyReLU", "MaxPool2D", "MaxPooling2D", "Maximum", "MultiHeadAttention",
+    "Multiply", "Permute", "ReLU", "Rescaling", "Reshape", "SimpleRNN", "SimpleRNNCell", "Softmax",
+    "Subtract",
+]  # fmt: skip

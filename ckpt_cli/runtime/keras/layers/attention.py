@@ -1,0 +1,141 @@
+"""Attention with several heads, made of EinsumDense layers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...ops.elementwise import cast
+from ...tensor import OPERATIONS, Tensor, as_tensor
+from .. import activations, initializers
+from ..base_layer import Layer
+from .core import Dropout, Softmax
+
+__all__ = ["EinsumDense", "MultiHeadAttention"]
+
+_op = OPERATIONS
+
+
+class EinsumDense(Layer):
+    """activation(einsum(equation, x, kernel) + bias); `output_shape` is without the batch, None follows x."""
+
+    def __init__(
+        self,
+        equation: str,
+        output_shape: Any,
+        activation: Any = None,
+        bias_axes: str | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.equation, self.bias_axes = equation, bias_axes
+        self.partial_output_shape: Any = (
+            list(output_shape) if isinstance(output_shape, list | tuple) else [output_shape]
+        )
+        self.activation = activations.get(activation)
+        self._initializers = initializers.get(kernel_initializer), initializers.get(bias_initializer)
+
+    def build(self, input_shape: Any) -> None:
+        left, _, output = self.equation.partition("->")
+        of_input, of_kernel = left.split(",")
+        sizes = dict(zip(of_input[::-1], tuple(input_shape)[::-1], strict=False))
+        own = output if not output.startswith("...") else output[3:]
+        for letter, size in zip(own[::-1], list(self.partial_output_shape)[::-1], strict=False):
+            if size is not None:
+                sizes[letter] = size
+        self.full_output_shape: Any = [sizes.get(letter) for letter in output if letter != "."]
+        kernel, bias = self._initializers
+        self.kernel = self.add_weight("kernel", [sizes[letter] for letter in of_kernel], initializer=kernel)
+        self.bias = None
+        if self.bias_axes is not None:
+            first = min(output.index(letter) for letter in self.bias_axes)
+            shape = [sizes[letter] if letter in self.bias_axes else 1 for letter in output[first:]]
+            self.bias = self.add_weight("bias", shape, initializer=bias)
+        self.built = True
+
+    def call(self, inputs: Tensor) -> Any:
+        out = _op["einsum"](inputs, self.kernel, equation=self.equation)
+        if self.bias is not None:
+            out = out + self.bias
+        return self.activation(out)
+
+
+class MultiHeadAttention(Layer):
+    """softmax(query · key / √key_dim) · value for each head, and all heads projected back.
+
+    Inputs are [batch, places, features]; attention is over the places.
+    """
+
+    _how: dict[str, Any]
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        output_shape: int | None = None,
+        attention_axes: Any = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        **kwargs: Any,
+    ) -> None:
+        if attention_axes not in (None, 1, (1,), [1]):
+            raise NotImplementedError(
+                f"attention_axes={attention_axes!r} is not known here, only the axis of places"
+            )
+        super().__init__(**kwargs)
+        self._num_heads, self._key_dim, self._value_dim = num_heads, key_dim, value_dim or key_dim
+        self._dropout, self._use_bias, self._out_features = dropout, use_bias, output_shape
+        self._put("_how", {"kernel_initializer": kernel_initializer, "bias_initializer": bias_initializer})
+
+    def _projection(self, name: str, features: int) -> EinsumDense:
+        bias = "de" if self._use_bias else None
+        shape = [None, self._num_heads, features]
+        return EinsumDense("abc,cde->abde", shape, bias_axes=bias, name=name, **self._how)
+
+    def _build_from_signature(self, query: Any) -> None:
+        self._query_dense = self._projection("query", self._key_dim)
+        self._key_dense = self._projection("key", self._key_dim)
+        self._value_dense = self._projection("value", self._value_dim)
+        self._softmax = Softmax(axis=-1)
+        self._dropout_layer = Dropout(self._dropout)
+        features = self._out_features or query.shape[-1]
+        bias = "e" if self._use_bias else None
+        shape = [None, features]
+        self._output_dense = EinsumDense(
+            "abcd,cde->abe", shape, bias_axes=bias, name="attention_output", **self._how
+        )
+
+    def _build_for(self, inputs: Any) -> None:
+        self._build_from_signature(inputs)
+        self._put("built", True)
+
+    def call(
+        self,
+        query: Tensor,
+        value: Any,
+        key: Any = None,
+        attention_mask: Any = None,
+        return_attention_scores: bool = False,
+        training: Any = None,
+        use_causal_mask: bool = False,
+    ) -> Any:
+        queries = self._query_dense(query) * (1.0 / math.sqrt(float(self._key_dim)))
+        keys = self._key_dense(value if key is None else key)
+        values = self._value_dense(value)
+        scores = _op["einsum"](keys, queries, equation="aecd,abcd->acbe")
+        if use_causal_mask:
+            earlier = as_tensor(np.tril(np.ones(scores.shape[-2:], bool))[None])
+            attention_mask = earlier if attention_mask is None else cast(attention_mask, "bool") & earlier
+        if attention_mask is not None and attention_mask.ndim == 3:
+            attention_mask = _op["expand_dims"](attention_mask, axis=1)
+        weights = self._softmax(scores, mask=attention_mask)
+        dropped = self._dropout_layer(weights, training=training)
+        out = self._output_dense(_op["einsum"](dropped, values, equation="acbe,aecd->abcd"))
+        return (out, weights) if return_attention_scores else out

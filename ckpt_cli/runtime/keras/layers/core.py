@@ -1,0 +1,229 @@
+"""Dense and the plain layers around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ops.elementwise import cast
+from ...tensor import OPERATIONS, Tensor, as_tensor
+from .. import activations, initializers
+from ..base_layer import Layer
+
+__all__ = [
+    "Activation",
+    "Dense",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "LeakyReLU",
+    "ReLU",
+    "Reshape",
+    "Softmax",
+]
+
+_op = OPERATIONS
+
+
+class Dense(Layer):
+    """activation(x · kernel + bias)."""
+
+    _last_dim: int
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        del kernel_regularizer, bias_regularizer, activity_regularizer
+        super().__init__(**kwargs)
+        self.units = int(units)
+        if self.units <= 0:
+            raise ValueError(
+                f"Received an invalid value for `units`, expected a positive integer. Received: units={units}"
+            )
+        self.activation = activations.get(activation)
+        self.use_bias = use_bias
+        self._initializers = initializers.get(kernel_initializer), initializers.get(bias_initializer)
+        self._constraints = kernel_constraint, bias_constraint
+
+    def build(self, input_shape: Any) -> None:
+        last = input_shape[-1]
+        if last is None:
+            raise ValueError(
+                "The last dimension of the inputs to a Dense layer should be defined. Found None."
+            )
+        kernel, bias = self._initializers
+        on_kernel, on_bias = self._constraints
+        self._put("_last_dim", last)
+        self.kernel = self.add_weight("kernel", (last, self.units), initializer=kernel, constraint=on_kernel)
+        self.bias = (
+            self.add_weight("bias", (self.units,), initializer=bias, constraint=on_bias)
+            if self.use_bias
+            else None
+        )
+        self.built = True
+
+    def call(self, inputs: Tensor) -> Tensor:
+        if inputs._value.shape[-1] != self._last_dim:
+            raise ValueError(
+                f'Input 0 of layer "{self.name}" is incompatible with the layer: expected axis -1 of input '
+                "shape to have "
+                f"value {self._last_dim}, but received input with shape {inputs.shape}"
+            )
+        out = _op["matmul"](inputs, self.kernel)
+        if self.bias is not None:
+            out = _op["add"](out, self.bias)
+        return self.activation(out)
+
+    def get_config(self) -> dict[str, Any]:
+        own = {
+            "units": self.units,
+            "activation": activations.name_of(self.activation),
+            "use_bias": self.use_bias,
+        }
+        return super().get_config() | own
+
+
+class Activation(Layer):
+    def __init__(self, activation: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.activation = activations.get(activation)
+
+    def call(self, inputs: Tensor) -> Any:
+        return self.activation(inputs)
+
+
+class ReLU(Layer):
+    def __init__(
+        self,
+        max_value: float | None = None,
+        negative_slope: float = 0.0,
+        threshold: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.max_value, self.negative_slope, self.threshold = (
+            max_value,
+            negative_slope or 0.0,
+            threshold or 0.0,
+        )
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return activations.relu(inputs, self.negative_slope, self.max_value, self.threshold)
+
+
+class LeakyReLU(Layer):
+    def __init__(self, alpha: float = 0.3, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.alpha = alpha
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return activations.leaky_relu(inputs, self.alpha)
+
+
+class Softmax(Layer):
+    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = axis
+
+    def call(self, inputs: Tensor, mask: Any = None) -> Tensor:
+        if mask is not None:
+            inputs = inputs + (1.0 - cast(mask, inputs.dtype)) * -1e9
+        return activations.softmax(inputs, self.axis)
+
+
+class Dropout(Layer):
+    """In training, zeros for a share of the elements and the rest scaled up; else the input."""
+
+    def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not 0 <= rate <= 1:
+            raise ValueError(f"Invalid value {rate} received for `rate`, expected a value between 0 and 1.")
+        self.rate, self.noise_shape, self.seed = rate, noise_shape, seed
+
+    def call(self, inputs: Tensor, training: Any = None) -> Tensor:
+        if not training or self.rate == 0:
+            return inputs
+        if self.rate == 1:
+            return _op["zeros_like"](inputs)
+        return inputs * _op["dropout_mask"](inputs, rate=self.rate, seed=self.seed)
+
+
+class Flatten(Layer):
+    def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
+        del data_format
+        super().__init__(**kwargs)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return _op["flatten_batch"](inputs)
+
+
+class Reshape(Layer):
+    target_shape: tuple[int, ...]
+
+    def __init__(self, target_shape: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._put("target_shape", tuple(target_shape))
+
+    def call(self, inputs: Tensor) -> Tensor:
+        shape = self.target_shape
+        if -1 in shape:
+            known = -1
+            for dim in shape:
+                known *= dim
+            total = inputs._value.size // max(len(inputs._value), 1)
+            shape = tuple(total // known if dim == -1 else dim for dim in shape)
+        return _op["reshape"](inputs, shape=(-1, *shape))
+
+
+class Embedding(Layer):
+    """A row of a table for each integer."""
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        embeddings_initializer: Any = "uniform",
+        embeddings_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        embeddings_constraint: Any = None,
+        mask_zero: bool = False,
+        input_length: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        del embeddings_regularizer, activity_regularizer, input_length
+        if input_dim <= 0 or output_dim <= 0:
+            raise ValueError(
+                "Both `input_dim` and `output_dim` should be positive, "
+                f"Received input_dim = {input_dim} and output_dim = {output_dim}"
+            )
+        super().__init__(**kwargs)
+        self.input_dim, self.output_dim, self.mask_zero = input_dim, output_dim, mask_zero
+        self._initializer = initializers.get(embeddings_initializer)
+        self._constraint = embeddings_constraint
+
+    def build(self, input_shape: Any) -> None:
+        del input_shape
+        shape = self.input_dim, self.output_dim
+        self.embeddings = self.add_weight(
+            "embeddings", shape, initializer=self._initializer, constraint=self._constraint
+        )
+        self.built = True
+
+    def call(self, inputs: Any) -> Tensor:
+        indices = as_tensor(inputs)
+        return _op["gather"](
+            self.embeddings, cast(indices, "int32") if indices.dtype.is_floating else indices, axis=0
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"input_dim": self.input_dim, "output_dim": self.output_dim}

@@ -1,0 +1,275 @@
+"""Recurrent layers: a cell, and the loop over time around it.
+
+    LSTM gates lie in its kernels in the order i f c o, GRU's in the order z r h.
+    GRU with `reset_after` (Keras 2's own) has two rows of biases, for input and state.
+
+The loop is made of ordinary operations, so gradients need nothing more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...names import name_scope
+from ...tensor import OPERATIONS, Tensor
+from .. import activations, initializers
+from ..base_layer import Layer
+
+__all__ = ["GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell"]
+
+_op = OPERATIONS
+
+
+class _Cell(Layer):
+    """Base of the cells; `_gates` is how many times its units its kernels hold."""
+
+    _initializers: tuple[Any, Any, Any]
+
+    _gates = 1
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.units, self.use_bias = units, use_bias
+        self.activation = activations.get(activation)
+        self.recurrent_activation = activations.get(recurrent_activation)
+        self._put("_initializers", (kernel_initializer, recurrent_initializer, bias_initializer))
+        self.state_size: Any = units
+
+    def _bias_shape(self) -> tuple[int, ...]:
+        return (self._gates * self.units,)
+
+    def _bias_values(self) -> Any:
+        return initializers.get(self._initializers[2])
+
+    def build(self, input_shape: Any) -> None:
+        width = self._gates * self.units
+        kernel, recurrent, _ = self._initializers
+        self.kernel = self.add_weight("kernel", (input_shape[-1], width), initializer=kernel)
+        self.recurrent_kernel = self.add_weight(
+            "recurrent_kernel", (self.units, width), initializer=recurrent
+        )
+        self.bias = (
+            self.add_weight("bias", self._bias_shape(), initializer=self._bias_values())
+            if self.use_bias
+            else None
+        )
+        self.built = True
+
+    def first_states(self, like: Tensor) -> list[Tensor]:
+        """Return zeros for each state, a row for each example of `like`."""
+        count = len(self.state_size) if isinstance(self.state_size, list) else 1
+        column = _op["zeros_like"](like[:, :1])
+        return [_op["tile"](column, multiples=(1, self.units)) for _ in range(count)]
+
+
+class SimpleRNNCell(_Cell):
+    def call(self, inputs: Tensor, states: list[Tensor], training: Any = None) -> tuple[Tensor, list[Tensor]]:
+        out = _op["matmul"](inputs, self.kernel)
+        if self.bias is not None:
+            out = out + self.bias
+        out = self.activation(out + _op["matmul"](states[0], self.recurrent_kernel))
+        return out, [out]
+
+
+class LSTMCell(_Cell):
+    _gates = 4
+
+    def __init__(self, units: int, *args: Any, unit_forget_bias: bool = True, **kwargs: Any) -> None:
+        super().__init__(units, *args, **kwargs)
+        self.unit_forget_bias = unit_forget_bias
+        self.state_size = [units, units]
+
+    def _bias_values(self) -> Any:
+        plain = initializers.get(self._initializers[2])
+        if not self.unit_forget_bias:
+            return plain
+
+        def with_open_forget_gate(shape: Any, dtype: Any = None) -> Tensor:
+            values = np.array(plain(shape, dtype=dtype)._value)
+            values[self.units : 2 * self.units] = 1
+            return Tensor(values)
+
+        return with_open_forget_gate
+
+    def call(self, inputs: Tensor, states: list[Tensor], training: Any = None) -> tuple[Tensor, list[Tensor]]:
+        hidden, carry = states
+        z = _op["matmul"](inputs, self.kernel) + _op["matmul"](hidden, self.recurrent_kernel)
+        if self.bias is not None:
+            z = z + self.bias
+        to_input, to_forget, new, to_output = _op["split"](z, sizes=(self.units,) * 4, axis=1)
+        gate = self.recurrent_activation
+        carry = gate(to_forget) * carry + gate(to_input) * self.activation(new)
+        hidden = gate(to_output) * self.activation(carry)
+        return hidden, [hidden, carry]
+
+
+class GRUCell(_Cell):
+    _gates = 3
+
+    def __init__(self, units: int, *args: Any, reset_after: bool = True, **kwargs: Any) -> None:
+        super().__init__(units, *args, **kwargs)
+        self.reset_after = reset_after
+
+    def _bias_shape(self) -> tuple[int, ...]:
+        return (2, 3 * self.units) if self.reset_after else (3 * self.units,)
+
+    def call(self, inputs: Tensor, states: list[Tensor], training: Any = None) -> tuple[Tensor, list[Tensor]]:
+        hidden, units = states[0], self.units
+        gate = self.recurrent_activation
+        x = _op["matmul"](inputs, self.kernel)
+        if self.bias is not None:
+            x = x + (self.bias[0] if self.reset_after else self.bias)
+        x_z, x_r, x_h = _op["split"](x, sizes=(units,) * 3, axis=1)
+        if self.reset_after:
+            inner = _op["matmul"](hidden, self.recurrent_kernel)
+            if self.bias is not None:
+                inner = inner + self.bias[1]
+            h_z, h_r, h_h = _op["split"](inner, sizes=(units,) * 3, axis=1)
+            z, r = gate(x_z + h_z), gate(x_r + h_r)
+            new = self.activation(x_h + r * h_h)
+        else:
+            h_z, h_r = _op["split"](
+                _op["matmul"](hidden, self.recurrent_kernel[:, : 2 * units]), sizes=(units,) * 2, axis=1
+            )
+            z, r = gate(x_z + h_z), gate(x_r + h_r)
+            new = self.activation(x_h + _op["matmul"](r * hidden, self.recurrent_kernel[:, 2 * units :]))
+        out = z * hidden + (1 - z) * new
+        return out, [out]
+
+
+class RNN(Layer):
+    """A cell run over time: inputs [batch, time, features]."""
+
+    def __init__(
+        self,
+        cell: Any,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if stateful:
+            raise NotImplementedError("stateful=True is not known here")
+        for ignored in ("unroll", "time_major"):
+            kwargs.pop(ignored, None)
+        super().__init__(**kwargs)
+        self.cell = cell
+        self.return_sequences, self.return_state, self.go_backwards = (
+            return_sequences,
+            return_state,
+            go_backwards,
+        )
+        self.state_spec: Any = []
+
+    def build(self, input_shape: Any) -> None:
+        if not self.cell.built:
+            with name_scope(self.cell.name):
+                self.cell.build((None, input_shape[-1]))
+        self.built = True
+
+    def call(self, inputs: Tensor, mask: Any = None, training: Any = None, initial_state: Any = None) -> Any:
+        del mask
+        times = list(_op["unstack"](inputs, axis=1))
+        if self.go_backwards:
+            times.reverse()
+        states = list(initial_state) if initial_state is not None else self.cell.first_states(times[0])
+        outputs = []
+        for x in times:
+            out, states = self.cell.call(x, states, training=training)
+            outputs.append(out)
+        result = _op["stack"](*outputs, axis=1) if self.return_sequences else outputs[-1]
+        return [result, *states] if self.return_state else result
+
+
+def _cell_of(cell: type[_Cell], name: str, units: int, options: dict[str, Any]) -> _Cell:
+    """Return the cell of a layer, with those of the layer's options that are its own."""
+    own = {option: options.pop(option) for option in _CELL_OPTIONS if option in options}
+    return cell(units, name=name, **own)
+
+
+_CELL_OPTIONS = (
+    "activation", "recurrent_activation", "use_bias", "kernel_initializer", "recurrent_initializer",
+    "bias_initializer", "unit_forget_bias", "reset_after",
+)  # fmt: skip
+
+
+class SimpleRNN(RNN):
+    def __init__(self, units: int, **kwargs: Any) -> None:
+        super().__init__(_cell_of(SimpleRNNCell, "simple_rnn_cell", units, kwargs), **kwargs)
+
+
+class LSTM(RNN):
+    def __init__(self, units: int, **kwargs: Any) -> None:
+        super().__init__(_cell_of(LSTMCell, "lstm_cell", units, kwargs), **kwargs)
+
+
+class GRU(RNN):
+    def __init__(self, units: int, **kwargs: Any) -> None:
+        super().__init__(_cell_of(GRUCell, "gru_cell", units, kwargs), **kwargs)
+
+
+class Bidirectional(Layer):
+    """A recurrent layer forward, a copy of it backward, and both outputs joined."""
+
+    # The layer that both were copied from is no node of the graph, but has a place in weight files.
+    _also_walked = ("layer",)
+
+    def __init__(self, layer: RNN, merge_mode: str | None = "concat", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if merge_mode not in ("sum", "mul", "ave", "concat", None):
+            raise ValueError(
+                f"Invalid merge mode. Received: {merge_mode}. Merge mode should be one of "
+                f"{{'sum', 'mul', 'ave', 'concat', None}}"
+            )
+        self.merge_mode = merge_mode
+        self._put("layer", layer)
+        self.forward_layer = _renamed(layer, f"forward_{layer.name}", layer.go_backwards)
+        self.backward_layer = _renamed(layer, f"backward_{layer.name}", not layer.go_backwards)
+
+    def build(self, input_shape: Any) -> None:
+        for layer in (self.forward_layer, self.backward_layer):
+            with name_scope(layer.name):
+                layer.build(input_shape)
+        self.built = True
+
+    def call(self, inputs: Tensor, training: Any = None) -> Any:
+        forward = self.forward_layer(inputs, training=training)
+        backward = self.backward_layer(inputs, training=training)
+        if self.forward_layer.return_sequences:
+            backward = _op["reverse"](backward, axis=1)
+        if self.merge_mode == "concat":
+            return _op["concat"](forward, backward, axis=-1)
+        if self.merge_mode is None:
+            return [forward, backward]
+        joined = forward * backward if self.merge_mode == "mul" else forward + backward
+        return joined / 2 if self.merge_mode == "ave" else joined
+
+
+def _renamed(layer: RNN, name: str, go_backwards: bool) -> RNN:
+    """Return a layer like this one, with a cell of its own and no weights yet."""
+    cell = layer.cell
+    options = {
+        "activation": cell.activation,
+        "recurrent_activation": cell.recurrent_activation,
+        "use_bias": cell.use_bias,
+    }
+    for option in ("unit_forget_bias", "reset_after"):
+        if hasattr(cell, option):
+            options[option] = getattr(cell, option)
+    kernel, recurrent, bias = cell._initializers
+    options |= {"kernel_initializer": kernel, "recurrent_initializer": recurrent, "bias_initializer": bias}
+    fresh = type(cell)(cell.units, name=cell.name, **options)
+    return RNN(fresh, layer.return_sequences, layer.return_state, go_backwards, name=name)

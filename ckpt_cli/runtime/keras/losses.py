@@ -1,0 +1,124 @@
+"""Losses by name and class; each is a mean over the batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..functions import clip_by_value, reduce_mean, reduce_sum
+from ..names import to_snake_case
+from ..ops.elementwise import cast
+from ..ops.neural import sigmoid_cross_entropy
+from ..tensor import OPERATIONS, Tensor, as_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "BinaryCrossentropy", "CategoricalCrossentropy", "Huber", "Loss", "MeanAbsoluteError",
+    "MeanSquaredError", "SparseCategoricalCrossentropy", "get", "mean_absolute_error", "mean_squared_error",
+]  # fmt: skip
+
+_op = OPERATIONS
+_EPSILON = 1e-7
+
+
+def mean_squared_error(y_true: Any, y_pred: Any) -> Tensor:
+    prediction = as_tensor(y_pred)
+    return reduce_mean(_op["squared_difference"](prediction, cast(y_true, prediction.dtype)), -1)
+
+
+def mean_absolute_error(y_true: Any, y_pred: Any) -> Tensor:
+    prediction = as_tensor(y_pred)
+    return reduce_mean(abs(prediction - cast(y_true, prediction.dtype)), -1)
+
+
+def binary_crossentropy(y_true: Any, y_pred: Any, from_logits: bool = False) -> Tensor:
+    prediction = as_tensor(y_pred)
+    label = cast(y_true, prediction.dtype)
+    if from_logits:
+        return reduce_mean(sigmoid_cross_entropy(label, prediction), -1)
+    p = clip_by_value(prediction, _EPSILON, 1 - _EPSILON)
+    return reduce_mean(-(label * _op["log"](p + _EPSILON) + (1 - label) * _op["log"](1 - p + _EPSILON)), -1)
+
+
+def categorical_crossentropy(y_true: Any, y_pred: Any, from_logits: bool = False) -> Tensor:
+    prediction = as_tensor(y_pred)
+    label = cast(y_true, prediction.dtype)
+    if from_logits:
+        return -reduce_sum(label * _op["log_softmax"](prediction, axis=-1), -1)
+    share = prediction / reduce_sum(prediction, -1, True)
+    return -reduce_sum(label * _op["log"](clip_by_value(share, _EPSILON, 1 - _EPSILON)), -1)
+
+
+def sparse_categorical_crossentropy(y_true: Any, y_pred: Any, from_logits: bool = False) -> Tensor:
+    prediction = as_tensor(y_pred)
+    label = as_tensor(y_true)
+    if label.ndim == prediction.ndim:
+        label = _op["squeeze"](label, axis=-1)
+    label = cast(label, "int64")
+    if not from_logits:
+        prediction = _op["log"](clip_by_value(prediction, _EPSILON, 1 - _EPSILON))
+    return _op["sparse_cross_entropy"](prediction, label)
+
+
+def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Tensor:
+    prediction = as_tensor(y_pred)
+    error = abs(prediction - cast(y_true, prediction.dtype))
+    small = _op["minimum"](error, delta)
+    return reduce_mean(0.5 * small * small + delta * (error - small), -1)
+
+
+class Loss:
+    """A function of labels and predictions, averaged over the batch, or summed, or neither."""
+
+    def __init__(
+        self, function: Callable[..., Any], reduction: str = "auto", name: str | None = None, **options: Any
+    ) -> None:
+        self.function, self.reduction, self.name, self._options = function, reduction, name, options
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
+        losses = self.function(y_true, y_pred, **self._options)
+        if sample_weight is not None:
+            losses = losses * cast(sample_weight, losses.dtype)
+        if self.reduction == "none":
+            return losses
+        return reduce_sum(losses) if self.reduction == "sum" else reduce_mean(losses)
+
+
+def _class(function: Callable[..., Any], name: str) -> type[Loss]:
+    def init(self: Any, reduction: str = "auto", name: str | None = None, **options: Any) -> None:
+        Loss.__init__(self, function, reduction, name, **options)
+
+    return type(
+        name, (Loss,), {"__init__": init, "__doc__": f"{function.__name__}, averaged over the batch."}
+    )
+
+
+MeanSquaredError = _class(mean_squared_error, "MeanSquaredError")
+MeanAbsoluteError = _class(mean_absolute_error, "MeanAbsoluteError")
+BinaryCrossentropy = _class(binary_crossentropy, "BinaryCrossentropy")
+CategoricalCrossentropy = _class(categorical_crossentropy, "CategoricalCrossentropy")
+SparseCategoricalCrossentropy = _class(sparse_categorical_crossentropy, "SparseCategoricalCrossentropy")
+Huber = _class(huber, "Huber")
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        mean_squared_error, mean_absolute_error, binary_crossentropy, categorical_crossentropy,
+        sparse_categorical_crossentropy, huber,
+    )
+} | {"mse": mean_squared_error, "mae": mean_absolute_error}  # fmt: skip
+
+
+def get(identifier: Any) -> Callable[..., Any]:
+    """Return the loss, as a scalar, that a name, class, function or loss stands for."""
+    if isinstance(identifier, Loss):
+        return identifier
+    if isinstance(identifier, type):
+        return identifier()
+    if isinstance(identifier, str):
+        name = identifier if identifier in _FUNCTIONS else to_snake_case(identifier)
+        if name not in _FUNCTIONS:
+            raise ValueError(f"Unknown loss function: '{identifier}'.")
+        return Loss(_FUNCTIONS[name], name=name)
+    return Loss(identifier)

@@ -1,0 +1,310 @@
+"""Models: layers that are saved by themselves, and Sequential ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import dtypes
+from ..checkpoint import CheckpointOptions, read_into, write_checkpoint
+from ..containers import Container
+from ..graph_view import GraphView
+from ..manager import latest_checkpoint, update_state_file
+from ..nest import flatten
+from ..tensor import TensorShape, as_tensor
+from . import base_layer
+from .base_layer import Layer, deduplicated
+from .layers.structural import InputLayer
+from .symbolic import KerasTensor
+from .training import Trainer
+
+if TYPE_CHECKING:
+    from ..status import LoadStatus
+    from ..trackable import Trackable
+
+__all__ = ["Model", "Sequential"]
+
+_HDF5 = (".h5", ".hdf5", ".keras")
+_OBJECT_PATHS = ".weights.h5"
+
+
+class Model(Trainer, Layer):
+    """Base of models.  `Model(inputs, outputs)` is a Functional model, a subclass writes `call`."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is Model and (args or "inputs" in kwargs):
+            from .functional import Functional
+
+            return object.__new__(Functional)
+        return object.__new__(cls)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args:
+            raise TypeError(f"{type(self).__name__} takes no positional arguments")
+        super().__init__(**kwargs)
+
+    def _joined(self, own: list[Any], below: list[Any]) -> list[Any]:
+        return below + own  # A model's own weights come after those of its layers.
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers in attributes, also in lists and dicts there."""
+        return [layer for child in self._sublayers() for layer in _layers_in(child)]
+
+    def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
+        if index is not None:
+            return self.layers[index]
+        for layer in self.layers:
+            if layer.name == name:
+                return layer
+        raise ValueError(
+            f"No such layer: {name}. Existing layers are: {[layer.name for layer in self.layers]}."
+        )
+
+    def _require_built(self) -> None:
+        if not self.built:
+            raise ValueError(
+                f"Weights for model '{self.name}' have not yet been created. Weights are created when the "
+                "model is first "
+                "called on inputs or `build()` is called with an `input_shape`."
+            )
+
+    @property
+    def trainable_variables(self) -> list[Any]:  # type: ignore[override]
+        self._require_built_at_top()
+        return super().trainable_variables
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:  # type: ignore[override]
+        self._require_built_at_top()
+        return super().non_trainable_variables
+
+    def _require_built_at_top(self) -> None:
+        """Complain of missing weights as Keras does: of a model that was never called and has none at all."""
+        if (
+            not self.built
+            and not base_layer._training
+            and type(self) is not Model
+            and isinstance(self, Sequential)
+        ):
+            self._require_built()
+
+    @property
+    def variables(self) -> list[Any]:  # type: ignore[override]
+        """All weights, layer by layer, where `trainable_variables` has them by kind."""
+        below = [weight for child in self._sublayers() for weight in child.variables]
+        own = sorted(self._own_weights, key=lambda weight: not weight.trainable)
+        return deduplicated(below + own)
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights by calling the model on zeros of a shape."""
+        if type(self).call is Layer.call:
+            self._put("built", True)
+            return
+        if not base_layer._training:
+            self(_zeros(input_shape))
+        self._put("built", True)
+
+    def _build_for(self, inputs: Any) -> None:
+        if type(self).build is not Model.build:
+            super()._build_for(inputs)
+        self._put("built", True)
+
+    # Saving.
+
+    @property
+    def _weights_view(self) -> GraphView:
+        return GraphView(self, [("root", self)])
+
+    def save_weights(
+        self,
+        filepath: str | os.PathLike[str],
+        overwrite: bool = True,
+        save_format: str | None = None,
+        options: Any = None,
+    ) -> None:
+        """Write the weights: HDF5 where the name or `save_format` says so, else a TensorFlow checkpoint."""
+        from .hdf5 import save_hdf5_weights
+        from .weights_file import save_weights_file
+
+        path = os.fspath(filepath)
+        if save_format == "h5" or (save_format is None and path.endswith(_HDF5)):
+            self._require_built()
+            if not overwrite and os.path.exists(path):
+                raise FileExistsError(path)
+            write = save_weights_file if path.endswith(_OBJECT_PATHS) else save_hdf5_weights
+            write(path, self)
+            return
+        if save_format not in (None, "tf", "tensorflow"):
+            raise ValueError(f"Unknown format: `{save_format}`. Was expecting one of {{'tf', 'h5'}}.")
+        if not overwrite and os.path.exists(path + ".index"):
+            raise FileExistsError(path)
+        write_checkpoint(path, self._weights_view, options or CheckpointOptions())
+        update_state_file(os.path.dirname(path), path, [path])
+
+    def load_weights(
+        self,
+        filepath: str | os.PathLike[str],
+        skip_mismatch: bool = False,
+        by_name: bool = False,
+        options: Any = None,
+    ) -> LoadStatus | None:
+        """Read weights: from HDF5, or by `restore` from a TensorFlow checkpoint, whose status is returned."""
+        from .hdf5 import is_hdf5, load_hdf5_weights
+        from .weights_file import has_object_paths, load_weights_file
+
+        del options
+        path = os.fspath(filepath)
+        if is_hdf5(path):
+            self._require_built()
+            if has_object_paths(path):
+                load_weights_file(path, self)
+            else:
+                load_hdf5_weights(path, self, by_name=by_name, skip_mismatch=skip_mismatch)
+            return None
+        if by_name or skip_mismatch:
+            raise ValueError(
+                "Weights may only be loaded based on topology into Models when loading "
+                "TensorFlow-formatted weights."
+            )
+        if os.path.isdir(path):
+            path = latest_checkpoint(path) or path
+        status = read_into(path, self._weights_view)
+        status.assert_nontrivial_match()
+        return status
+
+    def summary(self, print_fn: Any = None, **options: Any) -> None:
+        """Print the layers with their numbers of parameters."""
+        del options
+        say = print_fn or print
+        say(f'Model: "{self.name}"')
+        for layer in self.layers:
+            say(f" {layer.name} ({type(layer).__name__})".ljust(48) + f"{layer.count_params():>12}")
+        say(f"Total params: {self.count_params()}")
+
+    def get_config(self) -> dict[str, Any]:
+        return {"name": self.name, "trainable": self.trainable}
+
+
+def _layers_in(child: Any) -> list[Layer]:
+    if isinstance(child, Layer):
+        return [child]
+    if isinstance(child, Container):
+        return [layer for element in child._elements() for layer in _layers_in(element)]
+    return []
+
+
+def _zeros(shape: Any) -> Any:
+    if isinstance(shape, Mapping):
+        return {key: _zeros(one) for key, one in shape.items()}
+    if isinstance(shape, list) and shape and isinstance(shape[0], tuple | list | TensorShape):
+        return [_zeros(one) for one in shape]
+    return as_tensor(np.zeros([1 if dim is None else dim for dim in shape], np.float32))
+
+
+def layer_edges(layers: list[Layer], first: int = 0) -> dict[str, Trackable]:
+    """Return the edges `layer_with_weights-K` and `layer-N` of a model that is a list of layers."""
+    edges: dict[str, Trackable] = {}
+    with_weights = 0
+    for number, layer in enumerate(layers, first):
+        if layer.weights:
+            edges[f"layer_with_weights-{with_weights}"] = layer
+            with_weights += 1
+        edges[f"layer-{number}"] = layer
+    return edges
+
+
+class Sequential(Model):
+    """Layers one after the other."""
+
+    _stack: list[Layer]
+    _input: InputLayer | None
+
+    def __init__(self, layers: Any = None, name: str | None = None) -> None:
+        super().__init__(name=name)
+        self._put("_stack", [])
+        self._put("_input", None)
+        for layer in layers or ():
+            self.add(layer)
+
+    def add(self, layer: Any) -> None:
+        """Add a layer at the end; once the input's shape is known, it is built at once."""
+        if isinstance(layer, KerasTensor):
+            layer = layer.call.layer if layer.call is not None else layer
+        if not isinstance(layer, Layer):
+            raise TypeError(
+                f"The added layer must be an instance of class Layer. Received: layer={layer} of type "
+                f"{type(layer)}."
+            )
+        if isinstance(layer, InputLayer):
+            self._put("_input", layer)
+            self._put("built", True)
+            return
+        if not self._stack and self._input is None and layer._batch_input_shape is not None:
+            self._put("_input", InputLayer(batch_input_shape=layer._batch_input_shape, dtype=layer.dtype))
+            self._put("built", True)
+        self._stack.append(layer)
+        # A restore may be waiting under either of the names the layer has just got.
+        if self._input is not None:
+            self._build_stack()
+        self._settle_layers()
+
+    def pop(self) -> None:
+        self._stack.pop()
+
+    @property
+    def layers(self) -> list[Layer]:
+        return list(self._stack)
+
+    def _sublayers(self) -> list[Any]:
+        return [*self._stack, *super()._sublayers()] if "_stack" in self.__dict__ else []
+
+    def _trackable_children(self) -> Mapping[str, Trackable]:
+        return {**layer_edges(self._stack), **super()._trackable_children()}
+
+    def _lookup_child(self, name: str) -> Trackable | None:
+        return self._trackable_children().get(name)
+
+    def _settle_layers(self) -> None:
+        if self._links.deferred:
+            for name, layer in layer_edges(self._stack).items():
+                if name in self._links.deferred:
+                    self._settle(name, layer)
+
+    def _build_stack(self) -> None:
+        """Build the layers outside of any name scope, by calling them on zeros."""
+        from ..names import name_scope
+
+        assert self._input is not None
+        with name_scope(None):
+            x = self._input._inbound[0].outputs
+            for layer in self._stack:
+                x = KerasTensor(layer(x.zeros))
+        self._put("built", True)
+
+    def build(self, input_shape: Any = None) -> None:
+        if self._input is None and input_shape is not None:
+            dtype = "int32" if self._stack and type(self._stack[0]).__name__ == "Embedding" else "float32"
+            self._put("_input", InputLayer(batch_input_shape=tuple(input_shape), dtype=dtype))
+        if self._input is not None:
+            self._build_stack()
+        self._put("built", True)
+        self._settle_layers()
+
+    def _build_for(self, inputs: Any) -> None:
+        one = flatten(inputs)[0]
+        self._put(
+            "_input",
+            InputLayer(batch_input_shape=(None, *one.shape[1:]), dtype=dtypes.as_dtype(one.dtype).name),
+        )
+        self._build_stack()
+        self._settle_layers()
+
+    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        del mask
+        for layer in self._stack:
+            inputs = layer(inputs, training=training) if layer._call_accepts()[0] else layer(inputs)
+        return inputs

@@ -1,0 +1,23 @@
+"""tf.keras.optimizers: those of Keras 2.11 and later, and in `legacy` those before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import legacy, schedules
+from .modern import SGD, Adagrad, Adam, Optimizer, RMSprop
+
+__all__ = ["SGD", "Adagrad", "Adam", "Optimizer", "RMSprop", "get", "legacy", "schedules"]
+
+_CLASSES: dict[str, Any] = {cls.__name__.lower(): cls for cls in (SGD, Adam, Adagrad, RMSprop)}
+
+
+def get(identifier: object) -> object:
+    """Return the optimizer that a name stands for, or the optimizer itself."""
+    if isinstance(identifier, str):
+        if identifier.lower() not in _CLASSES:
+            raise ValueError(f"Unknown optimizer: '{identifier}'.")
+        return _CLASSES[identifier.lower()]()
+    if isinstance(identifier, dict):
+        return _CLASSES[str(identifier["class_name"]).lower()](**identifier["config"])
+    return identifier

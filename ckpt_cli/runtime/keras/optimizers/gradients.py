@@ -1,0 +1,61 @@
+"""What both kinds of optimizers do with gradients before applying them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ...functions import clip_by_global_norm, clip_by_norm, clip_by_value
+from ...tape import GradientTape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["clipped", "computed", "present"]
+
+logger = logging.getLogger("ckpt_cli.runtime")
+
+
+def present(grads_and_vars: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Return the pairs that have a gradient; ValueError where none has, a warning where some have not."""
+    pairs = list(grads_and_vars)
+    found = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+    missing = [variable.name for gradient, variable in pairs if gradient is None]
+    if pairs and not found:
+        raise ValueError(
+            f"No gradients provided for any variable: ({missing},). Provided `grads_and_vars` is "
+            f"{tuple(pairs)}."
+        )
+    if missing:
+        logger.warning("Gradients do not exist for variables %s when minimizing the loss.", missing)
+    return found
+
+
+def clipped(
+    pairs: list[tuple[Any, Any]], clipnorm: Any, clipvalue: Any, global_clipnorm: Any
+) -> list[tuple[Any, Any]]:
+    """Return the pairs with their gradients clipped, by at most one of the ways."""
+    if clipnorm:
+        return [(clip_by_norm(gradient, clipnorm), variable) for gradient, variable in pairs]
+    if global_clipnorm:
+        gradients, _ = clip_by_global_norm([gradient for gradient, _ in pairs], global_clipnorm)
+        return list(zip(gradients, (variable for _, variable in pairs), strict=True))
+    if clipvalue:
+        return [(clip_by_value(gradient, -clipvalue, clipvalue), variable) for gradient, variable in pairs]
+    return pairs
+
+
+def computed(loss: Any, var_list: Any, tape: GradientTape | None) -> list[tuple[Any, Any]]:
+    """Return gradients and variables of a loss, given as a function or as a tensor with its tape."""
+    if not callable(loss) and tape is None:
+        raise ValueError(
+            f"`tape` is required when a `Tensor` loss is passed. Received: loss={loss}, tape={tape}."
+        )
+    tape = tape if tape is not None else GradientTape()
+    if callable(loss):
+        with tape:
+            if not callable(var_list):
+                tape.watch(var_list)
+            loss = loss()
+    variables = var_list() if callable(var_list) else list(var_list)
+    return list(zip(tape.gradient(loss, variables), variables, strict=True))

@@ -1,0 +1,109 @@
+"""Symbolic tensors, of which Functional models are made.
+
+A `KerasTensor` is a place in a model to be: its shape, and the call that fills it.
+Shapes are found out by computing with zeros, a batch of one, which also builds the
+layers; what a call returns for zeros has the shape it returns for anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..nest import flatten, map_structure
+from ..tensor import Tensor, TensorShape
+
+if TYPE_CHECKING:
+    from .. import dtypes
+    from .base_layer import Layer
+
+__all__ = ["Call", "KerasTensor", "call_symbolically"]
+
+
+class Call:
+    """One call of a layer on symbolic tensors: a node of a Functional model."""
+
+    def __init__(self, layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.layer, self.args, self.kwargs = layer, args, kwargs
+        self.inputs = [leaf for leaf in flatten([list(args), kwargs]) if isinstance(leaf, KerasTensor)]
+        self.outputs: Any = None
+
+
+class KerasTensor:
+    """The output of a call that will be made; `zeros` stands for its value."""
+
+    __array_priority__ = 100
+
+    def __init__(self, zeros: Tensor, call: Call | None = None) -> None:
+        self.zeros = zeros
+        self.call = call
+
+    @classmethod
+    def of_shape(cls, shape: tuple[int | None, ...], dtype: dtypes.DType) -> KerasTensor:
+        """Return a symbolic tensor; dimensions that are None are taken for 1."""
+        return cls(Tensor(np.zeros([1 if dim is None else int(dim) for dim in shape], dtype.numpy_dtype)))
+
+    @property
+    def shape(self) -> TensorShape:
+        return TensorShape((None, *self.zeros.shape[1:]))
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        return self.zeros.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.zeros.ndim
+
+    def __repr__(self) -> str:
+        made_by = self.call.layer.name if self.call is not None else "nothing"
+        return f"<KerasTensor: shape={self.shape} dtype={self.dtype.name} (created by layer '{made_by}')>"
+
+    def _operate(self, operation: str, *operands: Any, **attributes: Any) -> Any:
+        from .layers.structural import TFOpLambda
+
+        return TFOpLambda(operation, attributes)(list(operands))
+
+    def __add__(self, other: Any) -> Any:
+        return self._operate("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._operate("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._operate("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._operate("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._operate("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._operate("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._operate("divide", self, other)
+
+    def __neg__(self) -> Any:
+        return self._operate("negative", self)
+
+    def __pow__(self, other: Any) -> Any:
+        return self._operate("pow", self, other)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._operate("slice", self, index=key)
+
+
+def _zeros(value: Any) -> Any:
+    return value.zeros if isinstance(value, KerasTensor) else value
+
+
+def call_symbolically(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a layer on zeros, note the call, and return symbols for what came out."""
+    call = Call(layer, args, kwargs)
+    result = layer(*map_structure(_zeros, args), **map_structure(_zeros, kwargs))
+    call.outputs = map_structure(lambda output: KerasTensor(output, call), result)
+    layer._inbound.append(call)
+    return call.outputs

@@ -1,0 +1,144 @@
+"""Weights in Keras' newer HDF5 layout, `.weights.h5`.
+
+    <path>/vars/0, 1, ...     an object's own variables: trainable ones, then the others
+
+The path is attribute names from the model down.  In lists, dicts, and a model's
+`layers`, an object is named by its class, `dense`, `dense_1`, ...  An object that can be
+reached by several attributes has the path of the one that is walked first: Keras 2
+walks them in descending order of their names, Keras 3 in ascending order and without
+leading underscores.  Written is Keras 2's, read are both.
+keras/src/saving/saving_lib.py
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..containers import Container
+from ..names import to_snake_case
+from .base_layer import Layer
+from .optimizers import Optimizer, legacy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .model import Model
+
+__all__ = ["has_object_paths", "load_weights_file", "save_weights_file"]
+
+logger = logging.getLogger("ckpt_cli.runtime")
+
+_OWNERS = (Layer, Optimizer, legacy.Optimizer)
+
+
+def _walk(model: Model, *, keras3: bool) -> Iterator[tuple[str, Any]]:
+    """Yield (path, object) of everything that may own variables, each once."""
+    seen: set[int] = set()
+
+    def visit(owner: Any, path: str) -> Iterator[tuple[str, Any]]:
+        if id(owner) in seen:
+            return
+        seen.add(id(owner))
+        yield path, owner
+        children: dict[str, Any] = dict(owner._links.children)
+        children |= {name: getattr(owner, name) for name in getattr(owner, "_also_walked", ())}
+        if hasattr(owner, "layers"):
+            children["layers"] = list(owner.layers)
+        for name in sorted(children, reverse=not keras3):
+            child = children[name]
+            below = f"{path}/{name.lstrip('_') if keras3 else name}"
+            if isinstance(child, _OWNERS):
+                yield from visit(child, below)
+            elif isinstance(child, Container | list):
+                yield from visit_all(child, below)
+
+    def visit_all(container: Any, path: str) -> Iterator[tuple[str, Any]]:
+        used: dict[str, int] = {}
+        for child in list(container.values() if isinstance(container, dict) else container):
+            if not isinstance(child, _OWNERS) or id(child) in seen:
+                continue
+            name = to_snake_case(type(child).__name__)
+            used[name] = used.get(name, -1) + 1
+            yield from visit(child, f"{path}/{name}_{used[name]}" if used[name] else f"{path}/{name}")
+
+    return visit(model, "")
+
+
+def _own_variables(owner: Any) -> list[Any]:
+    if isinstance(owner, Layer):
+        return sorted(owner._own_weights, key=lambda weight: not weight.trainable)
+    return list(owner.variables) if isinstance(owner, Optimizer) else owner.weights
+
+
+def has_object_paths(path: str) -> bool:
+    """Whether an HDF5 file is of this layout and not of the older one."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        older = any(name in file.attrs for name in ("layer_names", "layer_names0")) or "model_weights" in file
+        return not older
+
+
+def save_weights_file(path: str, model: Model) -> None:
+    """Write a model's weights, and its optimizer's; the file is replaced in one piece."""
+    import h5py
+
+    temporary = f"{path}.tmp{secrets.token_hex(8)}"
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    try:
+        with h5py.File(temporary, "w") as file:
+            for place, owner in _walk(model, keras3=False):
+                group = file.create_group(f"{place}/vars")
+                for number, variable in enumerate(_own_variables(owner)):
+                    group.create_dataset(str(number), data=variable._value)
+        with open(temporary, "rb+") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def _stored(file: Any, place: str) -> list[Any]:
+    name = f"{place}/vars"
+    if name not in file:
+        return []
+    group = file[name]
+    return [np.asarray(group[number]) for number in sorted(group, key=int)]
+
+
+def load_weights_file(path: str, model: Model) -> None:
+    """Assign a file's weights to a model, all of them or, where something does not fit, none."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        walks = [list(_walk(model, keras3=keras3)) for keras3 in (False, True)]
+        # The walk by which more objects find their variables is the one by which they were written.
+        walk = max(walks, key=lambda found: sum(bool(_stored(file, place)) for place, _ in found))
+        pairs: list[tuple[Any, Any]] = []
+        for place, owner in walk:
+            variables, values = _own_variables(owner), _stored(file, place)
+            if not isinstance(owner, Layer) and len(values) != len(variables):
+                logger.warning(
+                    "Skipping variable loading for optimizer %r, which has other variables", owner.name
+                )
+                continue
+            if len(variables) != len(values):
+                raise ValueError(
+                    f"Layer '{owner.name}' expected {len(variables)} variables, but received {len(values)} "
+                    f"variables during loading (at {place or '/'})."
+                )
+            pairs += zip(variables, values, strict=True)
+    for variable, value in pairs:
+        if variable.shape != value.shape:
+            raise ValueError(
+                f"Shape mismatch in weight {variable.name}: the model's is {variable.shape}, the saved one's "
+                f"{value.shape}."
+            )
+    for variable, value in pairs:
+        variable.assign(value.astype(variable._value.dtype))

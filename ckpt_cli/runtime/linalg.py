@@ -1,0 +1,17 @@
+"""tf.linalg, as far as the operations go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .functions import einsum, eye, matmul, norm, tensordot
+from .tensor import Tensor, as_tensor
+
+__all__ = ["einsum", "eye", "matmul", "matvec", "norm", "tensordot"]
+
+
+def matvec(a: Any, b: Any, transpose_a: bool = False) -> Tensor:
+    """Return the product of a matrix and a vector."""
+    matrix, vector = as_tensor(a), as_tensor(b)
+    product = matmul(matrix, vector[..., None], transpose_a=transpose_a)
+    return product[..., 0]

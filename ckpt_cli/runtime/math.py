@@ -1,0 +1,14 @@
+"""tf.math: the functions of `tf`, and those that live only here."""
+
+from __future__ import annotations
+
+from .functions import *  # noqa: F403
+from .functions import __all__ as _functions
+from .keras.activations import log_softmax, sigmoid, softmax, softplus
+
+__all__ = ["log_sigmoid", "log_softmax", "sigmoid", "softmax", "softplus", *_functions]  # noqa: PLE0604
+
+
+def log_sigmoid(x: object, name: str | None = None) -> object:
+    del name
+    return -softplus(-x)  # type: ignore[operator]

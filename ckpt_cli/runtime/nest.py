@@ -1,0 +1,54 @@
+"""Nested structures: lists, tuples, named tuples and dicts of anything; `tf.nest`.
+
+Dicts are walked in sorted order of keys, whatever order they were filled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+__all__ = ["flatten", "is_nested", "map_structure", "pack_sequence_as"]
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def is_nested(value: Any) -> bool:
+    return _is_sequence(value) or isinstance(value, Mapping)
+
+
+def flatten(structure: Any) -> list[Any]:
+    """Return the leaves; something that is no structure is its own only leaf."""
+    if isinstance(structure, Mapping):
+        return [leaf for key in sorted(structure) for leaf in flatten(structure[key])]
+    if _is_sequence(structure):
+        return [leaf for part in structure for leaf in flatten(part)]
+    return [structure]
+
+
+def _like(structure: Any, parts: list[Any]) -> Any:
+    """Return a sequence of the kind of `structure`."""
+    if hasattr(structure, "_fields"):
+        return type(structure)(*parts)
+    return tuple(parts) if isinstance(structure, tuple) else list(parts)
+
+
+def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
+    """Return the same structure with `function` of the leaves in each place."""
+    first = structures[0]
+    if isinstance(first, Mapping):
+        filled = {key: map_structure(function, *(one[key] for one in structures)) for key in sorted(first)}
+        return {key: filled[key] for key in first}
+    if _is_sequence(first):
+        if any(len(one) != len(first) for one in structures):
+            raise ValueError(f"The two structures don't have the same number of elements: {structures!r}")
+        return _like(first, [map_structure(function, *parts) for parts in zip(*structures, strict=True)])
+    return function(*structures)
+
+
+def pack_sequence_as(structure: Any, flat: list[Any]) -> Any:
+    """Return leaves packed into the structure they were flattened from."""
+    leaves: Iterator[Any] = iter(flat)
+    return map_structure(lambda _: next(leaves), structure)

@@ -1,0 +1,116 @@
+"""tf.nn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import functions
+from .keras.activations import (
+    elu,
+    gelu,
+    leaky_relu,
+    log_softmax,
+    relu,
+    selu,
+    sigmoid,
+    softplus,
+    softsign,
+    swish,
+    tanh,
+)
+from .keras.activations import softmax as _softmax
+from .ops import neural
+from .ops.elementwise import cast
+from .ops.neural import sigmoid_cross_entropy
+from .tensor import OPERATIONS, Tensor, as_tensor
+
+__all__ = [
+    "avg_pool2d", "bias_add", "conv2d", "depthwise_conv2d", "dropout", "elu", "embedding_lookup", "gelu",
+    "l2_loss", "leaky_relu", "log_softmax", "max_pool2d", "moments", "relu", "selu", "sigmoid",
+    "sigmoid_cross_entropy_with_logits", "silu", "softmax", "softmax_cross_entropy_with_logits", "softplus",
+    "softsign", "sparse_softmax_cross_entropy_with_logits", "swish", "tanh",
+]  # fmt: skip
+
+silu = swish
+
+
+def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Tensor:
+    del name
+    return _softmax(logits, -1 if axis is None else axis)
+
+
+def conv2d(
+    input: Any, filters: Any, strides: Any, padding: str, dilations: Any = 1, **options: Any
+) -> Tensor:
+    del options
+    return neural.conv2d(input, filters, strides, padding, dilations or 1)
+
+
+def depthwise_conv2d(
+    input: Any, filter: Any, strides: Any, padding: str, dilations: Any = None, **options: Any
+) -> Tensor:
+    del options
+    return neural.depthwise_conv2d(input, filter, strides, padding, dilations or 1)
+
+
+def max_pool2d(input: Any, ksize: Any, strides: Any, padding: str, **options: Any) -> Tensor:
+    del options
+    return neural.max_pool2d(input, ksize, strides, padding)
+
+
+def avg_pool2d(input: Any, ksize: Any, strides: Any, padding: str, **options: Any) -> Tensor:
+    del options
+    return neural.avg_pool2d(input, ksize, strides, padding)
+
+
+def bias_add(value: Any, bias: Any, **options: Any) -> Tensor:
+    del options
+    return OPERATIONS["add"](value, bias)
+
+
+def dropout(x: Any, rate: float, seed: int | None = None, name: str | None = None) -> Tensor:
+    del name
+    tensor = as_tensor(x)
+    return tensor * OPERATIONS["dropout_mask"](tensor, rate=rate, seed=seed) if rate else tensor
+
+
+def embedding_lookup(params: Any, ids: Any, **options: Any) -> Tensor:
+    del options
+    return functions.gather(params, ids)
+
+
+def l2_loss(t: Any, name: str | None = None) -> Tensor:
+    del name
+    return functions.reduce_sum(OPERATIONS["square"](t)) / 2
+
+
+def moments(
+    x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return mean and variance over some axes."""
+    del shift, name
+    return functions.reduce_mean(x, axes, keepdims), functions.reduce_variance(x, axes, keepdims)
+
+
+def sigmoid_cross_entropy_with_logits(
+    labels: Any = None, logits: Any = None, name: str | None = None
+) -> Tensor:
+    del name
+    return sigmoid_cross_entropy(labels, logits)
+
+
+def softmax_cross_entropy_with_logits(
+    labels: Any, logits: Any, axis: int = -1, name: str | None = None
+) -> Tensor:
+    del name
+    x = as_tensor(logits)
+    y = cast(labels, x.dtype)
+    if axis % x.ndim != x.ndim - 1:
+        order = [*(one for one in range(x.ndim) if one != axis % x.ndim), axis % x.ndim]
+        x, y = (functions.transpose(one, order) for one in (x, y))
+    return OPERATIONS["cross_entropy"](x, y)
+
+
+def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:
+    del name
+    return OPERATIONS["sparse_cross_entropy"](logits, labels)

@@ -1,0 +1,297 @@
+"""Operations that move elements: shapes, slices, joining, gathering, products of matrices."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import numpy as np
+
+from ..tensor import OPERATIONS, Tensor, as_tensor, define
+from .elementwise import sum_like
+
+__all__ = ["matmul", "static_shape"]
+
+_op = OPERATIONS
+
+
+def static_shape(shape: Any) -> tuple[int, ...]:
+    """Return a shape argument, given as numbers, lists or tensors, as a tuple."""
+    if isinstance(shape, int):
+        return (shape,)
+    if hasattr(shape, "_value"):
+        return tuple(np.atleast_1d(shape._value).tolist())
+    return tuple(int(dim) for dim in shape)
+
+
+def _object_safe(value: Any) -> Any:
+    if isinstance(value, bytes | str):
+        wrapped = np.empty((), object)
+        wrapped[()] = value
+        return wrapped
+    return value
+
+
+def _put(g: Any, like: Any, index: Any) -> Any:
+    out = np.zeros_like(like, dtype=g.dtype)
+    np.add.at(out, index, g)
+    return out
+
+
+define(
+    "slice",
+    lambda x, index: _object_safe(x[index]),
+    lambda g, out, x, index: _op["slice_back"](g, x, index=index),
+)
+define("slice_back", _put, lambda g, out, value, like, index: _op["slice"](g, index=index), None)
+define("reshape", lambda x, shape: x.reshape(shape), lambda g, out, x, shape: _op["reshape_like"](g, x))
+define(
+    "reshape_like",
+    lambda x, like: x.reshape(like.shape),
+    lambda g, out, x, like: _op["reshape_like"](g, x),
+    None,
+)
+define(
+    "flatten_batch",
+    lambda x: x.reshape(len(x), -1) if x.size else x.reshape(len(x), int(np.prod(x.shape[1:]))),
+    lambda g, out, x: _op["reshape_like"](g, x),
+)
+define("expand_dims", np.expand_dims, lambda g, out, x, axis: _op["reshape_like"](g, x))
+define("squeeze", np.squeeze, lambda g, out, x, axis: _op["reshape_like"](g, x))
+
+
+def _inverse(perm: Any) -> Any:
+    return None if perm is None else tuple(np.argsort(perm).tolist())
+
+
+define(
+    "transpose",
+    lambda x, perm: x.transpose(perm),
+    lambda g, out, x, perm: _op["transpose"](g, perm=_inverse(perm)),
+)
+define("reverse", np.flip, lambda g, out, x, axis: _op["reverse"](g, axis=axis))
+define(
+    "broadcast_to",
+    np.broadcast_to,
+    lambda g, out, x, shape: sum_like(g, x),
+)
+
+
+def _split_like(g: Any, *parts: Any, axis: int) -> Any:
+    bounds = np.cumsum([part.shape[axis] for part in parts])[:-1]
+    return tuple(np.split(g, bounds, axis))
+
+
+def _concat_rule(g: Tensor, out: Tensor, *parts: Tensor, axis: int, position: int) -> Tensor:
+    return _op["split_like"](g, *parts, axis=axis)[position]
+
+
+def _stack_rule(g: Tensor, out: Tensor, *parts: Tensor, axis: int, position: int) -> Tensor:
+    return _op["slice"](g, index=(slice(None),) * (axis % out.ndim) + (position,))
+
+
+define("concat", lambda *parts, axis: np.concatenate(parts, axis), each=_concat_rule)
+define("split_like", _split_like, lambda g, out, whole, *parts, axis: _op["concat"](*g, axis=axis))
+define("stack", lambda *parts, axis: np.stack(parts, axis), each=_stack_rule)
+define(
+    "split",
+    lambda x, sizes, axis: tuple(np.split(x, np.cumsum(sizes)[:-1], axis)),
+    lambda g, out, x, sizes, axis: _op["concat"](*g, axis=axis),
+)
+define(
+    "unstack",
+    lambda x, axis: tuple(np.moveaxis(x, axis, 0)),
+    lambda g, out, x, axis: _op["stack"](*g, axis=axis),
+)
+define(
+    "tile",
+    lambda x, multiples: np.tile(x, reps=multiples),
+    lambda g, out, x, multiples: _op["tile_back"](g, x, multiples=multiples),
+)
+
+
+def _tile_back(g: Any, like: Any, multiples: tuple[int, ...]) -> Any:
+    shape = [part for pair in zip(multiples, like.shape, strict=True) for part in pair]
+    return g.reshape(shape).sum(axis=tuple(range(0, len(shape), 2)))
+
+
+define(
+    "tile_back", _tile_back, lambda g, out, value, like, multiples: _op["tile"](g, multiples=multiples), None
+)
+
+
+def _pad(x: Any, paddings: Any, mode: str, value: Any) -> Any:
+    options = {"constant_values": value} if mode == "constant" else {}
+    return np.pad(x, paddings, mode, **options)  # type: ignore[call-overload]
+
+
+def _pad_rule(g: Tensor, out: Tensor, x: Tensor, paddings: Any, mode: str, value: Any) -> Tensor:
+    assert mode == "constant", "the gradient of a reflected padding is not known here"
+    index = tuple(slice(before, -after if after else None) for before, after in paddings)
+    return _op["slice"](g, index=index)
+
+
+define("pad", _pad, _pad_rule)
+
+
+def _gather(x: Any, indices: Any, axis: int) -> Any:
+    if indices.size and (indices.min() < 0 or indices.max() >= x.shape[axis]):
+        worst = indices.min() if indices.min() < 0 else indices.max()
+        raise ValueError(f"indices = {worst} is not in [0, {x.shape[axis]})")
+    return _object_safe(np.take(x, indices, axis=axis))
+
+
+def _gather_back(g: Any, like: Any, indices: Any, axis: int) -> Any:
+    out = np.zeros_like(like, dtype=g.dtype)
+    np.add.at(
+        np.moveaxis(out, axis, 0),
+        indices,
+        np.moveaxis(g, tuple(range(axis, axis + indices.ndim)), tuple(range(indices.ndim))),
+    )
+    return out
+
+
+define(
+    "gather",
+    _gather,
+    lambda g, out, x, indices, axis: _op["gather_back"](g, x, indices, axis=axis % x.ndim),
+    None,
+)
+define(
+    "gather_back",
+    _gather_back,
+    lambda g, out, value, like, indices, axis: _op["gather"](g, indices, axis=axis),
+    None,
+    None,
+)
+define(
+    "gather_nd",
+    lambda x, indices: _object_safe(x[tuple(np.moveaxis(indices, -1, 0))]),
+    lambda g, out, x, indices: _op["gather_nd_back"](g, x, indices),
+    None,
+)
+define(
+    "gather_nd_back",
+    lambda g, like, indices: _put(g, like, tuple(np.moveaxis(indices, -1, 0))),
+    lambda g, out, value, like, indices: _op["gather_nd"](g, indices),
+    None,
+    None,
+)
+
+
+def _one_hot(indices: Any, depth: int, on: Any, off: Any, axis: int, dtype: Any) -> Any:
+    hot = np.expand_dims(indices, -1) == np.arange(depth)
+    return np.moveaxis(np.where(hot, on, off).astype(dtype), -1, axis)
+
+
+define("one_hot", _one_hot, None)
+define("shape", lambda x, dtype: np.array(x.shape, dtype), None)
+define("size", lambda x, dtype: np.array(x.size, dtype), None)
+define(
+    "take_along",
+    lambda x, places, axis: np.take_along_axis(x, places.astype(np.int64), axis),
+    lambda g, out, x, places, axis: _op["put_along"](g, x, places, axis=axis),
+    None,
+)
+
+
+def _put_along(g: Any, like: Any, places: Any, axis: int) -> Any:
+    out = np.zeros_like(like, dtype=g.dtype)
+    index = list(np.indices(places.shape, sparse=True))
+    index[axis] = places
+    np.add.at(out, tuple(index), g)
+    return out
+
+
+define(
+    "put_along",
+    _put_along,
+    lambda g, out, value, like, places, axis: _op["take_along"](g, places, axis=axis),
+    None,
+    None,
+)
+define(
+    "argsort",
+    lambda x, axis, descending: np.argsort(-x if descending else x, axis, kind="stable").astype(np.int32),
+    None,
+)
+
+
+def _swapped(x: Any) -> Any:
+    return x.swapaxes(-1, -2)
+
+
+def _product(x: Any, y: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
+    return np.matmul(_swapped(x) if transpose_a else x, _swapped(y) if transpose_b else y)
+
+
+def _matmul_rule_x(
+    g: Tensor, out: Tensor, x: Tensor, y: Tensor, transpose_a: bool = False, transpose_b: bool = False
+) -> Tensor:
+    if transpose_a:
+        return sum_like(matmul(y, g, transpose_a=transpose_b, transpose_b=True), x)
+    return sum_like(matmul(g, y, transpose_b=not transpose_b), x)
+
+
+def _matmul_rule_y(
+    g: Tensor, out: Tensor, x: Tensor, y: Tensor, transpose_a: bool = False, transpose_b: bool = False
+) -> Tensor:
+    if transpose_b:
+        return sum_like(matmul(g, x, transpose_a=True, transpose_b=transpose_a), y)
+    return sum_like(matmul(x, g, transpose_a=not transpose_a), y)
+
+
+matmul = define("matmul", _product, _matmul_rule_x, _matmul_rule_y, promotes=True)
+
+
+def _spelled_out(equation: str, ranks: list[int]) -> str:
+    """Return an einsum equation with its output named and its ellipses made letters."""
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    if not arrow:
+        letters = [letter for letter in inputs if letter.isalpha()]
+        output = "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
+    if "..." not in equation:
+        return ",".join(terms) + "->" + output
+    spare = [letter for letter in string.ascii_letters if letter not in equation]
+    widths = [
+        rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True) if "..." in term
+    ]
+    common = spare[: max(widths)]
+    for place, (term, rank) in enumerate(zip(terms, ranks, strict=True)):
+        width = rank - len(term.replace("...", ""))
+        terms[place] = term.replace("...", "".join(common[len(common) - width :]))
+    return ",".join(terms) + "->" + output.replace("...", "".join(common))
+
+
+def _einsum(*operands: Any, equation: str) -> Any:
+    return np.einsum(_spelled_out(equation, [operand.ndim for operand in operands]), *operands, optimize=True)
+
+
+def _einsum_rule(g: Tensor, out: Tensor, *operands: Tensor, equation: str, position: int) -> Tensor:
+    """Swap the operand's place with the output's; letters summed in the operand alone are spread again."""
+    inputs, _, output = _spelled_out(equation, [operand.ndim for operand in operands]).partition("->")
+    terms = inputs.split(",")
+    own = terms[position]
+    others = [
+        (term, operand)
+        for at, (term, operand) in enumerate(zip(terms, operands, strict=True))
+        if at != position
+    ]
+    alone = [
+        letter for letter in own if letter not in output and all(letter not in term for term, _ in others)
+    ]
+    if alone:
+        others.append((own, _op["ones_like"](operands[position])))
+    left = ",".join([output, *(term for term, _ in others)])
+    return sum_like(
+        _op["einsum"](g, *(operand for _, operand in others), equation=f"{left}->{own}"), operands[position]
+    )
+
+
+define("einsum", _einsum, each=_einsum_rule)
+
+
+def as_parts(values: Any) -> list[Tensor]:
+    """Return the tensors of a list, or of a tensor's first axis."""
+    return [as_tensor(value) for value in values]

@@ -1,0 +1,286 @@
+"""Operations element by element, with broadcasting.
+
+A rule's sum over what was broadcast is `sum_like(g, x)`: it looks at x itself and not
+at a shape, so that a recorded rule holds for the next batch, whatever its size.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import as_numpy
+from ..tensor import OPERATIONS, Operation, Tensor, as_tensor, define, observers
+
+__all__ = ["abs_", "add", "cast", "maximum", "minimum", "multiply", "sum_like", "where"]
+
+
+def _sum_to(value: Any, like: Any) -> Any:
+    shape = like.shape
+    if value.shape == shape:
+        return value
+    extra = value.ndim - len(shape)
+    if extra:
+        value = value.sum(axis=tuple(range(extra)))
+    axes = tuple(axis for axis, dim in enumerate(shape) if dim == 1 and value.shape[axis] != 1)
+    return value.sum(axis=axes, keepdims=True) if axes else value
+
+
+def _spread(value: Any, like: Any) -> Any:
+    return np.broadcast_to(value, like.shape)
+
+
+_sum_like = define(
+    "sum_like",
+    _sum_to,
+    lambda g, out, value, like: OPERATIONS["broadcast_like"](g, value),
+    None,
+)
+define(
+    "broadcast_like",
+    _spread,
+    lambda g, out, value, like: sum_like(g, value),
+    None,
+)
+
+
+def sum_like(g: Tensor, x: Tensor) -> Tensor:
+    """Return a gradient summed over the axes along which x was broadcast."""
+    # Nothing to sum and nobody who would replay this with other shapes: by far the most common case.
+    if g._value.shape == x._value.shape and not any(observer.records_shapes for observer in observers):
+        return g
+    return _sum_like(g, x)
+
+
+add = define(
+    "add",
+    np.add,
+    lambda g, out, x, y: sum_like(g, x),
+    lambda g, out, x, y: sum_like(g, y),
+    promotes=True,
+)
+subtract = define(
+    "subtract",
+    np.subtract,
+    lambda g, out, x, y: sum_like(g, x),
+    lambda g, out, x, y: sum_like(-g, y),
+    promotes=True,
+)
+multiply = define(
+    "multiply",
+    np.multiply,
+    lambda g, out, x, y: sum_like(g * y, x),
+    lambda g, out, x, y: sum_like(g * x, y),
+    promotes=True,
+)
+
+
+def _divide(x: Any, y: Any) -> Any:
+    # Integers divide to float64 here and in TensorFlow; floats keep their dtype.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.true_divide(x, y)
+
+
+divide = define(
+    "divide",
+    _divide,
+    lambda g, out, x, y: sum_like(g / y, x),
+    lambda g, out, x, y: sum_like(-g * out / y, y),
+    promotes=True,
+)
+define(
+    "divide_no_nan",
+    lambda x, y: np.divide(x, y, out=np.zeros(np.broadcast(x, y).shape, x.dtype), where=y != 0),
+    lambda g, out, x, y: sum_like(OPERATIONS["divide_no_nan"](g, y), x),
+    lambda g, out, x, y: sum_like(OPERATIONS["divide_no_nan"](-g * out, y), y),
+    promotes=True,
+)
+define("floordiv", np.floor_divide, None, None, promotes=True)
+define(
+    "floormod",
+    np.mod,
+    lambda g, out, x, y: sum_like(g, x),
+    lambda g, out, x, y: sum_like(-g * OPERATIONS["floordiv"](x, y), y),
+    promotes=True,
+)
+
+
+def _pow_exponent_rule(g: Tensor, out: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """d(x**y)/dy = x**y * log(x), and 0 where x is not positive, as TensorFlow has it."""
+    positive = x > 0
+    log_x = where(
+        positive,
+        OPERATIONS["log"](where(positive, x, OPERATIONS["ones_like"](x))),
+        OPERATIONS["zeros_like"](x),
+    )
+    return sum_like(g * out * log_x, y)
+
+
+define(
+    "pow",
+    np.power,
+    lambda g, out, x, y: sum_like(g * y * x ** (y - 1), x),
+    _pow_exponent_rule,
+    promotes=True,
+)
+
+
+def _half_at_ties(win: str) -> Any:
+    """Return the rule of maximum and minimum: to the winner, where both are equal to x."""
+
+    def rule_x(g: Tensor, out: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        return sum_like(g * cast(OPERATIONS[win](x, y), g.dtype), x)
+
+    def rule_y(g: Tensor, out: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        return sum_like(g * cast(~OPERATIONS[win](x, y), g.dtype), y)
+
+    return rule_x, rule_y
+
+
+maximum = define("maximum", np.maximum, *_half_at_ties("greater_equal"), promotes=True)
+minimum = define("minimum", np.minimum, *_half_at_ties("less_equal"), promotes=True)
+define(
+    "squared_difference",
+    lambda x, y: np.square(x - y),
+    lambda g, out, x, y: sum_like(2 * g * (x - y), x),
+    lambda g, out, x, y: sum_like(-2 * g * (x - y), y),
+    promotes=True,
+)
+define(
+    "atan2",
+    np.arctan2,
+    lambda g, out, x, y: sum_like(g * y / (x * x + y * y), x),
+    lambda g, out, x, y: sum_like(-g * x / (x * x + y * y), y),
+    promotes=True,
+)
+
+_function: Any
+for _name, _function in {
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+}.items():
+    define(_name, _function, None, None, promotes=True)
+for _name, _function in {
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+}.items():
+    define(_name, _function, None, None)
+for _name, _function in {
+    "logical_not": np.logical_not,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+    "is_nan": np.isnan,
+    "is_inf": np.isinf,
+    "is_finite": np.isfinite,
+}.items():
+    define(_name, _function, None)
+
+
+def _quiet(function: Any) -> Any:
+    """Return a function that gives nan and inf without a warning, as TensorFlow's kernels do."""
+
+    def forward(x: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(x)
+
+    return forward
+
+
+def _sigmoid(x: Any) -> Any:
+    # exp of a negative number never overflows.
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small)).astype(x.dtype)
+
+
+def _softplus(x: Any) -> Any:
+    return (np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))).astype(x.dtype)
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+_op = OPERATIONS
+
+define("sign", np.sign, lambda g, out, x: _op["zeros_like"](x))
+define("negative", np.negative, lambda g, out, x: -g)
+define("identity", lambda x: x, lambda g, out, x: g)
+define("stop_gradient", lambda x: x, None)
+abs_ = define("abs", np.abs, lambda g, out, x: g * _op["sign"](x))
+define("square", np.square, lambda g, out, x: g * (2 * x))
+define("sqrt", _quiet(np.sqrt), lambda g, out, x: g * 0.5 / out)
+define("rsqrt", _quiet(lambda x: 1 / np.sqrt(x)), lambda g, out, x: g * -0.5 * out * out * out)
+define("reciprocal", _quiet(lambda x: 1 / x), lambda g, out, x: -g * out * out)
+define("exp", _quiet(np.exp), lambda g, out, x: g * out)
+define("expm1", _quiet(np.expm1), lambda g, out, x: g * (out + 1))
+define("log", _quiet(np.log), lambda g, out, x: g / x)
+define("log1p", _quiet(np.log1p), lambda g, out, x: g / (1 + x))
+define("sin", np.sin, lambda g, out, x: g * _op["cos"](x))
+define("cos", np.cos, lambda g, out, x: -g * _op["sin"](x))
+define("tan", np.tan, lambda g, out, x: g * (1 + out * out))
+define("asin", _quiet(np.arcsin), lambda g, out, x: g * _op["rsqrt"](1 - x * x))
+define("acos", _quiet(np.arccos), lambda g, out, x: -g * _op["rsqrt"](1 - x * x))
+define("atan", np.arctan, lambda g, out, x: g / (1 + x * x))
+define("sinh", np.sinh, lambda g, out, x: g * _op["cosh"](x))
+define("cosh", np.cosh, lambda g, out, x: g * _op["sinh"](x))
+define("tanh", np.tanh, lambda g, out, x: g * (1 - out * out))
+define("sigmoid", _sigmoid, lambda g, out, x: g * out * (1 - out))
+define("softplus", _softplus, lambda g, out, x: g * _op["sigmoid"](x))
+define(
+    "erf",
+    lambda x: _erf(x).astype(x.dtype),
+    lambda g, out, x: g * (2 / math.sqrt(math.pi)) * _op["exp"](-x * x),
+)
+define("relu", lambda x: np.maximum(x, 0), lambda g, out, x: g * cast(x > 0, g.dtype))
+define("zeros_like", np.zeros_like, None)
+define("ones_like", np.ones_like, None)
+
+
+def _cast_rule(g: Tensor, out: Tensor, x: Tensor, dtype: Any) -> Tensor | None:
+    return cast(g, x.dtype) if x.dtype.is_floating else None
+
+
+_cast: Operation = define("cast", lambda x, dtype: x.astype(dtype), _cast_rule)
+
+
+def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
+    """Return `x` in another dtype; a dtype it has already costs nothing."""
+    del name
+    wanted = as_numpy(dtype)
+    tensor = as_tensor(x)
+    return tensor if tensor._value.dtype == wanted else _cast(tensor, dtype=wanted)
+
+
+def _select_rule(side: int) -> Any:
+    def rule(g: Tensor, out: Tensor, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        zeros = _op["zeros_like"](g)
+        return sum_like(
+            _select(condition, g, zeros) if side == 0 else _select(condition, zeros, g), (x, y)[side]
+        )
+
+    return rule
+
+
+_select = define("select", np.where, None, _select_rule(0), _select_rule(1))
+
+
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+    """Return x where the condition holds, y elsewhere; without both, where the condition holds."""
+    del name
+    if x is None and y is None:
+        return _op["nonzero"](condition)
+    left, right = (
+        (x, y)
+        if hasattr(x, "_value")
+        else (as_tensor(x, getattr(getattr(y, "_value", None), "dtype", None)), y)
+    )
+    left = as_tensor(left)
+    return _select(condition, left, as_tensor(right, left._value.dtype))
+
+
+define("nonzero", np.argwhere, None)

@@ -1,0 +1,67 @@
+"""Random values: one global generator, seeded by `tf.random.set_seed`.
+
+The numbers are not TensorFlow's; distributions and their parameters are.  Drawing is
+an operation without inputs, or with the tensor whose shape it takes, so that a
+replayed program draws anew.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from ..tensor import OPERATIONS, define
+
+__all__ = ["generator_for", "reset_seed", "truncated_normal"]
+
+_op = OPERATIONS
+_state: dict[str, Any] = {"generator": np.random.default_rng(), "seed": None, "made": 0}
+
+
+def reset_seed(seed: int | None) -> None:
+    """Seed everything random from here on."""
+    _state.update(generator=np.random.default_rng(seed), seed=seed, made=0)
+
+
+def generator_for(seed: int | None) -> np.random.Generator:
+    """Return the generator of an operation: the global one, or one of its own where it has a seed."""
+    if seed is None:
+        return _state["generator"]
+    base = _state["seed"]
+    return np.random.default_rng(seed if base is None else [base, zlib.crc32(str(seed).encode())])
+
+
+def truncated_normal(generator: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Return normal values, those beyond two standard deviations drawn again."""
+    out = generator.standard_normal(shape)
+    beyond = np.abs(out) > 2
+    while np.any(beyond):
+        out = np.where(beyond, generator.standard_normal(shape), out)
+        beyond = np.abs(out) > 2
+    return out
+
+
+def _draw(kind: str, shape: tuple[int, ...], dtype: Any, seed: Any, low: float, high: float) -> Any:
+    generator = generator_for(seed)
+    if kind == "uniform":
+        if np.dtype(dtype).kind in "iu":
+            return np.asarray(generator.integers(int(low), int(high), shape, dtype=dtype))
+        drawn = generator.random(shape) * (high - low) + low
+    elif kind == "normal":
+        drawn = generator.standard_normal(shape) * high + low
+    else:
+        drawn = truncated_normal(generator, shape) * high + low
+    return np.asarray(drawn, dtype)
+
+
+define("draw", _draw)
+define(
+    "dropout_mask",
+    lambda x, rate, seed: (
+        (generator_for(seed).random(x.shape) >= rate).astype(x.dtype) / x.dtype.type(1 - rate)
+    ),
+    None,
+)
+define("shuffle", lambda x, seed: generator_for(seed).permutation(x), None)

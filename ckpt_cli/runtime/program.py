@@ -1,0 +1,98 @@
+"""Programs: computing that was recorded once and is run again with other values.
+
+Recording a function runs it, and keeps every operation with where its inputs came
+from: an argument, an earlier operation, or a constant.  Reading a variable is a step
+of the program, and so is changing one; a replay does to variables what running the
+function again would.  What the function decides in Python, it decided once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .nest import flatten, map_structure
+from .tensor import Operation, Tensor, as_tensor, observers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Program"]
+
+
+class _Step(NamedTuple):
+    forward: Callable[..., Any]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    attributes: dict[str, Any]
+
+
+class Program:
+    """A recorded function: call it with values of the same structure, of any batch size."""
+
+    records_shapes = True
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self._steps: list[_Step] = []
+        self._places: dict[int, int] = {}
+        self._kept: list[Any] = []
+        self._values: list[Any] = []
+        arguments = map_structure(as_tensor, arguments)
+        self._arguments = [self._place(tensor) for tensor in flatten(arguments)]
+        observers.append(self)
+        try:
+            self.result = function(*arguments)
+        finally:
+            observers[:] = [observer for observer in observers if observer is not self]
+        self._answer = map_structure(self._leaf, self.result)
+
+    def _place(self, tensor: Any) -> int:
+        """Return the number of a tensor's value; one that no step made is a constant."""
+        number = self._places.get(id(tensor))
+        if number is None:
+            number = self._places[id(tensor)] = len(self._values)
+            self._kept.append(tensor)
+            self._values.append(tensor._value)
+        return number
+
+    def _leaf(self, value: Any) -> tuple[int | None, Any]:
+        return (self._place(value), None) if value.__class__ is Tensor else (None, value)
+
+    def observe(self, operation: Operation, inputs: Any, outputs: Any, attributes: dict[str, Any]) -> None:
+        """Be told of an operation that was run."""
+        places = tuple(map(self._place, inputs))
+        self._steps.append(_Step(operation.forward, places, tuple(map(self._place, outputs)), attributes))
+
+    def observe_read(self, variable: Any, output: Tensor) -> None:
+        """Be told that a variable was read."""
+        self._steps.append(_Step(lambda: variable._value, (), (self._place(output),), {}))
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the steps with new arguments and return the new result."""
+        values = self._values
+        fed = [as_tensor(one)._value for one in flatten(arguments)]
+        for number, value in zip(self._arguments, fed, strict=True):
+            values[number] = value
+        for forward, inputs, outputs, attributes in self._steps:
+            result = forward(*[values[place] for place in inputs], **attributes)
+            if result.__class__ is tuple:
+                for place, part in zip(outputs, result, strict=True):
+                    values[place] = part
+            else:
+                values[outputs[0]] = result
+
+        def fetch(leaf: tuple[int | None, Any]) -> Any:
+            number, value = leaf
+            return value if number is None else Tensor(values[number])
+
+        return _map_leaves(fetch, self._answer, self.result)
+
+
+def _map_leaves(function: Callable[[Any], Any], packed: Any, structure: Any) -> Any:
+    """Apply a function to the pairs that stand where the leaves of `structure` stood."""
+    if isinstance(structure, dict):
+        return {key: _map_leaves(function, packed[key], structure[key]) for key in structure}
+    if isinstance(structure, list | tuple):
+        return type(structure)(
+            _map_leaves(function, one, two) for one, two in zip(packed, structure, strict=True)
+        )
+    return function(packed)

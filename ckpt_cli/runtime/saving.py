@@ -1,0 +1,79 @@
+"""Saving live objects: their object graph and their values, as an object-based checkpoint.
+
+Values are written in node order, the object graph after them, as TensorFlow lays them
+out; the writer moves all of it into place at once, the index last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import formats
+from formats import dtypes
+from formats.model import TensorSpec
+from formats.tf.keys import ATTRIBUTES, escape
+from formats.tf.messages import (
+    ObjectReference,
+    SerializedTensor,
+    SlotVariableReference,
+    TrackableObject,
+    TrackableObjectGraph,
+)
+from formats.tf.object_graph import ObjectGraph
+
+if TYPE_CHECKING:
+    from .graph_view import LiveGraph
+
+__all__ = ["NamedArray", "save_graph", "serialize"]
+
+
+class NamedArray(NamedTuple):
+    """A tensor to be written: numbers, or an object array of bytes."""
+
+    key: str
+    value: np.ndarray[Any, Any]
+
+
+def serialize(live: LiveGraph) -> tuple[list[NamedArray], ObjectGraph]:
+    """Return the values of a graph in node order, and the graph as TensorFlow stores it."""
+    proto = TrackableObjectGraph(nodes=[])
+    tensors: list[NamedArray] = []
+    for trackable, edges, path in zip(live.objects, live.edges, live.paths, strict=True):
+        children = [ObjectReference(node_id=child, local_name=name) for name, child in edges]
+        node = TrackableObject(children=children)
+        for name, value in trackable._serialize().items():
+            key = f"{path}/{ATTRIBUTES}/{escape(name)}"
+            tensors.append(NamedArray(key + trackable._key_suffix, np.asarray(value)))
+            full_name = trackable._full_name()
+            node.attributes.append(
+                SerializedTensor(name=escape(name), full_name=full_name, checkpoint_key=key)
+            )
+        proto.nodes.append(node)
+    for slot in live.slots:
+        reference = SlotVariableReference(
+            original_variable_node_id=slot.variable, slot_name=slot.name, slot_variable_node_id=slot.node
+        )
+        proto.nodes[slot.optimizer].slot_variables.append(reference)
+    graph = ObjectGraph(proto)
+    graph.mark_checkpoint_values()
+    return tensors, graph
+
+
+def _spec(tensor: NamedArray) -> TensorSpec:
+    dtype = dtypes.from_numpy(tensor.value.dtype)
+    if dtype is None:
+        raise TypeError(f"{tensor.key}: {tensor.value.dtype} cannot be saved")
+    return TensorSpec(tensor.key, dtype, tensor.value.shape)
+
+
+def save_graph(prefix: str, live: LiveGraph) -> None:
+    """Write a live graph at a prefix; a checkpoint that is there is replaced, and whole at every instant."""
+    tensors, graph = serialize(live)
+    specs = list(map(_spec, tensors))
+    with formats.create_checkpoint(
+        prefix, format="tf-object", specs=specs, object_graph=graph, overwrite=True
+    ) as writer:
+        for tensor in tensors:
+            writer.write(tensor.key, tensor.value)

@@ -1,0 +1,70 @@
+"""Shapes, and tensors by identity: what a tensor says of itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Reference", "TensorShape"]
+
+
+class TensorShape(tuple[Any, ...]):
+    """A shape; a tuple of integers that prints as TensorFlow's does.  None stands for any size."""
+
+    __slots__ = ()
+
+    def as_list(self) -> list[int | None]:
+        return list(self)
+
+    @property
+    def rank(self) -> int:
+        return len(self)
+
+    ndims = rank
+
+    @property
+    def dims(self) -> list[int | None]:
+        return list(self)
+
+    def num_elements(self) -> int | None:
+        return None if None in self else int(np.prod(self, dtype=np.int64))
+
+    def is_fully_defined(self) -> bool:
+        return None not in self
+
+    def __getitem__(self, key: Any) -> Any:
+        found = tuple.__getitem__(self, key)
+        return TensorShape(found) if isinstance(key, slice) else found
+
+    def __add__(self, other: Any) -> TensorShape:
+        return TensorShape((*self, *other))
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, tuple | list) else NotImplemented
+
+    __hash__ = tuple.__hash__
+
+    def __repr__(self) -> str:
+        return f"TensorShape([{', '.join(map(str, self))}])"
+
+    def __str__(self) -> str:
+        return str(tuple(self))
+
+
+class Reference:
+    """A tensor or variable by identity, to be a key where the thing itself cannot."""
+
+    __slots__ = ("_thing",)
+
+    def __init__(self, thing: Any) -> None:
+        self._thing = thing
+
+    def deref(self) -> Any:
+        return self._thing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reference) and other._thing is self._thing
+
+    def __hash__(self) -> int:
+        return id(self._thing)

@@ -1,0 +1,430 @@
+"""Tensors, and operations: the rows of a table from which everything computed is made.
+
+An operation is a forward function on numpy values and one gradient rule for each
+input.  A rule is called with the gradient of the output, the output and the inputs,
+all tensors, and is made of operations of the same table.  So a gradient is computed
+like anything else: it can be differentiated again, and it can be recorded and
+replayed with other values (`program.Program`), which is why rules look at tensors
+and not at shapes.
+
+Values are never changed in place: assigning to a variable replaces its array, so
+whoever has read it before keeps what was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import dtypes
+from .errors import InvalidArgumentError
+from .shapes import Reference, TensorShape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .dtypes import DType
+
+__all__ = [
+    "OPERATIONS",
+    "Operation",
+    "Tensor",
+    "TensorLike",
+    "TensorShape",
+    "as_tensor",
+    "convert_to_tensor",
+    "define",
+    "is_tensor",
+    "observers",
+]
+
+Rule = Callable[..., Any]
+
+
+class TensorLike:
+    """The operators that tensors and variables have in common."""
+
+    __slots__ = ()
+    __array_priority__ = 100  # numpy leaves `array + tensor` to us
+    __hash__ = None  # type: ignore[assignment]  # == compares elements; `ref()` is the key
+
+    _value: Any
+
+    @property
+    def dtype(self) -> DType:
+        return dtypes.as_dtype(self._value.dtype)
+
+    @property
+    def shape(self) -> TensorShape:
+        return TensorShape(self._value.shape)
+
+    def get_shape(self) -> TensorShape:
+        return self.shape
+
+    @property
+    def ndim(self) -> int:
+        return int(self._value.ndim)
+
+    def ref(self) -> Reference:
+        return Reference(self)
+
+    def numpy(self) -> Any:
+        """Return the value as an array of its own, of rank 0 as a numpy scalar."""
+        value = self._value
+        if value.dtype == object:
+            return value.item() if value.ndim == 0 else value.copy()
+        return value[()] if value.ndim == 0 else value.copy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self._value, dtype=dtype, copy=True if copy is None else copy)
+
+    def __len__(self) -> int:
+        if self._value.ndim == 0:
+            raise TypeError("Scalar tensor has no `len()`")
+        return len(self._value)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self._value.ndim == 0:
+            raise TypeError("Cannot iterate over a scalar tensor.")
+        return (self[index] for index in range(len(self._value)))
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __int__(self) -> int:
+        return int(self._value)
+
+    def __index__(self) -> int:
+        return int(self._value.__index__())
+
+    def __float__(self) -> float:
+        return float(self._value)
+
+    def __complex__(self) -> complex:
+        return complex(self._value)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.numpy(), spec) if spec else str(self)
+
+    def __getitem__(self, key: Any) -> Tensor:
+        return OPERATIONS["slice"](self, index=_static_index(key))
+
+    def __add__(self, other: Any) -> Tensor:
+        return OPERATIONS["add"](self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return OPERATIONS["add"](other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return OPERATIONS["subtract"](self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return OPERATIONS["subtract"](other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return OPERATIONS["multiply"](self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return OPERATIONS["multiply"](other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return OPERATIONS["divide"](self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return OPERATIONS["divide"](other, self)
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return OPERATIONS["floordiv"](self, other)
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return OPERATIONS["floordiv"](other, self)
+
+    def __mod__(self, other: Any) -> Tensor:
+        return OPERATIONS["floormod"](self, other)
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return OPERATIONS["floormod"](other, self)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return OPERATIONS["pow"](self, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return OPERATIONS["pow"](other, self)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return OPERATIONS["matmul"](self, other)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return OPERATIONS["matmul"](other, self)
+
+    def __neg__(self) -> Tensor:
+        return OPERATIONS["negative"](self)
+
+    def __abs__(self) -> Tensor:
+        return OPERATIONS["abs"](self)
+
+    def __invert__(self) -> Tensor:
+        return OPERATIONS["logical_not"](self)
+
+    def __and__(self, other: Any) -> Tensor:
+        return OPERATIONS["logical_and"](self, other)
+
+    def __or__(self, other: Any) -> Tensor:
+        return OPERATIONS["logical_or"](self, other)
+
+    def __lt__(self, other: Any) -> Tensor:
+        return OPERATIONS["less"](self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return OPERATIONS["less_equal"](self, other)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return OPERATIONS["greater"](self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return OPERATIONS["greater_equal"](self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return False if other is None else OPERATIONS["equal"](self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return True if other is None else OPERATIONS["not_equal"](self, other)
+
+
+class Tensor(TensorLike):
+    """An immutable value."""
+
+    __slots__ = ("__weakref__", "_value")
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    @property
+    def device(self) -> str:
+        return "/job:localhost/replica:0/task:0/device:CPU:0"
+
+    def __repr__(self) -> str:
+        return f"<tf.Tensor: shape={self.shape}, dtype={self.dtype.name}, numpy={shown(self)}>"
+
+    def __str__(self) -> str:
+        value = self.numpy()
+        return f"tf.Tensor({value!s}, shape={self.shape}, dtype={self.dtype.name})"
+
+
+def shown(tensor: TensorLike) -> str:
+    """Return a value as `repr` shows it: a scalar by its digits, whatever numpy's version would call it."""
+    value = tensor.numpy()
+    return str(value) if isinstance(value, np.generic) else repr(value)
+
+
+observers: list[Any] = []
+"""Tapes and programs that are recording: each is told of every operation run."""
+
+_SCALARS: dict[type, np.dtype[Any]] = {
+    float: np.dtype(np.float32),
+    int: np.dtype(np.int32),
+    bool: np.dtype(np.bool_),
+    complex: np.dtype(np.complex128),
+}
+
+
+def _static_index(key: Any) -> Any:
+    """Return an index whose parts are numbers, slices, None and Ellipsis, tensors made numbers."""
+    if isinstance(key, tuple):
+        return tuple(map(_static_index, key))
+    if isinstance(key, slice):
+        return slice(*(None if part is None else int(part) for part in (key.start, key.stop, key.step)))
+    if isinstance(key, TensorLike):
+        return int(key) if key._value.dtype.kind in "iu" else key._value
+    return key
+
+
+def _array_of(value: Any, dtype: np.dtype[Any] | None) -> Any:
+    """Return Python or numpy values as an array, as `tf.constant` types them."""
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)
+        if array.dtype.kind in "SU":
+            array = _strings(array)
+    else:
+        if isinstance(value, list | tuple):
+            value = _without_tensors(value)
+        array = np.asarray(value)
+        if array.dtype.kind in "SUO":
+            array = _strings(array)
+        elif array.dtype == np.float64:
+            array = array.astype(np.float32 if dtype is None else dtype)
+        elif array.dtype == np.int64 and dtype is None:
+            small = array.size == 0 or (array.min() >= -(2**31) and array.max() < 2**31)
+            array = array.astype(np.int32 if small else np.int64)
+    if dtype is not None and array.dtype != dtype:
+        if array.dtype.kind == "f" and dtype.kind in "iub" and array.size:
+            raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {dtypes.as_dtype(dtype).name}")
+        array = array.astype(dtype)
+    return array
+
+
+def _without_tensors(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_without_tensors(item) for item in value]
+    return value._value if isinstance(value, TensorLike) else value
+
+
+def _strings(array: Any) -> Any:
+    out = np.empty(array.shape, object)
+    for index, item in np.ndenumerate(array):
+        if not isinstance(item, str | bytes):
+            raise ValueError(  # noqa: TRY004  TensorFlow's
+                f"Attempt to convert a value ({item!r}) with an unsupported type ({type(item)}) to a Tensor."
+            )
+        out[index] = item.encode() if isinstance(item, str) else bytes(item)
+    return out
+
+
+def _has_tensors(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_has_tensors, value))
+    return isinstance(value, TensorLike)
+
+
+def as_tensor(value: Any, dtype: np.dtype[Any] | None = None) -> Tensor:
+    """Return a value as a tensor; `dtype` types Python numbers, tensors keep theirs."""
+    if value.__class__ is Tensor:
+        return value
+    if isinstance(value, TensorLike):
+        return value._read()  # type: ignore[attr-defined]
+    scalar = _SCALARS.get(value.__class__)
+    if scalar is not None:
+        if dtype is not None:
+            if scalar.kind == "f" and dtype.kind in "iub":
+                raise TypeError(
+                    f"Cannot convert {value!r} to EagerTensor of dtype {dtypes.as_dtype(dtype).name}"
+                )
+            scalar = dtype
+        elif scalar.kind == "i" and not -(2**31) <= value < 2**31:
+            scalar = np.dtype(np.int64)
+        return Tensor(np.array(value, scalar))
+    if value is None:
+        raise ValueError(
+            "Attempt to convert a value (None) with an unsupported type (<class 'NoneType'>) to a Tensor."
+        )
+    if hasattr(value, "_as_tensor"):
+        return as_tensor(value._as_tensor(), dtype)
+    if isinstance(value, list | tuple) and _has_tensors(value):
+        return OPERATIONS["stack"](*(as_tensor(item, dtype) for item in value), axis=0)
+    return Tensor(_array_of(value, dtype))
+
+
+def convert_to_tensor(
+    value: Any, dtype: Any = None, dtype_hint: Any = None, name: str | None = None
+) -> Tensor:
+    """Return `value` as a tensor; ValueError where a tensor has another dtype than asked for."""
+    del name
+    wanted = dtypes.as_numpy(dtype) if dtype is not None else None
+    hint = (
+        dtypes.as_numpy(dtype_hint) if dtype_hint is not None and not isinstance(value, TensorLike) else None
+    )
+    tensor = as_tensor(value, wanted if wanted is not None else hint)
+    if wanted is not None and tensor._value.dtype != wanted:
+        message = (
+            f"Tensor conversion requested dtype {dtypes.as_dtype(dtype).name} for Tensor with dtype "
+            f"{tensor.dtype.name}: {tensor!r}"
+        )
+        raise ValueError(message)
+    return tensor
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, TensorLike)
+
+
+def _promoted(x: Any, y: Any, name: str) -> tuple[Tensor, Tensor]:
+    """Return two operands of one dtype: a Python number takes the other's."""
+    if isinstance(x, TensorLike):
+        left = as_tensor(x)
+        right = y if y.__class__ is Tensor else as_tensor(y, left._value.dtype)
+    elif isinstance(y, TensorLike):
+        right = as_tensor(y)
+        left = as_tensor(x, right._value.dtype)
+    else:
+        left = as_tensor(x)
+        right = as_tensor(y, left._value.dtype)
+    if left._value.dtype != right._value.dtype:
+        message = (
+            f"cannot compute {name} as input #1(zero-based) was expected to be a {left.dtype.name} tensor "
+            f"but is a {right.dtype.name} tensor"
+        )
+        raise InvalidArgumentError(message)
+    return left, right
+
+
+class Operation:
+    """A row of the table: a name, a function on values, and a gradient rule, or None, for each input.
+
+    With `promotes`, two operands are brought to one dtype.  Where `forward` returns a
+    tuple the operation has several outputs, and its rules are called with a tuple of
+    gradients.  A single rule in a list stands for any number of inputs; it is called
+    with the position of the input as `position`.
+    """
+
+    __slots__ = ("forward", "name", "promotes", "rules", "variadic")
+
+    def __init__(
+        self,
+        name: str,
+        forward: Callable[..., Any],
+        rules: tuple[Rule | None, ...],
+        promotes: bool,
+        variadic: bool,
+    ) -> None:
+        self.name = name
+        self.forward = forward
+        self.rules = rules
+        self.promotes = promotes
+        self.variadic = variadic
+
+    def __call__(self, *inputs: Any, **attributes: Any) -> Any:
+        tensors: tuple[Tensor, ...]
+        if self.promotes:
+            x, y = inputs
+            if not (x.__class__ is Tensor and y.__class__ is Tensor and x._value.dtype == y._value.dtype):
+                inputs = _promoted(x, y, self.name)
+            tensors = inputs
+        else:
+            tensors = tuple([x if x.__class__ is Tensor else as_tensor(x) for x in inputs])
+        try:
+            value = self.forward(*[tensor._value for tensor in tensors], **attributes)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{self.name}: {error}") from error
+        if value.__class__ is tuple:
+            outputs = tuple([Tensor(part) for part in value])
+            for observer in observers:
+                observer.observe(self, tensors, outputs, attributes)
+            return outputs
+        output = Tensor(value)
+        if observers:
+            for observer in observers:
+                observer.observe(self, tensors, (output,), attributes)
+        return output
+
+    def __repr__(self) -> str:
+        return f"<operation {self.name}>"
+
+
+OPERATIONS: dict[str, Operation] = {}
+"""The table, by name."""
+
+
+def define(
+    name: str,
+    forward: Callable[..., Any],
+    *rules: Rule | None,
+    promotes: bool = False,
+    each: Rule | None = None,
+) -> Operation:
+    """Add a row to the table and return it; `each` is the rule of every input of a variadic operation."""
+    assert name not in OPERATIONS, name
+    operation = Operation(name, forward, (each,) if each else rules, promotes, each is not None)
+    OPERATIONS[name] = operation
+    return operation

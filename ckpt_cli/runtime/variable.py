@@ -1,0 +1,198 @@
+"""Variables: a value that can be assigned to, and a leaf of the object graph."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from formats.tf.keys import VARIABLE_VALUE
+
+from . import dtypes
+from .errors import InvalidArgumentError
+from .names import scoped
+from .reader import cpp_name
+from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor, observers, shown
+from .trackable import Trackable
+
+if TYPE_CHECKING:
+    from formats.model import TensorSpec
+
+__all__ = ["Variable"]
+
+_ids = itertools.count()
+
+
+class Variable(TensorLike, Trackable):
+    """A variable with TensorFlow's names and arguments.
+
+    Its array is never changed in place, so whoever has read it keeps what was read.
+    """
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        name: str | None = None,
+        variable_def: Any = None,
+        dtype: Any = None,
+        import_scope: Any = None,
+        constraint: Any = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
+        shape: Any = None,
+    ) -> None:
+        del validate_shape, caching_device, variable_def, import_scope, synchronization, aggregation
+        if initial_value is None:
+            raise ValueError(
+                "The `initial_value` arg to `tf.Variable` must be specified except when you are not "
+                "providing a `variable_def`."
+            )
+        if callable(initial_value):
+            initial_value = initial_value()
+        wanted = dtypes.as_numpy(dtype) if dtype is not None else None
+        value = as_tensor(initial_value, wanted)._value
+        if wanted is not None and value.dtype != wanted:
+            value = value.astype(wanted)
+        self._free_shape = tuple(shape) if shape is not None else None
+        self._value: Any = np.array(value)
+        self._shared_name = scoped(name if name is not None else "Variable")
+        self._trainable = True if trainable is None else bool(trainable)
+        self._unique_id = f"{self._shared_name}_{next(_ids)}"
+        self.constraint = constraint
+
+    @property
+    def name(self) -> str:
+        return f"{self._shared_name}:0"
+
+    @property
+    def trainable(self) -> bool:
+        return self._trainable
+
+    @property
+    def device(self) -> str:
+        return "/job:localhost/replica:0/task:0/device:CPU:0"
+
+    @property
+    def initializer(self) -> None:
+        return None
+
+    def _read(self) -> Tensor:
+        """Return the value as it is now; recording tapes and programs are told."""
+        tensor = Tensor(self._value)
+        for observer in observers:
+            observer.observe_read(self, tensor)
+        return tensor
+
+    def value(self) -> Tensor:
+        return self._read()
+
+    read_value = value
+
+    def _set(self, value: Any) -> None:
+        self._value = value if value.__class__ is np.ndarray else np.asarray(value)
+
+    def _prepared(self, value: Any, what: str) -> Tensor:
+        """Return a value to be assigned, brought to the variable's dtype and held against its shape."""
+        tensor = as_tensor(value, self._value.dtype)
+        found = tensor._value
+        if found.dtype != self._value.dtype:
+            raise ValueError(
+                f"Tensor conversion requested dtype {self.dtype.name} for Tensor with dtype "
+                f"{tensor.dtype.name}: {tensor!r}"
+            )
+        if what == "assign" and self._free_shape is None and found.shape != self._value.shape:
+            raise ValueError(
+                f"Cannot assign value to variable '{self.name}': Shape mismatch.The variable shape "
+                f"{self.shape}, and "
+                f"the assigned value shape {tensor.shape} are incompatible."
+            )
+        if what != "assign" and np.broadcast_shapes(found.shape, self._value.shape) != self._value.shape:
+            raise InvalidArgumentError(
+                f"{what}: shape {tensor.shape} does not fit variable of shape {self.shape}"
+            )
+        return tensor
+
+    def _change(self, what: str, value: Any, read_value: bool) -> Any:
+        tensor = value if value.__class__ is Tensor and value._value.dtype == self._value.dtype else None
+        if tensor is None or tensor._value.shape != self._value.shape:
+            tensor = self._prepared(value, what)
+        OPERATIONS[what](tensor, variable=self)
+        return self if read_value else None
+
+    def assign(
+        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        """Replace the value; ValueError where the shape or the dtype is another."""
+        del use_locking, name
+        return self._change("assign", value, read_value)
+
+    def assign_add(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        del use_locking, name
+        return self._change("assign_add", delta, read_value)
+
+    def assign_sub(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        del use_locking, name
+        return self._change("assign_sub", delta, read_value)
+
+    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Variable:
+        del name
+        flat = as_tensor(indices)._value[..., 0]
+        OPERATIONS["scatter"](as_tensor(updates, self._value.dtype), flat, variable=self, how="update")
+        return self
+
+    def __iadd__(self, other: Any) -> Any:
+        raise RuntimeError(
+            "Variable += value not supported. Use variable.assign_add(value) to modify the variable value "
+            "and "
+            "variable = variable + value to get a new Tensor object."
+        )
+
+    def __isub__(self, other: Any) -> Any:
+        raise RuntimeError(
+            "Variable -= value not supported. Use variable.assign_sub(value) to modify the variable value."
+        )
+
+    def _serialize(self) -> dict[str, Any]:
+        return {VARIABLE_VALUE: self._value}
+
+    def _restorable(self) -> tuple[str, ...]:
+        return (VARIABLE_VALUE,)
+
+    def _check_restored(self, attribute: str, spec: TensorSpec) -> None:
+        if spec.dtype.name != self.dtype.name:
+            raise InvalidArgumentError(
+                f"tensor_name = {spec.key}; expected dtype {cpp_name(self.dtype.name)} does not equal "
+                "original dtype "
+                f"{cpp_name(spec.dtype.name)} [Op:RestoreV2]"
+            )
+        if self._free_shape is None and spec.shape != self._value.shape:
+            raise ValueError(
+                f"Received incompatible tensor with shape {spec.shape} when attempting to restore variable "
+                "with shape "
+                f"{self.shape} and name {self.name}."
+            )
+
+    def _take_restored(self, attribute: str, value: Any) -> None:
+        self._set(value)
+
+    def _full_name(self) -> str:
+        return self._shared_name
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
+        copied = Variable(self._value, trainable=self._trainable, dtype=self.dtype)
+        copied._shared_name = self._shared_name
+        memo[id(self)] = copied
+        return copied
+
+    def __repr__(self) -> str:
+        return f"<tf.Variable '{self.name}' shape={self.shape} dtype={self.dtype.name}, numpy={shown(self)}>"
+
+    __str__ = __repr__

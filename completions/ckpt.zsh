@@ -1,0 +1,28 @@
+#compdef ckpt
+# zsh completion for ckpt, made by `ckpt completion zsh`
+_ckpt_completion() {
+    local type value text
+    local -a plain shown parts paths dirs
+    while IFS=$'\t' read -r type value text; do
+        case ${type} in
+            '') ;; # nothing is offered
+            path) paths+=("${value}") ;;
+            dir) dirs+=("${value}") ;;
+            part) parts+=("${value}") ;;
+            *) plain+=("${value}"); shown+=("${value}${text:+  -- ${text}}") ;;
+        esac
+    done < <(
+        COMP_WORDS="${(F)words[1,CURRENT-1]}"$'\n'"${PREFIX}" \
+            _CKPT_COMPLETE=zsh_complete "${words[1]}" 2>/dev/null
+    )
+    (( ${#plain} )) && compadd -V commands -l -d shown -a plain
+    (( ${#parts} )) && compadd -S '' -a parts
+    (( ${#paths} )) && compadd -f -a paths
+    (( ${#dirs} )) && compadd -f -q -S / -a dirs
+}
+
+if [[ ${zsh_eval_context[-1]} == loadautofunc ]]; then
+    _ckpt_completion "$@"
+else
+    compdef _ckpt_completion ckpt
+fi

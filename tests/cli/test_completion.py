@@ -1,0 +1,243 @@
+"""`ckpt completion`: what the shells are offered, and a real bash that is offered it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.conftest import ROOT
+from tests.completions import DIRECTORY, files
+from tests.support import data_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+GUIDE = data_path("guide_adam_legacy", "tf_ckpts")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory to complete in, with one of everything."""
+    shutil.copytree(GUIDE, tmp_path / "run")
+    shutil.copytree(data_path("state_files", "crash", "ckpt-2_temp"), tmp_path / "run" / "ckpt-11_temp")
+    shutil.copytree(data_path("v1_format"), tmp_path / "old")
+    (tmp_path / "weights.h5").write_bytes(b"")
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "two words-1.index").write_bytes(b"")
+    (tmp_path / "a:b-1.index").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def offered(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Callable:
+    """Return what is offered for the last of some words, as (type, value), by main()."""
+    from ckpt_cli.main import main
+
+    def ask(*words: str, shell: str = "bash") -> list[tuple[str, ...]]:
+        monkeypatch.setenv("COMP_WORDS", "\n".join(("ckpt", *words)))
+        monkeypatch.setenv("_CKPT_COMPLETE", f"{shell}_complete")
+        with pytest.raises(SystemExit) as caught:
+            main([])
+        assert caught.value.code == 0
+        out, err = capfdbinary.readouterr()
+        assert err == b""
+        return [tuple(line.split("\t")) for line in out.decode().splitlines() if line]
+
+    return ask
+
+
+def test_files_are_todays() -> None:
+    texts = files()
+    assert sorted(os.listdir(DIRECTORY)) == sorted(map(os.path.basename, texts))
+    for path, text in texts.items():
+        with open(path, encoding="utf-8") as file:
+            assert file.read() == text, "python -m tests.completions brings it up to date"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_scripts_are_printed(shell: str, ckpt: Callable) -> None:
+    result = ckpt("completion", shell)
+    assert (result.code, result.err) == (0, "")
+    assert f"_CKPT_COMPLETE={shell}_complete" in result.out
+    assert "%(" not in result.out
+
+
+def test_an_unknown_shell_is_a_usage_error(ckpt: Callable) -> None:
+    assert ckpt("completion", "tcsh").code == 2
+
+
+def test_commands_and_options(offered: Callable) -> None:
+    assert {("plain", "ls"), ("plain", "verify"), ("plain", "state")} <= set(offered(""))
+    assert offered("ver") == [("plain", "verify")]
+    assert offered("ls", "--rec") == [("plain", "--recursive")]
+    assert offered("ls", "--sort", "=", "s") == [("plain", "size"), ("plain", "shape")]
+    assert offered("ls", "--sort", "s") == [("plain", "size"), ("plain", "shape")]
+    assert offered("ls", "--dtype", "bf") == [("plain", "bfloat16")]
+    assert offered("ls", "--kind", "slot,st") == [("part", "slot,state")]
+
+
+def test_checkpoints_are_offered_by_prefix_and_never_by_shard(here: Path, offered: Callable) -> None:
+    assert offered("ls", "run/") == [("path", "run/ckpt-10"), ("path", "run/ckpt-8"), ("path", "run/ckpt-9")]
+    assert offered("ls", "ru") == [("dir", "run")]
+    assert offered("verify", "run/ckpt-8", "we") == [("path", "weights.h5")]
+    assert offered("ls", "notes") == [("path", "notes.txt")]  # nothing else could be meant
+    assert ("path", "notes.txt") not in offered("ls", "")
+    assert offered("ls", "'two") == [("path", "two words-1")]
+    assert offered("ls", "two\\ w") == [("path", "two words-1")]
+    assert offered("ls", "nothing/") == []
+
+
+def test_an_option_that_takes_a_file_is_offered_everything_but_parts(here: Path, offered: Callable) -> None:
+    assert offered("convert", "a", "b", "--like", "run/") == [
+        ("path", f"run/{name}") for name in ("checkpoint", "ckpt-10", "ckpt-8", "ckpt-9")
+    ]
+    assert offered("convert", "a", "b", "--map", "no") == [("path", "notes.txt")]
+
+
+def test_v1_checkpoints_are_offered_by_their_content(here: Path, offered: Callable) -> None:
+    values = [value for _, value in offered("ls", "old/")]
+    assert values
+    assert not any("-of-" in value or value.endswith((".meta", ".index")) for value in values)
+
+
+def test_bash_gets_what_stands_behind_its_word_breaks(here: Path, offered: Callable) -> None:
+    assert offered("ls", "a", ":", "b") == [("path", "b-1")]
+    assert offered("ls", "a:b", shell="zsh") == [("path", "a:b-1", "")]
+
+
+def test_keys_and_object_paths_of_the_checkpoint_before(here: Path, offered: Callable) -> None:
+    assert ("plain", "net/l1/kernel") in offered("ls", "run/ckpt-10", "net/")
+    assert ("plain", "net/l1/kernel (m of optimizer)") in offered("ls", "run/ckpt-10", "net/l1/k")
+    stored = "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE"
+    assert offered("ls", "run/ckpt-10", "net/l1/kernel/.A") == [("plain", stored)]
+    assert ("plain", "net/l1/bias") in offered("ls", "run", "--match", "net/l1/b")
+    assert ("plain", "net/l1/bias") in offered("show", "run/ckpt-10", "net/l1/b")
+    assert offered("ls", "weights.h5", "") == []
+
+
+def test_many_keys_are_offered_by_component(offered: Callable) -> None:
+    path = data_path("bert_tiny", "bert_model.ckpt-2")
+    assert offered("ls", path, "") == [
+        ("part", "bert/"),
+        ("plain", "beta1_power"),
+        ("plain", "beta2_power"),
+        ("part", "cls/"),
+        ("plain", "global_step"),
+    ]
+    assert offered("ls", path, "bert/") == [
+        ("part", f"bert/{name}/") for name in ("embeddings", "encoder", "pooler")
+    ]
+
+
+def test_state_is_offered_directories_and_names(here: Path, offered: Callable) -> None:
+    assert {kind for kind, _ in offered("state", "")} == {"dir"}
+    assert offered("state", "run", "--set", "ckpt-1") == [("plain", "ckpt-10")]
+
+
+def test_fish_gets_whole_words_and_slashes(here: Path, offered: Callable) -> None:
+    assert offered("ls", "ru", shell="fish") == [("run/",)]
+    assert offered("ls", "two w", shell="fish") == [("two words-1",)]
+
+
+def test_an_unknown_command_offers_no_error(offered: Callable) -> None:
+    assert ("plain", "ls") in offered("nonsense", "")
+
+
+# A real bash ----------------------------------------------------------------------
+
+
+class Bash:
+    """An interactive bash on a pseudo-terminal in which `ckpt` is this checkout's."""
+
+    def __init__(self, directory: Path) -> None:
+        program = directory / "bin" / "ckpt"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m ckpt_cli "$@"\n')
+        program.chmod(0o755)
+        self.master, slave = pty.openpty()
+        environment = {
+            "PATH": f"{program.parent}:{os.environ['PATH']}",
+            "HOME": str(directory),
+            "TERM": "dumb",
+            "PS1": "ready> ",
+            "COLUMNS": "200",
+            "INPUTRC": "/dev/null",
+            "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
+        }
+        self.process = subprocess.Popen(
+            ["bash", "--norc", "--noprofile", "-i"],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=directory,
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(slave)
+        self.until("ready> ")
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def until(self, wanted: str) -> str:
+        """Return what appears, as soon as `wanted` is in it."""
+        shown = ""
+        deadline = time.monotonic() + 60
+        while wanted not in shown:
+            ready, _, _ = select.select([self.master], [], [], max(0, deadline - time.monotonic()))
+            assert ready, f"no {wanted!r} in {shown!r}"
+            shown += os.read(self.master, 65536).decode()
+        return shown
+
+    def close(self) -> None:
+        os.close(self.master)
+        self.process.wait()
+
+
+@pytest.fixture
+def bash(here: Path) -> Iterator[Bash]:
+    found = Bash(here)
+    found.type('bind "set enable-bracketed-paste off"; eval "$(ckpt completion bash)"; echo do""ne\n')
+    found.until("done\r\nready> ")
+    yield found
+    found.close()
+
+
+def test_bash_completes_a_prefix_and_lists_choices(bash: Bash) -> None:
+    bash.type("ckpt ls ru\t")
+    bash.until("ckpt ls run/")
+    bash.type("\t")  # what they share
+    bash.until("ckpt-")
+    bash.type("\t\t")
+    shown = bash.until("ckpt-9")
+    assert "ckpt-10" in shown
+    assert "index" not in shown
+    assert "data" not in shown
+    bash.type("10\tnet/l1/b\t")
+    bash.until("10 ")
+    bash.until("ias")
+    bash.type(" --keys\n")
+    shown = bash.until("ready> ")
+    assert "net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE\r\n" in shown
+
+
+def test_bash_quotes_spaces_and_minds_colons(bash: Bash) -> None:
+    bash.type("echo [$(true)]; ckpt ls two\t")
+    bash.until("two\\ words-1 ")
+    bash.type("\x15ckpt ls a:\t")
+    bash.until("a:b-1 ")
+
+
+def test_bash_completes_commands(bash: Bash) -> None:
+    bash.type("ckpt veri\t")
+    bash.until("ckpt verify ")

@@ -1,0 +1,359 @@
+"""`ckpt convert`: what becomes of each tensor, in which order, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import formats
+from formats.tf.invent import invent_graph
+from tests.support import data_path, facts, numbers, same, strings, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BERT = data_path("bert_tiny", "bert_model.ckpt-2")
+GUIDE = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
+TEMPLATES = data_path("bert_template")
+SLOT_NAMES = facts("slot_names")["checkpoints"]
+SHARD = ".data-00000-of-00001"
+
+
+def content(path: str | Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def values(path: str | Path) -> dict[str, np.ndarray]:
+    with formats.open_checkpoint(path) as reader:
+        return {key: reader[key].read() for key in reader if reader.specs[key].dtype.name != "variant"}
+
+
+@pytest.mark.parametrize(
+    "name", [*SLOT_NAMES, "../bert_google_slots/model.ckpt-1000", "../bert_tiny/bert_model.ckpt-2"]
+)
+def test_names_become_objects_and_the_same_names_and_bytes_again(
+    name: str, tmp_path: Path, ckpt: Callable
+) -> None:
+    source = data_path("slot_names", name)
+    there, back = tmp_path / "object-1", tmp_path / "back-1"
+    assert ckpt("convert", source, there, "--to", "object").code == 0
+    assert ckpt("verify", there).code == 0
+    assert ckpt("convert", there, back, "--to", "name").code == 0
+    assert content(f"{back}.index") == content(f"{source}.index")
+    assert content(f"{back}{SHARD}") == content(f"{source}{SHARD}")
+
+
+@pytest.mark.parametrize("name", SLOT_NAMES)
+def test_slots_have_the_names_of_tensorflows_optimizers(name: str) -> None:
+    # Names that an optimizer was told to use for its slots say nothing of what they are, and the
+    # second of two keys of one slot cannot have its name.
+    unknowable = {"acc": "accum", "lin": "linear"}
+    with formats.open_checkpoint(data_path("slot_names", name)) as reader:
+        graph = invent_graph(reader.specs).graph
+    found = {
+        graph.nodes[slot.node].attributes[0].full_name: (
+            graph.nodes[slot.variable].attributes[0].full_name,
+            slot.name,
+        )
+        for slot in graph.slots
+    }
+    for key, variable, slot_name in SLOT_NAMES[name]["slots"]:
+        if slot_name == "average":
+            assert key not in found
+            continue
+        assert found[key][0] == variable
+        told = unknowable.get(found[key][1], found[key][1])
+        assert told.removesuffix("_1" if "t_1/" in key else "") == slot_name
+
+
+def test_hyperparameters_hang_below_their_optimizer(tmp_path: Path, ckpt: Callable) -> None:
+    source = data_path("slot_names", "tf1", "adam_twice", "model.ckpt-3")
+    assert ckpt("convert", source, tmp_path / "o-3", "--to", "object").code == 0
+    with formats.open_checkpoint(tmp_path / "o-3") as reader:
+        paths = {reader.full_names[key]: path for key, path in reader.object_paths.items()}
+        assert paths["beta1_power"] == "optimizer/beta1_power"
+        assert paths["beta1_power_1"] == "optimizer_1/beta1_power"
+        assert paths["w/Adam_2"] == "w (m of optimizer_1)"
+        assert reader["save_counter/.ATTRIBUTES/VARIABLE_VALUE"].read() == 3
+        assert reader.kinds["optimizer/beta1_power/.ATTRIBUTES/VARIABLE_VALUE"] == "optimizer"
+
+
+def test_the_document(tmp_path: Path, ckpt: Callable) -> None:
+    found = ckpt("convert", "--json", GUIDE, tmp_path / "n-1", "--to", "name").json
+    assert (found["schema"], found["source"], found["target"]) == (1, GUIDE, str(tmp_path / "n-1"))
+    assert (found["format"], found["verified"]) == ("tf-name", True)
+    assert {
+        "from": "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE",
+        "to": "net/dense/kernel",
+        "dtype": "float32",
+        "shape": [1, 5],
+    } in found["tensors"]
+    assert {dropped["key"].split("/")[0] for dropped in found["dropped"]} == {
+        "_CHECKPOINTABLE_OBJECT_GRAPH",
+        "iterator",
+        "save_counter",
+    }
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, ckpt: Callable) -> None:
+    real = ckpt("convert", "--json", BERT, tmp_path / "a-1", "--to", "object").json
+    (tmp_path / "b").mkdir()
+    planned = ckpt("convert", "--json", "-n", BERT, tmp_path / "b" / "a-1", "--to", "object").json
+    assert os.listdir(tmp_path / "b") == []
+    assert planned["verified"] is False
+    assert planned["tensors"] == real["tensors"]
+
+
+def test_the_format_follows_from_suffix_source_and_option(tmp_path: Path, ckpt: Callable) -> None:
+    def target(*arguments: object) -> str:
+        return ckpt("convert", "--json", "-n", *arguments).json["format"]
+
+    assert target(BERT, tmp_path / "x") == "tf-name"
+    assert target(GUIDE, tmp_path / "x") == "tf-object"
+    assert target(BERT, tmp_path / "x", "--to", "v1") == "tf-v1"
+    assert target(BERT, tmp_path / "x", "--to", "tf-object") == "tf-object"
+    result = ckpt("convert", BERT, tmp_path / "x", "--to", "onnx")
+    assert result.code in (2, 3)
+    assert "onnx" in result.err
+
+
+def test_weights_only_drops_slots_and_their_optimizer(tmp_path: Path, ckpt: Callable) -> None:
+    assert ckpt("convert", GUIDE, tmp_path / "w-1", "--weights-only").code == 0
+    assert sorted(values(tmp_path / "w-1")) == [
+        "_CHECKPOINTABLE_OBJECT_GRAPH",
+        "net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE",
+        "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE",
+        "step/.ATTRIBUTES/VARIABLE_VALUE",
+    ]
+    with formats.open_checkpoint(tmp_path / "w-1") as reader:
+        assert reader.object_graph is not None
+        assert list(reader.object_graph.flaws(reader.specs)) == []
+        assert "optimizer" not in reader.object_graph.paths.values()
+    google = data_path("bert_google_slots", "model.ckpt-1000")
+    found = ckpt("convert", "--json", google, tmp_path / "g-1", "--weights-only").json
+    assert sorted(row["to"] for row in found["tensors"]) == sorted(facts("bert_google_slots")["weights"])
+
+
+def test_a_whole_copy_keeps_every_byte(tmp_path: Path, ckpt: Callable) -> None:
+    assert ckpt("convert", GUIDE, tmp_path / "c-10").code == 0
+    assert content(tmp_path / f"c-10{SHARD}") == content(GUIDE + SHARD)
+    assert content(tmp_path / "c-10.index") == content(GUIDE + ".index")
+
+
+def test_cast_changes_floating_tensors_only(tmp_path: Path, ckpt: Callable) -> None:
+    assert ckpt("convert", BERT, tmp_path / "h-2", "--cast", "bfloat16").code == 0
+    before, after = values(BERT), values(tmp_path / "h-2")
+    assert after["global_step"].dtype == np.int64
+    for key in ("bert/pooler/dense/kernel", "bert/pooler/dense/kernel/Adam"):
+        assert same(after[key], before[key].astype(after[key].dtype))
+        assert after[key].dtype.name == "bfloat16"
+    assert ckpt("convert", BERT, tmp_path / "x", "--cast", "int8").code == 2
+
+
+def test_partitioned_tensors_stay_so_or_come_out_whole(tmp_path: Path, ckpt: Callable) -> None:
+    source = data_path("max_shard_size", "split")
+    assert ckpt("convert", source, tmp_path / "kept").code == 0
+    assert ckpt("convert", source, tmp_path / "whole", "--merge-slices").code == 0
+    with (
+        formats.open_checkpoint(tmp_path / "kept") as kept,
+        formats.open_checkpoint(tmp_path / "whole") as whole,
+    ):
+        key = "w1/.ATTRIBUTES/VARIABLE_VALUE"
+        assert len(kept[key].pieces()) == 2
+        assert whole[key].pieces() == []
+        assert same(kept[key].read(), whole[key].read())
+        assert same(whole[key].read(), np.load(data_path("max_shard_size", "w1.npy")))
+
+
+def test_shards_are_bounded(tmp_path: Path, ckpt: Callable) -> None:
+    assert ckpt("convert", BERT, tmp_path / "s-2", "--shard-size", "8000").code == 0
+    shards = [name for name in os.listdir(tmp_path) if ".data-" in name]
+    assert len(shards) == 3
+    assert max(os.path.getsize(tmp_path / name) for name in shards) <= 8000
+    assert ckpt("diff", "-q", BERT, tmp_path / "s-2").code == 0
+
+
+def test_v1_and_back(tmp_path: Path, ckpt: Callable) -> None:
+    source = data_path("name_based", "partitioned", "model.ckpt-4")
+    assert ckpt("convert", source, tmp_path / "old.ckpt", "--to", "v1").code == 0
+    assert ckpt("convert", tmp_path / "old.ckpt", tmp_path / "new-4", "--to", "name").code == 0
+    assert content(tmp_path / "new-4.index") == content(source + ".index")
+
+
+def test_what_the_target_cannot_hold_names_the_remedy(tmp_path: Path, ckpt: Callable) -> None:
+    result = ckpt("convert", data_path("dtypes", "all"), tmp_path / "x.ckpt", "--to", "v1")
+    assert result.code == 3
+    assert "tf-v1 has no bfloat16" in result.err
+    assert "hint: to write it as another type: --cast float32" in result.err
+    assert "--exclude 'num/bfloat16'" in result.err
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_existing_target_is_refused_and_then_replaced(tmp_path: Path, ckpt: Callable) -> None:
+    target = tmp_path / "t-1"
+    assert ckpt("convert", GUIDE, target).code == 0
+    before = content(f"{target}.index")
+    result = ckpt("convert", BERT, target)
+    assert result.code == 3
+    assert "hint: to replace it: --overwrite" in result.err
+    assert content(f"{target}.index") == before
+    assert ckpt("convert", BERT, target, "--overwrite").code == 0
+    assert sorted(values(target)) == sorted(values(BERT))
+    assert sorted(os.listdir(tmp_path)) == ["t-1.data-00000-of-00001", "t-1.index"]
+
+
+def test_two_tensors_on_one_key_are_refused(tmp_path: Path, ckpt: Callable) -> None:
+    result = ckpt("convert", BERT, tmp_path / "x", "--sub", "layer_[01]=>layer")
+    assert result.code == 3
+    assert os.listdir(tmp_path) == []
+
+
+def test_rules_change_names_and_slots_follow(tmp_path: Path, ckpt: Callable) -> None:
+    target = tmp_path / "r-2"
+    assert ckpt("convert", BERT, target, "--sub", "^bert/=>encoder/", "--match", "bert/pooler/*").code == 0
+    assert sorted(values(target)) == [
+        f"encoder/pooler/dense/{name}{slot}"
+        for name in ("bias", "kernel")
+        for slot in ("", "/Adam", "/Adam_1")
+    ]
+    assert ckpt("convert", GUIDE, tmp_path / "o-1", "--sub", "^net/=>model/").code == 0
+    with formats.open_checkpoint(tmp_path / "o-1") as reader:
+        assert "model/l1/kernel (m of optimizer)" in reader.object_paths.values()
+
+
+def test_a_source_that_is_damaged_leaves_nothing(tmp_path: Path, ckpt: Callable) -> None:
+    result = ckpt("convert", data_path("corrupt", "data_flip", "ckpt"), tmp_path / "x-1")
+    assert result.code == 3
+    assert "tensor 'net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE'" in result.err
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_state_file_is_updated_only_when_asked(tmp_path: Path, ckpt: Callable) -> None:
+    assert ckpt("convert", GUIDE, tmp_path / "a-1").code == 0
+    assert not (tmp_path / "checkpoint").exists()
+    assert ckpt("convert", GUIDE, tmp_path / "a-2", "--update-state").code == 0
+    assert ckpt("ls", "--json", tmp_path).json["latest"] == "a-2"
+
+
+def test_each_converts_a_run_and_its_state_file(tmp_path: Path, ckpt: Callable) -> None:
+    source = data_path("guide_adam_legacy", "tf_ckpts")
+    assert ckpt("convert", "--each", source, tmp_path / "out", "--to", "name").code == 0
+    found = ckpt("ls", "--json", tmp_path / "out").json
+    assert [c["name"] for c in found["checkpoints"]] == ["ckpt-8", "ckpt-9", "ckpt-10"]
+    assert {c["format"] for c in found["checkpoints"]} == {"tf-name"}
+    assert found["latest"] == "ckpt-10"
+    assert ckpt("convert", "--each", GUIDE, tmp_path / "x").code == 2
+
+
+# --like -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("template", ["other_names", "same_names"])
+def test_weights_and_slots_fill_a_template(template: str, tmp_path: Path, ckpt: Callable) -> None:
+    like = os.path.join(TEMPLATES, template, "with_adam", "ckpt-1")
+    options = ["--map", os.path.join(TEMPLATES, "gold_map.tsv")] if template == "other_names" else []
+    target, saved = tmp_path / "bert-1", tmp_path / "map.tsv"
+    result = ckpt("convert", "--json", BERT, target, "--like", like, "--save-map", saved, *options)
+    assert result.code == 0
+    found = {row["to"]: row["from"] for row in result.json["tensors"]}
+    gold = dict(
+        line.split("\t")[::-1]
+        for name in ("gold_map.tsv", "gold_map_slots.tsv")
+        for line in content(os.path.join(TEMPLATES, name)).decode().splitlines()
+    )
+    assert {key: source for key, source in found.items() if source is not None} == gold
+    before, template_values, after = values(BERT), values(like), values(target)
+    for key, source in found.items():
+        assert same(after[key], before[source] if source else template_values[key])
+    saved_pairs = dict(line.split("\t")[::-1] for line in saved.read_text().splitlines())
+    assert saved_pairs == gold
+    again = ckpt("convert", "--json", BERT, tmp_path / "again-1", "--like", like, "--map", saved)
+    assert again.code == 0
+
+
+def test_the_order_and_the_graph_are_the_templates(tmp_path: Path, ckpt: Callable) -> None:
+    like = os.path.join(TEMPLATES, "same_names", "model", "ckpt-1")
+    assert ckpt("convert", BERT, tmp_path / "bert-1", "--like", like).code == 0
+    with formats.open_checkpoint(tmp_path / "bert-1") as mine, formats.open_checkpoint(like) as theirs:
+        assert [mine[key].stored[:2] for key in mine] == [theirs[key].stored[:2] for key in theirs]
+        assert mine["_CHECKPOINTABLE_OBJECT_GRAPH"].read() == theirs["_CHECKPOINTABLE_OBJECT_GRAPH"].read()
+
+
+def test_weights_without_a_value_fail_unless_partial(tmp_path: Path, ckpt: Callable) -> None:
+    like = os.path.join(TEMPLATES, "other_names", "model", "ckpt-1")
+    result = ckpt("convert", BERT, tmp_path / "x-1", "--like", like)
+    assert result.code == 3
+    assert "44 tensors of TEMPLATE get no value: 'model/pooler/kernel'" in result.err
+    assert "hint: " in result.err
+    assert os.listdir(tmp_path) == []
+    assert ckpt("convert", BERT, tmp_path / "x-1", "--like", like, "--partial").code == 0
+    assert ckpt("diff", "-q", like, tmp_path / "x-1").code == 0
+
+
+def test_pairs_that_differ_are_refused(tmp_path: Path, ckpt: Callable) -> None:
+    wide = {"w": np.ones((2, 3), np.float32), "b": np.ones(3, np.float64)}
+    write_bundle(str(tmp_path / "wide-1"), wide)
+    write_bundle(str(tmp_path / "other-1"), {"w": np.ones((3, 2), np.float32), "b": np.ones(3, np.float64)})
+    write_bundle(str(tmp_path / "narrow-1"), {"w": wide["w"], "b": np.ones(3, np.float32)})
+    result = ckpt("convert", tmp_path / "wide-1", tmp_path / "x", "--like", tmp_path / "other-1")
+    assert result.code == 3
+    assert "1 pairs differ in shape: 'w' is [2, 3], 'w' [3, 2]" in result.err
+    result = ckpt("convert", tmp_path / "wide-1", tmp_path / "x", "--like", tmp_path / "narrow-1")
+    assert result.code == 3
+    assert "1 pairs differ in dtype: 'b' is float64, 'b' float32" in result.err
+    assert (
+        ckpt(
+            "convert",
+            tmp_path / "wide-1",
+            tmp_path / "x",
+            "--like",
+            tmp_path / "narrow-1",
+            "--cast",
+            "float32",
+        ).code
+        == 0
+    )
+    assert values(tmp_path / "x")["b"].dtype == np.float32
+
+
+def test_shapes_pair_only_when_asked_and_unique(tmp_path: Path, ckpt: Callable) -> None:
+    write_bundle(
+        str(tmp_path / "a-1"), {"x": np.full((2, 3), 7, np.float32), "p": np.ones(4), "q": np.ones(4)}
+    )
+    write_bundle(str(tmp_path / "b-1"), {"y": np.zeros((2, 3), np.float32)})
+    assert ckpt("convert", tmp_path / "a-1", tmp_path / "c", "--like", tmp_path / "b-1").code == 3
+    assert (
+        ckpt("convert", tmp_path / "a-1", tmp_path / "c", "--like", tmp_path / "b-1", "--pair-by-shape").code
+        == 0
+    )
+    assert (values(tmp_path / "c")["y"] == 7).all()
+    write_bundle(str(tmp_path / "d-1"), {"r": np.zeros(4)})
+    result = ckpt("convert", tmp_path / "a-1", tmp_path / "e", "--like", tmp_path / "d-1", "--pair-by-shape")
+    assert result.code == 3
+
+
+def test_strings_and_odd_dtypes_survive(tmp_path: Path, ckpt: Callable) -> None:
+    source = data_path("dtypes", "all")
+    assert ckpt("convert", source, tmp_path / "o-1", "--to", "object").code == 0
+    assert ckpt("convert", tmp_path / "o-1", tmp_path / "n-1", "--to", "name").code == 0
+    assert content(tmp_path / "n-1.index") == content(source + ".index")
+    tensors = {"s": strings([b"", b"\xff\x00"]), "i": numbers(np.array([1, -2], np.int16))}
+    write_bundle(str(tmp_path / "s-1"), tensors)
+    assert ckpt("convert", tmp_path / "s-1", tmp_path / "t-1", "--to", "object").code == 0
+    assert values(tmp_path / "t-1")["s/.ATTRIBUTES/VARIABLE_VALUE"].tolist() == [b"", b"\xff\x00"]
+
+
+def test_a_source_that_is_replaced_meanwhile_is_noticed(tmp_path: Path, ckpt: Callable) -> None:
+    for suffix in (".index", SHARD):
+        shutil.copy(GUIDE + suffix, tmp_path / f"s-1{suffix}")
+    os.truncate(tmp_path / f"s-1{SHARD}", 100)
+    result = ckpt("convert", tmp_path / "s-1", tmp_path / "t-1")
+    assert result.code == 3
+    assert "the shard has 100" in result.err
+    assert not (tmp_path / "t-1.index").exists()

@@ -1,0 +1,459 @@
+"""`ckpt diff`: contract section 5, on pairs that TensorFlow and Keras wrote."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.support import data_path, facts, numbers, recorded_at, strings, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+GUIDE = data_path("guide_adam_legacy", "tf_ckpts")
+
+
+def pair(name: str) -> str:
+    return data_path("pairs", name)
+
+
+def changes(document: dict[str, Any]) -> dict[str, str]:
+    return {entry["key"].split("/.")[0]: entry["change"] for entry in document["entries"]}
+
+
+SUMMARIES = [
+    # left, right, options, same, changed, added, removed, renamed
+    ("step1", "step2", "", 2, 9, 0, 0, 0),
+    ("step1", "copy_of_step1", "", 11, 0, 0, 0, 0),
+    ("step1", "copy_of_step1", "--exact", 11, 0, 0, 0, 0),
+    ("step1", "shape_change", "", 0, 5, 0, 6, 0),
+    ("step1.h5", "step2.h5", "", 0, 4, 0, 0, 0),
+    ("step1.h5", "shape_change.h5", "", 0, 4, 0, 0, 0),
+    ("step1.h5", "renamed_layer.h5", "", 2, 0, 2, 2, 0),
+    ("step1.h5", "renamed_layer.h5", "-M", 2, 0, 0, 0, 2),
+    ("step1.h5", "name_based", "", 4, 0, 0, 0, 0),
+    ("name_based", "same_weights.npz", "", 4, 0, 0, 0, 0),
+    ("name_based", "name_based_renamed", "", 2, 0, 2, 2, 0),
+    ("name_based", "name_based_renamed", "-M", 2, 0, 0, 0, 2),
+    ("name_based", "name_based_f16", "", 0, 4, 0, 0, 0),
+    ("name_based", "name_based_f64", "", 0, 4, 0, 0, 0),
+    ("name_based", "name_based_nan", "", 3, 1, 0, 0, 0),
+    ("name_based_nan", "name_based_nan", "--exact", 4, 0, 0, 0, 0),
+    ("name_based", "object_based", "", 0, 0, 5, 4, 0),
+    ("name_based", "object_based", "-M", 0, 0, 1, 0, 4),
+    ("name_based", "object_based", "--by object-path", 4, 0, 1, 0, 0),
+    ("name_based", "object_based", "--by object-path --exclude _CHECK*", 4, 0, 0, 0, 0),
+    ("step1", "step2", "--no-values", 11, 0, 0, 0, 0),
+    ("step1", "step2", "--atol 0.3 --rtol 0.3", 10, 1, 0, 0, 0),
+    ("step1", "step2", "--kind variable", 0, 4, 0, 0, 0),
+    ("step1", "step2", "*/kernel", 0, 2, 0, 0, 0),
+]
+
+
+@pytest.mark.parametrize("case", SUMMARIES, ids=lambda case: " ".join(map(str, case[:3])))
+def test_every_pair_has_its_summary(case: tuple, ckpt: Callable) -> None:
+    left, right, options, *counts = case
+    result = ckpt("diff", "--json", pair(left), pair(right), *options.split())
+    document = result.json
+    assert document["summary"] == dict(
+        zip(("same", "changed", "added", "removed", "renamed"), counts, strict=True)
+    )
+    assert (document["schema"], document["left"], document["right"]) == (1, pair(left), pair(right))
+    assert result.code == int(any(counts[1:]))
+    assert len(document["entries"]) == sum(counts[1:])
+    everything = ckpt("diff", "--json", "--all", pair(left), pair(right), *options.split()).json["entries"]
+    assert len(everything) == sum(counts)
+    assert [entry["key"] for entry in everything] == sorted(entry["key"] for entry in everything)
+
+
+def test_all_that_the_fixtures_call_the_same_is_the_same(ckpt: Callable) -> None:
+    (names,) = facts("pairs")["same_values"]
+    assert len(names) == 8
+    for name in names:
+        result = ckpt("diff", "-M", "--kind", "variable", "--json", pair("name_based"), pair(name))
+        assert result.json["summary"]["changed"] == 0, name
+        keys = 4 if name not in ("step1", "copy_of_step1") else 0
+        found = result.json["summary"]
+        assert found["same"] + found["renamed"] >= keys, name
+
+
+def test_entries_have_the_fields_of_the_contract(ckpt: Callable) -> None:
+    document = ckpt("diff", "--json", pair("step1"), pair("shape_change")).json
+    entries = {entry["key"]: entry for entry in document["entries"]}
+    fields = ["key", "change", "from", "left", "right", "max_abs", "max_rel", "differing"]
+    assert all(list(entry) == fields for entry in entries.values())
+    kernel = entries["layer_with_weights-0/kernel/.ATTRIBUTES/VARIABLE_VALUE"]
+    assert kernel == {
+        **dict.fromkeys(fields),
+        "key": kernel["key"],
+        "change": "shape",
+        "left": {"dtype": "float32", "shape": [3, 4]},
+        "right": {"dtype": "float32", "shape": [3, 5]},
+    }
+    removed = entries["optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE"]
+    assert (removed["change"], removed["right"]) == ("removed", None)
+    graph = entries["_CHECKPOINTABLE_OBJECT_GRAPH"]
+    assert (graph["change"], graph["differing"], graph["max_abs"]) == ("value", 1, None)
+
+
+def test_differences_are_those_of_the_values(ckpt: Callable) -> None:
+    left, right = (
+        np.array(ckpt("show", "--json", pair(name), "enc/kernel").json["values"], np.float32).astype(float)
+        for name in ("step1.h5", "step2.h5")
+    )
+    document = ckpt("diff", "--json", pair("step1.h5"), pair("step2.h5"), "enc/kernel").json
+    (entry,) = document["entries"]
+    delta = np.abs(left - right)
+    assert entry["max_abs"] == delta.max()
+    assert entry["max_rel"] == (delta / np.abs(right)).max()
+    assert entry["differing"] == np.count_nonzero(delta)
+
+
+def test_a_nan_is_spelled_out_in_json(ckpt: Callable) -> None:
+    document = ckpt("diff", "--json", pair("name_based"), pair("name_based_nan")).json
+    (entry,) = document["entries"]
+    assert (entry["key"], entry["max_abs"], entry["max_rel"]) == ("enc/bias", "nan", "nan")
+
+
+def test_shape_wins_over_dtype(tmp_path: Path, ckpt: Callable) -> None:
+    write_bundle(str(tmp_path / "a"), {"x": np.zeros(2, np.float32), "y": np.zeros(2, np.float32)})
+    write_bundle(str(tmp_path / "b"), {"x": np.zeros(3, np.float64), "y": np.zeros(2, np.float64)})
+    assert changes(ckpt("diff", "--json", tmp_path / "a", tmp_path / "b").json) == {
+        "x": "shape",
+        "y": "dtype",
+    }
+
+
+def test_renamed_tensors_name_their_old_key(ckpt: Callable) -> None:
+    document = ckpt("diff", "-M", "--json", pair("name_based"), pair("name_based_renamed")).json
+    assert [(entry["from"], entry["key"], entry["change"]) for entry in document["entries"]] == [
+        ("enc/bias", "encoder/bias", "renamed"),
+        ("enc/kernel", "encoder/kernel", "renamed"),
+    ]
+
+
+def test_equal_biases_are_found_again_by_the_end_of_their_keys(tmp_path: Path, ckpt: Callable) -> None:
+    zeros, ones = np.zeros(4), np.ones(4)
+    old = {f"enc/{layer}/{name}": zeros for layer in "ab" for name in ("beta", "bias")}
+    new = {key.replace("enc", "encoder"): value for key, value in old.items()}
+    write_bundle(str(tmp_path / "old"), {**old, "gone": ones})
+    write_bundle(str(tmp_path / "new"), {**new, "other": ones * 2})
+    document = ckpt("diff", "-M", "--json", tmp_path / "old", tmp_path / "new").json
+    assert {entry["from"]: entry["key"] for entry in document["entries"] if entry["change"] == "renamed"} == {
+        key: key.replace("enc", "encoder") for key in old
+    }
+    assert document["summary"] == {"same": 0, "changed": 0, "added": 1, "removed": 1, "renamed": 4}
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code"),
+    [("added", 1), ("removed", 1), ("dtype", 0), ("shape", 0), ("value", 0), ("dtype,removed", 1)],
+)
+def test_fail_on_chooses_what_exits_1(fail_on: str, code: int, ckpt: Callable) -> None:
+    for how in ((), ("-q",), ("-M",)):
+        result = ckpt("diff", "--fail-on", fail_on, *how, pair("name_based"), pair("name_based_renamed"))
+        assert result.code == code, how
+
+
+def test_quiet_prints_nothing_and_tells_by_its_code(ckpt: Callable) -> None:
+    for left, right, code in (
+        ("step1", "step2", 1),
+        ("step1", "copy_of_step1", 0),
+        ("name_based", "object_based", 1),
+    ):
+        assert ckpt("diff", "-q", pair(left), pair(right)) == (code, "", "")
+
+
+def test_what_is_not_failed_on_does_not_end_a_quiet_comparison(tmp_path: Path, ckpt: Callable) -> None:
+    write_bundle(str(tmp_path / "a"), {"a": np.zeros(2), "b": np.zeros(2)})
+    write_bundle(str(tmp_path / "b"), {"a": np.ones(2), "b": np.zeros(3)})
+    assert ckpt("diff", "-q", "--fail-on", "shape", tmp_path / "a", tmp_path / "b").code == 1
+
+
+def test_tsv_has_change_key_specs_and_numbers(ckpt: Callable) -> None:
+    result = ckpt("diff", pair("name_based"), pair("name_based_nan"))
+    assert result.out == "value\tenc/bias\t\tfloat32\t4\tfloat32\t4\tnan\tnan\t4\n"
+    renamed = ckpt("diff", "-M", pair("name_based"), pair("name_based_renamed")).rows
+    assert renamed[1] == [
+        "renamed",
+        "encoder/kernel",
+        "enc/kernel",
+        "float32",
+        "3,4",
+        "float32",
+        "3,4",
+        "",
+        "",
+        "",
+    ]
+    assert ckpt("diff", pair("step1"), pair("copy_of_step1")).out == ""
+
+
+def test_stat_counts_elements(ckpt: Callable) -> None:
+    rows = ckpt("diff", "--stat", pair("name_based"), pair("name_based_renamed")).rows
+    assert rows == [
+        ["4", "4", "removed", "enc/bias"],
+        ["12", "12", "removed", "enc/kernel"],
+        ["4", "4", "added", "encoder/bias"],
+        ["12", "12", "added", "encoder/kernel"],
+    ]
+
+
+def test_no_pairs_at_all_suggest_another_way_to_pair(ckpt: Callable) -> None:
+    result = ckpt("diff", pair("name_based"), pair("object_based"))
+    assert result.err == "note: no key is on both sides; --by object-path pairs some\n"
+    assert ckpt("diff", pair("name_based"), pair("object_based"), "--by", "object-path").err == ""
+
+
+def test_full_names_pair_where_they_are_unique(tmp_path: Path, ckpt: Callable) -> None:
+    names = {t["full_name"] for t in ckpt("ls", "-l", "--json", f"{GUIDE}/ckpt-10").json["tensors"]}
+    assert "net/dense/kernel" in names
+    kernel = np.array(ckpt("show", "--json", f"{GUIDE}/ckpt-10", "net/l1/kernel").json["values"], np.float32)
+    write_bundle(str(tmp_path / "named"), {"net/dense/kernel": kernel})
+    result = ckpt(
+        "diff",
+        "--json",
+        "--all",
+        "--by",
+        "full-name",
+        tmp_path / "named",
+        f"{GUIDE}/ckpt-10",
+        "net/l1/kernel",
+    )
+    (entry,) = result.json["entries"]
+    assert (entry["change"], entry["from"]) == ("same", "net/dense/kernel")
+    assert entry["key"] == "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def test_what_one_side_chooses_brings_its_partner_and_what_one_side_drops_takes_it_along(
+    tmp_path: Path, ckpt: Callable
+) -> None:
+    write_bundle(str(tmp_path / "a"), {"w": np.zeros(2, np.float32), "x": np.zeros(1)})
+    write_bundle(str(tmp_path / "b"), {"w": np.zeros(2, np.float16), "x": np.zeros(1)})
+    sides = (tmp_path / "a", tmp_path / "b")
+    assert changes(ckpt("diff", "--json", "--dtype", "float16", *sides).json) == {"w": "dtype"}
+    assert ckpt("diff", "--json", "--exclude", "w", *sides).json["summary"]["same"] == 1
+    missing = ckpt("diff", *sides, "y")
+    assert (missing.code, missing.out) == (1, "")
+    assert "no tensor matches 'y'" in missing.err
+
+
+# Changed keys ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("--sub", "^enc/=>encoder/"),
+        ("--sub", "^enc=>x", "--sub", "^x/=>encoder/"),
+        ("--match", "enc*", "--strip-prefix", "enc", "--add-prefix", "encoder/", "--exclude", "dec/*"),
+    ],
+)
+def test_changes_of_keys_apply_to_the_left_side(changes: tuple[str, ...], ckpt: Callable) -> None:
+    result = ckpt("diff", "--all", "--json", *changes, pair("name_based"), pair("name_based_renamed"))
+    found = {entry["key"]: entry for entry in result.json["entries"]}
+    assert found["encoder/kernel"]["from"] == "enc/kernel"
+    assert found["encoder/kernel"]["change"] == "same"
+
+
+def test_a_map_pairs_checkpoints_of_other_names(tmp_path: Path, ckpt: Callable) -> None:
+    keys = {t["key"] for t in recorded_at("pairs/name_based")["tensors"]}
+    (tmp_path / "map.json").write_text(json.dumps({key: key.replace("enc/", "encoder/") for key in keys}))
+    sides = (pair("name_based"), pair("name_based_renamed"))
+    assert ckpt("diff", "--map", tmp_path / "map.json", *sides) == (0, "", "")
+
+
+def test_rules_see_object_paths_and_by_goes_by_the_new_ones(ckpt: Callable) -> None:
+    sides = (pair("object_based"), pair("name_based_renamed"))
+    result = ckpt("diff", "--json", "--by", "object-path", "--sub", "^enc=>encoder", *sides)
+    assert result.json["summary"] == {"same": 4, "changed": 0, "added": 0, "removed": 1, "renamed": 0}
+    (graph,) = result.json["entries"]
+    assert graph["key"] == "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+def test_what_a_rule_changed_and_the_right_has_not_is_removed_under_its_new_key(ckpt: Callable) -> None:
+    result = ckpt("diff", "--json", "--sub", "^enc/=>other/", pair("name_based"), pair("name_based"))
+    assert [(entry["key"], entry["change"], entry["from"]) for entry in result.json["entries"]] == [
+        ("enc/bias", "added", None),
+        ("enc/kernel", "added", None),
+        ("other/bias", "removed", "enc/bias"),
+        ("other/kernel", "removed", "enc/kernel"),
+    ]
+
+
+def test_keys_that_become_one_are_refused(ckpt: Callable) -> None:
+    result = ckpt("diff", "--sub", "^(enc|dec)/=>x/", pair("name_based"), pair("step1.h5"))
+    assert (result.code, result.out) == (3, "")
+    assert "both end on this key" in result.err
+    assert ckpt("diff", "--sub", "no arrow", pair("name_based"), pair("step1.h5")).code == 2
+
+
+# Listings -------------------------------------------------------------------------
+
+
+def listing(ckpt: Callable, path: str, directory: Path, *options: str) -> Path:
+    saved = directory / "listing.json"
+    saved.write_text(ckpt("ls", "--json", *options, path).out)
+    return saved
+
+
+def test_a_listing_takes_part_with_its_checksums(tmp_path: Path, ckpt: Callable) -> None:
+    saved = listing(ckpt, pair("step1"), tmp_path, "-l")
+    same = ckpt("diff", "--json", saved, pair("copy_of_step1"))
+    assert (same.code, same.json["summary"]["same"]) == (0, 11)
+    differs = ckpt("diff", "--json", saved, pair("step2"))
+    assert differs.json["summary"] == {"same": 2, "changed": 9, "added": 0, "removed": 0, "renamed": 0}
+    assert all(entry["differing"] is entry["max_abs"] is None for entry in differs.json["entries"])
+
+
+def test_a_listing_is_held_against_values_without_checksums(tmp_path: Path, ckpt: Callable) -> None:
+    saved = listing(ckpt, pair("name_based"), tmp_path, "-l")
+    assert ckpt("diff", saved, pair("same_weights.npz")).code == 0
+    assert ckpt("diff", pair("step1.h5"), saved).code == 0
+    assert ckpt("diff", pair("step2.h5"), saved, "--json").json["summary"]["changed"] == 4
+    assert ckpt("diff", "-M", "--json", saved, pair("name_based_renamed")).json["summary"]["renamed"] == 2
+
+
+def test_a_listing_without_checksums_compares_specs_alone(tmp_path: Path, ckpt: Callable) -> None:
+    saved = listing(ckpt, pair("name_based"), tmp_path)
+    result = ckpt("diff", saved, pair("name_based"))
+    assert (result.code, result.out) == (3, "")
+    assert "the listing has no checksum of it" in result.err
+    assert "--no-values" in result.err
+    assert ckpt("diff", "--no-values", saved, pair("name_based")).code == 0
+
+
+# Directories ----------------------------------------------------------------------
+
+
+def test_directories_stand_for_their_latest(ckpt: Callable) -> None:
+    result = ckpt("diff", "--json", GUIDE, f"{GUIDE}/ckpt-10")
+    assert (result.code, result.json["left"]) == (0, f"{GUIDE}/ckpt-10")
+    assert result.err == f"note: {GUIDE}/ckpt-10: named by the state file\n"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[str, str]:
+    left, right = str(tmp_path / "left"), str(tmp_path / "right")
+    shutil.copytree(GUIDE, left)
+    shutil.copytree(GUIDE, right)
+    for suffix in (".index", ".data-00000-of-00001"):
+        shutil.copyfile(f"{left}/ckpt-8{suffix}", f"{right}/ckpt-9{suffix}")
+        os.rename(f"{right}/ckpt-8{suffix}", f"{right}/other{suffix}")
+    return left, right
+
+
+def test_each_compares_checkpoints_of_one_name(runs: tuple[str, str], ckpt: Callable) -> None:
+    result = ckpt("diff", "--each", "--json", *runs)
+    found = result.json
+    assert result.code == 1
+    assert list(found) == ["schema", "pairs", "only_left", "only_right"]
+    assert (found["only_left"], found["only_right"]) == (["ckpt-8"], ["other"])
+    assert [os.path.basename(document["left"]) for document in found["pairs"]] == ["ckpt-9", "ckpt-10"]
+    assert [document["summary"]["changed"] for document in found["pairs"]] == [10, 0]
+    assert ckpt("diff", "--each", "-q", *runs) == (1, "", "")
+    rows = ckpt("diff", "--each", *runs).rows
+    assert {row[0] for row in rows} == {"ckpt-9", "ckpt-8", "other"}
+    assert ["ckpt-8", "removed"] in rows
+
+
+def test_each_of_a_run_and_itself_is_the_same(ckpt: Callable) -> None:
+    assert ckpt("diff", "--each", GUIDE, GUIDE) == (0, "", "")
+
+
+def test_each_wants_directories_with_something_in_common(
+    runs: tuple[str, str], tmp_path: Path, ckpt: Callable
+) -> None:
+    assert ckpt("diff", "--each", GUIDE, f"{GUIDE}/ckpt-10").code == 2
+    (tmp_path / "empty").mkdir()
+    result = ckpt("diff", "--each", GUIDE, tmp_path / "empty")
+    assert result.code == 1
+    assert "no checkpoint has one name in both" in result.err
+
+
+# Errors, terminals ------------------------------------------------------------------
+
+
+def test_a_missing_side_exits_3(ckpt: Callable) -> None:
+    result = ckpt("diff", pair("step1"), pair("step3"))
+    assert (result.code, result.out) == (3, "")
+    assert "did you mean" in result.err
+
+
+def test_damage_found_while_reading_exits_3(tmp_path: Path, ckpt: Callable) -> None:
+    write_bundle(str(tmp_path / "a"), {"x": np.zeros(4)})
+    write_bundle(str(tmp_path / "b"), {"x": np.ones(4)})
+    (tmp_path / "b.data-00000-of-00001").write_bytes(bytes(32))
+    result = ckpt("diff", tmp_path / "a", tmp_path / "b")
+    assert (result.code, result.out) == (3, "")
+    assert "tensor 'x'" in result.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--fail-on", "colour"), ("--rtol", "-1"), ("--by", "shape"), ("-q", "--json"), ("--kind", "x")],
+)
+def test_options_without_sense_are_usage(options: tuple[str, ...], ckpt: Callable) -> None:
+    assert ckpt("diff", pair("step1"), pair("step2"), *options).code == 2
+
+
+def test_a_terminal_groups_by_layer_the_largest_change_first(tmp_path: Path, terminal: Callable) -> None:
+    small = {"near/w": np.zeros(4), "near/v": np.zeros(4), "far/w": np.zeros(4), "count": np.int64(1)}
+    large = {
+        "near/w": np.full(4, 0.1),
+        "near/v": np.full(4, 0.2),
+        "far/w": np.full(4, 9.0),
+        "count": np.int64(999),
+    }
+    write_bundle(str(tmp_path / "a"), {**small, "s": strings([b"x"]), "old\x1b[2J": numbers(np.zeros(1))})
+    write_bundle(str(tmp_path / "b"), {**large, "s": strings([b"y"]), "new/w": numbers(np.zeros(2))})
+    result = terminal("diff", tmp_path / "a", tmp_path / "b", NO_COLOR="1")
+    lines = result.out.splitlines()[1:-1]
+    assert [line for line in lines if not line.startswith(" ")] == ["(top level)", "new", "far", "near"]
+    assert [line.split()[1] for line in lines if line.startswith("  ~")] == ["count", "s", "w", "v", "w"]
+    assert "\x1b[2J" not in result.out
+    assert "old\\x1b[2J" in result.out
+    assert result.out.splitlines()[-1] == "5 changed, 1 added, 1 removed, 0 same"
+    assert result.code == 1
+
+
+def test_a_terminal_shows_nan_in_red_and_stat_as_bars(terminal: Callable) -> None:
+    result = terminal("diff", pair("name_based"), pair("name_based_nan"))
+    assert "\x1b[31m\x1b[1m  ~ bias" in result.out
+    bars = terminal("diff", "--stat", pair("name_based"), pair("name_based_renamed"), NO_COLOR="1").out
+    assert " enc/bias       |  4 ---" in bars
+    assert " encoder/kernel | 12 +++" in bars
+
+
+def test_checksums_spare_reading_but_exact_does_not(tmp_path: Path, ckpt: Callable) -> None:
+    for name in ("a", "b"):
+        for suffix in (".index", ".data-00000-of-00001"):
+            shutil.copyfile(pair("name_based") + suffix, tmp_path / (name + suffix))
+    os.truncate(tmp_path / "b.data-00000-of-00001", 0)
+    assert ckpt("diff", tmp_path / "a", tmp_path / "b").code == 0
+    assert ckpt("diff", "--exact", tmp_path / "a", tmp_path / "b").code == 3
+
+
+def test_values_agree_with_the_manifest(ckpt: Callable) -> None:
+    """Tensors are the same exactly where TensorFlow and h5py read the same bytes."""
+    hashes = {t["key"]: t["sha256"] for t in recorded_at("pairs/step1")["tensors"]}
+    others = {t["key"]: t["sha256"] for t in recorded_at("pairs/step2")["tensors"]}
+    document = ckpt("diff", "--all", "--exact", "--json", pair("step1"), pair("step2")).json
+    assert {entry["key"]: entry["change"] == "same" for entry in document["entries"]} == {
+        key: hashes[key] == others[key] for key in hashes
+    }
+
+
+def test_json_is_one_document_of_finite_numbers(ckpt: Callable) -> None:
+    out = ckpt("diff", "--json", pair("step1"), pair("shape_change")).out
+    document = json.loads(out, parse_constant=pytest.fail)
+    infinite = [entry for entry in document["entries"] if entry["max_rel"] == "inf"]
+    assert infinite
+    assert all(math.isfinite(entry["max_abs"]) for entry in infinite)

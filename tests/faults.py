@@ -1,0 +1,78 @@
+"""Changes to the file system that fail, are interrupted or killed, each step of a write in turn.
+
+Every change goes through a handful of functions of `os`.  `steps` counts their calls and does
+something at one of them, so that a test can go through all.  A kill is told apart from an
+exception by nothing working any more after it: no cleanup happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CHANGING = (
+    "mkdir",
+    "open",
+    "pwrite",
+    "copy_file_range",
+    "link",
+    "replace",
+    "rename",
+    "unlink",
+    "rmdir",
+    "fsync",
+)
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: raised by every call from one on."""
+
+
+@contextlib.contextmanager
+def steps(at: int, act: Callable[[Callable[[], Any]], Any], *, forever: bool = False) -> Iterator[list[str]]:
+    """Let `act` have call number `at`, or all from it on, that changes the file system; yield those made."""
+    made: list[str] = []
+
+    def wrap(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if name == "open" and not arguments[1] & os.O_CREAT:
+                return real(*arguments, **options)
+            made.append(name)
+            if len(made) == at or (forever and len(made) > at):
+                return act(lambda: real(*arguments, **options))
+            return real(*arguments, **options)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CHANGING:
+            patch.setattr(os, name, wrap(name, getattr(os, name)))
+        yield made
+
+
+def die(_call: Callable[[], Any]) -> None:
+    raise Killed
+
+
+def interrupt_before(_call: Callable[[], Any]) -> None:
+    raise KeyboardInterrupt
+
+
+def interrupt_after(call: Callable[[], Any]) -> None:
+    call()
+    raise KeyboardInterrupt
+
+
+def full(_call: Callable[[], Any]) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def no_links(*arguments: Any, **options: Any) -> None:
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM))

@@ -1,0 +1,328 @@
+"""Programs that TensorFlow and the runtime both run, given `tf` and `keras`.
+
+Weights get first values that depend on shapes alone, so that both sides begin alike.
+"""
+
+import collections
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def optimizers(keras):
+    """Return makers of optimizers by name."""
+    found = {}
+    for kind, module in (("", keras.optimizers), ("legacy_", keras.optimizers.legacy)):
+        found |= {
+            kind + "sgd": lambda module=module: module.SGD(0.1),
+            kind + "sgd_momentum": lambda module=module: module.SGD(0.1, momentum=0.9),
+            kind + "sgd_nesterov": lambda module=module: module.SGD(0.1, momentum=0.9, nesterov=True),
+            kind + "adam": lambda module=module: module.Adam(0.1),
+            kind + "adam_amsgrad": lambda module=module: module.Adam(0.1, amsgrad=True),
+            kind + "adagrad": lambda module=module: module.Adagrad(0.1),
+            kind + "rmsprop": lambda module=module: module.RMSprop(0.01),
+            kind + "rmsprop_momentum": lambda module=module: module.RMSprop(0.01, momentum=0.5),
+            kind + "rmsprop_centered": lambda module=module: module.RMSprop(0.01, centered=True),
+            kind + "rmsprop_both": lambda module=module: module.RMSprop(0.01, momentum=0.5, centered=True),
+            kind + "adam_clipped": lambda module=module: module.Adam(0.1, global_clipnorm=0.5),
+        }
+    found["legacy_adam_decay"] = lambda: keras.optimizers.legacy.Adam(0.1, decay=0.2)
+    found["legacy_sgd_decay"] = lambda: keras.optimizers.legacy.SGD(0.1, decay=0.2)
+    schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
+    found["adam_scheduled"] = lambda: keras.optimizers.Adam(schedule)
+    found["legacy_adam_scheduled"] = lambda: keras.optimizers.legacy.Adam(schedule)
+    found["adam_weight_decay"] = lambda: keras.optimizers.Adam(0.1, weight_decay=0.01)
+    return found
+
+
+def models(tf, keras):
+    """Return makers of models by name, each with a shape of its input."""
+    layers = keras.layers
+
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.l1 = layers.Dense(5)
+
+        def call(self, x):
+            return self.l1(x)
+
+    class Block(keras.Model):
+        def __init__(self, units):
+            super().__init__()
+            self.parts = [layers.Dense(units, activation="tanh"), layers.LayerNormalization()]
+            self.scale = self.add_weight("scale", [units], initializer="ones")
+
+        def call(self, x):
+            for part in self.parts:
+                x = part(x)
+            return x * self.scale
+
+    class Tower(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.blocks = [Block(4), Block(4)]
+            self.heads = {"b": layers.Dense(2), "a": layers.Dense(1)}
+
+        def call(self, x):
+            for block in self.blocks:
+                x = block(x)
+            return tf.concat([self.heads["a"](x), self.heads["b"](x)], -1)
+
+    def sequential():
+        return keras.Sequential([layers.Dense(4, activation="relu"), layers.Dropout(0.0), layers.Dense(2)])
+
+    def convolution():
+        image = layers.Input([6, 6, 2])
+        h = layers.Conv2D(3, 3, strides=2, padding="same", activation="elu")(image)
+        h = layers.BatchNormalization(momentum=0.9)(h)
+        h = layers.MaxPooling2D(2, padding="same")(h)
+        return keras.Model(image, layers.Dense(2)(layers.Flatten()(h)))
+
+    def recurrent():
+        return keras.Sequential(
+            [layers.Input([4, 3]), layers.LSTM(3, return_sequences=True), layers.GRU(2), layers.Dense(1)]
+        )
+
+    def attention():
+        places = layers.Input([4, 6])
+        h = places + layers.MultiHeadAttention(2, 3)(places, places)
+        return keras.Model(places, layers.Dense(2, activation="gelu")(layers.LayerNormalization()(h)))
+
+    def embedding():
+        tokens = layers.Input([4], dtype="int32")
+        h = layers.Bidirectional(layers.GRU(2, reset_after=False))(layers.Embedding(7, 3)(tokens))
+        return keras.Model(tokens, layers.Dense(1)(h))
+
+    return {
+        "net": (Net, [2, 1]),
+        "tower": (Tower, [3, 4]),
+        "sequential": (sequential, [3, 4]),
+        "convolution": (convolution, [2, 6, 6, 2]),
+        "recurrent": (recurrent, [2, 4, 3]),
+        "attention": (attention, [2, 4, 6]),
+        "embedding": (embedding, [2, 4]),
+    }
+
+
+def inputs(name, shape, step):
+    """Return the batch of a step."""
+    values = np.sin(np.arange(np.prod(shape)) * (step + 1.7)).reshape(shape).astype("f4")
+    return (np.abs(values) * 6).astype("i4") if name == "embedding" else values
+
+
+def first_values(variables):
+    for number, variable in enumerate(variables):
+        size = int(np.prod(variable.shape))
+        values = np.cos(np.arange(size) * 0.7 + number).reshape(variable.shape) * 0.5
+        positive = any(word in variable.name for word in ("gamma", "variance", "scale"))
+        variable.assign((np.abs(values) + 0.5 if positive else values).astype("f4"))
+
+
+class Training:
+    """A model, its optimizer and a step counter, in one checkpoint."""
+
+    def __init__(self, tf, keras, model, optimizer):
+        self.tf, self.name = tf, model
+        make, self.shape = models(tf, keras)[model]
+        self.model = make()
+        self.optimizer = optimizers(keras)[optimizer]()
+        self.step = tf.Variable(0, dtype=tf.int64)
+        self.checkpoint = tf.train.Checkpoint(step=self.step, optimizer=self.optimizer, net=self.model)
+
+    def begin(self):
+        self.model(inputs(self.name, self.shape, 0))
+        first_values(self.model.variables)
+
+    def train(self, steps):
+        tf, losses = self.tf, []
+        for _ in range(steps):
+            x = inputs(self.name, self.shape, int(self.step))
+            with tf.GradientTape() as tape:
+                out = self.model(x, training=True)
+                loss = tf.reduce_mean(tf.square(out - 1.0) + tf.abs(out))
+            variables = self.model.trainable_variables
+            self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            self.step.assign_add(1)
+            losses.append(float(loss))
+        return losses
+
+
+def train_and_save(tf, keras, model, optimizer, directory, steps=3):
+    """Train from the first values, save, train on; return losses, the path, and the values at the save."""
+    keras.backend.clear_session()
+    training = Training(tf, keras, model, optimizer)
+    training.begin()
+    losses = training.train(steps)
+    path = training.checkpoint.save(os.path.join(directory, "ckpt"))
+    return {"path": path, "losses": losses, "then": training.train(steps)}
+
+
+def restore_and_train(tf, keras, model, optimizer, path, steps=3):
+    """Restore into new objects, not built yet, and train; everything must match."""
+    keras.backend.clear_session()
+    training = Training(tf, keras, model, optimizer)
+    status = training.checkpoint.restore(path)
+    losses = training.train(steps)
+    status.assert_consumed()
+    return {"losses": losses}
+
+
+def weights(tf, keras, model, path, save):
+    """Save first values to a path, or load them into other values; return the sum of each weight."""
+    keras.backend.clear_session()
+    make, shape = models(tf, keras)[model]
+    net = make()
+    net(inputs(model, shape, 0))
+    if save:
+        first_values(net.weights)
+        net.save_weights(path)
+    else:
+        net.load_weights(path)
+    return [[weight.name, float(np.sum(weight.numpy(), dtype="f8"))] for weight in net.weights]
+
+
+def containers(tf, keras, directory):
+    """Save everything a container can be; return the path."""
+    root = tf.train.Checkpoint(z=tf.Variable(1.0), a=tf.Variable([2], name="named"))
+    root.listed = [tf.Variable(3.0), 4, "text", None, [tf.Variable(5.0)]]
+    root.listed.append({"k": tf.Variable(6.0), "plain": 7})
+    root.ordered = collections.OrderedDict(y=tf.Variable(8.0), x=tf.Variable(9.0))
+    root.pair = Pair(tf.Variable(10.0), (tf.Variable(11.0), 12))
+    root.plain_tuple = (1, 2)
+    root.empty, root.nothing = [], {}
+    root.set, root.default = {1, 2}, collections.defaultdict(list)
+    root.module = tf.Module(name="module")
+    root.module.inner = [tf.Variable(13.0, trainable=False)]
+    root.module.shared = root.listed[0]
+    root.a = tf.Variable([14])
+    del root.z
+    root.z = tf.Variable(15.0)
+    rooted = tf.train.Checkpoint(root.module, beside=tf.Variable(16.0), twin=root.module.inner)
+    rooted.save(os.path.join(directory, "rooted"))
+    return {"path": root.save(os.path.join(directory, "ckpt")), "rooted": os.path.join(directory, "rooted-1")}
+
+
+def restore_containers(tf, keras, path, rooted):
+    """Restore what `containers` saved into containers that are filled later; everything must match."""
+    root = tf.train.Checkpoint()
+    status = root.restore(path)
+    zero = lambda value=0.0: tf.Variable(value)  # noqa: E731
+    root.listed = []
+    root.listed.extend([zero(), 4, "text", None, [zero()]])
+    root.listed.append({"k": zero()})
+    root.ordered = collections.OrderedDict(y=zero())
+    root.ordered["x"] = zero()
+    root.pair = Pair(zero(), (zero(), 12))
+    root.a, root.z = zero([0]), zero()
+    root.module = tf.Module(name="module")
+    root.module.inner = [zero()]
+    root.module.shared = root.listed[0]
+    status.assert_consumed()
+    leaves = [
+        *root.listed[:1],
+        root.listed[4][0],
+        root.listed[5]["k"],
+        *root.ordered.values(),
+        root.pair.left,
+    ]
+    leaves += [root.pair.right[0], root.z, root.module.inner[0]]
+    module = tf.Module(name="module")
+    module.inner, module.shared = [zero()], zero()
+    beside = zero()
+    tf.train.Checkpoint(module, beside=beside, twin=module.inner).restore(rooted).assert_consumed()
+    leaves += [module.inner[0], module.shared, beside]
+    return {"values": [float(leaf.numpy()) for leaf in leaves], "vector": root.a.numpy().tolist()}
+
+
+def trees(tf):
+    """Return programs by name that build a root with values: what is saved, or restored into."""
+    checkpoint, var = tf.train.Checkpoint, tf.Variable
+
+    def shared():
+        v = var(7.0)
+        return checkpoint(a=checkpoint(v=v), b=checkpoint(v=v))
+
+    def cyclic():
+        root = checkpoint(v=var(1.0))
+        root.child = checkpoint(up=root, v=var(2.0))
+        return root
+
+    return {
+        "flat": lambda: checkpoint(a=var(1.0), b=var([2.0, 3.0])),
+        "less": lambda: checkpoint(a=var(1.0)),
+        "more": lambda: checkpoint(a=var(1.0), b=var([2.0, 3.0]), c=var(4.0)),
+        "wider": lambda: checkpoint(a=var(1.0), b=var([2.0, 3.0, 4.0])),
+        "integers": lambda: checkpoint(a=var(1), b=var([2, 3])),
+        "renamed": lambda: checkpoint(a=var(1.0), beta=var([2.0, 3.0])),
+        "nested": lambda: checkpoint(a=checkpoint(b=var([2.0, 3.0]))),
+        "listed": lambda: checkpoint(a=[var(1.0), var([2.0, 3.0])]),
+        "mapped": lambda: checkpoint(a={"0": var(1.0), "1": var([2.0, 3.0])}),
+        "longer": lambda: checkpoint(a=[var(1.0), var([2.0, 3.0]), var(5.0)]),
+        "shared": shared,
+        "unshared": lambda: checkpoint(a=checkpoint(v=var(1.0)), b=checkpoint(v=var(2.0))),
+        "cyclic": cyclic,
+        "empty": checkpoint,
+        "hollow": lambda: checkpoint(a=[], b={}, c=checkpoint()),
+    }
+
+
+def save_trees(tf, keras, directory):
+    """Save every tree with values of its own; return the paths."""
+    paths = {}
+    for name, make in trees(tf).items():
+        paths[name] = make().save(os.path.join(directory, name))
+    return paths
+
+
+def verdicts(tf, keras, paths):
+    """Restore every saved tree into every other; return an error, or assertions and values."""
+    found = {}
+    for saved, path in paths.items():
+        for target, make in trees(tf).items():
+            root = make()
+            leaves = list(_leaves(tf, root))
+            for leaf in leaves:
+                leaf.assign(leaf * 0 - 1)
+            try:
+                status = root.restore(path)
+            except Exception as error:
+                found[f"{saved} > {target}"] = [type(error).__name__]
+                continue
+            status.expect_partial()
+            checks = ("assert_consumed", "assert_existing_objects_matched", "assert_nontrivial_match")
+            told = [_passes(getattr(status, check)) for check in checks]
+            found[f"{saved} > {target}"] = told + [leaf.numpy().tolist() for leaf in leaves]
+    return found
+
+
+def _passes(check):
+    try:
+        check()
+    except AssertionError:
+        return False
+    return True
+
+
+def _leaves(tf, root, seen=None):
+    """Return the variables below an object, each once, in the order of attribute names."""
+    seen = set() if seen is None else seen
+    if id(root) in seen:
+        return []
+    seen.add(id(root))
+    if isinstance(root, tf.Variable):
+        return [root]
+    if isinstance(root, list):
+        return [leaf for one in root for leaf in _leaves(tf, one, seen)]
+    if isinstance(root, dict):
+        return [leaf for key in sorted(root) for leaf in _leaves(tf, root[key], seen)]
+    if isinstance(root, tf.train.Checkpoint):
+        names = [name for name in sorted(vars(root)) if not name.startswith("_")]
+        return [leaf for name in names for leaf in _leaves(tf, getattr(root, name), seen)]
+    return []

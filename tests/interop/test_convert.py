@@ -1,0 +1,101 @@
+"""Converted checkpoints, restored by TensorFlow: names into objects, a BERT into a Keras model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import formats
+from tests.cli.running import run_ckpt
+from tests.support import data_path, digest, facts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import TensorFlow
+
+TF1 = [
+    "adadelta",
+    "adagrad",
+    "adam",
+    "adam_named",
+    "ftrl",
+    "momentum",
+    "proximal_adagrad",
+    "rmsprop",
+    "rmsprop_centered",
+]
+KERAS = [
+    "adadelta",
+    "adagrad",
+    "adam",
+    "adam_amsgrad",
+    "adam_named",
+    "adamax",
+    "ftrl",
+    "nadam",
+    "rmsprop",
+    "rmsprop_centered",
+    "sgd_momentum",
+]
+
+
+def told(reader: formats.CheckpointReader, key: str) -> list:
+    spec = reader.specs[key]
+    return [spec.dtype.name, list(spec.shape), digest(reader[key].read())]
+
+
+def check_optimizer(tensorflow: TensorFlow, folder: str, name: str, tmp_path: Path) -> None:
+    known = facts("slot_names")["checkpoints"][f"{folder}/{name}/model.ckpt-3"]
+    source = data_path("slot_names", folder, name, "model.ckpt-3")
+    target = str(tmp_path / "ckpt-3")
+    assert run_ckpt("convert", source, target, "--to", "object").code == 0
+    with formats.open_checkpoint(source) as reader:
+        shapes = {variable: list(reader.specs[variable].shape) for variable in known["variables"]}
+        found = tensorflow.ask(
+            "convert",
+            "restore",
+            path=target,
+            optimizer=name,
+            keras=folder != "tf1",
+            shapes=shapes,
+            slots=known["slots"],
+        )
+        assert found == {key: told(reader, key) for key in found}
+    assert len(found) == len(shapes) + len(known["slots"])
+
+
+@pytest.mark.parametrize("name", TF1)
+def test_slots_of_tf1_optimizers(tensorflow: TensorFlow, name: str, tmp_path: Path) -> None:
+    check_optimizer(tensorflow, "tf1", name, tmp_path)
+
+
+@pytest.mark.parametrize("name", KERAS)
+def test_slots_of_keras_optimizers(old_tensorflow: TensorFlow, name: str, tmp_path: Path) -> None:
+    check_optimizer(old_tensorflow, "keras_head", name, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("template", "options"),
+    [
+        ("other_names", ["--map", data_path("bert_template", "gold_map.tsv")]),
+        ("same_names", []),
+    ],
+)
+def test_a_tf1_bert_becomes_a_tf2_model(
+    tensorflow: TensorFlow, template: str, options: list[str], tmp_path: Path
+) -> None:
+    source = data_path("bert_tiny", "bert_model.ckpt-2")
+    target = str(tmp_path / "bert-1")
+    like = data_path("bert_template", template, "model", "ckpt-1")
+    assert run_ckpt("convert", source, target, "--like", like, *options).code == 0
+    with open(data_path("bert_template", "gold_map_paths.tsv"), encoding="utf-8") as file:
+        pairs = [line.rstrip("\n").split("\t") for line in file if line.strip()]
+    with formats.open_checkpoint(source) as reader:
+        shapes = [list(reader.specs[name].shape) for name, _ in pairs]
+        found = tensorflow.ask(
+            "convert", "restore_template", path=target, edges=[path for _, path in pairs], shapes=shapes
+        )
+        assert found == {path: told(reader, name) for name, path in pairs}
+    assert len(found) == 44

@@ -1,0 +1,155 @@
+"""The same programs run by TensorFlow and by the runtime: the same files, and each continues the other's."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+import pytest
+
+import ckpt_cli.runtime as tf
+import formats
+from tests.interop import expressions, programs
+from tests.support import digest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import TensorFlow
+
+# Float32 over a few steps; Adam's first steps divide by what is nearly zero.
+CLOSE = {"rtol": 2e-4, "atol": 2e-5}
+
+
+def ours(program: str, **arguments: Any) -> Any:
+    return getattr(programs, program)(tf, tf.keras, **arguments)
+
+
+def theirs(tensorflow: TensorFlow, program: str, **arguments: Any) -> Any:
+    return tensorflow.ask("runtime", "run", program=program, arguments=arguments)
+
+
+def folder(path: Path, name: str) -> str:
+    made = path / name
+    made.mkdir()
+    return str(made)
+
+
+def laid_out(path: str) -> Any:
+    """Return the object graph, and keys, dtypes and shapes in the order of the file."""
+    with formats.open_checkpoint(path) as reader:
+        stored = sorted(reader.items(), key=lambda item: item[1].stored.offset)
+        tensors = [(key, tensor.spec.dtype.name, tensor.spec.shape) for key, tensor in stored]
+        return reader.object_graph.encode(), tensors
+
+
+MODELS = ["attention", "convolution", "embedding", "net", "recurrent", "sequential", "tower"]
+RUNS = [(model, "adam") for model in MODELS] + [
+    ("sequential", name) for name in sorted(programs.optimizers(tf.keras)) if name != "adam"
+]
+
+
+@pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])  # 2.21 comes without Keras 2
+@pytest.mark.parametrize(("model", "optimizer"), RUNS)
+def test_training_is_tensorflows(tensorflow: TensorFlow, model: str, optimizer: str, tmp_path: Path) -> None:
+    """Losses, object graph, keys and their order; and each side continues from the other's checkpoint."""
+    what = {"model": model, "optimizer": optimizer}
+    mine = ours("train_and_save", directory=folder(tmp_path, "ours"), **what)
+    other = theirs(tensorflow, "train_and_save", directory=folder(tmp_path, "theirs"), **what)
+    np.testing.assert_allclose(mine["losses"] + mine["then"], other["losses"] + other["then"], **CLOSE)
+    graph, tensors = laid_out(mine["path"])
+    expected_graph, expected_tensors = laid_out(other["path"])
+    assert tensors == expected_tensors
+    assert graph == expected_graph
+
+    continued = theirs(tensorflow, "restore_and_train", path=mine["path"], **what)
+    np.testing.assert_allclose(continued["losses"], mine["then"], **CLOSE)
+    continued = ours("restore_and_train", path=other["path"], **what)
+    np.testing.assert_allclose(continued["losses"], other["then"], **CLOSE)
+
+
+@pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
+@pytest.mark.parametrize("suffix", ["", ".h5", ".weights.h5"])
+@pytest.mark.parametrize("model", MODELS)
+def test_weight_files_go_both_ways(tensorflow: TensorFlow, model: str, suffix: str, tmp_path: Path) -> None:
+    """In TensorFlow's form and both of HDF5; datasets and their places are Keras'."""
+    mine, other = (os.path.join(folder(tmp_path, side), f"w{suffix}") for side in ("ours", "theirs"))
+    saved = ours("weights", model=model, path=mine, save=True)
+    assert theirs(tensorflow, "weights", model=model, path=other, save=True) == saved
+    assert theirs(tensorflow, "weights", model=model, path=mine, save=False) == saved
+    assert ours("weights", model=model, path=other, save=False) == saved
+    if suffix:
+        assert datasets(mine) == datasets(other)
+
+
+def datasets(path: str) -> dict[str, Any]:
+    found = {}
+    with h5py.File(path) as file:
+        file.visititems(lambda name, item: found.update({name: getattr(item, "shape", None)}))
+    return found
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_release_restores_what_was_saved(tensorflow: TensorFlow, model: str, tmp_path: Path) -> None:
+    """Into plain objects that hang together as the saved ones did; nothing is left over on either side."""
+    mine = ours("train_and_save", model=model, optimizer="adam", directory=str(tmp_path))
+    with formats.open_checkpoint(mine["path"]) as reader:
+        expected = {key: digest(reader[key].read()) for key in reader if key.endswith("VARIABLE_VALUE")}
+    assert tensorflow.ask("runtime", "mirrored", path=mine["path"]) == expected
+
+
+def test_containers(tensorflow: TensorFlow, tmp_path: Path) -> None:
+    mine = ours("containers", directory=folder(tmp_path, "ours"))
+    other = theirs(tensorflow, "containers", directory=folder(tmp_path, "theirs"))
+    for which in ("path", "rooted"):
+        for suffix in (".index", ".data-00000-of-00001"):
+            with open(mine[which] + suffix, "rb") as one, open(other[which] + suffix, "rb") as two:
+                assert one.read() == two.read(), which + suffix
+    expected = ours("restore_containers", **other)
+    assert expected["values"] == [3.0, 5.0, 6.0, 8.0, 9.0, 10.0, 11.0, 15.0, 13.0, 13.0, 3.0, 16.0]
+    assert expected["vector"] == [14]
+    assert theirs(tensorflow, "restore_containers", **mine) == expected
+
+
+def test_state_files_go_both_ways(tensorflow: TensorFlow, tmp_path: Path) -> None:
+    directory = str(tmp_path)
+    checkpoint = tf.train.Checkpoint(v=tf.Variable(2.0))
+    manager = tf.train.CheckpointManager(checkpoint, directory, max_to_keep=2)
+    for _ in range(3):
+        manager.save()
+    paths = [os.path.join(directory, f"ckpt-{number}") for number in (2, 3)]
+    assert tensorflow.ask("runtime", "latest", directory=directory) == paths[-1]
+    assert tensorflow.ask("runtime", "state", directory=directory) == [paths[-1], paths, 2]
+    before, latest, after = tensorflow.ask("runtime", "managed", directory=directory, saves=1)
+    assert (before, latest) == (paths, paths[-1])
+    again = tf.train.CheckpointManager(checkpoint, directory, max_to_keep=2)
+    assert again.checkpoints == after == [paths[-1], os.path.join(directory, "ckpt-4")]
+
+
+@pytest.mark.parametrize("text", expressions.TEXTS)
+def test_values_and_gradients_are_tensorflows(tensorflow: TensorFlow, text: str) -> None:
+    (dtype, shape, values), gradients = expressions.evaluate(tf, text)
+    (expected_dtype, expected_shape, expected), expected_gradients = tensorflow.ask(
+        "runtime", "evaluate", text=text
+    )
+    assert (dtype, shape) == (expected_dtype, expected_shape)
+    tolerance = 1e-6 if dtype == "float32" else 1e-7  # gelu's constants are float32 in TensorFlow
+    np.testing.assert_allclose(values, expected, rtol=tolerance, atol=tolerance)
+    for mine, other in zip(gradients, expected_gradients, strict=True):
+        assert (mine is None) == (other is None)
+        if mine is not None:
+            np.testing.assert_allclose(mine, other, rtol=tolerance, atol=tolerance)
+
+
+def test_what_comes_of_a_restore_is_what_tensorflow_says(tensorflow: TensorFlow, tmp_path: Path) -> None:
+    """Fifteen trees into each other: errors, the three assertions, and every value."""
+    paths = ours("save_trees", directory=folder(tmp_path, "ours"))
+    expected = theirs(tensorflow, "verdicts", paths=paths)
+    found = ours("verdicts", paths=paths)
+    assert len(found) == 15 * 15
+    assert expected["wider > flat"] == ["ValueError"]
+    assert expected["flat > more"][:3] == [False, False, True]
+    assert expected["flat > less"] == [False, True, True, 1.0]
+    assert {name: told for name, told in found.items() if told != expected[name]} == {}

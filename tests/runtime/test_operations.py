@@ -1,0 +1,357 @@
+"""Gradients are what central differences say, for every operation that has a rule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ckpt_cli.runtime as tf
+from ckpt_cli.runtime.ops.neural import Window
+from ckpt_cli.runtime.tensor import OPERATIONS as OP
+
+RNG = np.random.default_rng(3)
+
+
+def away_from_zero(*shape):
+    """Return values whose neighbourhood has no kink: nowhere near zero, no two nearly alike."""
+    size = int(np.prod(shape))
+    values = RNG.permutation(np.linspace(0.3, 2.3, size)) * RNG.choice([-1.0, 1.0], size)
+    return values.reshape(shape)
+
+
+def positive(*shape):
+    return np.abs(away_from_zero(*shape))
+
+
+def inside(*shape):
+    return away_from_zero(*shape) / 3
+
+
+WINDOW = Window((2, 2), (1, 2), (1, 1), True)
+SAME = {"axis": 1, "keepdims": False}
+INDICES = np.array([[0, 2], [1, 1]])
+# Name, inputs in float64, which of them have a gradient, attributes.
+CASES = {
+    "add": ([away_from_zero(2, 3), away_from_zero(3)], {}),
+    "subtract": ([away_from_zero(3, 1), away_from_zero(1, 2)], {}),
+    "multiply": ([away_from_zero(2, 3), away_from_zero(2, 1)], {}),
+    "divide": ([away_from_zero(2, 3), away_from_zero(3)], {}),
+    "divide_no_nan": ([away_from_zero(2, 3), away_from_zero(3)], {}),
+    "floormod": ([np.array([5.3, -3.1, 7.7]), np.array([2.0])], {}),
+    "pow": ([positive(2, 3), away_from_zero(3)], {}),
+    "maximum": ([away_from_zero(2, 3), away_from_zero(2, 3)], {}),
+    "minimum": ([away_from_zero(2, 3), away_from_zero(3)], {}),
+    "squared_difference": ([away_from_zero(2, 3), away_from_zero(3)], {}),
+    "atan2": ([away_from_zero(2, 3), away_from_zero(3)], {}),
+    "select": ([np.array([[True, False, True]]), away_from_zero(2, 3), away_from_zero(1, 3)], {}),
+    "cast": ([away_from_zero(3)], {"dtype": np.float64}),
+    "sum_like": ([away_from_zero(2, 3), np.zeros((1, 3))], {}),
+    "broadcast_like": ([away_from_zero(1, 3), np.zeros((2, 3))], {}),
+    "expand_like": ([away_from_zero(2), np.zeros((2, 3))], SAME),
+    "size_ratio": ([away_from_zero(2), np.zeros(2), np.zeros((2, 3))], {}),
+    "reduce_sum": ([away_from_zero(2, 3)], SAME),
+    "reduce_mean": ([away_from_zero(2, 3)], {"axis": None, "keepdims": False}),
+    "reduce_prod": ([away_from_zero(2, 3)], SAME),
+    "reduce_max": ([away_from_zero(2, 3)], SAME),
+    "reduce_min": ([away_from_zero(2, 3)], {"axis": (0, 1), "keepdims": True}),
+    "reduce_logsumexp": ([away_from_zero(2, 3)], SAME),
+    "cumsum": ([away_from_zero(2, 3)], {"axis": 1, "exclusive": True, "reverse": True}),
+    "softmax": ([away_from_zero(2, 3)], {"axis": -1}),
+    "log_softmax": ([away_from_zero(2, 3)], {"axis": 0}),
+    "slice": ([away_from_zero(3, 4)], {"index": (slice(0, 2), None, slice(None, None, 2))}),
+    "slice_back": ([away_from_zero(2, 4), np.zeros((3, 4))], {"index": slice(1, 3)}),
+    "reshape": ([away_from_zero(2, 3)], {"shape": (3, -1)}),
+    "reshape_like": ([away_from_zero(2, 3), np.zeros(6)], {}),
+    "flatten_batch": ([away_from_zero(2, 3, 2)], {}),
+    "expand_dims": ([away_from_zero(2, 3)], {"axis": 1}),
+    "squeeze": ([away_from_zero(2, 1)], {"axis": 1}),
+    "transpose": ([away_from_zero(2, 3, 2)], {"perm": (2, 0, 1)}),
+    "reverse": ([away_from_zero(2, 3)], {"axis": (1,)}),
+    "broadcast_to": ([away_from_zero(1, 3)], {"shape": (2, 3)}),
+    "concat": ([away_from_zero(2, 1), away_from_zero(2, 2)], {"axis": 1}),
+    "stack": ([away_from_zero(2), away_from_zero(2)], {"axis": -1}),
+    "split": ([away_from_zero(2, 3)], {"sizes": (1, 2), "axis": 1}),
+    "split_like": ([away_from_zero(2, 3), np.zeros((2, 1)), np.zeros((2, 2))], {"axis": 1}),
+    "unstack": ([away_from_zero(2, 3)], {"axis": 1}),
+    "tile": ([away_from_zero(2, 3)], {"multiples": (1, 2)}),
+    "tile_back": ([away_from_zero(2, 6), np.zeros((2, 3))], {"multiples": (1, 2)}),
+    "pad": ([away_from_zero(2, 3)], {"paddings": ((0, 1), (2, 0)), "mode": "constant", "value": 0}),
+    "gather": ([away_from_zero(2, 3), INDICES], {"axis": 1}),
+    "gather_back": ([away_from_zero(2, 2, 2), np.zeros((2, 3)), INDICES], {"axis": 1}),
+    "gather_nd": ([away_from_zero(2, 3), np.array([[0, 1], [1, 1], [0, 1]])], {}),
+    "gather_nd_back": ([away_from_zero(2), np.zeros((2, 3)), np.array([[0, 1], [1, 1]])], {}),
+    "matmul": ([away_from_zero(2, 4, 3), away_from_zero(3, 2)], {}),
+    "einsum": ([away_from_zero(2, 3), away_from_zero(3, 4)], {"equation": "ij,jk->ki"}),
+    "windows": ([away_from_zero(1, 3, 4, 2)], {"window": WINDOW, "fill": 0.0}),
+    "windows_back": ([away_from_zero(1, 3, 2, 2, 2, 1), np.zeros((1, 3, 4, 1))], {"window": WINDOW}),
+    "window_max": ([away_from_zero(1, 2, 2, 2, 2, 1)], {"axis": (3, 4)}),
+    "cross_entropy": ([away_from_zero(2, 3), np.array([[0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])], {}),
+    "take_along": ([away_from_zero(2, 3), np.array([[2, 0], [1, 1]])], {"axis": 1}),
+    "put_along": ([away_from_zero(2, 2), np.zeros((2, 3)), np.array([[2, 0], [1, 1]])], {"axis": 1}),
+    "sparse_cross_entropy": ([away_from_zero(2, 3), np.array([2, 0])], {}),
+    "rsqrt": ([positive(2, 3)], {}),
+    "sqrt": ([positive(2, 3)], {}),
+    "log": ([positive(2, 3)], {}),
+    "log1p": ([positive(2, 3)], {}),
+    "asin": ([inside(2, 3)], {}),
+    "acos": ([inside(2, 3)], {}),
+    "tan": ([inside(2, 3)], {}),
+}
+PLAIN = [name for name, op in OP.items() if len(op.rules) == 1 and op.rules[0] and name not in CASES]
+CASES |= {name: ([away_from_zero(2, 3)], {}) for name in PLAIN}
+
+
+def differentiable(name):
+    """Return the positions of the inputs that have a gradient."""
+    operation, (inputs, _) = OP[name], CASES[name]
+    return [
+        at
+        for at in range(len(inputs))
+        if operation.variadic or (at < len(operation.rules) and operation.rules[at])
+    ]
+
+
+def total(name, inputs):
+    """Return the outputs' elements weighted differently and summed, so that each has a say."""
+    attributes = CASES[name][1]
+    outputs = OP[name](*inputs, **attributes)
+    parts = outputs if isinstance(outputs, tuple) else (outputs,)
+    weights = [np.cos(np.arange(part._value.size) + 1.0).reshape(part.shape) for part in parts]
+    return sum(tf.reduce_sum(part * weight) for part, weight in zip(parts, weights, strict=True))
+
+
+def by_differences(function, inputs, at, step=1e-6):
+    out = np.zeros_like(inputs[at])
+    for index in np.ndindex(out.shape):
+        values = []
+        for sign in (1, -1):
+            moved = [np.array(one) for one in inputs]
+            moved[at][index] += sign * step
+            values.append(float(function(moved)))
+        out[index] = (values[0] - values[1]) / (2 * step)
+    return out
+
+
+def test_every_rule_is_tried():
+    with_rules = {name for name, op in OP.items() if any(op.rules)}
+    assert with_rules == set(CASES)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_gradient_is_that_of_central_differences(name):
+    inputs = [np.array(one) for one in CASES[name][0]]
+    for at in differentiable(name):
+        tensors = [tf.constant(one) for one in inputs]
+        with tf.GradientTape() as tape:
+            tape.watch(tensors[at])
+            value = total(name, tensors)
+        found = tape.gradient(value, tensors[at]).numpy()
+        expected = by_differences(lambda moved: total(name, moved), inputs, at)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7, err_msg=f"{name}, input {at}")
+
+
+# The gradient of a step is a constant zero, which leads nowhere.
+NOT_TWICE = {"sign"}
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - NOT_TWICE))
+def test_second_gradient_is_that_of_central_differences(name):
+    """The rules are operations, so a tape around a tape differentiates them."""
+    inputs = [np.array(one) for one in CASES[name][0]]
+    at = differentiable(name)[0]
+
+    def slope(values):
+        tensors = [one if hasattr(one, "numpy") else tf.constant(one) for one in values]
+        with tf.GradientTape() as tape:
+            tape.watch(tensors[at])
+            value = total(name, tensors) ** 2
+        gradient = tape.gradient(value, tensors[at])
+        return tf.reduce_sum(gradient * np.sin(np.arange(inputs[at].size) + 1.0).reshape(inputs[at].shape))
+
+    tensors = [tf.constant(one) for one in inputs]
+    with tf.GradientTape() as outer:
+        outer.watch(tensors[at])
+        value = slope(tensors)
+    expected = by_differences(slope, inputs, at)
+    np.testing.assert_allclose(outer.gradient(value, tensors[at]).numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_gradient_of_a_product_with_transposes(transpose_a, transpose_b):
+    a, b = away_from_zero(2, 3, 4), away_from_zero(4, 5)
+    a, b = (a.swapaxes(1, 2) if transpose_a else a), (b.T if transpose_b else b)
+
+    def product(values):
+        return tf.reduce_sum(tf.matmul(*values, transpose_a=transpose_a, transpose_b=transpose_b) ** 2)
+
+    tensors = [tf.constant(a), tf.constant(b)]
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        value = product(tensors)
+    for at, found in enumerate(tape.gradient(value, tensors)):
+        np.testing.assert_allclose(found.numpy(), by_differences(product, [a, b], at), rtol=1e-6)
+
+
+class TestTape:
+    def test_watches_trainable_variables_alone(self):
+        v, frozen = tf.Variable(2.0), tf.Variable(3.0, trainable=False)
+        with tf.GradientTape() as tape:
+            y = v * v * frozen
+        assert [one.name for one in tape.watched_variables()] == ["Variable:0"]
+        assert [None if g is None else g.numpy() for g in tape.gradient(y, [v, frozen])] == [12.0, None]
+
+    def test_watches_nothing_unless_told(self):
+        v = tf.Variable(2.0)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            y = v * v
+        assert tape.gradient(y, v) is None
+        x = tf.constant(3.0)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(x)
+            y = x * x * v
+        assert tape.gradient(y, x).numpy() == 12.0
+
+    def test_once_unless_persistent(self):
+        x = tf.Variable(3.0)
+        with tf.GradientTape() as tape:
+            y = x * x
+        tape.gradient(y, x)
+        with pytest.raises(RuntimeError, match="can only be used to compute one set of gradients"):
+            tape.gradient(y, x)
+        with tf.GradientTape(persistent=True) as tape:
+            y = x * x
+            z = y * y
+        assert tape.gradient(z, x).numpy() == 108.0
+        assert tape.gradient(y, x).numpy() == 6.0
+
+    def test_nested(self):
+        x = tf.Variable(2.0)
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                y = x**3
+            first = inner.gradient(y, x)
+        assert first.numpy() == 12.0
+        assert outer.gradient(first, x).numpy() == 12.0
+
+    def test_structures_and_lists_of_targets(self):
+        x, y = tf.Variable(2.0), tf.Variable(3.0)
+        with tf.GradientTape() as tape:
+            targets = [x * y, y * y]
+        found = tape.gradient(targets, {"x": x, "rest": (y,)})
+        assert found["x"].numpy() == 3.0
+        assert found["rest"][0].numpy() == 8.0
+
+    def test_unconnected_sources(self):
+        x, y = tf.Variable(2.0), tf.Variable([3.0, 4.0])
+        with tf.GradientTape(persistent=True) as tape:
+            z = x * x
+        assert tape.gradient(z, y) is None
+        zero = tape.gradient(z, y, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        assert zero.numpy().tolist() == [0.0, 0.0]
+
+    def test_stop_gradient_and_stop_recording(self):
+        x = tf.Variable(2.0)
+        with tf.GradientTape(persistent=True) as tape:
+            y = x * tf.stop_gradient(x)
+            with tape.stop_recording():
+                z = x * x
+        assert tape.gradient(y, x).numpy() == 2.0
+        assert tape.gradient(z, x) is None
+
+    def test_reading_before_an_assignment_keeps_what_was_read(self):
+        x = tf.Variable(2.0)
+        with tf.GradientTape() as tape:
+            y = x * x
+            x.assign(5.0)
+            y = y + x
+        assert y.numpy() == 9.0
+        assert tape.gradient(y, x).numpy() == 5.0
+
+    def test_jacobian(self):
+        x = tf.Variable([1.0, 2.0])
+        with tf.GradientTape() as tape:
+            y = tf.stack([x[0] * x[1], x[1] ** 2, x[0]])
+        assert tape.jacobian(y, x).numpy().tolist() == [[2.0, 1.0], [0.0, 4.0], [1.0, 0.0]]
+
+    def test_gradient_with_output_gradients(self):
+        x = tf.Variable([1.0, 2.0])
+        with tf.GradientTape() as tape:
+            y = x * x
+        found = tape.gradient(y, x, output_gradients=tf.constant([1.0, 10.0]))
+        assert found.numpy().tolist() == [2.0, 40.0]
+
+
+class TestDtypes:
+    def test_python_numbers_are_float32_and_int32(self):
+        assert tf.constant(1.5).dtype == tf.float32
+        assert tf.constant(1).dtype == tf.int32
+        assert tf.constant(2**40).dtype == tf.int64
+        assert tf.constant([True]).dtype == tf.bool
+        assert tf.constant("a").dtype == tf.string
+        assert tf.constant(np.float64(1.5)).dtype == tf.float64
+
+    def test_a_python_number_takes_the_tensors_dtype(self):
+        assert (tf.constant(1.0, tf.float64) * 2).dtype == tf.float64
+        assert (3 - tf.constant([1], tf.int64)).dtype == tf.int64
+
+    def test_two_dtypes_do_not_mix(self):
+        message = "expected to be a float32 tensor but is a int32 tensor"
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            tf.constant(1.0) + tf.constant(1)
+        with pytest.raises(TypeError, match=r"Cannot convert 1\.5"):
+            tf.constant(1) + 1.5
+
+    def test_shapes_that_do_not_fit(self):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="matmul"):
+            tf.matmul(tf.zeros([2, 3]), tf.zeros([2, 3]))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="could not be broadcast"):
+            tf.zeros([2]) + tf.zeros([3])
+
+    def test_integers_divide_as_tensorflows_do(self):
+        assert (tf.constant(7) / 2).dtype == tf.float64
+        assert (tf.constant(-7) // 2).numpy() == -4
+        assert (tf.constant(-7) % 3).numpy() == 2
+        assert tf.reduce_sum(tf.constant([1, 2])).dtype == tf.int32
+
+    def test_dtypes_equal_their_names(self):
+        assert tf.float32 == "float32"
+        assert tf.float32 == np.float32
+        assert tf.float32 != tf.float64
+        assert tf.as_dtype("half") is tf.float16
+        assert repr(tf.int64) == "tf.int64"
+
+
+class TestTensors:
+    def test_shows_as_tensorflow_does(self):
+        assert repr(tf.constant([1.0, 2.0])) == (
+            "<tf.Tensor: shape=(2,), dtype=float32, numpy=array([1., 2.], dtype=float32)>"
+        )
+        assert str(tf.constant(0.1)) == "tf.Tensor(0.1, shape=(), dtype=float32)"
+        assert repr(tf.constant(0.1)) == "<tf.Tensor: shape=(), dtype=float32, numpy=0.1>"
+        assert repr(tf.zeros([2, 3]).shape) == "TensorShape([2, 3])"
+
+    def test_is_a_number_where_it_is_one(self):
+        assert int(tf.constant(3)) == 3
+        assert f"{tf.constant(1.5):.2f}" == "1.50"
+        assert [10, 20][tf.constant(1)] == 20
+        assert bool(tf.constant(0.0)) is False
+
+    def test_equality_is_by_element_and_hashing_by_reference(self):
+        x = tf.constant([1, 2])
+        assert (x == [1, 3]).numpy().tolist() == [True, False]
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(x)
+        assert {x.ref(): 1}[x.ref()] == 1
+
+    def test_numpy_and_tensors_mix(self):
+        out = np.ones(2, np.float32) + tf.ones([2])
+        assert isinstance(out, tf.Tensor)
+        assert np.asarray(tf.ones([2])).sum() == 2
+
+    def test_a_value_handed_out_is_nobody_elses(self):
+        x = tf.ones([2])
+        x.numpy()[:] = 7
+        assert x.numpy().tolist() == [1.0, 1.0]
+        with pytest.raises(TypeError, match="item assignment"):
+            x[0] = 3
