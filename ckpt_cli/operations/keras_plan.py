@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.dtypes import BY_NAME
 from formats.errors import ConversionError
 from formats.files import RandomAccessFile
-from formats.h5.legacy_writer import OPTIMIZER_WEIGHTS, Weight, WeightGroup, weight_keys
+from formats.h5.legacy_writer import OPTIMIZER_WEIGHTS, Weight, WeightGroup, rekeyed, weight_keys
 from formats.jsontext import parse_object
 from formats.model import TensorSpec
 from formats.opening import open_checkpoint
@@ -111,12 +111,9 @@ def lay_out(chosen: Chosen) -> Laid:
 
 
 def _same_layout(chosen: Chosen) -> Laid:
-    metadata = dict(chosen.source.metadata)
+    metadata = rekeyed(chosen.source.metadata, {key: chosen.renamed(key) for key in chosen.keys})
     if chosen.settings.config is not None:
         metadata["config"] = chosen.settings.config
-    groups = [*metadata.get("layers", ()), *([metadata["optimizer"]] if metadata.get("optimizer") else ())]
-    for group in groups:
-        group["weights"] = [chosen.renamed(key) for key in group["weights"]]
     return Laid(chosen.with_keys(), metadata=metadata)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
@@ -16,7 +16,7 @@ from formats.dtypes import BY_NAME
 from formats.h5.writer import H5_DTYPES
 from formats.model import TensorSpec
 from tests.support import data_path, recorded, same
-from tests.writing import files, read_all, save, spec_of
+from tests.writing import files, h5_objects, read_all, save, spec_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,26 +39,6 @@ def copied(source: str, target: Path) -> CheckpointWriter:
     return writer
 
 
-def objects(path: Any) -> dict[str, Any]:
-    """Return every object of an HDF5 file: attributes with their types, and values."""
-    found: dict[str, Any] = {}
-
-    def look(name: str, thing: Any) -> None:
-        attributes = {}
-        for key, value in thing.attrs.items():
-            type_id = thing.attrs.get_id(key).get_type()
-            text = type_id.get_class() == h5py.h5t.STRING
-            kind = (type_id.is_variable_str(), type_id.get_cset()) if text else ()
-            attributes[key] = (type_id.dtype.str, kind, np.shape(value), np.asarray(value).tolist())
-        values = (thing.shape, str(thing.dtype), thing[()].tobytes()) if hasattr(thing, "shape") else None
-        found[name] = attributes, values
-
-    with h5py.File(path) as file:
-        look("/", file)
-        file.visititems(look)
-    return found
-
-
 def test_there_are_goldens_of_both_layouts() -> None:
     assert len(GOLDENS) > 10
     assert ARCHIVES
@@ -70,7 +50,7 @@ def test_every_attribute_and_dataset_is_as_keras_wrote_it(path: str, tmp_path: P
     source = data_path(path)
     target = tmp_path / os.path.basename(path)
     assert copied(source, target).notes == []
-    assert objects(target) == objects(source)
+    assert h5_objects(target) == h5_objects(source)
 
 
 @pytest.mark.parametrize("path", ARCHIVES)
@@ -86,7 +66,7 @@ def test_an_archive_has_the_members_that_keras_wrote(path: str, tmp_path: Path) 
             assert new.read(name) == old.read(name)
         for archive, name in ((old, "old.h5"), (new, "new.h5")):
             (tmp_path / name).write_bytes(archive.read("model.weights.h5"))
-    assert objects(tmp_path / "new.h5") == objects(tmp_path / "old.h5")
+    assert h5_objects(tmp_path / "new.h5") == h5_objects(tmp_path / "old.h5")
 
 
 def test_names_longer_than_an_object_header_are_cut_as_keras_cuts_them(tmp_path: Path) -> None:
@@ -207,7 +187,7 @@ def test_paths_that_hdf5_cannot_have_are_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("key", ["kernel", "layers/dense/kernel", "vars", "layers/myvars/0", "vars/x"])
-def test_weights_are_variables_of_objects(key: str, tmp_path: Path) -> None:
+def test_weights_are_variables_of_h5_objects(key: str, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="vars/<number>") as caught:
         save(tmp_path / "w.weights.h5", {key: np.float32(1)}, "keras-weights")
     assert caught.value.key == key
