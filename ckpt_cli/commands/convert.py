@@ -157,8 +157,8 @@ def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> None:
 
 def _save_map(path: str, pairs: dict[str, str]) -> None:
     """Write the pairing as two columns, SRC's key and DST's, for editing and --map."""
-    rows = (f"{mine}\t{theirs}\n" for theirs, mine in pairs.items())
-    replace_file(path, "".join(rows).encode("utf-8", "surrogateescape"))
+    rows = (f"{render.escape(mine)}\t{render.escape(theirs)}\n" for theirs, mine in pairs.items())
+    replace_file(path, "".join(rows).encode("utf-8"))
 
 
 def _convert_each(source: str, target: str, options: dict[str, Any]) -> int:

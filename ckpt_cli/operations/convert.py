@@ -19,6 +19,7 @@ from formats.tf.invent import invent_graph
 from formats.tf.prune import prune
 
 from . import keras_plan
+from .select import NothingSelectedError
 from .transfer import Dropped, Move, Plan
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ def plan_conversion(
     cannot hold; of state and graph, what it cannot hold is dropped and listed.
     """
     chosen = Chosen(source, keys, into, settings)
+    if not chosen.keys:
+        reasons = "; ".join(sorted({dropped.reason for dropped in chosen.dropped})) or "it is made anew"
+        raise NothingSelectedError(f"nothing is left to write: {reasons}", path=source.location.path)
     graph: ObjectGraph | None = None
     metadata: Mapping[str, Any] = {}
     if keras_plan.concerns(source.format.name, into.name):

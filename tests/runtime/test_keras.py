@@ -291,6 +291,9 @@ RECORDED = {
     "keras3_conv/conv": (keras3_conv, ".weights.h5"),
     "keras3_rnn/rnn": (keras3_rnn, ".weights.h5"),
     "keras3_nested/tower": (Tower, ".weights.h5"),
+    "keras3_mlp/mlp ": (keras3_mlp, ".keras"),
+    "keras3_mlp/mlp  ": (keras3_mlp, ".legacy.h5"),
+    "keras3_rnn/rnn ": (keras3_rnn, ".keras"),
     "tf_keras_221/m": (two_layers, ""),
     "tf_keras_221/m ": (two_layers, ".h5"),
 }

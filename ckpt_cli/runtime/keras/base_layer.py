@@ -86,8 +86,10 @@ class Layer(Module):
                 "Always start with this line."
             )
         AutoTrackable.__setattr__(self, name, value)
-        if isinstance(value, Variable):
-            self._own(value)
+        # Variables in a container are the layer's own, as far as they are there when it is assigned.
+        for part in flatten(value) if isinstance(value, list | tuple | dict) else (value,):
+            if isinstance(part, Variable):
+                self._own(part)
 
     def _own(self, variable: Variable) -> None:
         if all(variable is not weight for weight in self._own_weights):
@@ -215,7 +217,8 @@ class Layer(Module):
             value, name=name, dtype=wanted, trainable=trainable is not False, constraint=constraint
         )
         self._own(variable)
-        self._track(variable, name or "Variable")
+        if name is not None:
+            self._track(variable, name)
         return variable
 
     def add_loss(self, loss: Any, **options: Any) -> None:
