@@ -13,6 +13,8 @@ keras/src/saving/saving_lib.py: H5IOStore
 
 from __future__ import annotations
 
+import contextlib
+import os
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
@@ -117,8 +119,6 @@ class H5Writer(CheckpointWriter):
 
     def _h5_name(self) -> str:
         """Return the staged file's name."""
-        import os
-
         return os.path.basename(self.target.path)
 
     def _start(self) -> None:
@@ -128,6 +128,11 @@ class H5Writer(CheckpointWriter):
             try:
                 self._lay_out(skeleton)
                 self._offsets = skeleton.close()
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    skeleton.abandon()
+                # The library's own text is many lines about itself.
+                raise OSError(error.errno, os.strerror(error.errno) if error.errno else str(error)) from error
             except BaseException:
                 skeleton.abandon()
                 raise

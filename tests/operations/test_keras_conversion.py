@@ -293,3 +293,16 @@ def test_in_h5_files_what_is_not_trained_comes_last(trainable: bool, expected: l
 def test_names_that_tell_no_layer(weights: Any) -> None:
     with pytest.raises(ModelError):
         from_names(weights)
+
+
+@pytest.mark.parametrize("to", ["tf-object", "keras-weights"])
+def test_the_state_of_an_optimizer_is_carried_whole_or_not_at_all(to: str) -> None:
+    with formats.open_checkpoint(data_path("keras_mlp", "mlp.with_optimizer.h5")) as reader:
+        into = format_named(to)
+        weights = [key for key in reader.specs if reader.kinds[key] == "variable"]
+        plan = convert.plan_conversion(reader, weights, "/nowhere/x", into, convert.Settings())
+        assert len(plan.moves) == len(weights)
+        part = [*weights, "optimizer_weights/iteration"]
+        with pytest.raises(ConversionError, match="whole") as caught:
+            convert.plan_conversion(reader, part, "/nowhere/x", into, convert.Settings())
+        assert "--weights-only" in caught.value.hints[0]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from formats.writing import CheckpointWriter
 
+ROOT = os.path.dirname(os.path.dirname(formats.__file__))
 GOLDENS = [entry["path"] for entry in recorded("h5-keras2-weights", "h5-keras2-model", "h5-keras3-weights")]
 ARCHIVES = [entry["path"] for entry in recorded("keras3-zip")]
 
@@ -263,3 +266,32 @@ def test_memory_does_not_grow_with_a_tensor(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert peak < 8 << 20
     assert (tmp_path / "w.h5").stat().st_size > 64 << 20
+
+
+@pytest.mark.parametrize("limit", [100, 2048, 20_000])
+def test_a_disk_that_is_full_before_the_first_value(limit: int, tmp_path: Path) -> None:
+    """The library's own writes fail: one line says so, and nothing is left."""
+    program = f"""
+import resource, signal, formats
+from formats.dtypes import BY_NAME
+from formats.model import TensorSpec
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+specs = [TensorSpec(f"layer_{{n}}/w", BY_NAME["float32"], (100,)) for n in range(200)]
+try:
+    formats.create_checkpoint("w.h5", format="keras-h5", specs=specs)
+except formats.CheckpointError as error:
+    print(error)
+"""
+    environment = {**os.environ, "PYTHONPATH": ROOT}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("w.h5: cannot be written: file too large\n", "", 0)
+    assert not files(tmp_path)
