@@ -21,13 +21,17 @@ $(VENV)/installed: pyproject.toml
 reinstall: $(VENV)/installed
 	$(INSTALL) --no-deps --force-reinstall .
 
-# Runs outside the checkout, so that the installed packages are what is used.
+# Runs outside the checkout, so that the installed packages are what is used: on what TensorFlow wrote,
+# and on a run of its own.
 demo: reinstall
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cp -r $(DEMO_DATA) "$$dir/run" && \
 	ckpt=$$PWD/$(VENV)/bin/ckpt && cd "$$dir" && \
 	echo '$$ ckpt ls run' && $$ckpt ls run && \
 	echo '$$ ckpt ls run/ckpt-10' && $$ckpt ls run/ckpt-10 && \
-	echo '$$ ckpt verify run' && $$ckpt verify run
+	echo '$$ ckpt verify run' && $$ckpt verify run && \
+	echo '$$ ckpt demo own' && $$ckpt demo own && \
+	echo '$$ ckpt diff own/tf_ckpts own/tf_ckpts_slower --stat' && \
+	{ $$ckpt diff own/tf_ckpts own/tf_ckpts_slower --stat || test $$? -eq 1; }
 
 test: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -m 'not interop and not fuzz'

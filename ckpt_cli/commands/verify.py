@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,10 +21,16 @@ _MOST_SHOWN = 20
 
 @click.command("verify")
 @path_argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--roundtrip",
+    "to",
+    metavar="FORMAT",
+    help="Also convert to FORMAT and back, in a temporary folder, and compare.",
+)
 @jobs_option
 @json_option
 @color_option
-def command(paths: tuple[str, ...], jobs: int, as_json: bool) -> int:
+def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, **options: Any) -> int:
     """Check that a checkpoint is sound, to the last byte.
 
     Structure first (footer, block checksums, key order, entries within their shards,
@@ -32,11 +38,15 @@ def command(paths: tuple[str, ...], jobs: int, as_json: bool) -> int:
     stored checksum.  Goes on after the first finding.  A directory stands for all of
     its checkpoints.  Exits 1 if there are errors, 3 if not one key can be listed.
 
+    --roundtrip proves that a conversion loses nothing; a warning lists what FORMAT has no
+    place for.  TMPDIR says where the temporary folder is made.
+
     \b
-      ckpt verify run/                    every checkpoint of a run
-      ckpt verify run/ckpt-10 --json      for a script
+      ckpt verify run/                              every checkpoint of a run
+      ckpt verify run/ckpt-10 --json                for a script
+      ckpt verify run/ckpt-10 --roundtrip name      before converting for good
     """
-    results = [_verify(place, jobs) for place in expand(paths)]
+    results = [_verify(place, jobs, options) for place in expand(paths)]
     if as_json:
         documents = [result.document() for result in results]
         render.document({"ok": all(result.ok for result in results), "results": documents})
@@ -54,12 +64,21 @@ def command(paths: tuple[str, ...], jobs: int, as_json: bool) -> int:
     return _exit_code(results)
 
 
-def _verify(place: Location | Result, jobs: int) -> Result:
+def _verify(place: Location | Result, jobs: int, options: dict[str, Any]) -> Result:
     if isinstance(place, Result):
         return place
     total = _data_size(place)
     with render.progress(total, place.name) as advance:
-        return verify_one(place, jobs, advance)
+        result = verify_one(place, jobs, advance)
+    if not result.ok:
+        return result  # what is damaged proves nothing further
+    if options["to"] is not None:
+        from ..operations.roundtrip import roundtrip
+
+        with render.progress(total * 4, f"{place.name} and back") as advance:
+            found = roundtrip(place, options["to"], advance)
+        result = result._replace(findings=(*result.findings, *found))
+    return result
 
 
 def _data_size(location: Location) -> int:

@@ -256,7 +256,9 @@ class H5Tensor(LazyTensor):
                 index_shape(part), object if type_id.is_variable_str() else f"S{type_id.get_size()}"
             )
             self._fill(dataset, whole, piece, memory_type)
-            out[part] = piece if piece.dtype != object else _as_bytes(piece)
+            # The ellipsis makes numpy assign elements: to a scalar it would assign the array itself.
+            elements: Any = (*part, ...)
+            out[elements] = piece if piece.dtype != object else _as_bytes(piece)
         return out
 
     # Verifying ---------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from ..names import name_scope, to_snake_case, unique_name
 from ..nest import flatten, map_structure
 from ..tensor import Tensor, TensorLike, TensorShape
 from ..trackable import AutoTrackable, Trackable
+from ..unknown import refuse
 from ..variable import Variable
 from . import initializers
 from .activations import as_float
@@ -60,7 +61,7 @@ class Layer(Module):
         shape = (None, *shape) if shape is not None else kwargs.pop("batch_input_shape", None)
         if "input_dim" in kwargs:
             shape = (None, kwargs.pop("input_dim"))
-        kwargs.pop("activity_regularizer", None)
+        refuse(type(self).__name__, activity_regularizer=kwargs.pop("activity_regularizer", None))
         if kwargs:
             raise TypeError(f"Invalid keyword argument(s) in `{type(self).__name__}`: {sorted(kwargs)}")
         put = self._put
@@ -208,7 +209,8 @@ class Layer(Module):
         **options: Any,
     ) -> Variable:
         """Make a variable that is this layer's, an edge of it under its name."""
-        del regularizer, options
+        del options
+        refuse(self.name, regularizer=regularizer)
         wanted = dtypes.as_dtype(dtype or self._dtype)
         if initializer is None:
             initializer = "glorot_uniform" if wanted.is_floating else "zeros"

@@ -153,7 +153,7 @@ class Model(Trainer, Layer):
         by_name: bool = False,
         options: Any = None,
     ) -> LoadStatus | None:
-        """Read weights: from a file of Keras', or by `restore` from a checkpoint; return its status."""
+        """Read weights: a file of Keras', or by `restore` a checkpoint, whose status is returned."""
         del options
         path = os.fspath(filepath)
         if os.path.isfile(path) and self._load_keras_file(path, by_name, skip_mismatch):
