@@ -149,6 +149,7 @@ _ATTENTION = (
     ("_dropout_layer", "_dropout_layer", "dropout"),
     ("_output_dense", "output_dense", "attention_output"),
 )
+_MOST_WRAPPERS = 16
 _EINSUM_LISTS = ("partial_output_shape", "full_output_shape")
 
 
@@ -160,7 +161,7 @@ def _variable_edges(names: Sequence[str]) -> list[Edge]:
     return [Edge(name, Variable(name, name not in _NOT_TRAINED)) for name in names]
 
 
-def _recurrent(layer: Layer) -> list[Edge]:
+def _recurrent(layer: Layer, _: int) -> list[Edge]:
     class_name = _CELLS[layer.class_name]
     rule = expected_weights(layer)
     if rule is None:
@@ -171,28 +172,30 @@ def _recurrent(layer: Layer) -> list[Edge]:
     return [Edge("cell", cell, "cell"), *_empty("state_spec")]
 
 
-def _bidirectional(layer: Layer) -> list[Edge]:
+def _bidirectional(layer: Layer, depth: int) -> list[Edge]:
     edges = []
     for side in ("forward", "backward"):
         config = layer.config.get(f"{side}_layer") or layer.config.get("layer")
-        unit = _unit_of(config)
+        unit = _unit_of(config, depth)
         if not unit.name.startswith(f"{side}_"):
             unit.name = f"{side}_{unit.name}"
         edges.append(Edge(f"{side}_layer", unit, f"{side}_layer"))
     return edges
 
 
-def _unit_of(config: Any) -> Unit:
+def _unit_of(config: Any, depth: int) -> Unit:
+    if depth > _MOST_WRAPPERS:
+        raise ModelError(f"layers wrapped more than {_MOST_WRAPPERS} deep")
     if not isinstance(config, dict):
         raise ModelError("a wrapper has no layer in it")
-    return _unit(layer_of(config))
+    return _unit(layer_of(config), depth + 1)
 
 
-def _time_distributed(layer: Layer) -> list[Edge]:
-    return [Edge("layer", _unit_of(layer.config.get("layer")), "layer")]
+def _time_distributed(layer: Layer, depth: int) -> list[Edge]:
+    return [Edge("layer", _unit_of(layer.config.get("layer"), depth), "layer")]
 
 
-def _attention(layer: Layer) -> list[Edge]:
+def _attention(layer: Layer, _: int) -> list[Edge]:
     names = ("kernel", "bias") if layer.config.get("use_bias", True) else ("kernel",)
     edges = []
     for edge, attribute, name in _ATTENTION:
@@ -202,7 +205,7 @@ def _attention(layer: Layer) -> list[Edge]:
     return edges
 
 
-_PARTS: dict[str, Callable[[Layer], list[Edge]]] = {
+_PARTS: dict[str, Callable[[Layer, int], list[Edge]]] = {
     **dict.fromkeys(_CELLS, _recurrent),
     "Bidirectional": _bidirectional,
     "TimeDistributed": _time_distributed,
@@ -222,17 +225,17 @@ def from_config(text: str) -> Unit:
     return _unit(model)
 
 
-def _unit(layer: Layer) -> Unit:
+def _unit(layer: Layer, depth: int = 0) -> Unit:
     unit = Unit(
         layer.name, layer.class_name, trainable=bool(layer.config.get("trainable", True)), layer=layer
     )
     if layer.is_model:
         # A Sequential's input is a layer of its configuration only.
         skipped = ("InputLayer",) if layer.class_name == "Sequential" else ()
-        unit.layers = [_unit(inner) for inner in layer.layers if inner.class_name not in skipped]
+        unit.layers = [_unit(inner, depth) for inner in layer.layers if inner.class_name not in skipped]
         unit.is_model, unit.layer = True, None
     elif layer.class_name in _PARTS:
-        unit.edges, unit.layer = _PARTS[layer.class_name](layer), None
+        unit.edges, unit.layer = _PARTS[layer.class_name](layer, depth), None
     else:
         names = _names_of(layer)
         unit.known = names is not None

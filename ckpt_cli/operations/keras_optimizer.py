@@ -76,6 +76,11 @@ class Optimizer(NamedTuple):
         head = [self.iteration, rate] if style == "3" and rate is not None else [self.iteration]
         return [*head, *self.slots]
 
+    def keys(self) -> list[str]:
+        """Return the keys of all that it is made of in the source."""
+        variables = (self.iteration, *self.rates.values(), *self.slots)
+        return [variable.key for variable in variables if variable.key is not None]
+
     # In the layouts ----------------------------------------------------------------------
 
     def graph(self, model: Unit) -> tuple[Unit, list[SlotOf]] | None:

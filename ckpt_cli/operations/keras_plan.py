@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.dtypes import BY_NAME
 from formats.errors import ConversionError
 from formats.files import RandomAccessFile
-from formats.h5.legacy_writer import OPTIMIZER_WEIGHTS, Weight, WeightGroup, weight_keys
+from formats.h5.legacy_writer import OPTIMIZER_WEIGHTS, Weight, WeightGroup, rekeyed, weight_keys
 from formats.jsontext import parse_object
 from formats.model import TensorSpec
 from formats.opening import open_checkpoint
@@ -111,12 +111,9 @@ def lay_out(chosen: Chosen) -> Laid:
 
 
 def _same_layout(chosen: Chosen) -> Laid:
-    metadata = dict(chosen.source.metadata)
+    metadata = rekeyed(chosen.source.metadata, {key: chosen.renamed(key) for key in chosen.keys})
     if chosen.settings.config is not None:
         metadata["config"] = chosen.settings.config
-    groups = [*metadata.get("layers", ()), *([metadata["optimizer"]] if metadata.get("optimizer") else ())]
-    for group in groups:
-        group["weights"] = [chosen.renamed(key) for key in group["weights"]]
     return Laid(chosen.with_keys(), metadata=metadata)
 
 
@@ -184,20 +181,25 @@ def _move(chosen: Chosen, variable: Variable, name: str) -> Move:
 def _choose(chosen: Chosen, model: Model) -> Model:
     """Leave out what was not chosen: of an optimizer all or nothing, of layers what the target allows."""
     wanted = set(chosen.keys)
+    path, target = chosen.source.location.path, chosen.into.name
     for variable in model.unit.all_variables():
         if variable.key in wanted:
             continue
-        if chosen.into.name != "tf-object":
-            message = f"{chosen.into.name} needs all weights of a model, this one is left out"
-            raise ConversionError(
-                message, path=chosen.source.location.path, key=variable.key or variable.name
-            )
+        if target != "tf-object":
+            message = f"{target} needs all weights of a model, this one is left out"
+            hints = ("to write some tensors of a model: --to npz, safetensors or hdf5",)
+            raise ConversionError(message, path=path, key=variable.key or variable.name, hints=hints)
         variable.key = None
-    optimizer = model.optimizer
-    if optimizer is not None:
-        held = (optimizer.iteration, *optimizer.slots)
-        if not all(variable.key in wanted for variable in held):
-            return model._replace(optimizer=None)
+    if model.optimizer is None:
+        return model
+    state = model.optimizer.keys()
+    if not wanted & set(state):
+        return model._replace(optimizer=None)
+    missing = next((key for key in state if key not in wanted), None)
+    if missing is not None:
+        message = "an optimizer's state is carried whole, this part of it is left out"
+        hints = ("to leave all of it out: --weights-only, or --exclude",)
+        raise ConversionError(message, path=path, key=missing, hints=hints)
     return model
 
 

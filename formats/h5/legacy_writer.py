@@ -27,13 +27,21 @@ from .names import HDF5_OBJECT_HEADER_LIMIT
 from .writer import H5Writer, check_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ..model import Format
     from ..writing import Target
     from .writer import H5Skeleton
 
-__all__ = ["OPTIMIZER_WEIGHTS", "TOP_LEVEL", "LegacyWriter", "Weight", "WeightGroup", "weight_keys"]
+__all__ = [
+    "OPTIMIZER_WEIGHTS",
+    "TOP_LEVEL",
+    "LegacyWriter",
+    "Weight",
+    "WeightGroup",
+    "rekeyed",
+    "weight_keys",
+]
 
 OPTIMIZER_WEIGHTS = "optimizer_weights"
 TOP_LEVEL = "top_level_model_weights"
@@ -104,6 +112,64 @@ def _group_of(found: Mapping[str, Any], name: str, wanted: Mapping[str, object])
     return WeightGroup(name, tuple((key, stored) for key, stored in pairs if key in wanted))
 
 
+def rekeyed(metadata: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a Keras file says of itself after its keys have changed: `keys` gives the new ones.
+
+    A layer whose weights all bear its name, and then another, has that name from then on.
+    """
+    out = dict(metadata)
+    taken = {group["name"] for group in metadata.get("layers") or ()}
+    layers = []
+    for group in metadata.get("layers") or ():
+        weights = [keys.get(key, key) for key in group["weights"]]
+        name, new = group["name"], {key.partition("/")[0] for key in weights if "/" in key}
+        ours = all(key.startswith(f"{name}/") for key in group["weights"])
+        follows = weights and ours and len(new) == 1 and not new & taken
+        name = new.pop() if follows else name
+        taken.add(name)
+        layers.append({**group, "name": name, "weights": weights})
+    if "layers" in metadata:
+        out["layers"] = layers
+    if metadata.get("optimizer"):
+        weights = [keys.get(key, key) for key in metadata["optimizer"]["weights"]]
+        out["optimizer"] = {**metadata["optimizer"], "weights": weights}
+    moved = {old.rpartition("/")[0]: new.rpartition("/")[0] for old, new in keys.items()}
+    if "groups" in metadata:
+        out["groups"] = [moved.get(group, group) for group in metadata["groups"]]
+        names = metadata.get("object_names") or {}
+        out["object_names"] = {moved.get(group, group): name for group, name in names.items()}
+    return out
+
+
+def _named_as_keyed(groups: Sequence[WeightGroup], base: str, path: str) -> list[WeightGroup]:
+    """Return groups whose weights are stored under names that are read as their keys.
+
+    A name is read as itself where no other weight has it; one that lost or found its
+    double, or whose key has changed, is stored as its key.
+    """
+    for _ in range(3):
+        weights = [
+            Weight(group.name, name, f"{base}{group.name}/{name}")
+            for group in groups
+            for _, name in group.weights
+        ]
+        found = iter(weight_keys(weights))
+        right = True
+        changed = []
+        for group in groups:
+            named = []
+            for key, name in group.weights:
+                same = next(found) == key
+                right = right and same
+                named.append((key, name if same else key + (":0" if name.endswith(":0") else "")))
+            changed.append(group._replace(weights=tuple(named)))
+        if right:
+            return list(groups)
+        groups = changed
+    first = next((key for group in groups for key, _ in group.weights), None)
+    raise ConversionError("keras-h5 cannot hold weights under these keys", path=path, key=first)
+
+
 def _layout(target: Target) -> _Layout:
     """Return where everything goes."""
     metadata = target.metadata
@@ -124,9 +190,23 @@ def _layout(target: Target) -> _Layout:
         group = layers.get(name, WeightGroup(name))
         layers[name] = group._replace(weights=(*group.weights, (key, f"{key}:0")))
     whole_model = bool(metadata.get("config") or optimizer.weights)
-    top_level = layers.pop(TOP_LEVEL, WeightGroup(TOP_LEVEL))
     base = f"{MODEL_WEIGHTS}/" if whole_model else ""
-    return _Layout(tuple(layers.values()), top_level, optimizer, base)
+    layers = {group.name: group for group in _named_as_keyed(list(layers.values()), base, target.path)}
+    top_level = layers.pop(TOP_LEVEL, WeightGroup(TOP_LEVEL))
+    return _Layout(tuple(layers.values()), top_level, _state_as_keyed(optimizer), base)
+
+
+def _state_as_keyed(optimizer: WeightGroup) -> WeightGroup:
+    """Return an optimizer's state under names that are read as its keys."""
+    plain = Counter(name.removesuffix(":0") for _, name in optimizer.weights)
+    weights = []
+    for key, name in optimizer.weights:
+        unique = name.removesuffix(":0")
+        if key != f"{OPTIMIZER_WEIGHTS}/{unique if plain[unique] == 1 else name}":
+            suffix = ":0" if name.endswith(":0") else ""
+            name = key.removeprefix(f"{OPTIMIZER_WEIGHTS}/") + suffix  # noqa: PLW2901  as its key says
+        weights.append((key, name))
+    return optimizer._replace(weights=tuple(weights))
 
 
 class LegacyWriter(H5Writer):
@@ -134,6 +214,8 @@ class LegacyWriter(H5Writer):
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
         self._layout = _layout(target)
+        groups = (*self._layout.layers, self._layout.top_level)
+        check_paths(target.path, [(group.name, f"{group.name}/w") for group in groups])
         check_paths(target.path, self._layout.datasets())
         self._check_names(target)
         super().__init__(format, target)

@@ -13,6 +13,8 @@ keras/src/saving/saving_lib.py: H5IOStore
 
 from __future__ import annotations
 
+import contextlib
+import os
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
@@ -44,11 +46,15 @@ H5_DTYPES = frozenset(
 
 
 class H5Skeleton:
-    """An HDF5 file being laid out.  Paths are relative to its root, parts of it made as needed."""
+    """An HDF5 file being laid out.  Paths are relative to its root, parts of it made as needed.
 
-    def __init__(self, path: str) -> None:
+    `about` is the path that errors name.
+    """
+
+    def __init__(self, path: str, about: str) -> None:
         import h5py
 
+        self._about = about
         self._file = h5py.File(path, "x", locking=False)
         self._datasets: dict[str, Any] = {}
 
@@ -62,7 +68,13 @@ class H5Skeleton:
 
     def text(self, path: str, name: str, value: str | bytes) -> None:
         """Give a group an attribute that is one string; bytes are ASCII to HDF5, str is UTF-8."""
-        self.group(path).attrs[name] = value
+        data = value if isinstance(value, bytes) else key_bytes(value)
+        if b"\0" in data:
+            message = f"attribute {name!r} holds a NUL character, which ends a string in HDF5"
+            raise ConversionError(message, path=self._about)
+        # h5py takes no lone surrogates, which stand for bytes that are not UTF-8.
+        readable = isinstance(value, bytes) or data.decode("utf-8", "replace") == value
+        self.group(path).attrs[name] = value if readable else data
 
     def dataset(self, spec: TensorSpec, path: str) -> None:
         """Make the dataset of a tensor, contiguous and without values."""
@@ -107,17 +119,20 @@ class H5Writer(CheckpointWriter):
 
     def _h5_name(self) -> str:
         """Return the staged file's name."""
-        import os
-
         return os.path.basename(self.target.path)
 
     def _start(self) -> None:
         name = self._h5_name()
         with refusing(self.target.path):
-            skeleton = H5Skeleton(self.staging.path(name))
+            skeleton = H5Skeleton(self.staging.path(name), self.target.path)
             try:
                 self._lay_out(skeleton)
                 self._offsets = skeleton.close()
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    skeleton.abandon()
+                # The library's own text is many lines about itself.
+                raise OSError(error.errno, os.strerror(error.errno) if error.errno else str(error)) from error
             except BaseException:
                 skeleton.abandon()
                 raise

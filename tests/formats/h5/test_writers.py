@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
@@ -16,13 +18,14 @@ from formats.dtypes import BY_NAME
 from formats.h5.writer import H5_DTYPES
 from formats.model import TensorSpec
 from tests.support import data_path, recorded, same
-from tests.writing import files, read_all, save, spec_of
+from tests.writing import files, h5_objects, read_all, save, spec_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from formats.writing import CheckpointWriter
 
+ROOT = os.path.dirname(os.path.dirname(formats.__file__))
 GOLDENS = [entry["path"] for entry in recorded("h5-keras2-weights", "h5-keras2-model", "h5-keras3-weights")]
 ARCHIVES = [entry["path"] for entry in recorded("keras3-zip")]
 
@@ -39,26 +42,6 @@ def copied(source: str, target: Path) -> CheckpointWriter:
     return writer
 
 
-def objects(path: Any) -> dict[str, Any]:
-    """Return every object of an HDF5 file: attributes with their types, and values."""
-    found: dict[str, Any] = {}
-
-    def look(name: str, thing: Any) -> None:
-        attributes = {}
-        for key, value in thing.attrs.items():
-            type_id = thing.attrs.get_id(key).get_type()
-            text = type_id.get_class() == h5py.h5t.STRING
-            kind = (type_id.is_variable_str(), type_id.get_cset()) if text else ()
-            attributes[key] = (type_id.dtype.str, kind, np.shape(value), np.asarray(value).tolist())
-        values = (thing.shape, str(thing.dtype), thing[()].tobytes()) if hasattr(thing, "shape") else None
-        found[name] = attributes, values
-
-    with h5py.File(path) as file:
-        look("/", file)
-        file.visititems(look)
-    return found
-
-
 def test_there_are_goldens_of_both_layouts() -> None:
     assert len(GOLDENS) > 10
     assert ARCHIVES
@@ -70,7 +53,7 @@ def test_every_attribute_and_dataset_is_as_keras_wrote_it(path: str, tmp_path: P
     source = data_path(path)
     target = tmp_path / os.path.basename(path)
     assert copied(source, target).notes == []
-    assert objects(target) == objects(source)
+    assert h5_objects(target) == h5_objects(source)
 
 
 @pytest.mark.parametrize("path", ARCHIVES)
@@ -86,7 +69,7 @@ def test_an_archive_has_the_members_that_keras_wrote(path: str, tmp_path: Path) 
             assert new.read(name) == old.read(name)
         for archive, name in ((old, "old.h5"), (new, "new.h5")):
             (tmp_path / name).write_bytes(archive.read("model.weights.h5"))
-    assert objects(tmp_path / "new.h5") == objects(tmp_path / "old.h5")
+    assert h5_objects(tmp_path / "new.h5") == h5_objects(tmp_path / "old.h5")
 
 
 def test_names_longer_than_an_object_header_are_cut_as_keras_cuts_them(tmp_path: Path) -> None:
@@ -207,7 +190,7 @@ def test_paths_that_hdf5_cannot_have_are_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("key", ["kernel", "layers/dense/kernel", "vars", "layers/myvars/0", "vars/x"])
-def test_weights_are_variables_of_objects(key: str, tmp_path: Path) -> None:
+def test_weights_are_variables_of_h5_objects(key: str, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="vars/<number>") as caught:
         save(tmp_path / "w.weights.h5", {key: np.float32(1)}, "keras-weights")
     assert caught.value.key == key
@@ -283,3 +266,32 @@ def test_memory_does_not_grow_with_a_tensor(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert peak < 8 << 20
     assert (tmp_path / "w.h5").stat().st_size > 64 << 20
+
+
+@pytest.mark.parametrize("limit", [100, 2048, 20_000])
+def test_a_disk_that_is_full_before_the_first_value(limit: int, tmp_path: Path) -> None:
+    """The library's own writes fail: one line says so, and nothing is left."""
+    program = f"""
+import resource, signal, formats
+from formats.dtypes import BY_NAME
+from formats.model import TensorSpec
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+specs = [TensorSpec(f"layer_{{n}}/w", BY_NAME["float32"], (100,)) for n in range(200)]
+try:
+    formats.create_checkpoint("w.h5", format="keras-h5", specs=specs)
+except formats.CheckpointError as error:
+    print(error)
+"""
+    environment = {**os.environ, "PYTHONPATH": ROOT}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("w.h5: cannot be written: file too large\n", "", 0)
+    assert not files(tmp_path)
