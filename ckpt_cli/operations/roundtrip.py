@@ -74,6 +74,9 @@ def _name(location: Location, into: Format) -> str:
 
 def _plan_back(between: CheckpointReader, source: CheckpointReader, path: str) -> Plan:
     keys = list(between.specs)
+    config = source.metadata.get("config") if source.format.name in _KERAS else None
+    if config is not None and between.format.name in (*_KERAS, "tf-object"):
+        return plan_conversion(between, keys, path, source.format, Settings(config=config))
     if source.object_graph is None and source.format.name not in _KERAS:
         return plan_conversion(between, keys, path, source.format, Settings())
     # Slots that could not be told apart on the way keep no value; that is found by the comparison.

@@ -50,6 +50,7 @@ _SINGLE = ((31, 23, 8, 0, 23), 127)
 """Positions and sizes of float32's sign, exponent and mantissa, and its bias.  Nearly everything is one."""
 
 RAW = frozenset(("bfloat16", *(name for name in BY_NAME if name.startswith("float8_"))))
+"""dtypes that are opaque bytes in HDF5, told by an attribute `dtype`."""
 
 
 def _dtype_attribute(file: H5File, dataset: Any) -> str:

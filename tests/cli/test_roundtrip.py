@@ -43,6 +43,16 @@ def test_nothing_is_lost(path: str, to: str, ckpt: Callable) -> None:
         assert not [key for key in left_out if reader.kinds[key] not in ("graph", "state")]
 
 
+@pytest.mark.parametrize("to", ["npz", "safetensors", "object", "weights-h5", "h5"])
+@pytest.mark.parametrize(
+    "path",
+    ["keras_mlp/mlp.full.h5", "keras_rnn/rnn.full.h5", "keras_nested/nest.full.h5", "keras3_conv/conv.keras"],
+)
+def test_a_keras_model_comes_back(path: str, to: str, ckpt: Callable) -> None:
+    found = _only(ckpt("verify", "--json", data_path(path), "--roundtrip", to))
+    assert found["findings"] == []
+
+
 @pytest.mark.parametrize("to", ["object", "name", "hdf5"])
 def test_every_dtype_survives(to: str, ckpt: Callable) -> None:
     found = _only(ckpt("verify", "--json", data_path("dtypes", "all"), "--roundtrip", to))
