@@ -32,7 +32,7 @@ _MOST_DEPTH = 32
 _MOST_INPUT = 1 << 22
 """Elements of one example: an image of 1024 x 1024 with four channels."""
 
-_MODELS = {"Sequential": "_sequential", "Functional": "_functional", "Model": "_functional"}
+_MODELS = ("Sequential", "Functional", "Model")
 _OPERATIONS = {
     "__operators__.add": "add", "math.add": "add", "math.subtract": "subtract",
     "math.multiply": "multiply", "math.truediv": "divide", "math.negative": "negative",
