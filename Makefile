@@ -7,22 +7,31 @@ TF215 = .venv-tf215
 TF221 = .venv-tf221
 DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 
-.PHONY: demo test lint fuzz interop bench clean
+.PHONY: demo reinstall test lint fuzz interop bench clean
+
+# Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
+INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(INSTALL) '.[dev]'
 	touch $@
 
-# Runs outside the checkout, with the packages installed as a user has them.
-demo:
-	$(PYTHON) -m venv .venv-demo
-	.venv-demo/bin/python -m pip install --quiet --disable-pip-version-check .
+# What is installed is brought up to date with the checkout.
+reinstall: $(VENV)/installed
+	$(INSTALL) --no-deps --force-reinstall .
+
+# Runs outside the checkout, so that the installed packages are what is used: on what TensorFlow wrote,
+# and on a run of its own.
+demo: reinstall
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cp -r $(DEMO_DATA) "$$dir/run" && \
-	ckpt=$$PWD/.venv-demo/bin/ckpt && cd "$$dir" && \
+	ckpt=$$PWD/$(VENV)/bin/ckpt && cd "$$dir" && \
 	echo '$$ ckpt ls run' && $$ckpt ls run && \
 	echo '$$ ckpt ls run/ckpt-10' && $$ckpt ls run/ckpt-10 && \
-	echo '$$ ckpt verify run' && $$ckpt verify run
+	echo '$$ ckpt verify run' && $$ckpt verify run && \
+	echo '$$ ckpt demo own' && $$ckpt demo own && \
+	echo '$$ ckpt diff own/tf_ckpts own/tf_ckpts_slower --stat' && \
+	{ $$ckpt diff own/tf_ckpts own/tf_ckpts_slower --stat || test $$? -eq 1; }
 
 test: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -m 'not interop and not fuzz'
@@ -51,8 +60,8 @@ $(TF221)/installed:
 	$(TF221)/bin/python -m pip install --quiet --disable-pip-version-check tensorflow-cpu==2.21.0
 	touch $@
 
-bench: $(VENV)/installed $(TF221)/installed
+bench: reinstall $(TF221)/installed
 	$(VENV)/bin/python -m tests.benchmarks
 
 clean:
-	rm -rf $(VENV) .venv-demo $(TF215) $(TF221) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(TF215) $(TF221) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

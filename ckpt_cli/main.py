@@ -111,6 +111,9 @@ def _report(error: Exception) -> int:
     from .operations.select import NothingSelectedError
 
     hints: tuple[str, ...] = ()
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return USAGE
     if isinstance(error, click.ClickException):
         message, code = error.format_message(), USAGE
         context = getattr(error, "ctx", None)

@@ -97,15 +97,16 @@ class StagedFile:
     2 GB take 1.2 times as long as `cp` and `sync` instead of twice.
     """
 
-    def __init__(self, path: str, about: str) -> None:
+    def __init__(self, path: str, about: str, *, new: bool = True) -> None:
         self.path = path
         self.size = 0
         self._unsynced = 0
         self._syncing: threading.Thread | None = None
         self._sync_error: OSError | None = None
         self._about = about
+        create = os.O_CREAT | os.O_EXCL if new else 0
         with refusing(about):
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            self._fd = os.open(path, os.O_WRONLY | create | os.O_CLOEXEC, 0o666)
 
     def write(self, data: Chunk) -> None:
         """Write at the end."""
@@ -188,6 +189,12 @@ class Staging:
 
     def create(self, name: str) -> StagedFile:
         file = StagedFile(self.path(name), self.target)
+        self._files.append(file)
+        return file
+
+    def adopt(self, name: str) -> StagedFile:
+        """Open a staged file that a library has made, to write at places in it."""
+        file = StagedFile(self.path(name), self.target, new=False)
         self._files.append(file)
         return file
 

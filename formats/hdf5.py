@@ -189,7 +189,8 @@ class Hdf5Writer(CheckpointWriter):
 def _check_names(target: Target) -> None:
     """Refuse keys that are no path of a dataset, and those of which one would have to be in another."""
     keys = {spec.key for spec in target.specs}
-    for key in keys:
+    for spec in target.specs:
+        key = spec.key
         parts = key.split("/")
         if "\0" in key or any(part in ("", ".") for part in parts):
             hints = ("give it another key in an earlier step, or leave it out: --exclude",)
@@ -197,7 +198,8 @@ def _check_names(target: Target) -> None:
         for depth in range(1, len(parts)):
             if "/".join(parts[:depth]) in keys:
                 message = f"{'/'.join(parts[:depth])!r} is a tensor, and cannot be a group, too"
-                raise DuplicateKeyError(message, path=target.path, key=key)
+                hints = ("leave slots out with --weights-only, or give one of them another key with --sub",)
+                raise DuplicateKeyError(message, path=target.path, key=key, hints=hints)
 
 
 def _sniff(probe: Probe) -> bool:

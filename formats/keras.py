@@ -24,6 +24,8 @@ from .h5.guard import GuardedFile
 from .h5.safe import open_h5
 from .h5.superblock import Superblock
 from .h5.weights import WeightsReader
+from .h5.weights_writer import ArchiveWriter
+from .h5.writer import H5_DTYPES
 from .jsontext import parse_object
 from .model import Finding, Format, Verification
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from .archive import Archive, Member
     from .h5.safe import H5File
     from .probe import Probe
+    from .writing import CheckpointWriter, Target
 
 __all__ = ["FORMAT", "KerasReader"]
 
@@ -128,6 +131,8 @@ class KerasReader(WeightsReader):
             "date_saved": facts.get("date_saved"),
             "config": self._config,
             "layers": layers,
+            "object_names": self.object_names,
+            "groups": self.groups,
         }
 
     def _keys_below(self, group: str) -> list[str]:
@@ -201,4 +206,8 @@ def _open(probe: Probe, lenient: bool) -> KerasReader:
     return KerasReader(probe, lenient=lenient)
 
 
-FORMAT = Format("keras", "Keras archive", (".keras",), _sniff, _open)
+def _create(target: Target) -> CheckpointWriter:
+    return ArchiveWriter(FORMAT, target)
+
+
+FORMAT = Format("keras", "Keras archive", (".keras",), _sniff, _open, _create, H5_DTYPES)

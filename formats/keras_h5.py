@@ -22,55 +22,33 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .errors import CorruptCheckpointError, UnsupportedFeatureError
 from .h5.config import LayerWeights, check_shapes, layers_of
 from .h5.facts import MODEL_WEIGHTS
+from .h5.legacy_writer import (
+    OPTIMIZER_WEIGHTS,
+    TOP_LEVEL,
+    LegacyWriter,
+    Weight,
+    WeightGroup,
+    weight_keys,
+)
 from .h5.names import strings, text
 from .h5.reader import H5Reader, read_attribute
+from .h5.writer import H5_DTYPES
 from .model import Finding, Format, TensorSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .probe import Probe
+    from .writing import CheckpointWriter, Target
 
-__all__ = ["FORMAT", "KerasH5Reader", "weight_keys"]
+__all__ = ["FORMAT", "KerasH5Reader"]
 
-OPTIMIZER_WEIGHTS = "optimizer_weights"
-TOP_LEVEL = "top_level_model_weights"
 _OPTIMIZER_SCALARS = frozenset(("iter", "iteration", "iterations", "learning_rate"))
-
-
-class Weight(NamedTuple):
-    """One weight: its layer, its name as stored, the path of its dataset."""
-
-    layer: str
-    name: str
-    path: str
-
-
-def weight_keys(weights: list[Weight]) -> list[str]:
-    """Return the key of each weight: its name without `:0`, with its layer where that is not unique.
-
-    A name may equal what another becomes with its layer, so this goes on until nothing
-    changes; what even the layer does not tell apart goes by its path.
-    """
-    keys = [weight.name.removesuffix(":0") for weight in weights]
-    spellings = (
-        [f"{weight.layer}/{weight.name.removesuffix(':0')}" for weight in weights],
-        [weight.path for weight in weights],
-    )
-    level = [0] * len(weights)
-    while True:
-        counts = Counter(keys)
-        changing = [at for at, key in enumerate(keys) if counts[key] > 1 and level[at] < len(spellings)]
-        if not changing:
-            return keys
-        lowest = min(level[at] for at in changing)
-        for at in changing:
-            if level[at] == lowest:
-                keys[at] = spellings[lowest][at]
-                level[at] += 1
 
 
 class KerasH5Reader(H5Reader):
@@ -83,8 +61,9 @@ class KerasH5Reader(H5Reader):
         self.format = FORMAT
         self._group = probe.hdf5.model_group
         self._whole_model = self._group is not self._file.root
-        self._optimizer_keys: set[str] = set()
-        self._layer_keys: dict[str, list[str]] = {}
+        self._optimizer = WeightGroup(OPTIMIZER_WEIGHTS)
+        self._optimizer_keys: frozenset[str] = frozenset()
+        self._layers: dict[str, WeightGroup] = {}
         self._add_weights()
         self._add_optimizer()
         self.seal()
@@ -117,15 +96,16 @@ class KerasH5Reader(H5Reader):
             names = dict.fromkeys(self._strings(group, "weight_names", base + layer))
             weights += [Weight(layer, name, f"{base}{layer}/{name}") for name in names]
         within: dict[tuple[str, str], Any] = {}
-        self._layer_keys = {layer: [] for layer in groups}
+        held: dict[str, list[tuple[str, str]]] = {layer: [] for layer in groups}
         for key, weight in zip(weight_keys(weights), weights, strict=True):
-            self._layer_keys[weight.layer].append(key)
+            held[weight.layer].append((key, weight.name))
             # The weights of a layer lie in one group below it, which is looked up once.
             head, _, last = weight.name.rpartition("/")
             place = (weight.layer, head)
             if place not in within:
                 within[place] = self._find(head, groups[weight.layer])
             self.add(key, self._file, weight.path, self._dataset(last, within[place]))
+        self._layers = {layer: WeightGroup(layer, tuple(found)) for layer, found in held.items()}
 
     def _add_optimizer(self) -> None:
         from h5py import h5g
@@ -136,11 +116,14 @@ class KerasH5Reader(H5Reader):
         names = list(dict.fromkeys(self._strings(group, "weight_names", OPTIMIZER_WEIGHTS)))
         weights = [Weight(OPTIMIZER_WEIGHTS, name, f"{OPTIMIZER_WEIGHTS}/{name}") for name in names]
         plain = Counter(name.removesuffix(":0") for name in names)
+        held: list[tuple[str, str]] = []
         for weight in weights:
             unique = weight.name.removesuffix(":0")
             key = f"{OPTIMIZER_WEIGHTS}/{unique if plain[unique] == 1 else weight.name}"
-            self._optimizer_keys.add(key)
+            held.append((key, weight.name))
             self.add(key, self._file, weight.path, self._dataset(weight.name, group))
+        self._optimizer = WeightGroup(OPTIMIZER_WEIGHTS, tuple(held))
+        self._optimizer_keys = frozenset(key for key, _ in held)
 
     def _dataset(self, name: str, group: Any | None) -> Any | None:
         from h5py import h5d
@@ -156,6 +139,12 @@ class KerasH5Reader(H5Reader):
         except UnsupportedFeatureError as error:
             self.flaw(error)
             return None
+
+    @cached_property
+    def full_names(self) -> Mapping[str, str]:
+        """The names of weights, which in Keras 2 are those of the variables."""
+        groups = (*self._layers.values(), self._optimizer)
+        return {key: name.removesuffix(":0") for group in groups for key, name in group.weights}
 
     def kind(self, key: str, spec: TensorSpec) -> str:
         if key not in self._optimizer_keys:
@@ -180,9 +169,9 @@ class KerasH5Reader(H5Reader):
         found = self._attributes
         classes = {layer.name: layer.class_name for layer in layers_of(found["model_config"])[0]}
         layers = [
-            {"name": layer, "class_name": classes.get(layer), "weights": keys}
-            for layer, keys in self._layer_keys.items()
-            if layer != TOP_LEVEL or keys
+            {"class_name": classes.get(name), **group.document()}
+            for name, group in self._layers.items()
+            if name != TOP_LEVEL or group.weights
         ]
         return {
             "producer": "keras",
@@ -191,6 +180,7 @@ class KerasH5Reader(H5Reader):
             "config": found["model_config"],
             "training_config": found["training_config"],
             "layers": layers,
+            "optimizer": self._optimizer.document() if self._optimizer.weights else None,
         }
 
     def shape_findings(self) -> list[Finding]:
@@ -200,10 +190,10 @@ class KerasH5Reader(H5Reader):
         held = {
             name: [
                 LayerWeights(key, self._place_name(key), self._specs[key].shape)
-                for key in keys
+                for key, _ in group.weights
                 if key in self._specs
             ]
-            for name, keys in self._layer_keys.items()
+            for name, group in self._layers.items()
         }
         return check_shapes(layers, held, self._file.path)
 
@@ -219,4 +209,16 @@ def _open(probe: Probe, lenient: bool) -> KerasH5Reader:
     return KerasH5Reader(probe, lenient=lenient)
 
 
-FORMAT = Format("keras-h5", "Keras HDF5 weights or model", (".h5", ".hdf5"), _sniff, _open)
+def _create(target: Target) -> CheckpointWriter:
+    return LegacyWriter(FORMAT, target)
+
+
+FORMAT = Format(
+    "keras-h5",
+    "Keras HDF5 weights or model",
+    (".h5", ".hdf5"),
+    _sniff,
+    _open,
+    _create,
+    H5_DTYPES,
+)

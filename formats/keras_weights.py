@@ -16,16 +16,25 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, UnsupportedFeatureError
+from .errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    ConversionError,
+    CorruptCheckpointError,
+    UnsupportedFeatureError,
+)
 from .files import RandomAccessFile
 from .h5.safe import open_h5
 from .h5.superblock import Superblock
 from .h5.weights import WeightsReader
+from .h5.weights_writer import WeightsWriter
+from .h5.writer import H5_DTYPES
 from .model import Finding, Format
 
 if TYPE_CHECKING:
     from .h5.safe import H5File
     from .probe import Probe
+    from .writing import CheckpointWriter, Target
 
 __all__ = ["FORMAT", "ShardedReader"]
 
@@ -117,4 +126,19 @@ def _open(probe: Probe, lenient: bool) -> WeightsReader:
     return WeightsReader(probe.location, FORMAT, [probe.hdf5.file], lenient=lenient)
 
 
-FORMAT = Format("keras-weights", "Keras weights", (".weights.h5", ".weights.json"), _sniff, _open)
+def _create(target: Target) -> CheckpointWriter:
+    if target.path.endswith(".json"):
+        hints = ("name it *.weights.h5",)
+        raise ConversionError("weights in shards are read, not written", path=target.path, hints=hints)
+    return WeightsWriter(FORMAT, target)
+
+
+FORMAT = Format(
+    "keras-weights",
+    "Keras weights",
+    (".weights.h5", ".weights.json"),
+    _sniff,
+    _open,
+    _create,
+    H5_DTYPES,
+)

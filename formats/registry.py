@@ -99,7 +99,9 @@ def detect(probe: Probe) -> Format:
         raise CorruptCheckpointError(
             message, path=location.head, offset=probe.size, code="footer", hints=_TRUNCATED
         )
-    raise UnknownFormatError("no checkpoint format that is known here", path=location.head)
+    known = ", ".join(found.name for found in all_formats())
+    message = "no checkpoint format that is known here"
+    raise UnknownFormatError(message, path=location.head, hints=(f"known are {known}",))
 
 
 _TRUNCATED = ("the file was cut off or overwritten; copy it again from where it came from",)

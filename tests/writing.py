@@ -89,6 +89,28 @@ def read_all(path: object) -> dict[str, np.ndarray[Any, Any]]:
         return {key: reader[key].read() for key in reader}
 
 
+def h5_objects(path: Any) -> dict[str, Any]:
+    """Return every object of an HDF5 file: attributes with their types, and values."""
+    import h5py
+
+    found: dict[str, Any] = {}
+
+    def look(name: str, thing: Any) -> None:
+        attributes = {}
+        for key, value in thing.attrs.items():
+            type_id = thing.attrs.get_id(key).get_type()
+            text = type_id.get_class() == h5py.h5t.STRING
+            kind = (type_id.is_variable_str(), type_id.get_cset()) if text else ()
+            attributes[key] = (type_id.dtype.str, kind, np.shape(value), np.asarray(value).tolist())
+        values = (thing.shape, str(thing.dtype), thing[()].tobytes()) if hasattr(thing, "shape") else None
+        found[name] = attributes, values
+
+    with h5py.File(path) as file:
+        look("/", file)
+        file.visititems(look)
+    return found
+
+
 def strings(*values: bytes, shape: tuple[int, ...] | None = None) -> np.ndarray[Any, Any]:
     out = np.empty(len(values), object)
     out[:] = values

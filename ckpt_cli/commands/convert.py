@@ -15,6 +15,7 @@ from formats.tf.state_file import FILE_NAME, StateFile
 
 from .. import render
 from ..operations import convert, pairing, transfer
+from ..operations.keras_plan import read_config
 from ..operations.keys import renamed
 from ..operations.latest import make_latest
 from ..operations.select import choose
@@ -46,6 +47,9 @@ __all__ = ["command"]
 )
 @click.option("--like", type=click.Path(), metavar="TEMPLATE", help="Keys, graph and layout from TEMPLATE.")
 @click.option(
+    "--config", type=click.Path(), metavar="FILE", help="Keras model configuration: JSON, or a file with it."
+)
+@click.option(
     "--pair-by-shape", is_flag=True, help="With --like, also pair shapes that occur once on both sides."
 )
 @click.option("--partial", is_flag=True, help="With --like, keep TEMPLATE's value where SRC has none.")
@@ -76,11 +80,15 @@ def command(source: str, target: str, **options: Any) -> int:
     keys, graph and layout come from TEMPLATE and values from SRC, paired by full name,
     then key, then object path, never by guess.
 
+    Between Keras' formats, and between them and tf-object, the model's configuration says
+    which tensor is which: SRC has one, or --config gives it.
+
     The result is opened again and compared bit for bit before it is moved into place.
 
     \b
       ckpt convert bert_model.ckpt tf2/bert-1 --to object
       ckpt convert run/ckpt-10 weights.safetensors --weights-only
+      ckpt convert model.h5 model.weights.h5
       ckpt convert bert_model.ckpt tf2/bert-1 --like fresh/ckpt-1 --map names.tsv
     """
     if options["weights_only"]:
@@ -104,7 +112,8 @@ def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any])
         render.note(text)
     if options["like"] is None:
         into = convert.target_format(reader, target, options["to"])
-        settings = convert.Settings(options["cast"], options["merge_slices"], names)
+        config = read_config(options["config"]) if options["config"] else None
+        settings = convert.Settings(options["cast"], options["merge_slices"], names, config)
         _carry_out(convert.plan_conversion(reader, keys, target, into, settings), options)
         return
     with open_checkpoint(options["like"]) as template:
@@ -148,8 +157,8 @@ def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> None:
 
 def _save_map(path: str, pairs: dict[str, str]) -> None:
     """Write the pairing as two columns, SRC's key and DST's, for editing and --map."""
-    rows = (f"{mine}\t{theirs}\n" for theirs, mine in pairs.items())
-    replace_file(path, "".join(rows).encode("utf-8", "surrogateescape"))
+    rows = (f"{render.escape(mine)}\t{render.escape(theirs)}\n" for theirs, mine in pairs.items())
+    replace_file(path, "".join(rows).encode("utf-8"))
 
 
 def _convert_each(source: str, target: str, options: dict[str, Any]) -> int:

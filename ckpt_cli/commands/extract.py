@@ -50,7 +50,7 @@ def command(path: str, target: str, **options: Any) -> int:
     \b
       ckpt extract run/ckpt-10 net/l1/kernel -o kernel.npy
       ckpt extract run/ckpt-10 --kind variable -o weights.safetensors
-      ckpt extract run/ckpt-10 'net/l1/kernel[0,:3]' -o - | python -c 'import sys, numpy; ...'
+      ckpt extract run/ckpt-10 'net/l1/kernel[0,:3]' -o - > first_three.npy
     """
     context = click.get_current_context()
     try:

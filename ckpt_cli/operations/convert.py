@@ -7,7 +7,7 @@ Everything else keeps its keys.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.dtypes import BY_NAME, DType
 from formats.errors import DuplicateKeyError, UnsupportedDtypeError
@@ -18,10 +18,12 @@ from formats.tf.bundle import OBJECT_GRAPH_KEY
 from formats.tf.invent import invent_graph
 from formats.tf.prune import prune
 
+from . import keras_plan
+from .select import NothingSelectedError
 from .transfer import Dropped, Move, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from formats.model import CheckpointReader
     from formats.tf.object_graph import ObjectGraph
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     from .keys import Renamed
 
-__all__ = ["ALIASES", "Settings", "plan_conversion", "target_format"]
+__all__ = ["ALIASES", "Chosen", "Settings", "plan_conversion", "target_format"]
 
 ALIASES = {
     "object": "tf-object",
@@ -50,6 +52,9 @@ class Settings(NamedTuple):
     merge_slices: bool = False
     names: Renamed | None = None
     """The source's keys, object paths and graph after rules that change them, where there are any."""
+
+    config: str | None = None
+    """The configuration of the Keras model, where it is given."""
 
 
 def target_format(source: CheckpointReader, path: str, to: str | None) -> Format:
@@ -72,11 +77,18 @@ def plan_conversion(
     Raises ConversionError, with the remedy, for variables and slots that the target
     cannot hold; of state and graph, what it cannot hold is dropped and listed.
     """
-    chosen = _Chosen(source, keys, into, settings)
-    if into.name == "tf-object":
+    chosen = Chosen(source, keys, into, settings)
+    if not chosen.keys:
+        reasons = "; ".join(sorted({dropped.reason for dropped in chosen.dropped})) or "it is made anew"
+        raise NothingSelectedError(f"nothing is left to write: {reasons}", path=source.location.path)
+    graph: ObjectGraph | None = None
+    metadata: Mapping[str, Any] = {}
+    if keras_plan.concerns(source.format.name, into.name):
+        moves, graph, metadata = keras_plan.lay_out(chosen)
+    elif into.name == "tf-object":
         moves, graph = chosen.with_graph(target)
     else:
-        moves, graph = chosen.with_names() if into.name in TENSORFLOW else chosen.with_keys(), None
+        moves = chosen.with_names() if into.name in TENSORFLOW else chosen.with_keys()
     _check_keys(moves, target)
     slices = {} if settings.merge_slices or into.name not in _PARTITIONED else _slices(moves)
     return Plan(
@@ -87,7 +99,8 @@ def plan_conversion(
         tuple(chosen.dropped),
         graph,
         slices,
-        notes=tuple(chosen.notes),
+        metadata,
+        tuple(chosen.notes),
     )
 
 
@@ -106,7 +119,7 @@ def _slices(moves: Sequence[Move]) -> dict[str, list[Extents]]:
     return {key: [extents for extents, _ in found] for key, found in pieces if found}
 
 
-class _Chosen:
+class Chosen:
     """The tensors of a source that are to be carried, and what became of the others."""
 
     def __init__(

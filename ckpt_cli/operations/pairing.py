@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.errors import ConversionError
 from formats.tf.invent import invent_graph
 
+from .keras_pairs import pairs_within_layers
 from .transfer import Dropped, Move, Plan
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def pair(
         (lambda key: paths.get(new[key]), template.object_paths.get),
     ):
         _join(pairs, keys, wanted, of_source, of_template)
+    _join_in_layers(pairs, source, keys, template, wanted)
     _join_slots(pairs, source, keys, template, wanted)
     if by_shape:
         _join(pairs, keys, wanted, lambda key: _shape(source, key), lambda key: _shape(template, key))
@@ -90,6 +92,25 @@ def _join(
     for key, name in theirs.items():
         if name in by_name and counts[1][name] == 1:
             pairs[key] = by_name[name]
+
+
+def _join_in_layers(
+    pairs: dict[str, str],
+    source: CheckpointReader,
+    keys: Sequence[str],
+    template: CheckpointReader,
+    wanted: Sequence[str],
+) -> None:
+    """Pair weights of a Keras file with objects by full names that are unique within their layer."""
+    kinds = source.format.name, template.format.name
+    if kinds == ("keras-h5", "tf-object"):
+        flipped = {mine: theirs for theirs, mine in pairs.items()}
+        found = [(theirs, mine) for mine, theirs in pairs_within_layers(source, template, flipped)]
+    elif kinds == ("tf-object", "keras-h5"):
+        found = list(pairs_within_layers(template, source, pairs))
+    else:
+        return
+    pairs.update((theirs, mine) for theirs, mine in found if theirs in wanted and mine in keys)
 
 
 class _SlotName(NamedTuple):

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import CheckpointExistsError, ConversionError
+from formats.h5.legacy_writer import rekeyed
 from formats.opening import locate, open_location
 from formats.registry import all_formats
 from formats.tf.bundle_reader import BundleReader
@@ -115,7 +116,7 @@ def _plan(reader: CheckpointReader, path: str, names: Renamed) -> Plan:
         reader.format.name,
         tuple(sorted(moves, key=lambda move: move.spec)),
         slices={key: [extents for extents, _ in found] for key, found in pieces.items() if found},
-        metadata={} if is_bundle else reader.metadata,
+        metadata={} if is_bundle else rekeyed(reader.metadata, names.keys),
         notes=tuple(names.notes),
     )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from formats.tf.object_graph import ObjectGraph
     from formats.tf.slices import Extents
 
-__all__ = ["Dropped", "Move", "Plan", "cast_chunks", "execute"]
+__all__ = ["Dropped", "Move", "Plan", "cast_chunks", "execute", "same_tensor"]
 
 
 class Move(NamedTuple):
@@ -164,7 +164,7 @@ def compare(plan: Plan, written: CheckpointReader, advance: Callable[[int], None
             pairs = zip(found.pieces(), move.tensor.pieces(), strict=True)
             same = all(_same_piece(mine, theirs, move.spec) for mine, theirs in pairs)
         else:
-            same = _same(found, move)
+            same = same_tensor(found, move)
         if not same:
             raise _broken(plan, "its values differ from the source's", move)
         advance(move.spec.nbytes or 0)
@@ -185,10 +185,10 @@ def _same_piece(
     mine: tuple[Extents, LazyTensor], theirs: tuple[Extents, LazyTensor], spec: TensorSpec
 ) -> bool:
     part = spec._replace(shape=theirs[1].spec.shape)
-    return mine[0] == theirs[0] and _same(mine[1], Move(part, None, theirs[1]))
+    return mine[0] == theirs[0] and same_tensor(mine[1], Move(part, None, theirs[1]))
 
 
-def _same(found: LazyTensor, move: Move) -> bool:
+def same_tensor(found: LazyTensor, move: Move) -> bool:
     """Whether a written tensor holds its source's values, all of it read."""
     source = move.tensor
     if source is not None and source.spec.dtype is move.spec.dtype:

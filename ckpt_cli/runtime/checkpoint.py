@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from formats.opening import is_directory
 from formats.paths import saved_model_prefix
-from formats.tf.bundle import OBJECT_GRAPH_KEY
 from formats.tf.object_graph import ROOT, ObjectGraph
 
 from .errors import NotFoundError
@@ -67,7 +66,7 @@ def read_into(path: str | None, view: GraphView) -> LoadStatus:
     if path is None:
         return InitializationOnlyStatus()
     with opened(path) as reader:
-        if OBJECT_GRAPH_KEY.decode() not in reader:
+        if reader.format.name != "tf-object":
             return _read_by_name(path, view, reader)
         graph: ObjectGraph = reader.load_object_graph()  # type: ignore[attr-defined]
         restore = Restore(path, graph)

@@ -10,6 +10,7 @@ from . import dtypes
 from .ops.arrays import as_parts, static_shape
 from .ops.reductions import axes_of
 from .tensor import OPERATIONS, Tensor, as_tensor
+from .unknown import refuse
 
 __all__ = [
     "argsort", "boolean_mask", "broadcast_to", "concat", "ensure_shape", "expand_dims", "gather", "gather_nd",
@@ -139,12 +140,14 @@ def gather(
     batch_dims: int = 0,
     name: str | None = None,
 ) -> Tensor:
-    del validate_indices, batch_dims, name
+    del validate_indices, name
+    refuse("gather", batch_dims=batch_dims)
     return _op["gather"](params, indices, axis=int(axis))
 
 
 def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None = None) -> Tensor:
-    del batch_dims, name
+    del name
+    refuse("gather_nd", batch_dims=batch_dims)
     return _op["gather_nd"](params, indices)
 
 

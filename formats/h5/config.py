@@ -21,7 +21,17 @@ from ..model import Finding
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["Layer", "LayerWeights", "check_shapes", "expected_weights", "layers_of", "snake_case"]
+__all__ = [
+    "Layer",
+    "LayerWeights",
+    "check_in_order",
+    "check_shapes",
+    "expected_weights",
+    "layer_of",
+    "layers_of",
+    "model_of",
+    "snake_case",
+]
 
 _MOST_DEPTH = 32
 Pattern = tuple["int | str", ...]
@@ -68,6 +78,16 @@ def layers_of(text: str | None) -> tuple[tuple[Layer, ...], str | None]:
         return _layers(parse_object(text).get("config"), 0), None
     except ValueError as error:
         return (), str(error)
+
+
+def model_of(text: str) -> Layer:
+    """Return the model that a configuration describes; ValueError where it is none."""
+    return _layer(parse_object(text), 0)
+
+
+def layer_of(item: Config) -> Layer:
+    """Return the layer that a wrapper's configuration has within it."""
+    return _layer(item, 1)
 
 
 def _layers(config: Any, depth: int) -> tuple[Layer, ...]:

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
     from .safe import H5File
 
-__all__ = ["has", "string_memory_type", "strings", "text"]
+__all__ = ["has", "string_memory_type", "strings", "text", "write_strings"]
 
 MOST_BYTES = 256 << 20
 MOST_PARTS = 100_000
+
+HDF5_OBJECT_HEADER_LIMIT = 64_512
+"""Bytes of an attribute beyond which Keras cuts it in parts: an object header holds 64 KB."""
 
 
 def has(holder: Any, name: str) -> bool:
@@ -100,3 +103,26 @@ def strings(file: H5File, holder: Any, name: str) -> tuple[str, ...] | None:
             return tuple(out) if number else None
         out += [_text(value) for value in part.reshape(-1)]
     raise ValueError(f"attribute {name!r} in more than {MOST_PARTS} parts")
+
+
+def write_strings(group: Any, name: str, values: list[bytes]) -> None:
+    """Give a group an attribute that is an array of strings, cut in parts as Keras cuts it.
+
+    An array in parts is of fixed width, so its size is the longest string's times their
+    number.  Raises ValueError for a string that is too long for any part.
+    """
+    import numpy as np
+
+    if any(len(value) > HDF5_OBJECT_HEADER_LIMIT for value in values):
+        raise ValueError(f"attribute {name!r}: HDF5 holds no string of more than {HDF5_OBJECT_HEADER_LIMIT}")
+    array = np.asarray(values)
+    parts = [array]
+    while any(part.nbytes > HDF5_OBJECT_HEADER_LIMIT for part in parts):
+        # Keras tries one more each time; fewer than this cannot do.
+        least = -(-array.nbytes // HDF5_OBJECT_HEADER_LIMIT)
+        parts = np.array_split(array, max(len(parts) + 1, least))
+    if len(parts) == 1:
+        group.attrs[name] = values
+        return
+    for number, part in enumerate(parts):
+        group.attrs[f"{name}{number}"] = part

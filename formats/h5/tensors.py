@@ -50,6 +50,7 @@ _SINGLE = ((31, 23, 8, 0, 23), 127)
 """Positions and sizes of float32's sign, exponent and mantissa, and its bias.  Nearly everything is one."""
 
 RAW = frozenset(("bfloat16", *(name for name in BY_NAME if name.startswith("float8_"))))
+"""dtypes that are opaque bytes in HDF5, told by an attribute `dtype`."""
 
 
 def _dtype_attribute(file: H5File, dataset: Any) -> str:
@@ -255,7 +256,9 @@ class H5Tensor(LazyTensor):
                 index_shape(part), object if type_id.is_variable_str() else f"S{type_id.get_size()}"
             )
             self._fill(dataset, whole, piece, memory_type)
-            out[part] = piece if piece.dtype != object else _as_bytes(piece)
+            # The ellipsis makes numpy assign elements: to a scalar it would assign the array itself.
+            elements: Any = (*part, ...)
+            out[elements] = piece if piece.dtype != object else _as_bytes(piece)
         return out
 
     # Verifying ---------------------------------------------------------------------------

@@ -34,6 +34,7 @@ class WeightsReader(H5Reader):
         super().__init__(location, files, lenient=lenient)
         self.format = format_
         self._named_groups: list[tuple[H5File, str]] = []
+        self.groups: list[str] = []
         for file in files:
             self._add_file(file)
         self.seal()
@@ -45,6 +46,7 @@ class WeightsReader(H5Reader):
             if isinstance(found, h5d.DatasetID):
                 self.add(path, file, path, found)
             elif path == "vars" or path.endswith("/vars"):
+                self.groups.append(path)
                 with damage(file.path, f"group {path!r}"):
                     if h5a.exists(found, b"name"):
                         self._named_groups.append((file, path))
@@ -99,4 +101,10 @@ class WeightsReader(H5Reader):
     @property
     def metadata(self) -> dict[str, Any]:
         version = "3" if self.is_keras_3 else None
-        return {"producer": "keras", "version": version, "config": None, "object_names": self.object_names}
+        return {
+            "producer": "keras",
+            "version": version,
+            "config": None,
+            "object_names": self.object_names,
+            "groups": self.groups,
+        }

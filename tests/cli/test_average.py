@@ -203,3 +203,20 @@ def test_a_damaged_source_leaves_nothing(tmp_path: Path, ckpt: Callable) -> None
     assert result.code == 3
     assert "checksum" in result.err
     assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_npz_files_are_averaged_too(tmp_path: Path, ckpt: Callable) -> None:
+    for number in (1, 2):
+        np.savez(tmp_path / f"s-{number}.npz", w=np.float32([number, 0]), n=np.int64(number))
+    assert ckpt("average", tmp_path / "s-1.npz", tmp_path / "s-2.npz", "-o", tmp_path / "mean.npz").code == 0
+    with np.load(tmp_path / "mean.npz") as found:
+        assert (found["w"].tolist(), found["n"].item()) == ([1.5, 0.0], 2)
+
+
+def test_a_format_that_cannot_be_written_is_refused_before_anything_is_read(
+    tmp_path: Path, ckpt: Callable
+) -> None:
+    (tmp_path / "l.json").write_text(ckpt("ls", "-l", "--json", STEPS[0]).out)
+    result = ckpt("average", tmp_path / "l.json", tmp_path / "l.json", "-o", tmp_path / "mean")
+    assert result.code == 3
+    assert "listing (saved listing) can be read, not written" in result.err

@@ -75,6 +75,17 @@ def models(tf, keras):
                 x = block(x)
             return tf.concat([self.heads["a"](x), self.heads["b"](x)], -1)
 
+    class Mixed(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.shift = tf.Variable(tf.zeros([4]), name="shift")
+            self.parts = [layers.Dense(2), tf.Variable(1.0, name="one"), {"deep": tf.Variable([2.0, 3.0])}]
+            self.count = tf.Variable(0.0, trainable=False, name="count")
+
+        def call(self, x):
+            self.count.assign_add(1.0)
+            return self.parts[0](x + self.shift) * self.parts[1] + self.parts[2]["deep"]
+
     def sequential():
         return keras.Sequential([layers.Dense(4, activation="relu"), layers.Dropout(0.0), layers.Dense(2)])
 
@@ -103,6 +114,7 @@ def models(tf, keras):
     return {
         "net": (Net, [2, 1]),
         "tower": (Tower, [3, 4]),
+        "mixed": (Mixed, [3, 4]),
         "sequential": (sequential, [3, 4]),
         "convolution": (convolution, [2, 6, 6, 2]),
         "recurrent": (recurrent, [2, 4, 3]),

@@ -45,7 +45,7 @@ def laid_out(path: str) -> Any:
         return reader.object_graph.encode(), tensors
 
 
-MODELS = ["attention", "convolution", "embedding", "net", "recurrent", "sequential", "tower"]
+MODELS = ["attention", "convolution", "embedding", "mixed", "net", "recurrent", "sequential", "tower"]
 RUNS = [(model, "adam") for model in MODELS] + [
     ("sequential", name) for name in sorted(programs.optimizers(tf.keras)) if name != "adam"
 ]

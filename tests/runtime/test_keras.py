@@ -291,6 +291,9 @@ RECORDED = {
     "keras3_conv/conv": (keras3_conv, ".weights.h5"),
     "keras3_rnn/rnn": (keras3_rnn, ".weights.h5"),
     "keras3_nested/tower": (Tower, ".weights.h5"),
+    "keras3_mlp/mlp ": (keras3_mlp, ".keras"),
+    "keras3_mlp/mlp  ": (keras3_mlp, ".legacy.h5"),
+    "keras3_rnn/rnn ": (keras3_rnn, ".keras"),
     "tf_keras_221/m": (two_layers, ""),
     "tf_keras_221/m ": (two_layers, ".h5"),
 }
@@ -461,7 +464,33 @@ def test_attention_with_a_causal_mask_sees_no_later_place():
     np.testing.assert_allclose(again.numpy()[:, :3], out.numpy()[:, :3], rtol=1e-5)
 
 
+REFUSED = {
+    "regularizer": lambda: L.Dense(1, kernel_regularizer="l2"),
+    "activity": lambda: L.Dense(1, activity_regularizer="l2"),
+    "masking": lambda: L.Embedding(3, 2, mask_zero=True),
+    "recurrent dropout": lambda: L.LSTM(2, recurrent_dropout=0.5),
+    "stateful": lambda: L.LSTM(2, stateful=True),
+    "channels first": lambda: L.Conv2D(2, 3, data_format="channels_first"),
+    "average": lambda: K.optimizers.Adam(use_ema=True),
+    "batch dimensions": lambda: tf.gather(tf.zeros([2, 2]), [[0], [1]], batch_dims=1),
+}
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_is_not_known_is_refused_and_not_ignored(name):
+    with pytest.raises(NotImplementedError, match="is not known here"):
+        REFUSED[name]()
+
+
 class TestFit:
+    def test_arguments_that_would_change_training(self):
+        x, y = self.data()
+        model = K.Sequential([L.Dense(1)])
+        model.compile("sgd", "mse", run_eagerly=True)
+        with pytest.raises(NotImplementedError, match="fit: callbacks="):
+            model.fit(x, y, callbacks=[object()])
+        model.fit(x, y, callbacks=None, verbose=0)
+
     def data(self):
         rng = np.random.default_rng(0)
         x = rng.standard_normal((64, 2)).astype("f4")

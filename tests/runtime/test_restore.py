@@ -381,6 +381,15 @@ class TestNameBased:
         ):
             status.assert_consumed()
 
+    def test_other_formats_have_names_as_well(self, tmp_path):
+        np.savez(
+            tmp_path / "w.npz",
+            **{"enc/kernel": np.ones((2, 2), "f4"), "_CHECKPOINTABLE_OBJECT_GRAPH": np.ones(1)},
+        )
+        root = tf.train.Checkpoint(k=tf.Variable(tf.zeros([2, 2]), name="enc/kernel"))
+        root.restore(tmp_path / "w.npz").assert_consumed()
+        assert root.k.numpy().sum() == 4
+
     def test_a_variable_that_comes_later(self):
         root = tf.train.Checkpoint()
         root.restore(self.PATH)

@@ -22,6 +22,7 @@ from ..names import name_scope, to_snake_case, unique_name
 from ..nest import flatten, map_structure
 from ..tensor import Tensor, TensorLike, TensorShape
 from ..trackable import AutoTrackable, Trackable
+from ..unknown import refuse
 from ..variable import Variable
 from . import initializers
 from .activations import as_float
@@ -60,7 +61,7 @@ class Layer(Module):
         shape = (None, *shape) if shape is not None else kwargs.pop("batch_input_shape", None)
         if "input_dim" in kwargs:
             shape = (None, kwargs.pop("input_dim"))
-        kwargs.pop("activity_regularizer", None)
+        refuse(type(self).__name__, activity_regularizer=kwargs.pop("activity_regularizer", None))
         if kwargs:
             raise TypeError(f"Invalid keyword argument(s) in `{type(self).__name__}`: {sorted(kwargs)}")
         put = self._put
@@ -86,8 +87,10 @@ class Layer(Module):
                 "Always start with this line."
             )
         AutoTrackable.__setattr__(self, name, value)
-        if isinstance(value, Variable):
-            self._own(value)
+        # Variables in a container are the layer's own, as far as they are there when it is assigned.
+        for part in flatten(value) if isinstance(value, list | tuple | dict) else (value,):
+            if isinstance(part, Variable):
+                self._own(part)
 
     def _own(self, variable: Variable) -> None:
         if all(variable is not weight for weight in self._own_weights):
@@ -206,7 +209,8 @@ class Layer(Module):
         **options: Any,
     ) -> Variable:
         """Make a variable that is this layer's, an edge of it under its name."""
-        del regularizer, options
+        del options
+        refuse(self.name, regularizer=regularizer)
         wanted = dtypes.as_dtype(dtype or self._dtype)
         if initializer is None:
             initializer = "glorot_uniform" if wanted.is_floating else "zeros"
@@ -215,7 +219,8 @@ class Layer(Module):
             value, name=name, dtype=wanted, trainable=trainable is not False, constraint=constraint
         )
         self._own(variable)
-        self._track(variable, name or "Variable")
+        if name is not None:
+            self._track(variable, name)
         return variable
 
     def add_loss(self, loss: Any, **options: Any) -> None:

@@ -18,22 +18,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from formats.model import CheckpointReader
+
     from .base_layer import Layer
     from .model import Model
 
-__all__ = ["is_hdf5", "load_hdf5_weights", "save_hdf5_weights"]
+__all__ = ["assign_all", "load_hdf5_weights", "save_hdf5_weights"]
 
-_MAGIC = b"\x89HDF\r\n\x1a\n"
+TOP_LEVEL = "top_level_model_weights"
 _LARGEST_ATTRIBUTE = 64512
 _VERSION = "2.15.0"
-
-
-def is_hdf5(path: str) -> bool:
-    """Whether there is an HDF5 file at a path."""
-    if not os.path.isfile(path):
-        return False
-    with open(path, "rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
 
 
 def _weights(layer: Layer) -> list[Any]:
@@ -59,18 +53,6 @@ def _set_names(group: Any, attribute: str, names: list[str]) -> None:
         group.attrs[f"{attribute}{number}"] = chunk
 
 
-def _get_names(group: Any, attribute: str) -> list[str]:
-    found: list[Any] = []
-    if attribute in group.attrs:
-        found = list(group.attrs[attribute])
-    else:
-        number = 0
-        while f"{attribute}{number}" in group.attrs:
-            found += list(group.attrs[f"{attribute}{number}"])
-            number += 1
-    return [name.decode() if isinstance(name, bytes) else str(name) for name in found]
-
-
 def save_hdf5_weights(path: str, model: Model) -> None:
     """Write a model's weights; the file is replaced in one piece."""
     import h5py
@@ -83,7 +65,7 @@ def save_hdf5_weights(path: str, model: Model) -> None:
             _set_names(file, "layer_names", [layer.name for layer in model.layers])
             for layer in model.layers:
                 _save_group(file.create_group(layer.name), _weights(layer))
-            _save_group(file.create_group("top_level_model_weights"), _own_weights(model))
+            _save_group(file.create_group(TOP_LEVEL), _own_weights(model))
         with open(temporary, "rb+") as written:
             os.fsync(written.fileno())
         os.replace(temporary, path)
@@ -98,42 +80,41 @@ def _save_group(group: Any, weights: list[Any]) -> None:
         group.create_dataset(weight.name, data=weight._value)
 
 
-def _read_group(group: Any) -> list[Any]:
-    return [np.asarray(group[name]) for name in _get_names(group, "weight_names")]
-
-
-def load_hdf5_weights(path: str, model: Model, *, by_name: bool, skip_mismatch: bool) -> None:
+def load_hdf5_weights(reader: CheckpointReader, model: Model, *, by_name: bool, skip_mismatch: bool) -> None:
     """Assign a file's weights to a model, all of them or, where something does not fit, none."""
-    import h5py
+    stored = {layer["name"]: layer["weights"] for layer in reader.metadata["layers"]}
+    top_level = stored.pop(TOP_LEVEL, None)
+    pairs = _by_name(reader, stored, model, skip_mismatch) if by_name else _in_order(stored, model)
+    if top_level is not None:
+        pairs += _paired(_own_weights(model), top_level, "top-level model")
+    assign_all(reader, pairs)
 
-    with h5py.File(path, "r") as file:
-        has_names = any(name in file.attrs for name in ("layer_names", "layer_names0"))
-        group = file if has_names else file["model_weights"]
-        pairs = _pairs_by_name(group, model, skip_mismatch) if by_name else _pairs_in_order(group, model)
-        if "top_level_model_weights" in group:
-            values = _read_group(group["top_level_model_weights"])
-            pairs += _paired(_own_weights(model), values, "top-level model")
-    for variable, value in pairs:
-        if variable.shape != value.shape:
+
+def assign_all(reader: CheckpointReader, pairs: list[tuple[Any, str]]) -> None:
+    """Assign tensors to variables by key; ValueError, and nothing assigned, where a shape is another."""
+    for variable, key in pairs:
+        shape = reader.specs[key].shape
+        if tuple(variable.shape) != shape:
             raise ValueError(
-                f"Shape mismatch in weight {variable.name}: the model's is {variable.shape}, the saved "
-                f"one's {value.shape}."
+                f"Shape mismatch in weight {variable.name}: the model's is {variable.shape}, the saved one's "
+                f"{shape}."
             )
-    for variable, value in pairs:
+    values = [reader[key].read() for _, key in pairs]
+    for (variable, _), value in zip(pairs, values, strict=True):
         variable.assign(value.astype(variable._value.dtype))
 
 
-def _paired(variables: list[Any], values: list[Any], what: str) -> list[tuple[Any, Any]]:
-    if len(variables) != len(values):
+def _paired(variables: list[Any], keys: list[str], what: str) -> list[tuple[Any, str]]:
+    if len(variables) != len(keys):
         raise ValueError(
-            f"Weight count mismatch for {what}. Layer expects {len(variables)} weight(s). Received "
-            f"{len(values)} saved weight(s)"
+            f"Weight count mismatch for {what}. Layer expects {len(variables)} weight(s). "
+            f"Received {len(keys)} saved weight(s)"
         )
-    return list(zip(variables, values, strict=True))
+    return list(zip(variables, keys, strict=True))
 
 
-def _pairs_in_order(group: Any, model: Model) -> list[tuple[Any, Any]]:
-    saved = [name for name in _get_names(group, "layer_names") if _get_names(group[name], "weight_names")]
+def _in_order(stored: dict[str, list[str]], model: Model) -> list[tuple[Any, str]]:
+    saved = [(name, keys) for name, keys in stored.items() if keys]
     layers = [layer for layer in model.layers if _weights(layer)]
     if len(saved) != len(layers):
         raise ValueError(
@@ -141,26 +122,21 @@ def _pairs_in_order(group: Any, model: Model) -> list[tuple[Any, Any]]:
             f"Model expected {len(layers)} layers, found {len(saved)} saved layers."
         )
     pairs = []
-    for number, (layer, name) in enumerate(zip(layers, saved, strict=True)):
-        pairs += _paired(
-            _weights(layer),
-            _read_group(group[name]),
-            f"layer #{number} (named {layer.name} in the current model, {name} in the save file)",
-        )
+    for number, (layer, (name, keys)) in enumerate(zip(layers, saved, strict=True)):
+        what = f"layer #{number} (named {layer.name} in the current model, {name} in the save file)"
+        pairs += _paired(_weights(layer), keys, what)
     return pairs
 
 
-def _pairs_by_name(group: Any, model: Model, skip_mismatch: bool) -> list[tuple[Any, Any]]:
-    names = set(_get_names(group, "layer_names"))
+def _by_name(
+    reader: CheckpointReader, stored: dict[str, list[str]], model: Model, skip_mismatch: bool
+) -> list[tuple[Any, str]]:
     pairs = []
     for layer in model.layers:
-        if layer.name not in names:
+        if layer.name not in stored:
             continue
-        values = _read_group(group[layer.name])
-        variables = _weights(layer)
-        fits = len(variables) == len(values) and all(
-            a.shape == b.shape for a, b in zip(variables, values, strict=True)
-        )
+        variables, keys = _weights(layer), stored[layer.name]
+        fits = [tuple(one.shape) for one in variables] == [reader.specs[key].shape for key in keys]
         if fits or not skip_mismatch:
-            pairs += _paired(variables, values, f"layer {layer.name}")
+            pairs += _paired(variables, keys, f"layer {layer.name}")
     return pairs

@@ -14,6 +14,7 @@ from ..containers import Container
 from ..graph_view import GraphView
 from ..manager import latest_checkpoint, update_state_file
 from ..nest import flatten
+from ..reader import opened
 from ..tensor import TensorShape, as_tensor
 from . import base_layer
 from .base_layer import Layer, deduplicated
@@ -152,18 +153,10 @@ class Model(Trainer, Layer):
         by_name: bool = False,
         options: Any = None,
     ) -> LoadStatus | None:
-        """Read weights: from HDF5, or by `restore` from a TensorFlow checkpoint, whose status is returned."""
-        from .hdf5 import is_hdf5, load_hdf5_weights
-        from .weights_file import has_object_paths, load_weights_file
-
+        """Read weights: a file of Keras', or by `restore` a checkpoint, whose status is returned."""
         del options
         path = os.fspath(filepath)
-        if is_hdf5(path):
-            self._require_built()
-            if has_object_paths(path):
-                load_weights_file(path, self)
-            else:
-                load_hdf5_weights(path, self, by_name=by_name, skip_mismatch=skip_mismatch)
+        if os.path.isfile(path) and self._load_keras_file(path, by_name, skip_mismatch):
             return None
         if by_name or skip_mismatch:
             raise ValueError(
@@ -175,6 +168,22 @@ class Model(Trainer, Layer):
         status = read_into(path, self._weights_view)
         status.assert_nontrivial_match()
         return status
+
+    def _load_keras_file(self, path: str, by_name: bool, skip_mismatch: bool) -> bool:
+        """Load the weights of one of Keras' own files; False where it is something else."""
+        from .hdf5 import load_hdf5_weights
+        from .weights_file import load_weights_file
+
+        with opened(path) as reader:
+            if reader.format.name == "keras-h5":
+                self._require_built()
+                load_hdf5_weights(reader, self, by_name=by_name, skip_mismatch=skip_mismatch)
+            elif reader.format.name in ("keras-weights", "keras"):
+                self._require_built()
+                load_weights_file(reader, self)
+            else:
+                return False
+        return True
 
     def summary(self, print_fn: Any = None, **options: Any) -> None:
         """Print the layers with their numbers of parameters."""

@@ -15,6 +15,7 @@ from ..nest import flatten, map_structure
 from ..ops.random import generator_for
 from ..tape import GradientTape
 from ..tensor import TensorLike, as_tensor
+from ..unknown import refuse
 from . import losses, metrics, optimizers
 
 __all__ = ["History", "Trainer"]
@@ -43,7 +44,12 @@ class Trainer:
         self, optimizer: Any = "rmsprop", loss: Any = None, metrics: Any = None, **options: Any
     ) -> None:
         """Say what to train with."""
-        del options
+        (
+            options.pop("run_eagerly", None),
+            options.pop("jit_compile", None),
+            options.pop("steps_per_execution", None),
+        )
+        refuse("compile", **options)
         self.optimizer = optimizers.get(optimizer)
         object.__setattr__(self, "loss", None if loss is None else losses.get(loss))
         object.__setattr__(self, "_metric_names", list(metrics or []))
@@ -72,7 +78,8 @@ class Trainer:
         shuffle: bool = True, steps_per_epoch: int | None = None, **options: Any,
     ) -> History:  # fmt: skip
         """Train for some epochs over arrays or a dataset of (x, y)."""
-        del verbose, options
+        del verbose
+        refuse("fit", **options)
         self._compiled()
         history = History()
         for epoch in range(epochs):
@@ -91,7 +98,8 @@ class Trainer:
         self, x: Any, y: Any = None, batch_size: int | None = None, verbose: Any = "auto", **options: Any
     ) -> Any:
         """Return the mean loss, and with metrics a list of it and them."""
-        del verbose, options
+        del verbose
+        refuse("evaluate", **options)
         loss_function = self._compiled()
         total, count, seen = 0.0, 0, _Metrics(self._metric_names)  # type: ignore[attr-defined]
         for batch_x, batch_y in _batches(x, y, batch_size, False):
@@ -104,7 +112,8 @@ class Trainer:
 
     def predict(self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **options: Any) -> Any:
         """Return the outputs for all of x as arrays."""
-        del verbose, options
+        del verbose
+        refuse("predict", **options)
         parts = [self(batch, training=False) for batch, _ in _batches(x, None, batch_size, False)]  # type: ignore[operator]
         return map_structure(lambda *pieces: np.concatenate([piece.numpy() for piece in pieces]), *parts)
 

@@ -17,19 +17,20 @@ import os
 import secrets
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..containers import Container
 from ..names import to_snake_case
 from .base_layer import Layer
+from .hdf5 import assign_all
 from .optimizers import Optimizer, legacy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from formats.model import CheckpointReader
+
     from .model import Model
 
-__all__ = ["has_object_paths", "load_weights_file", "save_weights_file"]
+__all__ = ["load_weights_file", "save_weights_file"]
 
 logger = logging.getLogger("ckpt_cli.runtime")
 
@@ -75,15 +76,6 @@ def _own_variables(owner: Any) -> list[Any]:
     return list(owner.variables) if isinstance(owner, Optimizer) else owner.weights
 
 
-def has_object_paths(path: str) -> bool:
-    """Whether an HDF5 file is of this layout and not of the older one."""
-    import h5py
-
-    with h5py.File(path, "r") as file:
-        older = any(name in file.attrs for name in ("layer_names", "layer_names0")) or "model_weights" in file
-        return not older
-
-
 def save_weights_file(path: str, model: Model) -> None:
     """Write a model's weights, and its optimizer's; the file is replaced in one piece."""
     import h5py
@@ -104,41 +96,32 @@ def save_weights_file(path: str, model: Model) -> None:
             os.unlink(temporary)
 
 
-def _stored(file: Any, place: str) -> list[Any]:
-    name = f"{place}/vars"
-    if name not in file:
-        return []
-    group = file[name]
-    return [np.asarray(group[number]) for number in sorted(group, key=int)]
+def _by_group(reader: CheckpointReader) -> dict[str, list[str]]:
+    """Return the keys of each object's variables, in order, by its path."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for key in reader:
+        group, _, number = key.rpartition("/")
+        if number.isdecimal() and (group == "vars" or group.endswith("/vars")):
+            found.setdefault(group.removesuffix("vars").rstrip("/"), []).append((int(number), key))
+    return {group: [key for _, key in sorted(members)] for group, members in found.items()}
 
 
-def load_weights_file(path: str, model: Model) -> None:
+def load_weights_file(reader: CheckpointReader, model: Model) -> None:
     """Assign a file's weights to a model, all of them or, where something does not fit, none."""
-    import h5py
-
-    with h5py.File(path, "r") as file:
-        walks = [list(_walk(model, keras3=keras3)) for keras3 in (False, True)]
-        # The walk by which more objects find their variables is the one by which they were written.
-        walk = max(walks, key=lambda found: sum(bool(_stored(file, place)) for place, _ in found))
-        pairs: list[tuple[Any, Any]] = []
-        for place, owner in walk:
-            variables, values = _own_variables(owner), _stored(file, place)
-            if not isinstance(owner, Layer) and len(values) != len(variables):
-                logger.warning(
-                    "Skipping variable loading for optimizer %r, which has other variables", owner.name
-                )
-                continue
-            if len(variables) != len(values):
-                raise ValueError(
-                    f"Layer '{owner.name}' expected {len(variables)} variables, but received {len(values)} "
-                    f"variables during loading (at {place or '/'})."
-                )
-            pairs += zip(variables, values, strict=True)
-    for variable, value in pairs:
-        if variable.shape != value.shape:
+    stored = _by_group(reader)
+    walks = [list(_walk(model, keras3=keras3)) for keras3 in (False, True)]
+    # The walk by which more objects find their variables is the one by which they were written.
+    walk = max(walks, key=lambda found: sum(place.strip("/") in stored for place, _ in found))
+    pairs: list[tuple[Any, str]] = []
+    for place, owner in walk:
+        variables, keys = _own_variables(owner), stored.get(place.strip("/"), [])
+        if not isinstance(owner, Layer) and len(keys) != len(variables):
+            logger.warning("Skipping variable loading for optimizer, which has other variables: %s", owner)
+            continue
+        if len(variables) != len(keys):
             raise ValueError(
-                f"Shape mismatch in weight {variable.name}: the model's is {variable.shape}, the saved one's "
-                f"{value.shape}."
+                f"Layer '{owner.name}' expected {len(variables)} variables, but received {len(keys)} "
+                f"variables during loading (at {place or '/'})."
             )
-    for variable, value in pairs:
-        variable.assign(value.astype(variable._value.dtype))
+        pairs += zip(variables, keys, strict=True)
+    assign_all(reader, pairs)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...ops.elementwise import cast
 from ...tensor import OPERATIONS, Tensor, as_tensor
+from ...unknown import refuse
 from .. import activations, initializers
 from ..base_layer import Layer
 
@@ -43,8 +44,8 @@ class Dense(Layer):
         bias_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
-        del kernel_regularizer, bias_regularizer, activity_regularizer
-        super().__init__(**kwargs)
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        refuse("Dense", kernel_regularizer=kernel_regularizer, bias_regularizer=bias_regularizer)
         self.units = int(units)
         if self.units <= 0:
             raise ValueError(
@@ -148,7 +149,8 @@ class Dropout(Layer):
         super().__init__(**kwargs)
         if not 0 <= rate <= 1:
             raise ValueError(f"Invalid value {rate} received for `rate`, expected a value between 0 and 1.")
-        self.rate, self.noise_shape, self.seed = rate, noise_shape, seed
+        refuse("Dropout", noise_shape=noise_shape)
+        self.rate, self.seed = rate, seed
 
     def call(self, inputs: Tensor, training: Any = None) -> Tensor:
         if not training or self.rate == 0:
@@ -160,8 +162,8 @@ class Dropout(Layer):
 
 class Flatten(Layer):
     def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
-        del data_format
         super().__init__(**kwargs)
+        refuse("Flatten", data_format=None if data_format == "channels_last" else data_format)
 
     def call(self, inputs: Tensor) -> Tensor:
         return _op["flatten_batch"](inputs)
@@ -200,14 +202,15 @@ class Embedding(Layer):
         input_length: Any = None,
         **kwargs: Any,
     ) -> None:
-        del embeddings_regularizer, activity_regularizer, input_length
+        del input_length
+        refuse("Embedding", embeddings_regularizer=embeddings_regularizer, mask_zero=mask_zero)
         if input_dim <= 0 or output_dim <= 0:
             raise ValueError(
                 "Both `input_dim` and `output_dim` should be positive, "
                 f"Received input_dim = {input_dim} and output_dim = {output_dim}"
             )
-        super().__init__(**kwargs)
-        self.input_dim, self.output_dim, self.mask_zero = input_dim, output_dim, mask_zero
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        self.input_dim, self.output_dim = input_dim, output_dim
         self._initializer = initializers.get(embeddings_initializer)
         self._constraint = embeddings_constraint
 

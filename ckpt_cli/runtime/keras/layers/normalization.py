@@ -106,20 +106,16 @@ class BatchNormalization(_Normalization):
         others = [axis for axis in range(inputs.ndim) if axis not in axes]
         mean = reduce_mean(inputs, others, keepdims=True)
         variance = reduce_variance(inputs, others, keepdims=True)
-        size = self._sample_size(inputs, others)
-        # The fused kernel of image batches keeps the unbiased variance, the other path the plain one.
-        kept = variance * (size / max(size - 1, 1)) if inputs.ndim == 4 and axes == [3] else variance
+        kept = variance
+        if inputs.ndim == 4 and axes == [3]:
+            # The fused kernel of image batches keeps the unbiased variance, the other path the plain one.
+            dtype = variance._value.dtype
+            count = _op["size"](inputs, dtype=dtype) / _op["size"](mean, dtype=dtype)
+            kept = variance * (count / _op["maximum"](count - 1, 1))
         for average, value in ((self.moving_mean, mean), (self.moving_variance, kept)):
             flat = _op["reshape_like"](value, average)
             average.assign_sub((average - flat) * (1 - self.momentum))
         return self._normalized(inputs, mean, variance)
-
-    @staticmethod
-    def _sample_size(inputs: Tensor, axes: list[int]) -> int:
-        size = 1
-        for axis in axes:
-            size *= inputs.shape[axis]
-        return size
 
 
 class LayerNormalization(_Normalization):

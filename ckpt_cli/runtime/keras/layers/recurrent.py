@@ -14,6 +14,7 @@ import numpy as np
 
 from ...names import name_scope
 from ...tensor import OPERATIONS, Tensor
+from ...unknown import refuse
 from .. import activations, initializers
 from ..base_layer import Layer
 
@@ -163,8 +164,9 @@ class RNN(Layer):
     ) -> None:
         if stateful:
             raise NotImplementedError("stateful=True is not known here")
-        for ignored in ("unroll", "time_major"):
-            kwargs.pop(ignored, None)
+        kwargs.pop("unroll", None)  # The loop is unrolled anyway.
+        others = ("time_major", "dropout", "recurrent_dropout", "zero_output_for_mask")
+        refuse(type(self).__name__, **{name: kwargs.pop(name, None) for name in others})
         super().__init__(**kwargs)
         self.cell = cell
         self.return_sequences, self.return_state, self.go_backwards = (
@@ -181,7 +183,7 @@ class RNN(Layer):
         self.built = True
 
     def call(self, inputs: Tensor, mask: Any = None, training: Any = None, initial_state: Any = None) -> Any:
-        del mask
+        refuse(self.name, mask=mask)
         times = list(_op["unstack"](inputs, axis=1))
         if self.go_backwards:
             times.reverse()

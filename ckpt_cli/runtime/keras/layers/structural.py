@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ... import dtypes
 from ...names import unique_name
 from ...tensor import OPERATIONS, Tensor, as_tensor
+from ...unknown import refuse
 from ..base_layer import Layer
 from ..symbolic import Call, KerasTensor
 
@@ -50,7 +51,7 @@ class InputLayer(Layer):
         **kwargs: Any,
     ) -> None:
         shape = kwargs.pop("batch_input_shape", None) or (batch_size, *(input_shape or ()))
-        kwargs.pop("sparse", None), kwargs.pop("ragged", None)
+        refuse("Input", sparse=kwargs.pop("sparse", None), ragged=kwargs.pop("ragged", None))
         super().__init__(name=name or _input_name(), dtype=dtype, **kwargs)
         self._put("_batch_input_shape", tuple(shape))
         self._init_input_shape: Any = list(shape)

@@ -77,7 +77,6 @@ class Optimizer(AutoTrackable):
 
     def _create_hypers(self) -> None:
         """Make variables of the hyperparameters, in the order of their names; a schedule stays what it is."""
-        _ = self.iterations
         for name in sorted(self._hyper):
             value = self._hyper[name]
             if isinstance(value, Variable) or callable(value):
@@ -156,6 +155,7 @@ class Optimizer(AutoTrackable):
         del name, options
         pairs = present(grads_and_vars)
         pairs = clipped(pairs, self.clipnorm, self.clipvalue, self.global_clipnorm)
+        _ = self.iterations
         self._create_hypers()
         with name_scope(f"{self._name}/"):
             self._create_slots([variable for _, variable in pairs])
@@ -172,8 +172,18 @@ class Optimizer(AutoTrackable):
         """Return what every step's operation takes."""
         rate = self._hyper["learning_rate"]
         if callable(rate):
-            rate = rate(self.iterations) if isinstance(rate, LearningRateSchedule) else rate()
+            rate = self._scheduled(
+                rate(self.iterations) if isinstance(rate, LearningRateSchedule) else rate()
+            )
         return {"lr": rate, "step": self.iterations, "decay": self._hyper["decay"]}
+
+    def _scheduled(self, rate: Any) -> Variable:
+        """Return a variable, no node of the graph, with this step's rate, which a replayed step looks up."""
+        current: Variable | None = self.__dict__.get("_current_rate")
+        if current is None:
+            current = Variable(rate, name="current_learning_rate", dtype="float32", trainable=False)
+            object.__setattr__(self, "_current_rate", current)
+        return current.assign(rate)
 
     def minimize(
         self, loss: Any, var_list: Any, grad_loss: Any = None, name: str | None = None, tape: Any = None

@@ -1,0 +1,17 @@
+"""Saying no: arguments that TensorFlow has and this runtime does not follow.
+
+To take one and do nothing about it would compute something else than was asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["refuse"]
+
+
+def refuse(where: str, **arguments: Any) -> None:
+    """Raise NotImplementedError for the first argument that was given; None, False and 0 are not given."""
+    for name, value in arguments.items():
+        if value is not None and value is not False and not (isinstance(value, int | float) and value == 0):
+            raise NotImplementedError(f"{where}: {name}={value!r} is not known here")

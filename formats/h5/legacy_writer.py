@@ -1,0 +1,266 @@
+"""Writing the HDF5 files of Keras 1 and 2; their layout is told in formats.keras_h5.
+
+What Keras loads by is order: of the layers, of the weights in each.  A target's metadata
+give it, in the form in which the reader tells it:
+
+    layers       [{"name", "weights": [key, ...], "weight_names": [name as stored, ...]}, ...]
+    optimizer    {"weights": [key, ...], "weight_names": [...]}
+    version, backend, config, training_config    texts
+
+Of keys that no layer speaks of, the first component is the layer, in the order of specs.
+A file is one of a whole model where there is a configuration, or an optimizer's state.
+`keras_version` is always written: without it Keras takes a file for one of version 1 and
+transposes kernels.
+keras/src/legacy/saving/legacy_h5_format.py: save_weights_to_hdf5_group
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import ConversionError
+from ..model import key_bytes
+from .facts import MODEL_WEIGHTS
+from .names import HDF5_OBJECT_HEADER_LIMIT
+from .writer import H5Writer, check_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..model import Format
+    from ..writing import Target
+    from .writer import H5Skeleton
+
+__all__ = [
+    "OPTIMIZER_WEIGHTS",
+    "TOP_LEVEL",
+    "LegacyWriter",
+    "Weight",
+    "WeightGroup",
+    "rekeyed",
+    "weight_keys",
+]
+
+OPTIMIZER_WEIGHTS = "optimizer_weights"
+TOP_LEVEL = "top_level_model_weights"
+DEFAULT_VERSION = "2.15.0"
+DEFAULT_BACKEND = "tensorflow"
+
+
+class Weight(NamedTuple):
+    """One weight: its layer, its name as stored, the path of its dataset."""
+
+    layer: str
+    name: str
+    path: str
+
+
+def weight_keys(weights: list[Weight]) -> list[str]:
+    """Return the key of each weight: its name without `:0`, with its layer where that is not unique.
+
+    A name may equal what another becomes with its layer, so this goes on until nothing
+    changes; what even the layer does not tell apart goes by its path.
+    """
+    keys = [weight.name.removesuffix(":0") for weight in weights]
+    spellings = (
+        [f"{weight.layer}/{weight.name.removesuffix(':0')}" for weight in weights],
+        [weight.path for weight in weights],
+    )
+    level = [0] * len(weights)
+    while True:
+        counts = Counter(keys)
+        changing = [at for at, key in enumerate(keys) if counts[key] > 1 and level[at] < len(spellings)]
+        if not changing:
+            return keys
+        lowest = min(level[at] for at in changing)
+        for at in changing:
+            if level[at] == lowest:
+                keys[at] = spellings[lowest][at]
+                level[at] += 1
+
+
+class WeightGroup(NamedTuple):
+    """A layer, or what is stored as one: its name, and (key, name as stored) of its weights in order."""
+
+    name: str
+    weights: tuple[tuple[str, str], ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return the group as metadata tell it."""
+        keys, names = [key for key, _ in self.weights], [name for _, name in self.weights]
+        return {"name": self.name, "weights": keys, "weight_names": names}
+
+
+class _Layout(NamedTuple):
+    layers: tuple[WeightGroup, ...]
+    top_level: WeightGroup
+    optimizer: WeightGroup
+    base: str
+
+    def datasets(self) -> list[tuple[str, str]]:
+        """Return (key, path of its dataset) of all weights."""
+        out = []
+        for group in (*self.layers, self.top_level):
+            out += [(key, f"{self.base}{group.name}/{name}") for key, name in group.weights]
+        return out + [(key, f"{self.optimizer.name}/{name}") for key, name in self.optimizer.weights]
+
+
+def _group_of(found: Mapping[str, Any], name: str, wanted: Mapping[str, object]) -> WeightGroup:
+    pairs = zip(found.get("weights", ()), found.get("weight_names", ()), strict=True)
+    return WeightGroup(name, tuple((key, stored) for key, stored in pairs if key in wanted))
+
+
+def rekeyed(metadata: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a Keras file says of itself after its keys have changed: `keys` gives the new ones.
+
+    A layer whose weights all bear its name, and then another, has that name from then on.
+    """
+    out = dict(metadata)
+    taken = {group["name"] for group in metadata.get("layers") or ()}
+    layers = []
+    for group in metadata.get("layers") or ():
+        weights = [keys.get(key, key) for key in group["weights"]]
+        name, new = group["name"], {key.partition("/")[0] for key in weights if "/" in key}
+        ours = all(key.startswith(f"{name}/") for key in group["weights"])
+        follows = weights and ours and len(new) == 1 and not new & taken
+        name = new.pop() if follows else name
+        taken.add(name)
+        layers.append({**group, "name": name, "weights": weights})
+    if "layers" in metadata:
+        out["layers"] = layers
+    if metadata.get("optimizer"):
+        weights = [keys.get(key, key) for key in metadata["optimizer"]["weights"]]
+        out["optimizer"] = {**metadata["optimizer"], "weights": weights}
+    moved = {old.rpartition("/")[0]: new.rpartition("/")[0] for old, new in keys.items()}
+    if "groups" in metadata:
+        out["groups"] = [moved.get(group, group) for group in metadata["groups"]]
+        names = metadata.get("object_names") or {}
+        out["object_names"] = {moved.get(group, group): name for group, name in names.items()}
+    return out
+
+
+def _named_as_keyed(groups: Sequence[WeightGroup], base: str, path: str) -> list[WeightGroup]:
+    """Return groups whose weights are stored under names that are read as their keys.
+
+    A name is read as itself where no other weight has it; one that lost or found its
+    double, or whose key has changed, is stored as its key.
+    """
+    for _ in range(3):
+        weights = [
+            Weight(group.name, name, f"{base}{group.name}/{name}")
+            for group in groups
+            for _, name in group.weights
+        ]
+        found = iter(weight_keys(weights))
+        right = True
+        changed = []
+        for group in groups:
+            named = []
+            for key, name in group.weights:
+                same = next(found) == key
+                right = right and same
+                named.append((key, name if same else key + (":0" if name.endswith(":0") else "")))
+            changed.append(group._replace(weights=tuple(named)))
+        if right:
+            return list(groups)
+        groups = changed
+    first = next((key for group in groups for key, _ in group.weights), None)
+    raise ConversionError("keras-h5 cannot hold weights under these keys", path=path, key=first)
+
+
+def _layout(target: Target) -> _Layout:
+    """Return where everything goes."""
+    metadata = target.metadata
+    left = {spec.key: None for spec in target.specs}
+    layers: dict[str, WeightGroup] = {}
+    for found in metadata.get("layers") or ():
+        layers[found["name"]] = _group_of(found, found["name"], left)
+    optimizer = _group_of(metadata.get("optimizer") or {}, OPTIMIZER_WEIGHTS, left)
+    for group in (*layers.values(), optimizer):
+        for key, _ in group.weights:
+            left.pop(key, None)
+    for key in left:
+        first, slash, rest = key.partition("/")
+        if first == OPTIMIZER_WEIGHTS and slash:
+            optimizer = WeightGroup(OPTIMIZER_WEIGHTS, (*optimizer.weights, (key, f"{rest}:0")))
+            continue
+        name = first if slash else TOP_LEVEL
+        group = layers.get(name, WeightGroup(name))
+        layers[name] = group._replace(weights=(*group.weights, (key, f"{key}:0")))
+    whole_model = bool(metadata.get("config") or optimizer.weights)
+    base = f"{MODEL_WEIGHTS}/" if whole_model else ""
+    layers = {group.name: group for group in _named_as_keyed(list(layers.values()), base, target.path)}
+    top_level = layers.pop(TOP_LEVEL, WeightGroup(TOP_LEVEL))
+    return _Layout(tuple(layers.values()), top_level, _state_as_keyed(optimizer), base)
+
+
+def _state_as_keyed(optimizer: WeightGroup) -> WeightGroup:
+    """Return an optimizer's state under names that are read as its keys."""
+    plain = Counter(name.removesuffix(":0") for _, name in optimizer.weights)
+    weights = []
+    for key, name in optimizer.weights:
+        unique = name.removesuffix(":0")
+        if key != f"{OPTIMIZER_WEIGHTS}/{unique if plain[unique] == 1 else name}":
+            suffix = ":0" if name.endswith(":0") else ""
+            name = key.removeprefix(f"{OPTIMIZER_WEIGHTS}/") + suffix  # noqa: PLW2901  as its key says
+        weights.append((key, name))
+    return optimizer._replace(weights=tuple(weights))
+
+
+class LegacyWriter(H5Writer):
+    """Writes weights, or a model with its configuration and its optimizer's state."""
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+        self._layout = _layout(target)
+        groups = (*self._layout.layers, self._layout.top_level)
+        check_paths(target.path, [(group.name, f"{group.name}/w") for group in groups])
+        check_paths(target.path, self._layout.datasets())
+        self._check_names(target)
+        super().__init__(format, target)
+        if target.path.endswith(".weights.h5"):
+            name = os.path.basename(target.path)
+            self.notes.append(f"{name}: under this name Keras expects the layout of keras-weights")
+
+    def _check_names(self, target: Target) -> None:
+        groups = (*self._layout.layers, self._layout.top_level, self._layout.optimizer)
+        names = [(group.name, None) for group in groups]
+        names += [(name, key) for group in groups for key, name in group.weights]  # type: ignore[misc]
+        for name, key in names:
+            if len(key_bytes(name)) > HDF5_OBJECT_HEADER_LIMIT:
+                message = f"a name of {len(key_bytes(name))} bytes; HDF5 holds {HDF5_OBJECT_HEADER_LIMIT}"
+                hints = ("to give it another: --sub or --map",)
+                raise ConversionError(message, path=target.path, key=key or name, hints=hints)
+
+    def _lay_out(self, skeleton: H5Skeleton) -> None:
+        layout, metadata = self._layout, self.target.metadata
+        versions = {
+            "backend": metadata.get("backend") or DEFAULT_BACKEND,
+            "keras_version": metadata.get("version") or DEFAULT_VERSION,
+        }
+        texts = {
+            "model_config": metadata.get("config"),
+            "training_config": metadata.get("training_config"),
+        }
+        if layout.base:
+            # Keras writes a model's versions as str and everything else as bytes.
+            for name, value in versions.items():
+                skeleton.text("", name, value)
+            for name, value in texts.items():
+                if value is not None:
+                    skeleton.text("", name, key_bytes(value))
+        base = layout.base.rstrip("/")
+        skeleton.strings(base, "layer_names", [group.name for group in layout.layers])
+        for name, value in versions.items():
+            skeleton.text(base, name, key_bytes(value))
+        # Keras makes the groups in the order of names, so that no group's name begins another's.
+        for group in (*sorted(layout.layers, key=lambda group: group.name), layout.top_level):
+            self._lay_out_group(skeleton, f"{layout.base}{group.name}", group)
+        if layout.optimizer.weights:
+            self._lay_out_group(skeleton, OPTIMIZER_WEIGHTS, layout.optimizer)
+
+    def _lay_out_group(self, skeleton: H5Skeleton, path: str, group: WeightGroup) -> None:
+        skeleton.strings(path, "weight_names", [name for _, name in group.weights])
+        for key, name in group.weights:
+            skeleton.dataset(self.specs[key], f"{path}/{name}")

@@ -1,0 +1,99 @@
+"""Writing the layout of `.weights.h5`, told in formats.h5.weights: a key is a dataset's path.
+
+The target's metadata may name objects: `object_names` by the path of their `vars`, as
+Keras 3 does, and `groups`, all paths of `vars`, those without variables, too.  The group
+`/vars` is always there: Keras 2 does not load a file without it.
+keras/src/saving/saving_lib.py: H5IOStore
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from typing import TYPE_CHECKING
+
+from ..atomic import refusing
+from ..errors import ConversionError
+from .writer import H5Writer, check_paths, copy_pieces
+
+if TYPE_CHECKING:
+    from ..model import Format
+    from ..writing import Target
+    from .writer import H5Skeleton
+
+__all__ = ["ArchiveWriter", "WeightsWriter"]
+
+_ROOT = "vars"
+
+
+class WeightsWriter(H5Writer):
+    """Writes the variables of a model by their objects' paths."""
+
+    suffix = ".weights.h5"
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+        for spec in target.specs:
+            group, _, number = spec.key.rpartition("/")
+            if not (number.isdecimal() and (group == _ROOT or group.endswith(f"/{_ROOT}"))):
+                message = f"{format.name} keeps variables as <object>/vars/<number>"
+                hints = ("--config FILE or --like TEMPLATE tells which object each tensor belongs to",)
+                raise ConversionError(message, path=target.path, key=spec.key, hints=hints)
+        check_paths(target.path, [(spec.key, spec.key) for spec in target.specs])
+        super().__init__(format, target)
+        if not target.path.endswith(self.suffix):
+            name = os.path.basename(target.path)
+            self.notes.append(f"{name}: Keras loads this only under a name that ends in {self.suffix}")
+
+    def _lay_out(self, skeleton: H5Skeleton) -> None:
+        metadata = self.target.metadata
+        names = metadata.get("object_names") or {}
+        groups = {_ROOT, *(metadata.get("groups") or ()), *names}
+        groups.update(spec.key.rpartition("/")[0] for spec in self.target.specs)
+        for path in sorted(groups):
+            skeleton.group(path)
+            if path in names:
+                skeleton.text(path, "name", names[path])
+        for spec in self.target.specs:
+            skeleton.dataset(spec, spec.key)
+
+
+class ArchiveWriter(WeightsWriter):
+    """Writes a `.keras` archive: the weights beside the target, and then all of it into a zip.
+
+    Members are stored, not deflated, so that weights can be read where they lie, and bear
+    the date that zip counts from, so that the same content is the same bytes.
+    """
+
+    suffix = ".keras"
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+        if not target.metadata.get("config"):
+            message = "a .keras archive needs a model configuration"
+            hints = ("to give one: --config FILE, or --like TEMPLATE with another archive",)
+            raise ConversionError(message, path=target.path, hints=hints)
+        super().__init__(format, target)
+
+    def _h5_name(self) -> str:
+        return "model.weights.h5"
+
+    def _finish(self) -> None:
+        self._h5.close()
+        weights = self.staging.path(self._h5_name())
+        with refusing(self.target.path):
+            path = self.staging.path(os.path.basename(self.target.path))
+            with zipfile.ZipFile(path, "x", allowZip64=True) as archive:
+                for name, text in self._texts().items():
+                    archive.writestr(zipfile.ZipInfo(name), text.encode("utf-8", "surrogateescape"))
+                member = zipfile.ZipInfo(self._h5_name())
+                member.file_size = os.path.getsize(weights)
+                with open(weights, "rb") as source, archive.open(member, "w") as sink:
+                    copy_pieces(source, sink)
+            os.unlink(weights)
+
+    def _texts(self) -> dict[str, str]:
+        import json
+
+        metadata = self.target.metadata
+        date = metadata.get("date_saved") or "1980-01-01@00:00:00"
+        facts = {"keras_version": metadata.get("version") or "3.0.0", "date_saved": date}
+        return {"metadata.json": json.dumps(facts), "config.json": metadata["config"]}

@@ -1,0 +1,178 @@
+"""Writing HDF5: first a file in which everything has its place, then the values, in pieces.
+
+All specs are known before, so the library is asked for groups, attributes and datasets at
+once.  Each dataset is contiguous and allocated without being filled; the file is then
+closed, and values go straight to their offsets, in any order and in chunks of any size.
+What is not reached stays a hole of the file, so nothing is written twice, and memory does
+not grow with a tensor.
+
+bfloat16 and float8 have no type in HDF5: they are opaque bytes with an attribute `dtype`,
+as Keras writes bfloat16.
+keras/src/saving/saving_lib.py: H5IOStore
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from ..atomic import refusing
+from ..dtypes import BY_NAME
+from ..errors import ConversionError
+from ..files import PIECE
+from ..model import key_bytes
+from ..writing import CheckpointWriter
+from .names import write_strings
+from .tensors import RAW
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..atomic import StagedFile
+    from ..chunks import Chunk
+    from ..model import TensorSpec
+    from ..tf.slices import Extents
+
+__all__ = ["H5_DTYPES", "H5Skeleton", "H5Writer", "check_paths"]
+
+H5_DTYPES = frozenset(
+    name
+    for name, dtype in BY_NAME.items()
+    if dtype.is_number and not name.startswith(("q", "int4", "uint4", "int2", "uint2", "float4"))
+)
+"""dtypes that the datasets written here hold: numbers that h5py has a type for, and opaque ones."""
+
+
+class H5Skeleton:
+    """An HDF5 file being laid out.  Paths are relative to its root, parts of it made as needed.
+
+    `about` is the path that errors name.
+    """
+
+    def __init__(self, path: str, about: str) -> None:
+        import h5py
+
+        self._about = about
+        self._file = h5py.File(path, "x", locking=False)
+        self._datasets: dict[str, Any] = {}
+
+    def group(self, path: str) -> Any:
+        """Return a group, made where it is not there."""
+        return self._file.require_group(key_bytes(path)) if path else self._file
+
+    def strings(self, path: str, name: str, values: Iterable[str]) -> None:
+        """Give a group an attribute that is an array of strings."""
+        write_strings(self.group(path), name, [key_bytes(value) for value in values])
+
+    def text(self, path: str, name: str, value: str | bytes) -> None:
+        """Give a group an attribute that is one string; bytes are ASCII to HDF5, str is UTF-8."""
+        data = value if isinstance(value, bytes) else key_bytes(value)
+        if b"\0" in data:
+            message = f"attribute {name!r} holds a NUL character, which ends a string in HDF5"
+            raise ConversionError(message, path=self._about)
+        # h5py takes no lone surrogates, which stand for bytes that are not UTF-8.
+        readable = isinstance(value, bytes) or data.decode("utf-8", "replace") == value
+        self.group(path).attrs[name] = value if readable else data
+
+    def dataset(self, spec: TensorSpec, path: str) -> None:
+        """Make the dataset of a tensor, contiguous and without values."""
+        import numpy as np
+        from h5py import h5d, h5p, h5s, h5t
+
+        dtype = spec.dtype
+        stored = np.dtype(f"V{dtype.itemsize}") if dtype.name in RAW else dtype.numpy
+        creation = h5p.create(h5p.DATASET_CREATE)
+        creation.set_layout(h5d.CONTIGUOUS)
+        creation.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+        creation.set_fill_time(h5d.FILL_TIME_NEVER)
+        creation.set_obj_track_times(False)
+        above, _, name = path.rpartition("/")
+        space = h5s.create_simple(spec.shape) if spec.shape else h5s.create(h5s.SCALAR)
+        type_id = h5t.py_create(stored, logical=True)
+        made = h5d.create(self.group(above).id, key_bytes(name), type_id, space, creation)
+        if dtype.name in RAW:
+            import h5py
+
+            h5py.Dataset(made).attrs["dtype"] = dtype.name
+        self._datasets[spec.key] = made
+
+    def close(self) -> dict[str, int]:
+        """Close the file and return where the values of each tensor go; of an empty one, nowhere."""
+        offsets = {key: made.get_offset() for key, made in self._datasets.items()}
+        self._datasets.clear()
+        self._file.close()
+        return {key: offset for key, offset in offsets.items() if offset is not None}
+
+    def abandon(self) -> None:
+        self._datasets.clear()
+        self._file.close()
+
+
+class H5Writer(CheckpointWriter):
+    """Writes one HDF5 file; a subclass lays it out in `_lay_out`."""
+
+    @abstractmethod
+    def _lay_out(self, skeleton: H5Skeleton) -> None:
+        """Make all groups, attributes and datasets."""
+
+    def _h5_name(self) -> str:
+        """Return the staged file's name."""
+        return os.path.basename(self.target.path)
+
+    def _start(self) -> None:
+        name = self._h5_name()
+        with refusing(self.target.path):
+            skeleton = H5Skeleton(self.staging.path(name), self.target.path)
+            try:
+                self._lay_out(skeleton)
+                self._offsets = skeleton.close()
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    skeleton.abandon()
+                # The library's own text is many lines about itself.
+                raise OSError(error.errno, os.strerror(error.errno) if error.errno else str(error)) from error
+            except BaseException:
+                skeleton.abandon()
+                raise
+        self._h5: StagedFile = self.staging.adopt(name)
+
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:
+        assert extents is None
+        offset = self._offsets.get(spec.key, 0)
+        for chunk in chunks:
+            self._h5.write_at(offset, chunk)
+            offset += len(chunk)
+
+    def _finish(self) -> None:
+        """Nothing goes last: the library wrote all but the values."""
+
+
+def check_paths(path: str, datasets: Iterable[tuple[str, str]]) -> None:
+    """Refuse (key, dataset's path) that cannot all be in one file; ConversionError names the key.
+
+    A name cannot be a group and a dataset, and `.` and empty components are not names.
+    """
+    keys: dict[str, str] = {}
+    groups: dict[str, str] = {}
+    for key, dataset in datasets:
+        components = dataset.split("/")
+        if any(component in ("", ".") or "\0" in component for component in components):
+            hints = ("to give it another: --sub or --map",)
+            raise ConversionError("HDF5 cannot have this path", path=path, key=key, hints=hints)
+        keys[dataset] = key
+        for count in range(1, len(components)):
+            groups["/".join(components[:count])] = key
+    for dataset, key in keys.items():
+        if dataset in groups:
+            message = (
+                f"HDF5 cannot have it beside {groups[dataset]!r}: one is a dataset and the other below it"
+            )
+            raise ConversionError(message, path=path, key=key, hints=("to rename one: --sub or --map",))
+
+
+def copy_pieces(source: Any, sink: Any) -> None:
+    """Copy what is left of a file object to another, in pieces."""
+    while piece := source.read(PIECE):
+        sink.write(piece)

@@ -1,0 +1,75 @@
+"""`ckpt convert` between Keras and TensorFlow, as a person runs it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import formats
+from ckpt_cli.operations.keras_plan import read_config
+from tests.support import data_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def test_the_command_takes_a_configuration(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    source = data_path("keras_conv", "conv")
+    missing = ckpt("convert", source, tmp_path / "m.h5")
+    assert missing.code == 3
+    assert "configuration" in missing.err
+    assert "--config FILE" in missing.err
+    (tmp_path / "config.json").write_text(read_config(data_path("keras_conv", "conv.full.h5")))
+    for number, config in enumerate((tmp_path / "config.json", data_path("keras_conv", "conv.full.h5"))):
+        result = ckpt("convert", source, tmp_path / f"{number}.h5", "--config", config, "--json")
+        assert result.code == 0
+        assert result.json["verified"]
+    for text in ("{}", "{", "no json"):
+        (tmp_path / "config.json").write_text(text)
+        result = ckpt("convert", source, tmp_path / "x.h5", "--config", tmp_path / "config.json")
+        assert result.code == 3
+        assert "config.json" in result.err
+        assert "Traceback" not in result.err
+
+
+def test_the_plan_says_what_is_left_out(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    source = data_path("keras_mlp", "mlp.with_optimizer.h5")
+    result = ckpt("convert", source, tmp_path / "m.weights.h5", "--weights-only", "--json", "-n")
+    assert result.code == 0
+    assert not list(tmp_path.iterdir())
+    assert [row["to"] for row in result.json["tensors"]][:2] == ["layers/dense/vars/0", "layers/dense/vars/1"]
+    assert not result.json["dropped"]
+
+
+def test_a_learning_rate_that_only_the_configuration_has(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    source = data_path("keras_mlp", "mlp.with_optimizer.h5")
+    result = ckpt("convert", source, tmp_path / "mlp", "--json")
+    assert result.code == 0
+    key = "optimizer/_learning_rate/.ATTRIBUTES/VARIABLE_VALUE"
+    (rate,) = (row for row in result.json["tensors"] if row["to"] == key)
+    assert rate == {"from": None, "to": key, "dtype": "float32", "shape": []}
+    with formats.open_checkpoint(source) as reader:
+        settings = json.loads(reader.metadata["training_config"])["optimizer_config"]["config"]
+    with formats.open_checkpoint(str(tmp_path / "mlp")) as reader:
+        assert float(reader[key].read()) == settings["learning_rate"]
+
+
+def test_a_subclassed_model_takes_a_template(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    """Both blocks have a variable `scale`; their layers tell them apart."""
+    source = data_path("keras_nested", "tower.weights_only.h5")
+    refused = ckpt("convert", source, tmp_path / "tower", "--to", "object")
+    assert refused.code == 3
+    assert "hint: --like TEMPLATE" in refused.err
+    template = data_path("keras_nested", "tower")
+    assert ckpt("convert", source, tmp_path / "tower", "--like", template).code == 0
+    assert ckpt("diff", tmp_path / "tower", template).code == 0
+    assert ckpt("convert", template, tmp_path / "tower.h5", "--like", source).code == 0
+    assert ckpt("diff", tmp_path / "tower.h5", source).code == 0
+
+
+def test_weights_are_cast(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    source = data_path("keras_conv", "conv.full.h5")
+    assert ckpt("convert", source, tmp_path / "m.weights.h5", "--cast", "bfloat16").code == 0
+    with formats.open_checkpoint(str(tmp_path / "m.weights.h5")) as reader:
+        assert {spec.dtype.name for spec in reader.specs.values()} == {"bfloat16"}

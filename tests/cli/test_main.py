@@ -1,0 +1,119 @@
+"""The program as a whole: help, usage, pipes, interruption, and errors without tracebacks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.running import ROOT, run_ckpt
+from tests.support import data_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BERT = data_path("bert_tiny", "bert_model.ckpt-2")
+
+
+def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    ckpt = f"{sys.executable} -m ckpt_cli"
+    return subprocess.run(
+        ["bash", "-c", line.replace("ckpt ", f"{ckpt} ", 1)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": ROOT, **environment},
+    )
+
+
+def test_without_arguments_the_help_is_shown() -> None:
+    done = run_ckpt()
+    assert done.code == 2
+    assert "Usage: ckpt" in done.err
+    assert "verify" in done.err
+    assert "error" not in done.err
+
+
+def test_help_and_version_of_everything(ckpt: Callable) -> None:
+    listed = ckpt("--help").out
+    for name in sorted(name[:-3] for name in os.listdir(os.path.join(ROOT, "ckpt_cli", "commands"))):
+        if not name.startswith("_"):
+            assert f"  {name} " in listed
+            result = ckpt(name, "--help")
+            assert (result.code, result.err) == (0, "")
+            assert "\\b" not in result.out
+    assert ckpt("--version").out.startswith("ckpt 0.")
+
+
+def test_a_mistyped_command_or_option_is_usage(ckpt: Callable) -> None:
+    result = ckpt("lss")
+    assert (result.code, result.out) == (2, "")
+    assert "ckpt: error: no command 'lss'; did you mean ls?" in result.err
+    assert ckpt("ls", "--jsn").code == 2
+
+
+def test_a_closed_pipe_ends_quietly() -> None:
+    done = shell(f"ckpt ls {BERT} | head -1; exit ${{PIPESTATUS[0]}}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1
+
+
+def test_an_interrupt_exits_130() -> None:
+    code = (
+        "import os, signal\n"
+        "from ckpt_cli.operations import listing\n"
+        "def stop(*_, **__): os.kill(os.getpid(), signal.SIGINT)\n"
+        "listing.checkpoint_rows = stop\n"
+        f"from ckpt_cli.main import main\nmain(['ls', {BERT!r}])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ},
+    )
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr
+    assert signal.SIGINT == 2
+
+
+def test_the_traceback_is_shown_when_asked_for() -> None:
+    assert "Traceback" in shell("ckpt ls nowhere", CKPT_DEBUG="1").stderr
+    assert "Traceback" not in shell("ckpt ls nowhere").stderr
+
+
+def test_a_locale_without_letters_is_no_error(tmp_path: Path) -> None:
+    done = shell(f"ckpt ls -1 {data_path('containers', 'odd_names')}", PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert done.returncode == 0
+    assert "\\u" in done.stdout or "\\x" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["ls", "show", "stats", "verify"])
+def test_a_file_that_is_no_checkpoint_is_one_line_and_a_hint(
+    command: str, tmp_path: Path, ckpt: Callable
+) -> None:
+    (tmp_path / "notes.bin").write_bytes(bytes(range(200)))
+    result = ckpt(command, tmp_path / "notes.bin")
+    assert result.code == 3
+    lines = result.err.splitlines()
+    assert lines[0] == f"ckpt: error: {tmp_path}/notes.bin: no checkpoint format that is known here"
+    assert lines[1].startswith("hint: known are tf-object, ")
+
+
+def test_a_directory_that_may_not_be_read(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("os.scandir", refuse)
+    result = ckpt("ls", tmp_path)
+    assert result.code == 3
+    assert result.err == f"ckpt: error: {tmp_path}: permission denied\n"

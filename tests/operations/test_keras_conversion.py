@@ -1,0 +1,308 @@
+"""Conversions between Keras' layouts and TensorFlow's objects; Keras itself judges in tests/interop."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import formats
+from ckpt_cli.operations import convert, transfer
+from ckpt_cli.operations.keras_model import ModelError, from_config, from_names, legacy_order
+from ckpt_cli.operations.keras_plan import read_config
+from formats import ConversionError
+from formats.registry import format_named
+from tests.support import data_path, same
+from tests.writing import files, h5_objects, read_all, save
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODELS = [
+    ("keras_mlp", "mlp"),
+    ("keras_conv", "conv"),
+    ("keras_rnn", "rnn"),
+    ("keras_attention", "attn"),
+    ("keras_nested", "nest"),
+]
+
+
+def planned(source: str, target: object, to: str, config: str | None = None) -> transfer.Plan:
+    with formats.open_checkpoint(source) as reader:
+        settings = convert.Settings(config=config)
+        return convert.plan_conversion(reader, list(reader.specs), str(target), format_named(to), settings)
+
+
+def converted(source: object, target: Path, to: str, config: str | None = None) -> transfer.Plan:
+    with formats.open_checkpoint(str(source)) as reader:
+        settings = convert.Settings(config=config)
+        keys = list(reader.specs)
+        plan = convert.plan_conversion(reader, keys, str(target), format_named(to), settings)
+        transfer.execute(plan)
+    return plan
+
+
+def refused(source: str, to: str, config: str | None = None) -> ConversionError:
+    with pytest.raises(ConversionError) as caught:
+        planned(source, "/nowhere/x", to, config)
+    return caught.value
+
+
+@pytest.mark.parametrize(("folder", "name"), MODELS[1:])
+def test_a_whole_model_becomes_the_bytes_that_save_weights_writes(
+    folder: str, name: str, tmp_path: Path
+) -> None:
+    plan = converted(data_path(folder, f"{name}.full.h5"), tmp_path / name, "tf-object")
+    assert not plan.dropped
+    written = files(tmp_path)
+    assert set(written) == {f"{name}.index", f"{name}.data-00000-of-00001"}
+    for file, content in written.items():
+        with open(data_path(folder, file), "rb") as golden:
+            assert content == golden.read(), file
+
+
+def test_of_a_trained_model_only_the_compiled_functions_are_missing(tmp_path: Path) -> None:
+    """save_weights leaves nodes without values of them."""
+    converted(data_path("keras_mlp", "mlp.with_optimizer.h5"), tmp_path / "mlp", "tf-object")
+    mine, theirs = read_all(tmp_path / "mlp"), read_all(data_path("keras_mlp", "mlp"))
+    graph = "_CHECKPOINTABLE_OBJECT_GRAPH"
+    assert set(mine) == set(theirs)
+    assert all(same(mine[key], theirs[key]) for key in mine if key != graph)
+    with (
+        formats.open_checkpoint(str(tmp_path / "mlp")) as made,
+        formats.open_checkpoint(data_path("keras_mlp", "mlp")) as saved,
+    ):
+        assert made.object_paths == saved.object_paths
+        assert made.full_names == saved.full_names
+        assert made.kinds == saved.kinds
+        assert saved.object_graph
+        assert made.object_graph
+        names = {edge for edge, _ in saved.object_graph.children(0)}
+        assert names - {edge for edge, _ in made.object_graph.children(0)} == {
+            "train_function",
+            "train_tf_function",
+        }
+
+
+@pytest.mark.parametrize(("folder", "name"), MODELS)
+@pytest.mark.parametrize("kind", ["full", "weights_only"])
+def test_an_h5_file_comes_back_from_objects_bit_for_bit(
+    folder: str, name: str, kind: str, tmp_path: Path
+) -> None:
+    """Without a configuration layers are told by their names, and what is found is the same."""
+    source = data_path(folder, f"{name}.{kind}.h5")
+    config = read_config(data_path(folder, f"{name}.full.h5"))
+    converted(source, tmp_path / "objects", "tf-object")
+    converted(tmp_path / "objects", tmp_path / "back.h5", "keras-h5", config)
+    if kind == "full":
+        assert h5_objects(tmp_path / "back.h5") == h5_objects(source)
+    mine, theirs = read_all(tmp_path / "back.h5"), read_all(source)
+    assert {key: array.tobytes() for key, array in mine.items()} == {
+        key: array.tobytes() for key, array in theirs.items()
+    }
+
+
+@pytest.mark.parametrize(("folder", "name"), MODELS)
+def test_an_h5_file_comes_back_from_weights_of_keras_3(folder: str, name: str, tmp_path: Path) -> None:
+    source = data_path(folder, f"{name}.full.h5")
+    config = read_config(source)
+    converted(source, tmp_path / "m.weights.h5", "keras-weights")
+    converted(tmp_path / "m.weights.h5", tmp_path / "back.h5", "keras-h5", config)
+    mine, theirs = read_all(tmp_path / "back.h5"), read_all(source)
+    assert {key: array.tobytes() for key, array in mine.items()} == {
+        key: array.tobytes() for key, array in theirs.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [("keras3_mlp", "mlp"), ("keras3_conv", "conv"), ("keras3_rnn", "rnn")]
+)
+@pytest.mark.parametrize("source", ["{}.keras", "{}_ckpt"])
+def test_weights_are_those_that_keras_3_saves(folder: str, name: str, source: str, tmp_path: Path) -> None:
+    """Objects are called by their classes and counted, and bear their names."""
+    config = read_config(data_path(folder, f"{name}.keras"))
+    target = tmp_path / "m.weights.h5"
+    converted(data_path(folder, source.format(name)), target, "keras-weights", config)
+    golden = data_path(folder, f"{name}.weights.h5")
+    mine, theirs = read_all(target), read_all(golden)
+    assert {key: array.tobytes() for key, array in mine.items()} == {
+        key: array.tobytes() for key, array in theirs.items()
+    }
+    with formats.open_checkpoint(str(target)) as made, formats.open_checkpoint(golden) as saved:
+        assert made.metadata["object_names"] == saved.metadata["object_names"]
+        assert sorted(made.metadata["groups"]) == sorted(saved.metadata["groups"])
+
+
+def test_a_configuration_stays_as_it_is(tmp_path: Path) -> None:
+    config = read_config(data_path("keras3_conv", "conv.keras"))
+    converted(data_path("keras3_conv", "conv.weights.h5"), tmp_path / "m.keras", "keras", config)
+    assert read_config(str(tmp_path / "m.keras")) == config
+
+
+# What is missing, and what does not fit ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "to"),
+    [
+        ("keras_conv/conv", "keras-h5"),
+        ("keras_conv/conv", "keras-weights"),
+        ("keras_conv/conv", "keras"),
+        ("keras_conv/conv.weights_only.h5", "keras-weights"),
+        ("keras3_conv/conv.weights.h5", "keras-h5"),
+        ("keras3_conv/conv.weights.h5", "tf-object"),
+        ("interop/weights.npz", "keras-h5"),
+    ],
+)
+def test_a_missing_configuration_is_named_with_what_gives_one(source: str, to: str) -> None:
+    error = refused(data_path(source), to)
+    assert "configuration" in error.message
+    assert any("--config" in hint for hint in error.hints)
+    assert any("--like" in hint for hint in error.hints)
+
+
+@pytest.mark.parametrize(
+    ("source", "to"),
+    [
+        ("keras_conv/conv", "keras-h5"),
+        ("keras_conv/conv.weights_only.h5", "keras-weights"),
+        ("keras3_conv/conv.weights.h5", "keras-h5"),
+    ],
+)
+@pytest.mark.parametrize("other", ["keras_mlp/mlp.full.h5", "keras_nested/nest.full.h5"])
+def test_the_configuration_of_another_model_is_refused(source: str, to: str, other: str) -> None:
+    error = refused(data_path(source), to, read_config(data_path(other)))
+    assert "does not fit the model" in error.message
+
+
+def test_shapes_that_contradict_the_configuration_are_refused() -> None:
+    config = json.loads(read_config(data_path("keras_mlp", "mlp.full.h5")))
+    config["config"]["layers"][1]["config"]["units"] = 9
+    error = refused(data_path("keras_mlp", "mlp"), "keras-h5", json.dumps(config))
+    assert "kernel" in error.message
+    assert "9" in error.message
+
+
+def test_subclassed_models_want_a_template() -> None:
+    error = refused(data_path("keras_nested", "tower.weights_only.h5"), "tf-object")
+    assert "'block'" in error.message
+    assert any("--like" in hint for hint in error.hints)
+    config = json.dumps({"class_name": "Tower", "config": {"name": "tower"}})
+    assert (
+        "no Sequential or Functional"
+        in refused(data_path("keras_nested", "tower.weights_only.h5"), "keras-weights", config).message
+    )
+
+
+def test_an_archive_is_not_made_of_the_configuration_of_an_h5_file() -> None:
+    error = refused(data_path("keras_conv", "conv.full.h5"), "keras")
+    assert "config.json" in error.hints[0]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "[]",
+        "{",
+        '{"class_name": 1}',
+        '{"class_name": "Sequential", "config": {"layers": [{"class_name": "Bidirectional", "config": {}}]}}',
+        '{"class_name": "Sequential", "config": {"layers": [{"class_name": "LSTM", "config": {}}]}}',
+    ],
+)
+def test_malformed_configurations(config: str) -> None:
+    assert "does not fit the model" in refused(data_path("keras_conv", "conv"), "keras-h5", config).message
+
+
+def test_wrappers_nested_without_end() -> None:
+    config: dict[str, Any] = {"class_name": "Dense", "config": {"name": "d", "units": 1}}
+    for _ in range(200):
+        config = {"class_name": "TimeDistributed", "config": {"name": "t", "layer": config}}
+    text = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [config]}})
+    with pytest.raises(ModelError, match="deep"):
+        from_config(text)
+
+
+def test_optimizer_state_that_has_no_form_in_the_target_is_listed(tmp_path: Path) -> None:
+    """RMSprop of Keras 2 and 3 list their slots in other orders, so nothing is carried between them."""
+    arrays = {
+        "d/kernel": np.ones((2, 1), np.float32),
+        "optimizer_weights/iteration": np.int64(3),
+        "optimizer_weights/RMSprop/velocity/d/kernel": np.ones((2, 1), np.float32),
+    }
+    layer = {"class_name": "Dense", "config": {"name": "d", "units": 1, "use_bias": False}}
+    config = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [layer]}})
+    metadata = {"config": config, "optimizer": {"weights": [], "weight_names": []}}
+    save(tmp_path / "m.h5", arrays, "keras-h5", metadata=metadata)
+    plan = converted(tmp_path / "m.h5", tmp_path / "m.weights.h5", "keras-weights")
+    assert [move.spec.key for move in plan.moves] == ["layers/dense/vars/0"]
+    assert [dropped.key for dropped in plan.dropped] == sorted(arrays)[1:]
+    assert all("optimizer state" in dropped.reason for dropped in plan.dropped)
+    whole = converted(tmp_path / "m.h5", tmp_path / "m", "tf-object")
+    assert not whole.dropped
+
+
+def test_a_layer_left_incomplete_is_refused() -> None:
+    with formats.open_checkpoint(data_path("keras_conv", "conv.full.h5")) as reader:
+        keys = [key for key in reader.specs if key != "conv_a/bias"]
+        target = format_named("keras-weights")
+        with pytest.raises(ConversionError, match="all weights") as caught:
+            convert.plan_conversion(reader, keys, "/nowhere/x", target, convert.Settings())
+        assert caught.value.key == "conv_a/bias"
+        plan = convert.plan_conversion(
+            reader, keys, "/nowhere/x", format_named("tf-object"), convert.Settings()
+        )
+        assert len(plan.moves) == len(keys)
+
+
+# Models --------------------------------------------------------------------------------------
+
+
+def nested(trainable: bool) -> str:
+    def layer(class_name: str, **config: Any) -> dict[str, Any]:
+        return {"class_name": class_name, "config": config}
+
+    norm = layer("BatchNormalization", name="bn", axis=-1, trainable=trainable)
+    inner = layer("Sequential", name="inner", layers=[norm, layer("Dense", name="d", units=1)])
+    return json.dumps({"class_name": "Functional", "config": {"name": "m", "layers": [inner]}})
+
+
+@pytest.mark.parametrize(
+    ("trainable", "expected"),
+    [
+        (True, ["gamma", "beta", "kernel", "bias", "moving_mean", "moving_variance"]),
+        (False, ["kernel", "bias", "gamma", "beta", "moving_mean", "moving_variance"]),
+    ],
+)
+def test_in_h5_files_what_is_not_trained_comes_last(trainable: bool, expected: list[str]) -> None:
+    (inner,) = from_config(nested(trainable)).layers
+    assert [variable.name for variable in legacy_order(inner)] == expected
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        [("d", [("k", "d")])],
+        [("d", [("k", "scale")])],
+        [("d", [("a", "d/x"), ("b", "d/x")])],
+        [("d", [("a", "d/odd/x")])],
+        [("d", [("a", "d/kernel"), ("b", "d/kernel/cell/x")])],
+    ],
+)
+def test_names_that_tell_no_layer(weights: Any) -> None:
+    with pytest.raises(ModelError):
+        from_names(weights)
+
+
+@pytest.mark.parametrize("to", ["tf-object", "keras-weights"])
+def test_the_state_of_an_optimizer_is_carried_whole_or_not_at_all(to: str) -> None:
+    with formats.open_checkpoint(data_path("keras_mlp", "mlp.with_optimizer.h5")) as reader:
+        into = format_named(to)
+        weights = [key for key in reader.specs if reader.kinds[key] == "variable"]
+        plan = convert.plan_conversion(reader, weights, "/nowhere/x", into, convert.Settings())
+        assert len(plan.moves) == len(weights)
+        part = [*weights, "optimizer_weights/iteration"]
+        with pytest.raises(ConversionError, match="whole") as caught:
+            convert.plan_conversion(reader, part, "/nowhere/x", into, convert.Settings())
+        assert "--weights-only" in caught.value.hints[0]
