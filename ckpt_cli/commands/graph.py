@@ -63,7 +63,7 @@ def command(path: str, depth: int | None, output: str | None, **options: Any) ->
     with open_checkpoint(path) as reader:
         if reader.location.note:
             render.note(reader.location.note)
-        nodes = graph_nodes(reader, graph_of(reader, "CHECKPOINT"))
+        nodes = graph_nodes(reader, graph_of(reader, "PATH"))
         name, where = reader.location.name, reader.location.path
     tree = span(nodes)
     if len(tree.level) < len(nodes):

@@ -127,14 +127,13 @@ def span(nodes: list[GraphNode]) -> Span:
     level, parent = {ROOT: 0}, {ROOT: ROOT}
     branches: dict[int, list[tuple[str, int]]] = {}
     order = [ROOT]
-    linked = {slot for node in nodes for _, _, slot in node.slots}
     plain = {child for node in nodes for _, child in node.children}
     for number in order:
         edges = list(nodes[number].children)
         edges += [
             (slot_label(nodes, variable, name), slot)
             for variable, name, slot in nodes[number].slots
-            if slot in linked and slot not in plain
+            if slot not in plain
         ]
         for name, child in edges:
             if child not in level:
