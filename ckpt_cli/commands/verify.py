@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.model import Finding
+
 from .. import render
 from ..operations.verify import Result, expand, verify_one
-from ..options import color_option, jobs_option, json_option, path_argument
+from ..options import color_option, completing, jobs_option, json_option, path_argument
 
 if TYPE_CHECKING:
     from formats.paths import Location
@@ -27,6 +29,25 @@ _MOST_SHOWN = 20
     metavar="FORMAT",
     help="Also convert to FORMAT and back, in a temporary folder, and compare.",
 )
+@click.option(
+    "--outputs-like",
+    "like",
+    type=click.Path(),
+    metavar="B",
+    help="Also run the model with these weights and with B's, and compare what it says.",
+    shell_complete=completing("checkpoints"),
+)
+@click.option(
+    "--input", "input_file", type=click.Path(), metavar="FILE.npy", help="Run the model on this array."
+)
+@click.option(
+    "--trains-like",
+    "trains_like",
+    type=click.Path(),
+    metavar="B",
+    help="Also take one optimizer step from here and one from B, and compare what they leave.",
+    shell_complete=completing("checkpoints"),
+)
 @jobs_option
 @json_option
 @color_option
@@ -41,11 +62,21 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, **options: Any)
     --roundtrip proves that a conversion loses nothing; a warning lists what FORMAT has no
     place for.  TMPDIR says where the temporary folder is made.
 
+    --outputs-like builds the model from the configuration that a full .h5 or a .keras file
+    carries, PATH or B, as data: nothing it names is executed.  Outputs must be equal to the
+    last bit, on --input or on seeded numbers.  What is not known here is named, with exit 3.
+    --trains-like rebuilds a stack of Dense and Conv2D layers and its optimizer from the
+    object graph: weights and slots must be equal, to the last bit, after a step as well.
+
     \b
       ckpt verify run/                              every checkpoint of a run
       ckpt verify run/ckpt-10 --json                for a script
       ckpt verify run/ckpt-10 --roundtrip name      before converting for good
+      ckpt verify new.npz --outputs-like old.keras  after it
+      ckpt verify moved/ckpt-10 --trains-like run/ckpt-10
     """
+    if options["input_file"] is not None and options["like"] is None:
+        raise click.UsageError("--input is for --outputs-like", click.get_current_context())
     results = [_verify(place, jobs, options) for place in expand(paths)]
     if as_json:
         documents = [result.document() for result in results]
@@ -78,7 +109,49 @@ def _verify(place: Location | Result, jobs: int, options: dict[str, Any]) -> Res
         with render.progress(total * 4, f"{place.name} and back") as advance:
             found = roundtrip(place, options["to"], advance)
         result = result._replace(findings=(*result.findings, *found))
+    if options["like"] is not None:
+        result = _compare_outputs(result, options["like"], options["input_file"])
+    if options["trains_like"] is not None:
+        result = _compare_steps(result, options["trains_like"])
     return result
+
+
+def _compare_steps(result: Result, like: str) -> Result:
+    """Return the result with what a training step from both checkpoints left."""
+    from ..runtime.steps import compare_steps
+
+    found = compare_steps(result.path, like)
+    findings = result.findings
+    if found.differing:
+        message = (
+            f"after one step of {found.optimizer} {found.differing:,} of {found.variables:,} variables "
+            f"differ from those of {like}"
+        )
+        findings = (*findings, Finding("error", "training", message, None, result.path))
+    else:
+        what = f"{found.variables:,} variables after one step of {found.optimizer}"
+        render.note(f"{result.path}: {what}, equal to those of {like}")
+    fields = {"like": like, **found._asdict()}
+    return result._replace(findings=findings, computed={**result.computed, "training": fields})
+
+
+def _compare_outputs(result: Result, like: str, input_file: str | None) -> Result:
+    """Return the result with what running the model on both checkpoints gave."""
+    from ..runtime.outputs import compare_outputs, read_input
+
+    given = None if input_file is None else read_input(input_file)
+    found = compare_outputs(result.path, like, given)
+    fields = {"like": like, "input": input_file, **found._asdict()}
+    findings = result.findings
+    if found.differing:
+        message = (
+            f"{found.differing:,} of {found.elements:,} outputs differ from those of {like}, "
+            f"by {found.max_abs:.3g} at most"
+        )
+        findings = (*findings, Finding("error", "outputs", message, None, result.path))
+    else:
+        render.note(f"{result.path}: {found.elements:,} outputs, equal to those of {like}")
+    return result._replace(findings=findings, computed={**result.computed, "outputs": fields})
 
 
 def _data_size(location: Location) -> int:

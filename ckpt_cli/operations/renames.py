@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from formats import CheckpointReader
 
-__all__ = ["find_renames"]
+__all__ = ["find_renames", "pairs_by_ending"]
 
 _DEEPEST_SUFFIX = 8
 """Components from the end of a key that are compared; layers are told apart by fewer."""
@@ -34,7 +34,7 @@ def find_renames(
     lefts, rights = _by_content(left, removed, shapes), _by_content(right, added, shapes)
     found = {}
     for content, old_keys in lefts.items():
-        for old, new in _pairs(old_keys, rights.get(content, [])):
+        for old, new in pairs_by_ending(old_keys, rights.get(content, [])):
             if _is_same(Operand(left, old), Operand(right, new)):
                 found[old] = new
     return found
@@ -67,7 +67,7 @@ def _is_same(left: Operand, right: Operand) -> bool:
     return bool(same_checksum(left.tensor, right.tensor)) or compare(left, right).differing == 0
 
 
-def _pairs(old_keys: list[str], new_keys: list[str]) -> list[tuple[str, str]]:
+def pairs_by_ending(old_keys: list[str], new_keys: list[str]) -> list[tuple[str, str]]:
     """Return pairs of keys, those first whose ends have most components in common."""
     pairs = []
     olds, news = dict.fromkeys(old_keys), dict.fromkeys(new_keys)

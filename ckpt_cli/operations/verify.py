@@ -13,7 +13,7 @@ from formats.opening import is_directory, locate, open_location
 from formats.probe import Probe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from multiprocessing.connection import Connection
 
     from formats.model import CheckpointReader
@@ -37,6 +37,8 @@ class Result(NamedTuple):
     listed: int = 0
     has_checksums: bool = True
     hints: tuple[str, ...] = ()
+    computed: Mapping[str, Any] = {}
+    """Further fields of the document: what computing with the checkpoint gave."""
 
     @property
     def ok(self) -> bool:
@@ -54,6 +56,7 @@ class Result(NamedTuple):
             "ok": self.ok,
             "checked": {"tensors": self.tensors, "nbytes": self.nbytes},
             "findings": [finding._asdict() for finding in self.findings],
+            **self.computed,
         }
 
 

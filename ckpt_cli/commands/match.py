@@ -1,0 +1,126 @@
+"""`ckpt match`: what a restore would do, without the program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from formats.opening import open_checkpoint
+
+from .. import render
+from ..options import color_option, json_option, path_argument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from formats.model import CheckpointReader
+
+    from ..operations.match import Match
+    from ..operations.match_fix import Rename
+
+__all__ = ["command"]
+
+_MOST_HARMLESS = 20
+_MATTERS, _LEFT, _HARMLESS = "what matters", "starts anew or stays behind", "harmless"
+_WORDS = {_MATTERS: "matters", _LEFT: "left", _HARMLESS: "harmless"}
+_STYLES = {_MATTERS: "red", _LEFT: "yellow", _HARMLESS: "green"}
+
+
+@click.command("match")
+@path_argument("checkpoint")
+@path_argument("target")
+@click.option(
+    "--allow-unused", is_flag=True, help="Exit 0 although CHECKPOINT has values that TARGET does not take."
+)
+@json_option
+@color_option
+def command(checkpoint: str, target: str, allow_unused: bool, as_json: bool) -> int:
+    """Show what restore() of CHECKPOINT would do to the objects that TARGET was saved from.
+
+    TARGET is an object-based checkpoint of the program, saved once, trained or not: all
+    of its objects count as built.  CHECKPOINT is matched by objects, or, where it has
+    none, by full names.  Exits 0 if assert_consumed() would hold, with --allow-unused if
+    assert_existing_objects_matched() would, else 1.
+
+    \b
+      ckpt match run/ckpt-10 fresh/ckpt-1
+      ckpt match weights-2 fresh/ckpt-1 --allow-unused && python train.py
+    """
+    from ..operations.match import match
+    from ..operations.match_fix import fix, likely_renames
+
+    with open_checkpoint(checkpoint) as reader, open_checkpoint(target) as other:
+        for location in (reader.location, other.location):
+            if location.note:
+                render.note(location.note)
+        found = match(reader, other)
+        renames = likely_renames(found, reader, other)
+        remedy = fix(found, renames, reader, other)
+        rows = list(_rows(found, renames, reader, other))
+        paths = {"checkpoint": reader.object_paths, "target": other.object_paths}
+    if as_json:
+        pairs = [{"target": rename.target, "checkpoint": rename.checkpoint} for rename in renames]
+        harmless = [{"side": row[4], "key": row[2]} for row in rows if row[0] == _HARMLESS]
+        render.document({**found.document(), "likely_renames": pairs, "harmless": harmless, "fix": remedy})
+    else:
+        _show(found, rows, paths)
+        if remedy:
+            render.note("this writes a checkpoint that TARGET restores:")
+            render.lines([f"  {remedy}"] if render.is_terminal() else [f"fix\t{render.escape(remedy)}"])
+    return int(not (found.existing_matched if allow_unused else found.consumed))
+
+
+_Row = tuple[str, str, str, str, str]
+"""Group, what it is, key, detail, and whose key it is."""
+
+
+def _rows(
+    found: Match, renames: list[Rename], checkpoint: CheckpointReader, target: CheckpointReader
+) -> Iterator[_Row]:
+    """Yield what is not as it should be, what matters most first."""
+    shown = checkpoint.object_paths if render.is_terminal() else {}
+    origin = {rename.target: rename.checkpoint for rename in renames}
+    rows: list[_Row] = [(_MATTERS, "fails", "", failure, "checkpoint") for failure in found.failures]
+    for what, mismatches in (("shape", found.shape_mismatch), ("dtype", found.dtype_mismatch)):
+        rows += [
+            (_MATTERS, what, m.key, f"{m.checkpoint} in CHECKPOINT, {m.target} in TARGET", "target")
+            for m in mismatches
+        ]
+    for key in found.unmatched_target:
+        kind = target.kinds.get(key, "state")
+        group = _MATTERS if kind == "variable" else _HARMLESS if key.startswith("save_counter/") else _LEFT
+        likely = f"perhaps {shown.get(origin[key], origin[key])}" if key in origin else ""
+        rows.append((group, "no value", key, likely, "target"))
+    renamed = set(origin.values())
+    for key in found.unused_checkpoint:
+        group = _LEFT if checkpoint.kinds.get(key) == "variable" else _HARMLESS
+        if key not in renamed:
+            rows.append((group, "unused", key, "", "checkpoint"))
+    yield from sorted(rows, key=lambda row: list(_STYLES).index(row[0]))
+
+
+def _show(found: Match, rows: list[_Row], paths: dict[str, Mapping[str, str]]) -> None:
+    if not render.is_terminal():
+        render.tsv((_WORDS[row[0]], *row[1:4]) for row in rows)
+        return
+    how = "by full name" if found.by_name else "by object"
+    render.title(f"{found.checkpoint} -> {found.target}", f"{len(found.restored):,} values restored, {how}")
+    for name, holds in (
+        ("assert_consumed()", found.consumed),
+        ("assert_existing_objects_matched()", found.existing_matched),
+    ):
+        verdict = render.styled("holds", fg="green") if holds else render.styled("fails", fg="red")
+        render.lines([f"  {name:35}{verdict}"])
+    for group, style in _STYLES.items():
+        chosen = [row for row in rows if row[0] == group]
+        if not chosen:
+            continue
+        render.title(group)
+        if len(chosen) > _MOST_HARMLESS and group == _HARMLESS:
+            render.lines([f"  {len(chosen):,} values, optimizer state and counters; --json lists them"])
+            continue
+        for _, what, key, detail, side in chosen:
+            path = paths[side].get(key) or key
+            mark = render.styled(f"{what:9}", fg=style)
+            render.lines([f"  {mark} {render.escape(path)}{'  ' + render.escape(detail) if detail else ''}"])

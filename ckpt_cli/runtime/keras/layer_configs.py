@@ -1,0 +1,213 @@
+"""Layers from their stored configurations, by a table of what is known.
+
+A configuration is data: a class name is looked up here and nowhere else, nothing it
+names is imported or run.  Every option is either handed to the layer, known to change
+no output (`_IRRELEVANT`), or must have the one value that leaves it off (`_is_off`);
+whatever else is found is named in an UnsupportedFeatureError.
+
+Weights are made of zeros, and no more of them than the checkpoint holds, whatever sizes
+a configuration asks for.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from formats.errors import UnsupportedFeatureError
+
+from . import activations, layers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Budget", "layer_from_config", "unknown"]
+
+Config = dict[str, Any]
+
+_KERNEL = ("kernel_initializer", "bias_initializer")
+_RECURRENT = (*_KERNEL, "recurrent_initializer")
+_SCALE = ("gamma_initializer", "beta_initializer")
+_CONV = ("strides", "padding", "data_format", "dilation_rate", "activation", "use_bias")
+_POOL = ("pool_size", "strides", "padding", "data_format")
+_LOOP = ("units", "activation", "use_bias", "return_sequences", "return_state", "go_backwards")
+
+# Class: the options that are handed on, and the options that make weights.
+_LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "Activation": (("activation",), ()),
+    "Add": ((), ()),
+    "Average": ((), ()),
+    "AveragePooling2D": (_POOL, ()),
+    "BatchNormalization": (
+        ("axis", "momentum", "epsilon", "center", "scale"),
+        (*_SCALE, "moving_mean_initializer", "moving_variance_initializer"),
+    ),
+    "Concatenate": (("axis",), ()),
+    "Conv2D": (("filters", "kernel_size", "groups", *_CONV), _KERNEL),
+    "Dense": (("units", "activation", "use_bias"), _KERNEL),
+    "DepthwiseConv2D": (
+        ("kernel_size", "depth_multiplier", *_CONV),
+        ("depthwise_initializer", "bias_initializer"),
+    ),
+    "Dropout": (("rate",), ()),
+    "Embedding": (("input_dim", "output_dim"), ("embeddings_initializer",)),
+    "Flatten": (("data_format",), ()),
+    "GRU": ((*_LOOP, "recurrent_activation", "reset_after"), _RECURRENT),
+    "GlobalAveragePooling2D": (("data_format", "keepdims"), ()),
+    "GlobalMaxPooling2D": (("data_format", "keepdims"), ()),
+    "LSTM": ((*_LOOP, "recurrent_activation", "unit_forget_bias"), _RECURRENT),
+    "LayerNormalization": (("axis", "epsilon", "center", "scale"), _SCALE),
+    "MaxPooling2D": (_POOL, ()),
+    "Maximum": ((), ()),
+    "MultiHeadAttention": (
+        ("num_heads", "key_dim", "value_dim", "use_bias", "output_shape", "attention_axes"),
+        _KERNEL,
+    ),
+    "Multiply": ((), ()),
+    "Permute": (("dims",), ()),
+    "ReLU": (("max_value", "negative_slope", "threshold"), ()),
+    "Rescaling": (("scale", "offset"), ()),
+    "Reshape": (("target_shape",), ()),
+    "SimpleRNN": (_LOOP, _RECURRENT),
+    "Softmax": (("axis",), ()),
+    "Subtract": ((), ()),
+}
+_IRRELEVANT = frozenset(
+    [
+        "name", "trainable", "dtype", "batch_input_shape", "batch_shape", "build_input_shape", "seed",
+        "noise_shape", "dropout", "recurrent_dropout", "implementation", "unroll", "synchronized",
+        "input_length", "query_shape", "key_shape", "value_shape", "zero_output_for_mask",
+        "renorm_clipping", "renorm_momentum",
+    ]
+)  # fmt: skip
+"""What changes no output outside of training: sizes of a batch, seeds, how it is computed."""
+_IRRELEVANT_ENDS = ("_initializer", "_regularizer", "_constraint")
+_CHOICES = {"padding": ("valid", "same"), "data_format": (None, "channels_last")}
+_ACTIVATIONS = ("activation", "recurrent_activation")
+_OTHER_IN_KERAS_3 = ("hard_sigmoid",)
+_MODULES = ("keras.layers", "keras.src.layers.", "keras.")
+_BAD_VALUES = (ValueError, TypeError, KeyError, IndexError, NotImplementedError, ArithmeticError)
+"""What layers raise for values that make no sense: of the types are those of a JSON text, nothing more."""
+
+
+def unknown(what: str) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(f"{what} is not known here, so its outputs cannot be computed")
+
+
+class Budget:
+    """An initializer: zeros, until more elements have been asked for than there can be."""
+
+    def __init__(self, elements: int) -> None:
+        self.left = elements
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        from ..tensor import Tensor
+
+        self.left -= math.prod(shape)
+        if self.left < 0:
+            raise UnsupportedFeatureError(
+                f"the configuration asks for a weight {list(shape)}, more than the checkpoint holds"
+            )
+        return Tensor(np.zeros(shape, dtype.numpy_dtype if dtype is not None else np.float32))
+
+
+def layer_from_config(item: Config, budget: Budget, *, keras3: bool) -> Any:
+    """Return the layer that an item of a configuration describes, without weights yet."""
+    name, class_name, config = _parts(item)
+    if class_name == "Bidirectional":
+        return _bidirectional(config, budget, keras3=keras3)
+    what = f"layer {name!r} ({class_name})"
+    if class_name == "LeakyReLU":
+        config = {**config, "alpha": config.get("negative_slope", config.get("alpha"))}
+        return _made(what, layers.LeakyReLU, {"alpha": config["alpha"], "name": name})
+    if class_name not in _LAYERS:
+        raise unknown(what)
+    wanted, initializers = _LAYERS[class_name]
+    options = {option: config[option] for option in wanted if option in config}
+    for option, value in config.items():
+        if option in options or option in _IRRELEVANT or option.endswith(_IRRELEVANT_ENDS):
+            continue
+        if not _is_off(option, value):
+            raise unknown(f"{what}: {option}={value!r}")
+    _check(what, options, keras3=keras3)
+    _check_dtype(what, config.get("dtype", "float32"))
+    options |= dict.fromkeys(initializers, budget)
+    return _made(what, getattr(layers, class_name), {**options, "name": name})
+
+
+def _is_off(option: str, value: Any) -> bool:
+    """Whether an option that is not known here has the value that leaves it off, as `stateful=False`."""
+    return value is None or value is False or value in ([], {}) or (option == "groups" and value == 1)
+
+
+def _made(what: str, make: Callable[..., Any], options: Config) -> Any:
+    try:
+        return make(**options)
+    except _BAD_VALUES as error:
+        raise UnsupportedFeatureError(f"{what}: {error}") from error
+
+
+def _parts(item: Config) -> tuple[str, str, Config]:
+    """Return name, class name and configuration of a layer of Keras' own."""
+    config = item.get("config")
+    config = config if isinstance(config, dict) else {}
+    class_name, registered, module = item.get("class_name"), item.get("registered_name"), item.get("module")
+    name = str(config.get("name", item.get("name")))
+    if registered not in (None, class_name):
+        raise unknown(f"layer {name!r} ({registered})")
+    if module is not None and not str(module).startswith(_MODULES):
+        raise unknown(f"layer {name!r} ({module}.{class_name})")
+    return name, str(class_name), config
+
+
+def _check(what: str, options: Config, *, keras3: bool) -> None:
+    for option, choices in _CHOICES.items():
+        if option in options and options[option] not in choices:
+            raise unknown(f"{what}: {option}={options[option]!r}")
+    for option in _ACTIVATIONS:
+        value = options.get(option)
+        if value is None:
+            continue
+        if not isinstance(value, str) or (keras3 and value in _OTHER_IN_KERAS_3):
+            called = value.get("config", value) if isinstance(value, dict) else value
+            raise unknown(f"{what}: activation {called!r}")
+        try:
+            activations.get(value)
+        except ValueError as error:
+            raise unknown(f"{what}: activation {value!r}") from error
+
+
+def _check_dtype(what: str, dtype: Any) -> None:
+    """Refuse dtypes that are not computed in as Keras does: mixed precision, quantization."""
+    if isinstance(dtype, dict):
+        policy = dtype.get("config")
+        dtype = policy.get("name") if isinstance(policy, dict) else None
+    if dtype not in (None, "float32"):
+        raise unknown(f"{what}: dtype {dtype!r}")
+
+
+def _bidirectional(config: Config, budget: Budget, *, keras3: bool) -> Any:
+    name = str(config.get("name"))
+    what = f"layer {name!r} (Bidirectional)"
+    forward, backward = config.get("layer"), config.get("backward_layer")
+    if not isinstance(forward, dict) or forward.get("class_name") not in ("LSTM", "GRU", "SimpleRNN"):
+        raise unknown(f"{what} of what is not LSTM, GRU or SimpleRNN")
+    if isinstance(backward, dict) and not _is_mirrored(forward, backward):
+        raise unknown(f"{what} whose two layers differ")
+    layer = layer_from_config(forward, budget, keras3=keras3)
+    return _made(
+        what, layers.Bidirectional, {"layer": layer, "merge_mode": config.get("merge_mode"), "name": name}
+    )
+
+
+def _is_mirrored(forward: Config, backward: Config) -> bool:
+    def essence(item: Config) -> tuple[Any, Config]:
+        config = item.get("config")
+        config = dict(config) if isinstance(config, dict) else {}
+        own = {key: value for key, value in config.items() if key in _LAYERS["GRU"][0] + _LAYERS["LSTM"][0]}
+        own.pop("go_backwards", None)
+        return item.get("class_name"), own
+
+    return essence(forward) == essence(backward)

@@ -1,0 +1,178 @@
+"""Verification by computing: do two checkpoints make one model say the same?
+
+The model is data: the configuration that a full `.h5` or a `.keras` file carries.  Each
+checkpoint is run by its own configuration where it has one, else by the other's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from formats.errors import UnknownFormatError, UnsupportedFeatureError
+from formats.opening import open_checkpoint
+
+from .keras.from_config import model_from_config
+from .keras.from_reader import assign_weights, weights_by_key
+from .keras.layers import Embedding
+from .nest import flatten
+from .tensor import as_tensor
+
+if TYPE_CHECKING:
+    from formats.model import CheckpointReader
+
+    from .keras.model import Model
+
+__all__ = ["Outputs", "compare_outputs", "load_model", "read_input", "run"]
+
+_SEED = 20170601
+_EXAMPLES = 8
+_UNKNOWN_DIMENSION = 8
+"""What stands for a dimension that a model leaves open: the length of a text, the width of an image."""
+
+
+class Outputs(NamedTuple):
+    """How the outputs of two checkpoints differ: in how many elements, at most by how much."""
+
+    elements: int
+    differing: int
+    max_abs: float
+    max_rel: float
+
+
+def load_model(reader: CheckpointReader, by: CheckpointReader) -> Model:
+    """Return the model of `by`'s configuration with the weights of `reader`."""
+    model = _built(by)
+    assign_weights(model, reader, weights_by_key(model, by))
+    return model
+
+
+def _built(by: CheckpointReader) -> Model:
+    elements = sum(spec.size for spec in by.specs.values())
+    version = str(by.metadata.get("version") or "2")
+    try:
+        return model_from_config(by.metadata["config"], elements, keras3=not version.startswith(("1.", "2")))
+    except UnsupportedFeatureError as error:
+        error.path = by.location.path
+        raise
+
+
+def _has_config(reader: CheckpointReader) -> bool:
+    return reader.format.name in ("keras", "keras-h5") and bool(reader.metadata.get("config"))
+
+
+def compare_outputs(left_path: str, right_path: str, given: Any = None) -> Outputs:
+    """Run both checkpoints on an array, or on seeded values, and compare.
+
+    Raises UnsupportedFeatureError for what cannot be computed: no configuration, a layer that is not known.
+    """
+    with open_checkpoint(left_path) as left, open_checkpoint(right_path) as right:
+        described = [reader for reader in (left, right) if _has_config(reader)]
+        if not described:
+            message = f"neither it nor {right.location.path} carries a model's configuration"
+            hints = ("a full .h5 or a .keras file does: save the model once with model.save(...)",)
+            raise UnsupportedFeatureError(message, path=left.location.path, hints=hints)
+        models = [
+            load_model(reader, reader if _has_config(reader) else described[0]) for reader in (left, right)
+        ]
+        inputs = _inputs(models[0], given)
+        try:
+            outputs = [run(model, inputs) for model in models]
+        except (ValueError, IndexError, MemoryError) as error:
+            message = f"the model cannot be run on this input: {error}"
+            raise UnsupportedFeatureError(message, path=described[0].location.path) from error
+    return _compare(*outputs)
+
+
+def run(model: Model, inputs: list[Any]) -> list[np.ndarray[Any, Any]]:
+    """Return a model's outputs, as arrays."""
+    values = [as_tensor(value) for value in inputs]
+    result = model(values[0] if len(values) == 1 else values, training=False)
+    return [np.asarray(one) for one in flatten(result)]
+
+
+def _compare(left: list[np.ndarray[Any, Any]], right: list[np.ndarray[Any, Any]]) -> Outputs:
+    elements, differing, max_abs, max_rel = 0, 0, 0.0, 0.0
+    if [one.shape for one in left] != [one.shape for one in right]:
+        sizes = sum(one.size for one in left)
+        return Outputs(sizes, sizes, float("nan"), float("nan"))
+    for one, other in zip(left, right, strict=True):
+        elements += one.size
+        unequal = (one != other) & ~(np.isnan(one) & np.isnan(other))
+        if not unequal.any():
+            continue
+        with np.errstate(all="ignore"):
+            delta = np.abs(one[unequal].astype("f8") - other[unequal])
+            relative = delta / np.abs(other[unequal].astype("f8"))
+        differing += int(unequal.sum())
+        max_abs, max_rel = float(max(max_abs, delta.max())), float(max(max_rel, relative.max()))
+    return Outputs(elements, differing, max_abs, max_rel)
+
+
+# Inputs ---------------------------------------------------------------------------
+
+
+def read_input(path: str) -> np.ndarray[Any, Any]:
+    """Return the array of a `.npy` file; UnknownFormatError where it is none, or one of Python objects."""
+    try:
+        found = np.load(path, allow_pickle=False, mmap_mode="r")
+    except (ValueError, EOFError) as error:
+        raise UnknownFormatError(f"not an array of numbers in .npy: {error}", path=path) from error
+    if not isinstance(found, np.ndarray):
+        found.close()
+        raise UnknownFormatError("an .npz, expected one array in .npy", path=path)
+    return found
+
+
+def _symbols(model: Model) -> list[Any]:
+    if hasattr(model, "inputs"):
+        return list(model.inputs)
+    return [model._input._inbound[0].outputs]  # type: ignore[attr-defined]
+
+
+def _inputs(model: Model, given: Any) -> list[Any]:
+    """Return what the model is run on: the given array, or seeded values of the shapes it asks for."""
+    symbols = _symbols(model)
+    numbers = _fewest_rows(model)
+    if given is None:
+        random = np.random.default_rng(_SEED)
+        return [_seeded(symbol, numbers, random) for symbol in symbols]
+    if len(symbols) != 1:
+        raise UnsupportedFeatureError(f"the model has {len(symbols)} inputs, --input gives one")
+    wanted = _shape(symbols[0])
+    fits = given.ndim == len(wanted) and all(
+        dim is None or dim == found for dim, found in zip(wanted, given.shape, strict=True)
+    )
+    if not fits or given.dtype.kind not in "fiub":
+        raise UnsupportedFeatureError(
+            f"the input is {given.dtype} {list(given.shape)}, the model takes {symbols[0].dtype.name} "
+            f"{['any' if dim is None else dim for dim in wanted]}"
+        )
+    looks_up = symbols[0].dtype.is_integer
+    if looks_up and given.size and not 0 <= given.min() <= given.max() < numbers:
+        raise UnsupportedFeatureError(
+            f"the input holds numbers outside of 0 ... {numbers - 1}, which are all the embedding has"
+        )
+    return [given.astype(symbols[0].dtype.numpy_dtype)]
+
+
+def _shape(symbol: Any) -> tuple[int | None, ...]:
+    layer = symbol.call.layer
+    return tuple(layer._batch_input_shape)
+
+
+def _fewest_rows(model: Model) -> int:
+    """Return the rows of the smallest embedding: integers below are good for every one."""
+    from .keras.base_layer import iterate_layers
+
+    return min(
+        (layer.input_dim for layer in iterate_layers(model) if isinstance(layer, Embedding)), default=2
+    )
+
+
+def _seeded(symbol: Any, numbers: int, random: np.random.Generator) -> Any:
+    shape = [_EXAMPLES, *(_UNKNOWN_DIMENSION if dim is None else dim for dim in _shape(symbol)[1:])]
+    if symbol.dtype.is_integer:
+        return random.integers(0, numbers, shape).astype(symbol.dtype.numpy_dtype)
+    return random.standard_normal(shape).astype(symbol.dtype.numpy_dtype)

@@ -1,0 +1,142 @@
+"""Models from stored configurations: they say what Keras said, and what is not known is named."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+
+import numpy as np
+import pytest
+
+import formats
+from ckpt_cli.runtime.keras.from_config import model_from_config
+from ckpt_cli.runtime.outputs import compare_outputs, load_model, run
+from tests.support import data_path
+
+
+def _full_models():
+    """Every fixture with a configuration, of those Keras ran: paths below tests/data."""
+    root = data_path()
+    found = []
+    for path in sorted(glob.glob(os.path.join(root, "keras*", "*.h5")) + glob.glob(f"{root}/keras*/*.keras")):
+        with formats.open_checkpoint(path) as reader:
+            if reader.metadata.get("config"):
+                found.append(os.path.relpath(path, root))
+    return found
+
+
+MODELS = _full_models()
+
+
+def test_the_fixtures_are_there():
+    assert len(MODELS) == 10
+
+
+@pytest.mark.parametrize("path", MODELS)
+def test_outputs_are_those_keras_recorded(path):
+    stem = data_path(path.partition(".")[0])
+    with formats.open_checkpoint(data_path(path)) as reader:
+        model = load_model(reader, reader)
+    (found,) = run(model, [np.load(f"{stem}.input.npy")])
+    np.testing.assert_allclose(found, np.load(f"{stem}.output.npy"), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("path", MODELS)
+@pytest.mark.parametrize(
+    "suffix",
+    [".weights_only.h5", ".weights.h5", ".index", "_ckpt-1.index", "_ckpt.index", "_both-1.index"],
+)
+def test_other_files_of_the_same_weights_say_the_same(path, suffix):
+    other = data_path(path.partition(".")[0] + suffix)
+    if not os.path.exists(other) or (suffix == ".index" and "keras3" in path):
+        return
+    assert compare_outputs(data_path(path), other).differing == 0
+
+
+def test_every_kind_of_file_is_compared():
+    found = [s for p in MODELS for s in (".weights_only.h5", ".weights.h5", ".index")
+             if os.path.exists(data_path(p.partition(".")[0] + s))]  # fmt: skip
+    assert {suffix: found.count(suffix) for suffix in set(found)} == {
+        ".weights_only.h5": 6, ".weights.h5": 4, ".index": 6,
+    }  # fmt: skip
+
+
+def dense(**options):
+    return {"class_name": "Dense", "config": {"name": "d", "units": 2, **options}}
+
+
+def sequential(*layers, shape=(None, 3)):
+    first = {"class_name": "InputLayer", "config": {"name": "i", "batch_input_shape": list(shape)}}
+    config = {"name": "s", "layers": [first, *layers]}
+    return json.dumps({"class_name": "Sequential", "config": config})
+
+
+def layer(class_name, **config):
+    return {"class_name": class_name, "config": {"name": "x", **config}}
+
+
+REFUSED = {
+    "a class": (sequential(layer("Mystery")), "layer 'x' \\(Mystery\\) is not known here"),
+    "a Lambda": (sequential(layer("Lambda", function=["4wAAAA", None, None])), "layer 'x' \\(Lambda\\)"),
+    "a class of one's own": (
+        sequential({**dense(), "registered_name": "mine>Dense"}),
+        "layer 'd' \\(mine>Dense\\) is not known here",
+    ),
+    "a module of one's own": (sequential({**dense(), "module": "os"}), "layer 'd' \\(os.Dense\\)"),
+    "an activation": (sequential(dense(activation="mystery")), "layer 'd' \\(Dense\\): activation 'mystery'"),
+    "an activation of one's own": (
+        sequential(dense(activation={"class_name": "function", "config": "mine"})),
+        "activation 'mine'",
+    ),
+    "an option": (sequential(dense(lora_rank=3)), "lora_rank=3"),
+    "state": (sequential(layer("LSTM", units=2, stateful=True), shape=(None, 4, 3)), "stateful=True"),
+    "a mask": (sequential(layer("Embedding", input_dim=2, output_dim=2, mask_zero=True)), "mask_zero=True"),
+    "padding": (sequential(layer("MaxPooling2D", padding="causal")), "padding='causal'"),
+    "mixed precision": (sequential(dense(dtype="mixed_float16")), "dtype 'mixed_float16'"),
+    "a subclass": (json.dumps({"class_name": "Tower", "config": {"name": "t"}}), "a model of class 'Tower'"),
+    "nonsense": (sequential(dense(units="many")), "layer 'd' \\(Dense\\)"),
+    "a number too large": (sequential(dense(units=10**12)), "more than the checkpoint holds"),
+    "an input too large": (sequential(shape=(None, 10**12)), "an input of shape"),
+    "no JSON": ("{", "not JSON"),
+    "no shape": (
+        json.dumps({"class_name": "Sequential", "config": {"name": "s", "layers": [dense()]}}),
+        "without the shape of its input",
+    ),
+    "a circle": (
+        json.dumps(
+            {
+                "class_name": "Functional",
+                "config": {
+                    "name": "f",
+                    "layers": [{**dense(), "name": "d", "inbound_nodes": [[["d", 0, 0, {}]]]}],
+                    "input_layers": [],
+                    "output_layers": [["d", 0, 0]],
+                },
+            }
+        ),
+        "layer 'd' waits for inputs that never come",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_not_known_is_named(what):
+    text, message = REFUSED[what]
+    with pytest.raises(formats.errors.UnsupportedFeatureError, match=message):
+        model_from_config(text, 10_000, keras3=False)
+
+
+def test_an_activation_that_keras_3_computes_otherwise_is_not_known():
+    text = sequential(dense(activation="hard_sigmoid"))
+    assert model_from_config(text, 100, keras3=False).weights
+    with pytest.raises(formats.errors.UnsupportedFeatureError, match="hard_sigmoid"):
+        model_from_config(text, 100, keras3=True)
+
+
+def test_models_nested_too_deeply_are_refused():
+    item = {"class_name": "Sequential", "config": {"name": "s", "layers": []}}
+    for _ in range(40):
+        item = {"class_name": "Sequential", "config": {"name": "s", "layers": [item]}}
+    with pytest.raises(formats.errors.UnsupportedFeatureError, match="nested more than 32 deep"):
+        model_from_config(json.dumps(item), 100, keras3=False)
