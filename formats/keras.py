@@ -42,6 +42,7 @@ __all__ = ["FORMAT", "KerasReader"]
 CONFIG = "config.json"
 METADATA = "metadata.json"
 WEIGHTS = "model.weights.h5"
+ASSETS = "assets/"
 _OTHER_WEIGHTS = ("model.weights.npz", "model.weights.json")
 _MOST_TEXT = 256 << 20
 
@@ -133,6 +134,7 @@ class KerasReader(WeightsReader):
             "layers": layers,
             "object_names": self.object_names,
             "groups": self.groups,
+            "assets": [name for name in self._archive.names if name.startswith(ASSETS)],
         }
 
     def _keys_below(self, group: str) -> list[str]:

@@ -68,6 +68,8 @@ def command(checkpoint: str, target: str, allow_unused: bool, as_json: bool) -> 
         if remedy:
             render.note("this writes a checkpoint that TARGET restores:")
             render.lines([f"  {remedy}"] if render.is_terminal() else [f"fix\t{render.escape(remedy)}"])
+        elif not found.existing_matched:
+            render.note("--map pairs names by hand: ckpt convert CHECKPOINT DST --like TARGET --map FILE")
     return int(not (found.existing_matched if allow_unused else found.consumed))
 
 

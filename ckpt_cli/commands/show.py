@@ -80,6 +80,10 @@ def _summary(reader: CheckpointReader, fields: dict[str, Any], *, as_json: bool)
     )
 
 
+_LAYOUT = ("optimizer", "groups", "object_names", "assets")
+"""Metadata that a Keras file is written from: it says little beyond the keys, and `--json` has it."""
+
+
 def _summary_rows(reader: CheckpointReader, fields: dict[str, Any]) -> list[tuple[str, object]]:
     size = render.human_size if render.is_terminal() else str
     rows: list[tuple[str, object]] = [("format", fields["format"])]
@@ -88,6 +92,8 @@ def _summary_rows(reader: CheckpointReader, fields: dict[str, Any]) -> list[tupl
     rows += [(kind, _counted(counts, size)) for kind, counts in fields["kinds"].items()]
     rows += [(f"dtype {name}", _counted(counts, size)) for name, counts in fields["dtypes"].items()]
     for name, value in fields["metadata"].items():
+        if name in _LAYOUT:
+            continue
         values = value if isinstance(value, list) else [value]
         rows += [(name.rstrip("s") if isinstance(value, list) else name, _spelled(item)) for item in values]
     rows += [("missing", path) for path in reader.missing_files()]

@@ -293,7 +293,8 @@ def _named_layer(name: str, weights: Sequence[tuple[str, list[str]]]) -> Unit:
             if found is None:
                 found = Unit(component)
                 owner.edges.append(Edge(edge, found, attribute))
-            assert isinstance(found, Unit)
+            if not isinstance(found, Unit):
+                raise ModelError(f"layer {name!r} has a weight {edge!r} and others below it")
             owner = found
         if not components:
             raise ModelError(f"weight {key!r} does not say of which layer it is")

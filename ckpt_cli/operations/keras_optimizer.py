@@ -13,8 +13,9 @@ keras/src/optimizers/ (Keras 2.15, 3.15)
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.jsontext import parse_object
 
 from .keras_graph import OPTIMIZER, SlotOf
 from .keras_model import Edge, Unit, Variable, legacy_order
@@ -22,6 +23,7 @@ from .keras_model import Edge, Unit, Variable, legacy_order
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from formats.h5.weights import WeightsReader
     from formats.model import CheckpointReader
 
     from .keras_model import Placed
@@ -50,6 +52,7 @@ _SLOT_LISTS: dict[str, dict[str, str]] = {
 }
 """Attributes in which optimizers of Keras 2 list their slots, by class and the slot's name."""
 
+_LARGEST_RATE = 1e38  # What float32 holds.
 _LEGACY_SCALARS = ("beta", "beta_1", "beta_2", "decay", "learning_rate", "momentum", "rho")
 """Hyperparameters that a legacy optimizer's node has as variables, where its configuration has them."""
 
@@ -173,19 +176,22 @@ def _settings(source: CheckpointReader) -> tuple[str | None, dict[str, Any]]:
     """Return class and settings of the optimizer that a training configuration tells of."""
     text = source.metadata.get("training_config")
     try:
-        found = json.loads(text)["optimizer_config"] if text else {}
-        name, config = found.get("class_name"), found.get("config")
-    except (ValueError, KeyError, TypeError, AttributeError):
+        found = parse_object(text).get("optimizer_config") if text else None
+    except ValueError:
+        found = None  # The weights do not depend on it; `verify` says what is wrong with it.
+    if not isinstance(found, dict):
         return None, {}
+    name, config = found.get("class_name"), found.get("config")
     known = str(name).rpartition(">")[2] if isinstance(name, str) else None
     return known, config if isinstance(config, dict) else {}
 
 
 def _rates(names: Sequence[str], settings: Mapping[str, Any], prefix: str) -> dict[str, Variable]:
+    given = {name: settings.get(name) for name in names}
     return {
-        name: Variable(name, False, f"{prefix}{name}", value=float(settings[name]))
-        for name in names
-        if isinstance(settings.get(name), int | float)
+        name: Variable(name, False, f"{prefix}{name}", value=float(value))
+        for name, value in given.items()
+        if isinstance(value, int | float) and abs(value) <= _LARGEST_RATE
     }
 
 
@@ -225,8 +231,8 @@ def _cased(name: str) -> str:
 
 
 def _of_weights(source: CheckpointReader) -> Optimizer | None:
-    keys = [key for key in source.specs if key.startswith("optimizer/vars/")]
-    keys.sort(key=lambda key: int(key.rpartition("/")[2]))
+    reader: WeightsReader = source  # type: ignore[assignment]
+    keys = reader.variables("optimizer/vars")
     if not keys:
         return None
     variables = [Variable("", False, "", key) for key in keys]

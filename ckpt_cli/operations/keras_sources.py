@@ -169,6 +169,8 @@ class _Nodes:
         if "_operations" in operations:
             listed = self.children(operations["_operations"])
             found = [listed[name] for name in sorted(listed, key=lambda name: (len(name), name))]
+            if len(found) < len(model.layers):
+                return []
             # A Sequential's input is one of its operations, and none of its layers.
             return list(zip(model.layers, found[len(found) - len(model.layers) :], strict=True))
         return []

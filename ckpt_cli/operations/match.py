@@ -87,8 +87,18 @@ class Match(NamedTuple):
         }
 
 
+_HINTS = {
+    "CHECKPOINT": "to give it the objects of TARGET: ckpt convert CHECKPOINT DST --like TARGET",
+    "TARGET": "an object-based checkpoint of the program, saved once untrained, serves as TARGET",
+    "PATH": "to make objects of its names: ckpt convert PATH DST --to object",
+}
+
+
 def graph_of(reader: CheckpointReader, role: str) -> ObjectGraph:
-    """Return a checkpoint's object graph; its damage, or that there is none, is an error."""
+    """Return a checkpoint's object graph; its damage, or that there is none, is an error.
+
+    `role` is what the checkpoint is to the command: CHECKPOINT, TARGET, or PATH.
+    """
     if reader.object_graph is not None:
         return reader.object_graph
     if reader.format.name == "tf-object":
@@ -96,13 +106,8 @@ def graph_of(reader: CheckpointReader, role: str) -> ObjectGraph:
         raise CorruptCheckpointError(
             flaw.message, path=flaw.file, key=flaw.key, offset=flaw.offset, code=flaw.code
         )
-    message = f"{role} has no object graph to restore, it is {reader.format.name} ({reader.format.title})"
-    hints = (
-        ("an object-based checkpoint of the program, saved once untrained, serves as TARGET",)
-        if role == "TARGET"
-        else ("to give it the objects of TARGET: ckpt convert CHECKPOINT DST --like TARGET",)
-    )
-    raise ConversionError(message, path=reader.location.path, hints=hints)
+    message = f"{role} has no object graph, it is {reader.format.name} ({reader.format.title})"
+    raise ConversionError(message, path=reader.location.path, hints=(_HINTS[role],))
 
 
 def match(checkpoint: CheckpointReader, target: CheckpointReader) -> Match:

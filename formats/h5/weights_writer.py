@@ -72,6 +72,10 @@ class ArchiveWriter(WeightsWriter):
             hints = ("to give one: --config FILE, or --like TEMPLATE with another archive",)
             raise ConversionError(message, path=target.path, hints=hints)
         super().__init__(format, target)
+        assets = target.metadata.get("assets") or ()
+        if assets:
+            more = f" and {len(assets) - 1} more" if len(assets) > 1 else ""
+            self.notes.append(f"not carried: {assets[0]!r}{more}; Keras needs its assets to load a model")
 
     def _h5_name(self) -> str:
         return "model.weights.h5"

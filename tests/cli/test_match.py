@@ -91,3 +91,21 @@ def test_what_has_no_object_graph_is_refused(ckpt, role):
 
 def test_a_missing_checkpoint(ckpt, tmp_path):
     assert ckpt("match", tmp_path / "nothing", GUIDE).code == 3
+
+
+@pytest.mark.parametrize("damage", ["graph_cut", "graph_empty"])
+@pytest.mark.parametrize("command", ["match", "graph"])
+def test_a_damaged_object_graph_is_an_error(ckpt, command, damage):
+    arguments = (GUIDE,) if command == "match" else ()
+    result = ckpt(command, data_path("corrupt", damage, "ckpt"), *arguments)
+    assert (result.code, result.out) == (3, "")
+    assert "object graph" in result.err
+
+
+@pytest.mark.parametrize("damage", ["graph_child_far", "graph_cycle", "graph_name_twice", "graph_slot_far"])
+@pytest.mark.parametrize("command", ["match", "graph"])
+def test_an_odd_object_graph_is_passed_through(ckpt, command, damage):
+    arguments = (GUIDE,) if command == "match" else ()
+    result = ckpt(command, data_path("corrupt", damage, "ckpt"), *arguments, "--json")
+    assert result.code == (1 if command == "match" else 0)
+    assert result.json["schema"] == 1

@@ -171,3 +171,11 @@ def test_an_index_of_too_many_dimensions_names_the_shape() -> None:
     assert parse_index("1:, ...", spec, "x")[0] == (slice(1, 2, 1), slice(0, 3, 1))
     with pytest.raises(SliceError, match=r"3 dimensions, shape is \[2, 3\]"):
         parse_index("0,0,0", spec, "x")
+
+
+def test_the_layout_of_a_keras_file_is_for_scripts(ckpt: Callable) -> None:
+    path = data_path("keras3_mlp", "mlp.keras")
+    assert ckpt("show", "--json", path).json["metadata"]["groups"]
+    assert {row[0] for row in ckpt("show", path).rows}.isdisjoint(
+        {"group", "groups", "object_names", "asset"}
+    )

@@ -26,6 +26,7 @@ def _legacy():
 PLAIN = {
     "pair": lambda: tf.train.Checkpoint(a=_variable(), b=_variable()),
     "one": lambda: tf.train.Checkpoint(a=_variable()),
+    "other": lambda: tf.train.Checkpoint(c=_variable(), b=_variable()),
     "shared": _shared,
     "shape": lambda: tf.train.Checkpoint(a=_variable((3,)), b=_variable()),
     "dtype": lambda: tf.train.Checkpoint(a=_variable(dtype="float64"), b=_variable()),

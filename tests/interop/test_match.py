@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from typing import TYPE_CHECKING
 
+from click.testing import CliRunner
+
 import formats
+from ckpt_cli.main import cli
 from ckpt_cli.operations.match import match
+from ckpt_cli.operations.match_fix import fix, likely_renames
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -14,7 +19,7 @@ if TYPE_CHECKING:
 
     from conftest import TensorFlow
 
-PLAIN = ["pair", "one", "shared", "shape", "dtype", "deep", "listed", "longer", "empty"]
+PLAIN = ["pair", "other", "one", "shared", "shape", "dtype", "deep", "listed", "longer", "empty"]
 OPTIMIZERS = ["weights", "sgd", "momentum", "adam", "untrained", "newer"]
 
 
@@ -50,3 +55,16 @@ def test_verdicts_on_name_based_checkpoints(tensorflow: TensorFlow, tmp_path: Pa
     for changed in (shapes, {first: shapes[first]}, shapes | {"nope": ()}, shapes | {first: (9, 9)}):
         target, *theirs = tensorflow.ask("match", "by_name", path=path, shapes=changed)
         assert verdict(path, target) == theirs
+
+
+def test_tensorflow_restores_what_the_proposed_command_writes(tensorflow: TensorFlow, tmp_path: Path) -> None:
+    paths = tensorflow.ask("match", "save", names=["pair", "other"], directory=str(tmp_path))
+    with formats.open_checkpoint(paths["pair"]) as one, formats.open_checkpoint(paths["other"]) as other:
+        found = match(one, other)
+        command = fix(found, likely_renames(found, one, other), one, other)
+    assert command is not None
+    words = shlex.split(command)
+    words[3] = fixed = str(tmp_path / words[3])
+    assert CliRunner().invoke(cli, words[1:], standalone_mode=False).return_value == 0
+    verdicts = tensorflow.ask("match", "verdicts", names=["other"], paths={"other": fixed})
+    assert verdicts == [["other", "other", True, True]]

@@ -287,6 +287,7 @@ def test_in_h5_files_what_is_not_trained_comes_last(trainable: bool, expected: l
         [("d", [("k", "scale")])],
         [("d", [("a", "d/x"), ("b", "d/x")])],
         [("d", [("a", "d/odd/x")])],
+        [("d", [("a", "d/cell"), ("b", "d/cell/kernel")])],
         [("d", [("a", "d/kernel"), ("b", "d/kernel/cell/x")])],
     ],
 )
@@ -306,3 +307,43 @@ def test_the_state_of_an_optimizer_is_carried_whole_or_not_at_all(to: str) -> No
         with pytest.raises(ConversionError, match="whole") as caught:
             convert.plan_conversion(reader, part, "/nowhere/x", into, convert.Settings())
         assert "--weights-only" in caught.value.hints[0]
+
+
+@pytest.mark.parametrize(
+    "training_config",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"optimizer_config": 5}',
+        '{"optimizer_config": {"class_name": 5, "config": []}}',
+        '{"optimizer_config": {"class_name": "Adam", "config": {"learning_rate": 1e300}}}',
+        '{"optimizer_config": {"class_name": "Adam", "config": {"learning_rate": {"class_name": "Decay"}}}}',
+        f'{{"optimizer_config": {{"config": {{"learning_rate": 1{"0" * 400}}}}}}}',
+        "[" * 100_000,
+    ],
+)
+def test_without_a_learning_rate_the_slots_are_carried_all_the_same(
+    training_config: str, tmp_path: Path
+) -> None:
+    """A schedule has no one rate, and a text may be anything; Keras 3 needs the rate, objects do not."""
+    source = tmp_path / "m.h5"
+    with formats.open_checkpoint(data_path("keras_mlp", "mlp.with_optimizer.h5")) as reader:
+        metadata = {**reader.metadata, "training_config": training_config}
+        with formats.create_checkpoint(
+            source, format="keras-h5", specs=reader.specs, metadata=metadata
+        ) as writer:
+            for key in reader:
+                writer.write(key, reader[key].chunks())
+    plan = planned(str(source), "/nowhere/x", "tf-object")
+    assert not plan.dropped
+    assert len(plan.moves) == 27
+    plan = planned(str(source), "/nowhere/x", "keras-weights")
+    assert len(plan.dropped) == 17
+
+
+def test_an_object_graph_with_fewer_layers_is_refused() -> None:
+    config = json.loads(read_config(data_path("keras3_mlp", "mlp.keras")))
+    config["config"]["layers"] *= 2
+    error = refused(data_path("keras3_mlp", "mlp_ckpt"), "keras-weights", json.dumps(config))
+    assert "other layers" in error.message

@@ -295,3 +295,13 @@ except formats.CheckpointError as error:
     )
     assert (done.stdout, done.stderr, done.returncode) == ("w.h5: cannot be written: file too large\n", "", 0)
     assert not files(tmp_path)
+
+
+def test_assets_that_are_not_carried_are_noted(tmp_path: Path) -> None:
+    """A vocabulary lies beside the weights, and is no tensor."""
+    source = tmp_path / "with.keras"
+    copied(data_path(ARCHIVES[0]), source)
+    with zipfile.ZipFile(source, "a") as archive:
+        archive.writestr("assets/layers/text_vectorization/vocabulary.txt", "a\nb\n")
+    (note,) = copied(str(source), tmp_path / "without.keras").notes
+    assert note.startswith("not carried: 'assets/layers/text_vectorization/vocabulary.txt'; ")

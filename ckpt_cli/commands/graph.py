@@ -1,0 +1,169 @@
+"""`ckpt graph`: the object graph, as a tree or as a picture."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from formats.opening import open_checkpoint
+
+from .. import render
+from ..options import color_option, json_option, path_argument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..operations.graph import GraphNode, Span
+
+__all__ = ["command"]
+
+_DEEPEST = 100
+"""Edges below the root that a tree shows unless told; programs are flatter, and lines grow with depth."""
+
+_STYLES: dict[str, dict[str, Any]] = {
+    "red": {"fg": "red"},
+    "blue": {"fg": "blue"},
+    "orange": {"fg": "yellow"},
+    "black": {},
+}
+
+
+@click.command("graph")
+@path_argument()
+@click.option("--depth", type=click.IntRange(1), metavar="N", help="Collapse what is deeper than N edges.")
+@click.option(
+    "-o", "--output", type=click.Path(), metavar="FILE", help="Draw to a .svg, .dot, .mmd or .html file."
+)
+@click.option("--overwrite", is_flag=True, help="Replace FILE where it is there already.")
+@click.option("-n", "--dry-run", is_flag=True, help="Say what would be drawn and write nothing.")
+@json_option
+@color_option
+def command(path: str, depth: int | None, output: str | None, **options: Any) -> int:
+    """Show the object graph of a checkpoint: objects, the edges between them, what they hold.
+
+    The tree takes the shortest way to each object; where an object is shared, or an edge
+    goes back, -> says where it is shown.  Optimizers are red, variables blue, slot
+    variables orange with dashed edges.  Pictures collapse what is too deep to be read,
+    unless --depth says how deep they go.  In a pipe: a line for each edge.
+
+    \b
+      ckpt graph run/ckpt-10
+      ckpt graph run/ckpt-10 --depth 2 -o model.svg
+    """
+    from ..operations.graph import draw, graph_nodes, readable_depth, span
+    from ..operations.graph_files import WRITERS
+    from ..operations.match import graph_of
+
+    suffix = os.path.splitext(output)[1].lower() if output is not None else ""
+    if output is not None and suffix not in WRITERS:
+        message = f"{output!r} does not end in {', '.join(WRITERS)}"
+        raise click.BadParameter(message, click.get_current_context(), param_hint="--output")
+    with open_checkpoint(path) as reader:
+        if reader.location.note:
+            render.note(reader.location.note)
+        nodes = graph_nodes(reader, graph_of(reader, "PATH"))
+        name, where = reader.location.name, reader.location.path
+    tree = span(nodes)
+    if len(tree.level) < len(nodes):
+        render.warning(
+            f"{len(nodes) - len(tree.level):,} nodes cannot be reached from the root; --json has them"
+        )
+    if output is not None:
+        drawing = draw(name, nodes, tree, depth or readable_depth(tree))
+        hidden = len(tree.level) - len(drawing.nodes)
+        if hidden and depth is None:
+            render.note(f"collapsed below depth {drawing.depth}, {hidden:,} nodes; --depth N draws more")
+        _write(output, WRITERS[suffix](drawing), options)
+    if options["as_json"]:
+        render.long_document({"path": where}, "nodes", (node.row() for node in nodes), dict)
+    elif output is None and render.is_terminal():
+        render.lines(_tree_lines(name, nodes, tree, depth or _DEEPEST))
+    elif output is None:
+        render.tsv(_edge_rows(nodes))
+    return 0
+
+
+def _write(output: str, text: str, options: dict[str, Any]) -> None:
+    from formats.atomic import replace_file
+    from formats.errors import CheckpointExistsError
+
+    if os.path.lexists(output) and not options["overwrite"]:
+        raise CheckpointExistsError("is there already", path=output, hints=("to replace it: --overwrite",))
+    if options["dry_run"]:
+        render.note(f"would write {output}, {len(text):,} characters")
+    else:
+        replace_file(output, text.encode())
+
+
+def _edge_rows(nodes: list[GraphNode]) -> Iterator[list[object]]:
+    """Yield an edge a row: from, name, to, the kind of what it leads to, dtype, shape and bytes."""
+    for node in nodes:
+        edges = [*node.children]
+        edges += [(f"{name} of {variable}", slot) for variable, name, slot in node.slots]
+        for name, child in edges:
+            spec = nodes[child].spec
+            what = (
+                [spec.dtype.name, ",".join(map(str, spec.shape)), nodes[child].nbytes] if spec else [None] * 3
+            )
+            yield [node.id, name, child, nodes[child].kind, *what]
+
+
+# The tree -------------------------------------------------------------------------
+
+
+def _tree_lines(title: str, nodes: list[GraphNode], tree: Span, depth: int) -> Iterator[str]:
+    yield render.styled(render.escape(title), bold=True)
+    shared = _incoming(nodes)
+    stack = [("", iter(_lines_of(nodes, tree, 0)), len(_lines_of(nodes, tree, 0)))]
+    while stack:
+        indent, items, left = stack.pop()
+        item = next(items, None)
+        if item is None:
+            continue
+        name, child, is_here = item
+        stack.append((indent, items, left - 1))
+        node = nodes[child]
+        branch = "└── " if left == 1 else "├── "
+        label = render.styled(render.escape(name), **_STYLES[node.color])
+        if not is_here:
+            yield f"{indent}{branch}{label}  -> {render.escape(node.object_path or '(root)')}"
+            continue
+        collapsed = tree.level[child] >= depth and tree.below[child] > 0
+        remark = _remark(node, tree, collapsed=collapsed, shared=shared.get(child, 0) > 1)
+        yield f"{indent}{branch}{label}{remark}"
+        if not collapsed:
+            below = _lines_of(nodes, tree, child)
+            if below:
+                stack.append((indent + ("    " if left == 1 else "│   "), iter(below), len(below)))
+
+
+def _incoming(nodes: list[GraphNode]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for node in nodes:
+        for _, child in node.children:
+            counts[child] = counts.get(child, 0) + 1
+    return counts
+
+
+def _lines_of(nodes: list[GraphNode], tree: Span, number: int) -> list[tuple[str, int, bool]]:
+    """Return the edges of a node: name, where to, and whether the tree goes on there."""
+    branches = tree.branches.get(number, [])
+    here = {child: name for name, child in branches}
+    lines = []
+    for name, child in nodes[number].children:
+        is_here = here.get(child) == name
+        if is_here:
+            del here[child]
+        lines.append((name, child, is_here))
+    return lines + [(name, child, True) for name, child in branches if child in here]
+
+
+def _remark(node: GraphNode, tree: Span, *, collapsed: bool, shared: bool) -> str:
+    parts = [node.remark, render.human_size(node.nbytes) if node.keys else ""]
+    if collapsed:
+        parts.append(f"… {tree.below[node.id]:,} nodes, {render.human_size(tree.nbytes[node.id])}")
+    if shared:
+        parts.append("(shared)")
+    return "".join(f"  {part}" for part in parts if part)
