@@ -10,6 +10,8 @@ missing; fields that are not known here are passed over.
 
 from __future__ import annotations
 
+import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from .dtypes import BY_NAME, INVALID
@@ -25,16 +27,22 @@ from .model import (
     Verification,
     key_bytes,
 )
+from .tf.payload import chunks_checksum
+from .wire.crc32c import mask
+from .writing import CheckpointWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import numpy as np
 
+    from .chunks import Chunk
     from .model import Index
     from .probe import Probe
+    from .tf.slices import Extents
+    from .writing import Target
 
-__all__ = ["FORMAT", "ListedTensor", "ListingReader"]
+__all__ = ["FORMAT", "ListedTensor", "ListingReader", "ListingWriter"]
 
 SCHEMA = 1
 _OPTIONAL_FIELDS = (
@@ -50,6 +58,8 @@ MOST_DIMENSIONS = 254  # TensorFlow's own limit; the product of dimensions stays
 
 class ListedTensor(LazyTensor):
     """A tensor that is known by its spec and checksum alone."""
+
+    has_values = False
 
     def __init__(self, path: str, spec: TensorSpec, stored: Stored) -> None:
         super().__init__(spec)
@@ -175,6 +185,41 @@ class ListingReader(CheckpointReader):
         yield Verification(findings=tuple(self.findings))
 
 
+class ListingWriter(CheckpointWriter):
+    """Writes what tensors are and what their checksums would be in a bundle, and not their values."""
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+        super().__init__(format, target)
+        self._rows: dict[str, dict[str, Any]] = {}
+
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:  # noqa: ARG002
+        size, crc = chunks_checksum(spec.dtype, chunks)
+        self._rows[spec.key] = {
+            "key": spec.key,
+            "dtype": spec.dtype.name,
+            "shape": list(spec.shape),
+            "nbytes": size,
+            "crc32c": mask(crc),
+        }
+
+    def _finish(self) -> None:
+        rows = [self._rows[key] for key in sorted(self._rows, key=key_bytes)]
+        floats = (spec.size for spec in self.specs.values() if spec.dtype.family in ("float", "complex"))
+        total = {
+            "tensors": len(rows),
+            "parameters": sum(floats),
+            "nbytes": sum(row["nbytes"] for row in rows),
+        }
+        head = {"schema": SCHEMA, "path": self.target.path, "format": self.format.name}
+        file = self.staging.create(os.path.basename(self.target.path))
+        file.write((json.dumps({**head, "tensors": rows, "total": total}, indent=1) + "\n").encode("ascii"))
+        file.close()
+
+
+def _create(target: Target) -> ListingWriter:
+    return ListingWriter(FORMAT, target)
+
+
 def _sniff(probe: Probe) -> bool:
     document = probe.json
     return (
@@ -188,4 +233,4 @@ def _open(probe: Probe, lenient: bool) -> ListingReader:
     return ListingReader(probe, lenient=lenient)
 
 
-FORMAT = Format("listing", "saved listing", (), _sniff, _open)
+FORMAT = Format("listing", "saved listing", (), _sniff, _open, _create, frozenset(BY_NAME))

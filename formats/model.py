@@ -107,6 +107,9 @@ class Stored(NamedTuple):
 class LazyTensor(ABC):
     """A tensor in a file, read when asked for."""
 
+    has_values: ClassVar[bool] = True
+    """Whether there are values to read; a listing knows their checksum alone."""
+
     def __init__(self, spec: TensorSpec) -> None:
         self.spec = spec
 

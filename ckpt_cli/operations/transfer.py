@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import ConversionError, CorruptCheckpointError
+from formats.tf.payload import chunks_checksum
+from formats.wire.crc32c import mask
 from formats.writing import create_checkpoint
 
 if TYPE_CHECKING:
@@ -190,6 +192,9 @@ def _same_piece(
 
 def same_tensor(found: LazyTensor, move: Move) -> bool:
     """Whether a written tensor holds its source's values, all of it read."""
+    if not found.has_values:
+        _, crc = chunks_checksum(move.spec.dtype, _chunks(move))
+        return found.stored.crc32c == mask(crc)
     source = move.tensor
     if source is not None and source.spec.dtype is move.spec.dtype:
         mine, theirs = found.stored.crc32c, source.stored.crc32c

@@ -32,6 +32,7 @@ __all__ = [
     "Element",
     "ElementStream",
     "checksum",
+    "chunks_checksum",
     "decode_numbers",
     "elements",
     "encode_strings",
@@ -245,6 +246,19 @@ def decode_numbers(data: np.ndarray[Any, Any], *, big_endian: bool) -> np.ndarra
     else:
         data.byteswap(inplace=True)
     return data
+
+
+def chunks_checksum(dtype: DType, chunks: Iterable[Any]) -> tuple[int, int]:
+    """Return size and unmasked checksum that a tensor's chunks (`formats.chunks`) have in a bundle."""
+    if dtype.itemsize is None:
+        encode = encode_variants if dtype is VARIANT else encode_strings
+        data, crc = encode(bytes(chunk) for chunk in chunks)
+        return len(data), crc
+    size = crc = 0
+    for chunk in chunks:
+        crc = extend(crc, bytes(chunk))
+        size += len(chunk)
+    return size, crc
 
 
 def encode_strings(values: Iterable[bytes]) -> tuple[bytes, int]:
