@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import ChecksumError
-from .wire.crc32c import combine, mask
+from .wire.crc32c import combine, extend, mask
 from .workers import TASK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .chunks import Chunk
     from .files import RandomAccessFile
 
 __all__ = ["FileRange", "Sum", "cut"]
@@ -47,13 +48,23 @@ class FileRange(NamedTuple):
 
 
 class Sum:
-    """The unmasked checksum of a tensor whose ranges are added in their order."""
+    """The checksum of a range, and how many bytes it is of; unmasked."""
 
-    def __init__(self) -> None:
-        self.crc = 0
+    __slots__ = ("crc", "size")
 
-    def add(self, crc: int, size: int) -> None:
-        self.crc = combine(self.crc, crc, size)
+    def __init__(self, crc: int = 0, size: int = 0) -> None:
+        self.crc = crc
+        self.size = size
+
+    def extend(self, piece: Chunk) -> None:
+        """Take in the next bytes."""
+        self.crc = extend(self.crc, piece)
+        self.size += len(piece)
+
+    def add(self, following: Sum) -> None:
+        """Take in the next range."""
+        self.crc = combine(self.crc, following.crc, following.size) if self.size else following.crc
+        self.size += following.size
 
 
 def cut(size: int) -> Iterator[tuple[int, int]]:

@@ -31,7 +31,7 @@ from .ranges import FileRange
 from .slicing import full_index, index_shape, read_region
 from .tf.kinds import name_kinds
 from .workers import SERIAL, Workers
-from .writing import CheckpointWriter
+from .writing import CheckpointWriter, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -293,6 +293,9 @@ class SafetensorsWriter(CheckpointWriter):
     def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:  # noqa: ARG002
         for chunk in chunks:
             self._file.write(chunk)
+
+    def _place(self, spec: TensorSpec) -> Place:
+        return Place(self._file, self._file.reserve(spec.nbytes or 0))
 
     def _finish(self) -> None:
         self._file.close()

@@ -264,7 +264,7 @@ class _Tally:
             if isinstance(found, CheckpointError):
                 self._error = self._error or found
             else:
-                self._sum.add(found, end - begin)
+                self._sum.add(Sum(found, end - begin))
             if end < parts.size[part]:
                 continue
             error = self._error or _mismatch(self._reader, structure, part, self._sum.crc)
