@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -70,6 +71,11 @@ def test_scripts_are_printed(shell: str, ckpt: Callable) -> None:
     assert (result.code, result.err) == (0, "")
     assert f"_CKPT_COMPLETE={shell}_complete" in result.out
     assert "%(" not in result.out
+
+
+def test_a_script_in_json(ckpt: Callable) -> None:
+    document = json.loads(ckpt("completion", "bash", "--json").out)
+    assert document == {"schema": 1, "shell": "bash", "script": ckpt("completion", "bash").out}
 
 
 def test_an_unknown_shell_is_a_usage_error(ckpt: Callable) -> None:
