@@ -352,8 +352,6 @@ for _shell in SHELLS.values():
     add_completion_class(_shell)
 
 
-def script(shell: str) -> str:
-    """Return the completion script of a shell."""
-    from .main import cli
-
-    return SHELLS[shell](cli, {}, "ckpt", "_CKPT_COMPLETE").source()
+def script(shell: str, program: click.Command) -> str:
+    """Return the completion script of a shell for `ckpt`."""
+    return SHELLS[shell](program, {}, "ckpt", "_CKPT_COMPLETE").source()

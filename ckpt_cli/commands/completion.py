@@ -29,7 +29,8 @@ def command(shell: str, *, as_json: bool) -> None:
     """
     from ..completing import script
 
+    text = script(shell, click.get_current_context().find_root().command)
     if as_json:
-        render.document({"shell": shell, "script": script(shell)})
+        render.document({"shell": shell, "script": text})
     else:
-        sys.stdout.write(script(shell))
+        sys.stdout.write(text)
