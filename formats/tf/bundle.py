@@ -16,8 +16,10 @@ tensorflow/core/util/tensor_bundle/tensor_bundle.cc, core/protobuf/tensor_bundle
 
 from __future__ import annotations
 
+import gc
 import re
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import dtypes
 from ..dtypes import INVALID, DType
@@ -28,6 +30,9 @@ from ..paths import SHARD, data_shards
 from ..wire.sstable import Table
 from .messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto
 from .slices import Extents, extents_of, slice_key, slice_proto
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = [
     "BUNDLE_DTYPES",
@@ -151,6 +156,18 @@ def _varint(raw: bytes | None) -> int:
     return value
 
 
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from looking at a million entries again and again while they are made."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
+
+
 class BundleIndex:
     """An index, read and checked as a whole; no data shard is touched.
 
@@ -167,14 +184,14 @@ class BundleIndex:
         self.values: list[bytes] = []
         self._lenient = lenient
         self._heads: dict[bytes, tuple[DType, tuple[int, ...]]] = {}
-        with RandomAccessFile(self.path) as file:
-            self.size = file.size
-            keys = self._read(Table(file.read, file.size, self.path))
-        self.header = self._take_header(keys)
-        self.big_endian = self.header.endianness == 1
         self.tensors: dict[str, int] = {}
         self.slice_entries: dict[bytes, int] = {}
-        self._sort_out(keys)
+        with RandomAccessFile(self.path) as file, _collector_paused():
+            self.size = file.size
+            keys = self._read(Table(file.read, file.size, self.path))
+            self.header = self._take_header(keys)
+            self.big_endian = self.header.endianness == 1
+            self._sort_out(keys)
 
     def _flaw(self, error: CheckpointError) -> None:
         if not self._lenient:
@@ -320,13 +337,14 @@ class BundleIndex:
         values, match, new, spec_type = self.values, _PLAIN_ENTRY.fullmatch, tuple.__new__, TensorSpec
         seen = self._heads
         specs = {}
-        for key, position in self.tensors.items():
-            plain = match(values[position])
-            known = seen.get(plain[1]) if plain else None
-            if known is not None and known[0].itemsize is not None:
-                specs[key] = new(spec_type, (key, *known, None))
-            else:
-                specs[key] = self._decode_spec(key, position)
+        with _collector_paused():
+            for key, position in self.tensors.items():
+                plain = match(values[position])
+                known = seen.get(plain[1]) if plain else None
+                if known is not None and known[0].itemsize is not None:
+                    specs[key] = new(spec_type, (key, *known, None))
+                else:
+                    specs[key] = self._decode_spec(key, position)
         return specs
 
     def _decode_spec(self, key: str, position: int) -> TensorSpec:

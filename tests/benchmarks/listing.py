@@ -105,7 +105,7 @@ def _linear(name: str, large: str, small: str, scale: Scale) -> Row:
     def beyond(path: str) -> float:
         return _seconds([*LS, path]) - _seconds([*LS, SMALL])
 
-    return at_most(name, lambda: beyond(large), lambda: 10 * beyond(small), 1.15, scale.rounds)
+    return at_most(name, lambda: beyond(large), lambda: 10 * beyond(small), 1.3, scale.rounds)
 
 
 def _memory_a_tensor(name: str, path: str, scale: Scale) -> Row:
