@@ -14,6 +14,7 @@ from .. import render
 from ..operations import listing
 from ..operations.select import Selection, choose
 from ..options import choosing, color_option, json_option, path_argument, selection_of
+from ..report import say_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -252,7 +253,7 @@ def _list_directory(path: str, options: dict[str, Any]) -> int:
         render.document(found)
     else:
         _show_directory(found, options)
-    return 0 if found["checkpoints"] else _say_empty(path)
+    return 0 if found["checkpoints"] else say_empty(path)
 
 
 def _list_recursively(path: str, options: dict[str, Any]) -> int:
@@ -269,21 +270,7 @@ def _list_recursively(path: str, options: dict[str, Any]) -> int:
             for row in one["checkpoints"]:
                 row["name"] = row["path"]
         _show_directory(one, options)
-    return 0 if found else _say_empty(path)
-
-
-def _say_empty(path: str) -> int:
-    """Say why there is nothing; an error in itself where the directory is another program's checkpoint."""
-    from formats.directory import Directory
-    from formats.errors import CheckpointError, UnknownFormatError
-
-    try:
-        Directory(path).require_latest()
-    except UnknownFormatError:
-        raise
-    except CheckpointError as error:
-        render.error_lines(str(error), error.hints)
-    return 1
+    return 0 if found else say_empty(path)
 
 
 def _show_directory(found: dict[str, Any], options: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "directories_below",
     "directory_document",
     "grouped",
+    "iso_time",
     "tensor_row",
     "total",
 ]
@@ -85,7 +86,8 @@ def grouped(reader: CheckpointReader, specs: Iterable[TensorSpec], depth: int) -
     return [{"prefix": prefix, **total(reader, members)} for prefix, members in groups.items()]
 
 
-def _modified(seconds: float) -> str:
+def iso_time(seconds: float) -> str:
+    """Return a time as JSON and TSV show it: ISO 8601, UTC."""
     return (
         datetime.datetime.fromtimestamp(seconds, datetime.UTC)
         .isoformat(timespec="seconds")
@@ -102,7 +104,7 @@ def _member_row(member: Member) -> dict[str, Any] | None:
         "step": step_of(member.name),
         "tensors": None,
         "nbytes": None,
-        "modified": _modified(member.modified),
+        "modified": iso_time(member.modified),
     }
     if member.error is not None:
         return row
