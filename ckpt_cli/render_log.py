@@ -38,9 +38,10 @@ def sparkline(values: Sequence[float], width: int = _WIDEST) -> str:
     known = [mean for mean in means if mean is not None]
     if not known:
         return _GAP * count
-    low, span = min(known), max(known) - min(known)
+    # Halves, since the distance between two floats can be more than a float holds.
+    low, span = min(known) / 2, max(known) / 2 - min(known) / 2
     top = len(_TICKS) - 1
-    heights = [None if mean is None else (mean - low) / span if span else 0.5 for mean in means]
+    heights = [None if mean is None else (mean / 2 - low) / span if span else 0.5 for mean in means]
     return "".join(_GAP if height is None else _TICKS[round(height * top)] for height in heights)
 
 

@@ -11,15 +11,20 @@ from formats.directory import Directory
 
 from .. import render, render_log
 from ..operations.curves import read_curve
-from ..operations.log import RunLog
+from ..operations.log import ATTEMPTS, RunLog
 from ..operations.state import places_of
 from ..options import choosing, color_option, json_option, path_argument, selection_of
 from ..report import say_empty
 
 if TYPE_CHECKING:
+    from ..operations.curves import Curve, Told
+    from ..operations.log import Row
     from ..operations.select import Selection
 
 __all__ = ["command"]
+
+_MOST_TAGS = 10
+"""Tags named where the one asked for is not there."""
 
 
 @click.command("log")
@@ -44,40 +49,44 @@ def command(directory: str, **options: Any) -> int:
       ckpt log model_dir --tag accuracy --events model_dir/eval
       ckpt log run/ --no-values --json          # instantly
     """
-    selection = selection_of(options)
     path, state_path = places_of(directory)
-    place = Directory(path, state_path)
-    code = _log(place, selection, options)
-    return code if place.members else say_empty(path)
+    told = read_curve(options["events"] or path, options["tag"])
+    run, rows = _look(path, state_path, selection_of(options), told.curve, options)
+    _remarks(run, told, options["tag"])
+    latest = run.directory.latest
+    name = os.path.relpath(latest.path, path) if latest is not None else None
+    if options["as_json"]:
+        events = {"files": list(told.files), "tag": told.curve.tag or None, "tags": list(told.tags)}
+        fields = {"directory": path, "latest": name, "checkpoints": [row._asdict() for row in rows]}
+        render.document({**fields, "frozen": run.frozen, "events": events})
+    elif not render.is_terminal():
+        render.tsv(map(render_log.tsv_row, rows))
+    elif rows:
+        render_log.show(rows, name, told.curve, run.frozen)
+    return 0 if rows else say_empty(path)
 
 
-def _log(place: Directory, selection: Selection, options: dict[str, Any]) -> int:
-    told = read_curve(options["events"] or place.path, options["tag"])
-    run = RunLog(place, selection, told.curve, values=not options["no_values"])
-    for text in (*place.notes, *told.notes):
-        render.note(text)
-    if options["tag"] is not None and not told.curve.steps:
-        there = ", ".join(told.tags[:10]) or "none at all"
-        render.note(f"no number {options['tag']!r} in {len(told.files)} event files; there are {there}")
-    with render.progress(run.nbytes, os.path.basename(os.path.abspath(place.path))) as advance:
-        rows = list(run.rows(advance))
-    for text in run.notes:
+def _look(
+    path: str, state_path: str, selection: Selection, curve: Curve, options: dict[str, Any]
+) -> tuple[RunLog, list[Row]]:
+    """Return a run's checkpoints, looked for again where all of them went away meanwhile."""
+    attempt = 1
+    while True:
+        run = RunLog(Directory(path, state_path), selection, curve, values=not options["no_values"])
+        with render.progress(run.nbytes, os.path.basename(os.path.abspath(path))) as advance:
+            rows = list(run.rows(advance))
+        if rows or not run.directory.members or attempt == ATTEMPTS:
+            return run, rows
+        attempt += 1
+
+
+def _remarks(run: RunLog, told: Told, tag: str | None) -> None:
+    """Say on stderr what there is to know of a run beside its numbers."""
+    notes = [*run.directory.notes, *told.notes, *run.notes]
+    if tag is not None and not told.curve.steps:
+        there = ", ".join(told.tags[:_MOST_TAGS]) or "none at all"
+        notes.append(f"no number {tag!r} in {len(told.files)} event files; there are {there}")
+    for text in notes:
         render.note(text)
     for text in run.warnings:
         render.warning(text)
-    latest = place.latest
-    name = os.path.relpath(latest.path, place.path) if latest is not None else None
-    if options["as_json"]:
-        fields = {
-            "directory": place.path,
-            "latest": name,
-            "checkpoints": [row._asdict() for row in rows],
-            "frozen": run.frozen,
-            "events": {"files": list(told.files), "tag": told.curve.tag or None, "tags": list(told.tags)},
-        }
-        render.document(fields)
-    elif render.is_terminal():
-        render_log.show(rows, name, told.curve, run.frozen)
-    else:
-        render.tsv(map(render_log.tsv_row, rows))
-    return 0 if rows else 1

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 KIND_STYLES = {"slot": "yellow", "optimizer": "red", "state": "cyan", "graph": "bright_black", "variable": ""}
+_MOST_BESIDE = 3
 _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
 
 
@@ -52,7 +53,8 @@ def command(path: str, **options: Any) -> int:
     """List the tensors of a checkpoint, or the checkpoints of a directory.
 
     A directory lists its checkpoints, oldest first; anything that names a checkpoint
-    lists its tensors with dtype, shape and size.  Only the index is read.
+    lists its tensors with dtype, shape and size.  Only the index is read; with -l also the
+    graph beside it (.meta), which knows what is trained.
 
     \b
       ckpt ls run/                         the checkpoints of a run
@@ -77,6 +79,8 @@ def _list_checkpoint(path: str, selection: Selection, options: dict[str, Any]) -
             render.note(reader.location.note)
         chosen = [reader.specs[key] for key in choose(reader, selection)]
         specs = listing.checkpoint_rows(chosen, options["sort"], reverse=options["reverse"])
+        if options["long"]:
+            options["trainable"] = _trainable(reader)
         show = next(show for applies, show in _SHAPES if applies(options))
         show(reader, specs, options)
         for finding in reader.findings:
@@ -87,10 +91,20 @@ def _list_checkpoint(path: str, selection: Selection, options: dict[str, Any]) -
     return 0
 
 
+def _trainable(reader: CheckpointReader) -> dict[str, bool]:
+    from ..operations.trainable import trainable_tensors
+
+    marks, notes = trainable_tensors(reader)
+    for text in notes:
+        render.note(text)
+    return marks
+
+
 def _as_json(reader: CheckpointReader, specs: list[TensorSpec], options: dict[str, Any]) -> None:
     head = {"path": reader.location.path, "format": reader.format.name}
     extra = {"prefixes": listing.grouped(reader, specs, options["depth"])} if options["depth"] else {}
-    rows = (listing.tensor_row(reader, spec, long=options["long"]) for spec in specs)
+    long, marks = options["long"], options.get("trainable")
+    rows = (listing.tensor_row(reader, spec, long=long, trainable=marks) for spec in specs)
     render.long_document(head, "tensors", rows, lambda: {"total": listing.total(reader, specs), **extra})
 
 
@@ -162,6 +176,9 @@ def _as_table(reader: CheckpointReader, specs: list[TensorSpec], options: dict[s
             render.Column("OBJECT PATH", fold=True),
             render.Column("FULL NAME", fold=True),
         ]
+    marks = options.get("trainable")
+    if marks:
+        columns.insert(5, render.Column("TRAINABLE"))
     paths = {} if wide else _unique_paths(reader)
     rows, styles = [], []
     for spec in specs:
@@ -173,6 +190,8 @@ def _as_table(reader: CheckpointReader, specs: list[TensorSpec], options: dict[s
             render.human_size(row["nbytes"]),
             row["kind"] or "",
         ]
+        if marks:
+            cells.append({True: "yes", False: "no", None: ""}[marks.get(spec.key)])
         if wide:
             cells += [_cell(row[name]) for name in _LONG[1:]]
         rows.append(cells)
@@ -300,7 +319,7 @@ def _show_directory(found: dict[str, Any], options: dict[str, Any]) -> None:
                 _cell(row["tensors"]),
                 render.human_size(row["nbytes"]),
                 row["modified"].replace("T", " ").rstrip("Z"),
-                "latest" if row["name"] == found["latest"] else "",
+                "latest" if row["name"] == found["latest"] else "kept" if row["kept"] else "",
             ]
             for row in rows
         ]
@@ -308,3 +327,15 @@ def _show_directory(found: dict[str, Any], options: dict[str, Any]) -> None:
             "red" if r["format"] is None else "green" if r["name"] == found["latest"] else "" for r in rows
         ]
         render.table(columns, cells, styles)
+        _show_beside(found)
+
+
+def _show_beside(found: dict[str, Any]) -> None:
+    """Print what lies beside the checkpoints of a run, a line for each sort of file."""
+    for what in ("events", "graphs"):
+        files = [
+            f"{render.escape(file['name'])} ({render.human_size(file['nbytes'])})" for file in found[what]
+        ]
+        if files:
+            more = f" and {len(files) - _MOST_BESIDE} more" if len(files) > _MOST_BESIDE else ""
+            render.lines([render.styled(f"{what}: {', '.join(files[-_MOST_BESIDE:])}{more}", dim=True)])

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from .curves import Curve
     from .select import Selection
 
-__all__ = ["Row", "RunLog"]
+__all__ = ["ATTEMPTS", "Row", "RunLog"]
 
-_ATTEMPTS = 3
+ATTEMPTS = 3
 """How often a checkpoint is looked at that is replaced while it is being read."""
 
 Fingerprint = tuple[object, ...]
@@ -59,11 +59,12 @@ class Seen(NamedTuple):
 class Row(NamedTuple):
     """One checkpoint of a run; null is what is not known.
 
-    `changed` and `unchanged` count the chosen tensors that the checkpoint before has as well (the one
-    before of the same prefix, where names have steps), as `added` and `removed` do those that only one
-    of them has; `uncompared` are those whose checksums do not compare.  `l2` is of the floating tensors of kind variable, `nan` and `inf` are counted in
-    all that were chosen.  `global_step` is the training step that the checkpoint itself holds;
-    `loss` is the last that was told up to there since the checkpoint before, at `loss_step`.
+    `changed` and `unchanged` count the chosen tensors that the checkpoint before has as well (the
+    one before of the same prefix, where names have steps), `added` and `removed` those that only one
+    of them has; `uncompared` are those whose checksums do not compare.  `l2` is of the floating
+    tensors of kind variable, `nan` and `inf` are counted in all that were chosen.  `global_step` is
+    the training step that the checkpoint itself holds; `loss` is the last that was told up to there
+    since the checkpoint before, at `loss_step`.
     """
 
     name: str
@@ -148,7 +149,7 @@ class RunLog:
     def _row(self, member: Member, advance: Callable[[int], None]) -> Row | None:
         """Return a checkpoint's row, one of unknowns where it is damaged; None where it has gone."""
         blank = Row(member.name, member.location.path, None, step_of(member.name), iso_time(member.modified))
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             state = _state(member.location.head)
             try:
                 with open_location(member.location) as reader:
@@ -159,7 +160,7 @@ class RunLog:
                 now = _state(member.location.head)
                 if now is None:
                     return None
-                if now == state or attempt + 1 == _ATTEMPTS:
+                if now == state or attempt + 1 == ATTEMPTS:
                     self.warnings.append(str(error))
                     return blank
         raise AssertionError
@@ -174,13 +175,16 @@ class RunLog:
         seen: dict[str, Seen] = {}
         flaws: dict[str, CheckpointError] = {}
         for key in keys:
+            stored = None
             try:
-                seen[key] = self._see(reader[key], before.get(key))
+                tensor = reader[key]
+                stored = _stored_fingerprint(tensor)
+                seen[key] = self._see(tensor, stored, before.get(key))
             except CheckpointError as error:
                 if _state(reader.location.head) != state:
                     raise  # it is another checkpoint by now, or none
                 flaws[key] = error
-                seen[key] = Seen(None, None)
+                seen[key] = Seen(stored, None)
             advance(specs[key].nbytes or 0)
         weights = [key for key in keys if kinds.get(key) == "variable" and _is_floating(reader, key)]
         row = blank._replace(format=reader.format.name, tensors=len(keys))
@@ -188,7 +192,7 @@ class RunLog:
             row = self._compare(row, before, seen, weights)
         if self.values:
             row = row._replace(global_step=_training_step(reader))
-            if not flaws:
+            if not flaws and reader.format.name != "listing":
                 row = _measured(row, seen, weights)
         if flaws:
             more = f", and {len(flaws) - 1:,} more tensors cannot be read" if len(flaws) > 1 else ""
@@ -196,10 +200,9 @@ class RunLog:
         self._before[series] = seen
         return row
 
-    def _see(self, tensor: LazyTensor, before: Seen | None) -> Seen:
+    def _see(self, tensor: LazyTensor, stored: Fingerprint | None, before: Seen | None) -> Seen:
         """Return what is to be known of a tensor, reading it where that takes reading."""
-        stored = _stored_fingerprint(tensor)
-        if not self.values:
+        if not self.values or not tensor.has_values:
             return Seen(stored, None)
         if before is not None and stored is not None and stored == before.fingerprint:
             return before
