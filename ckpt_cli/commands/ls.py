@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from formats.model import CheckpointReader, TensorSpec
 
+    from ..operations.trainable import Trainable
+
 __all__ = ["command"]
 
 KIND_STYLES = {"slot": "yellow", "optimizer": "red", "state": "cyan", "graph": "bright_black", "variable": ""}
@@ -80,7 +82,7 @@ def _list_checkpoint(path: str, selection: Selection, options: dict[str, Any]) -
         chosen = [reader.specs[key] for key in choose(reader, selection)]
         specs = listing.checkpoint_rows(chosen, options["sort"], reverse=options["reverse"])
         if options["long"]:
-            options["trainable"] = _trainable(reader)
+            options["trainable"] = _trainable(reader, as_json=options["as_json"])
         show = next(show for applies, show in _SHAPES if applies(options))
         show(reader, specs, options)
         for finding in reader.findings:
@@ -91,19 +93,24 @@ def _list_checkpoint(path: str, selection: Selection, options: dict[str, Any]) -
     return 0
 
 
-def _trainable(reader: CheckpointReader) -> dict[str, bool]:
+def _trainable(reader: CheckpointReader, *, as_json: bool) -> Trainable:
     from ..operations.trainable import trainable_tensors
 
-    marks, notes = trainable_tensors(reader)
-    for text in notes:
+    found = trainable_tensors(reader)
+    for text in found.flaws:
         render.note(text)
-    return marks
+    if found.borrowed and not as_json:  # a document names the graph itself
+        render.note(f"which tensors are trainable is told by the graph of another step, {found.graph}")
+    return found
 
 
 def _as_json(reader: CheckpointReader, specs: list[TensorSpec], options: dict[str, Any]) -> None:
-    head = {"path": reader.location.path, "format": reader.format.name}
+    head: dict[str, Any] = {"path": reader.location.path, "format": reader.format.name}
     extra = {"prefixes": listing.grouped(reader, specs, options["depth"])} if options["depth"] else {}
-    long, marks = options["long"], options.get("trainable")
+    long, trainable = options["long"], options.get("trainable")
+    marks = trainable.marks if trainable else None
+    if trainable:
+        head["graph"] = trainable.graph
     rows = (listing.tensor_row(reader, spec, long=long, trainable=marks) for spec in specs)
     render.long_document(head, "tensors", rows, lambda: {"total": listing.total(reader, specs), **extra})
 
@@ -176,7 +183,7 @@ def _as_table(reader: CheckpointReader, specs: list[TensorSpec], options: dict[s
             render.Column("OBJECT PATH", fold=True),
             render.Column("FULL NAME", fold=True),
         ]
-    marks = options.get("trainable")
+    marks = options["trainable"].marks if wide else {}
     if marks:
         columns.insert(5, render.Column("TRAINABLE"))
     paths = {} if wide else _unique_paths(reader)

@@ -21,10 +21,15 @@ __all__ = ["Trainable", "trainable_tensors"]
 
 
 class Trainable(NamedTuple):
-    """Whether a tensor is trained, by key, for those of which it is known; and what there is to say."""
+    """Whether a tensor is trained, by key, for those of which it is known, and the graph that tells it.
+
+    `borrowed` says that this is the graph of another step, `flaws` what is wrong with it.
+    """
 
     marks: dict[str, bool]
-    notes: tuple[str, ...] = ()
+    graph: str | None = None
+    borrowed: bool = False
+    flaws: tuple[str, ...] = ()
 
 
 def trainable_tensors(reader: CheckpointReader) -> Trainable:
@@ -39,12 +44,11 @@ def trainable_tensors(reader: CheckpointReader) -> Trainable:
     try:
         graph = read_meta_graph(path)
     except CheckpointError as error:
-        return Trainable({}, (f"{error}; which tensors are trainable is not known",))
-    found = _compare(reader, graph, path)
-    if path == prefix + ".meta" or not found.marks:
-        return found
-    note = f"{prefix}.meta is not there; which tensors are trainable is taken from {path}"
-    return found._replace(notes=(note, *found.notes))
+        return Trainable({}, flaws=(f"{error}; which tensors are trainable is not known",))
+    marks, flaws = _compare(reader, graph, path)
+    if not marks:
+        return Trainable(marks, flaws=flaws)
+    return Trainable(marks, path, path != prefix + ".meta", flaws)
 
 
 def _graph_beside(prefix: str) -> str | None:
@@ -66,8 +70,10 @@ def _graph_beside(prefix: str) -> str | None:
     return None if nearest is None else os.path.join(directory, nearest[0])
 
 
-def _compare(reader: CheckpointReader, graph: MetaGraph, path: str) -> Trainable:
-    """Return the marks of the tensors that a graph knows, held against their shapes."""
+def _compare(
+    reader: CheckpointReader, graph: MetaGraph, path: str
+) -> tuple[dict[str, bool], tuple[str, ...]]:
+    """Return the marks of the tensors that a graph knows, and how it contradicts the checkpoint."""
     names = reader.full_names
     marks: dict[str, bool] = {}
     misfits, unknown = [], []
@@ -82,9 +88,9 @@ def _compare(reader: CheckpointReader, graph: MetaGraph, path: str) -> Trainable
             marks[key] = variable.trainable
     if misfits:
         more = f", and {len(misfits) - 1:,} more differ" if len(misfits) > 1 else ""
-        return Trainable({}, (f"{path}: the graph of another model: {misfits[0]}{more}; it is passed over",))
+        return {}, (f"{path}: the graph of another model: {misfits[0]}{more}; it is passed over",)
     if unknown:
         known = f"does not know {len(unknown):,} weights and slots" if marks else "knows none of the tensors"
         message = f"{path}: this graph {known}, {unknown[0]} for one: another model's, or an older one"
-        return Trainable(marks, (message,))
-    return Trainable(marks)
+        return marks, (message,)
+    return marks, ()
