@@ -72,7 +72,7 @@ def command(checkpoint: str, target: str, allow_unused: bool, as_json: bool) -> 
             render.lines([f"  {remedy}"] if render.is_terminal() else [f"fix\t{render.escape(remedy)}"])
         elif (shapes := remedy_for_shapes(found)) is not None:
             render.note(shapes)
-        elif not found.existing_matched:
+        elif not found.existing_matched and any(row[0] != _HARMLESS for row in rows):
             render.note("--map pairs names by hand: ckpt convert CHECKPOINT DST --like TARGET --map FILE")
     return int(not (found.existing_matched if allow_unused else found.consumed))
 
