@@ -246,6 +246,8 @@ def test_a_terminal_shows_a_table_curves_and_what_stands_out(tmp_path: Path, ter
     )
     found = terminal("log", tmp_path, NO_COLOR="1")
     assert found.out.splitlines()[-2:] == ["first NaN: model.ckpt-1: w", "frozen: a\\x1b[31m"]
+    found = terminal("log", IRIS, "--tag", "global_step/sec", NO_COLOR="1")
+    assert found.out.splitlines()[0].split()[-1] == "GLOBAL_STEP/SEC"
     assert "▁" not in terminal("log", IRIS, NO_COLOR="1", PYTHONIOENCODING="ascii").out
 
 
