@@ -67,6 +67,9 @@ class Difference(NamedTuple):
 
 
 SAME = Difference(0, 0.0, 0.0)
+_BLOCK = 1 << 15
+"""Elements looked at together as numbers: a few arrays of 256 KB."""
+
 EQUAL = Tolerance()
 
 
@@ -292,9 +295,16 @@ def _compare_numbers(
 
 
 def _measured(left: Chunk, right: Chunk, dtype: DType, tolerance: Tolerance) -> Difference:
+    """Return how two stretches of bytes differ as numbers, in blocks that the cache holds."""
     import numpy as np
 
-    return _measure(np.frombuffer(left, dtype.numpy), np.frombuffer(right, dtype.numpy), dtype, tolerance)
+    found = SAME
+    one, other = np.frombuffer(left, dtype.numpy), np.frombuffer(right, dtype.numpy)
+    for at in range(0, one.size, _BLOCK):
+        block = one[at : at + _BLOCK], other[at : at + _BLOCK]
+        measured = _measure_finite(*block, tolerance) if dtype.family == "float" else None
+        found = _together(found, measured or _measure(*block, dtype, tolerance))
+    return found
 
 
 def _together(one: Difference, other: Difference) -> Difference:
@@ -309,6 +319,25 @@ def _larger(one: float | None, other: float | None) -> float:
     assert one is not None
     assert other is not None
     return one if math.isnan(one) or one > other else other
+
+
+def _measure_finite(
+    left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], tolerance: Tolerance
+) -> Difference | None:
+    """Return what `_measure` does, in half as many passes; None where not all differences are finite."""
+    import numpy as np
+
+    one, other = left.astype("f8"), right.astype("f8")
+    with np.errstate(all="ignore"):
+        delta = np.abs(np.subtract(one, other, out=one), out=one)
+        largest = float(delta.max())
+        if not largest or not math.isfinite(largest):
+            return None if largest else SAME
+        size = np.abs(other, out=other)
+        beyond = delta if tolerance == EQUAL else delta > tolerance.atol + tolerance.rtol * size
+        differing = int(np.count_nonzero(beyond))
+        # Of two zeros the quotient is NaN, which fmax passes over.
+        return Difference(differing, largest, float(np.fmax.reduce(np.divide(delta, size, out=delta))))
 
 
 def _measure(

@@ -62,7 +62,7 @@ def _different(name: str, ours: list[str], theirs: list[str], scale: Scale) -> R
     rival = [installed("h5diff", "hdf5-tools"), *theirs]
     return faster(
         name,
-        lambda: run([*CKPT, "diff", *ours], fails=True).seconds,
+        lambda: beyond_start("diff", *ours, fails=True),
         lambda: run(rival, fails=True, watch=False).seconds,
         3,
         scale.heavy_rounds,

@@ -80,9 +80,9 @@ print(time.perf_counter() - started)
 """
 
 
-def beyond_start(*words: str) -> float:
+def beyond_start(*words: str, fails: bool = False) -> float:
     """Return the seconds a command of ours takes, those of starting it subtracted."""
-    return run([*CKPT, *words]).seconds - run([*CKPT, "ls", SMALL], watch=False).seconds
+    return run([*CKPT, *words], fails=fails).seconds - run([*CKPT, "ls", SMALL], watch=False).seconds
 
 
 def rows(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]]:

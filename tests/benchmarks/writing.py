@@ -34,7 +34,7 @@ MEMORY_FILES = "/dev/shm"
 ADD = """
 import sys, time, numpy
 started = time.perf_counter()
-total = numpy.fromfile(sys.argv[1], numpy.float32).astype(numpy.float64)
+total = numpy.fromfile(sys.argv[1], numpy.float32)
 for path in sys.argv[2:]:
     total += numpy.fromfile(path, numpy.float32)
 print(time.perf_counter() - started)
