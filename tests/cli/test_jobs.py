@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from typing import TYPE_CHECKING
+import signal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from formats import ranges, workers
+from formats.writing import Place
 from tests.support import partitioned, shard_path, strings, variants, write_bundle
 
 if TYPE_CHECKING:
@@ -119,4 +122,37 @@ def test_damage_is_found_where_it_is(
     assert found[0].err == found[1].err == found[2].err
     text = found[0].out if command == "verify" else found[0].err
     assert "checksum" in text
+    assert os.listdir(out) == []
+
+
+@pytest.mark.parametrize("jobs", JOBS)
+def test_an_interrupt_while_others_write_leaves_nothing(
+    jobs: int, sources: list[str], tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (out := tmp_path / "out").mkdir()
+    write = Place.write
+
+    def interrupted(place: Place, at: int, data: Any) -> None:
+        write(place, at, data)
+        if at == 12 << 10:  # in the middle of a tensor
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Place, "write", interrupted)
+    assert ckpt("convert", sources[0], out / "t-1", "-j", jobs).code == 130
+    assert os.listdir(out) == []
+
+
+@pytest.mark.parametrize("jobs", JOBS)
+def test_a_full_disk_leaves_nothing(
+    jobs: int, sources: list[str], tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (out := tmp_path / "out").mkdir()
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    result = ckpt("convert", sources[0], out / "t-1", "-j", jobs)
+    assert result.code == 3
+    assert "no space left on device" in result.err
     assert os.listdir(out) == []
