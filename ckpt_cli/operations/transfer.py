@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.chunks import equal_bytes, view_of
 from formats.errors import ConversionError, CorruptCheckpointError
-from formats.ranges import cut
+from formats.ranges import buffers, cut
 from formats.tf.payload import chunks_checksum
 from formats.wire.crc32c import mask
 from formats.workers import SERIAL, Workers
@@ -327,8 +327,9 @@ def _comparisons(
 def _compare_part(target: str, part: _Part) -> Sums:
     """Do one task; ConversionError where the bytes are not the same."""
     sums, at = Sums(len(part.values.sources)), part.begin
+    _, buffer = buffers()
     for piece in part.values.pieces(part.begin, part.end, sums):
-        if part.other is not None and not equal_bytes(piece, part.other.read(at, at + len(piece))):
+        if part.other is not None and not equal_bytes(piece, part.other.read(at, at + len(piece), buffer)):
             raise _different(target, part.unit)
         at += len(piece)
     return sums
