@@ -68,7 +68,7 @@ class Difference(NamedTuple):
 
 SAME = Difference(0, 0.0, 0.0)
 _BLOCK = 1 << 14
-"""Elements looked at together as numbers: a few arrays of 128 KB, which are had and given back for nothing."""
+"""Elements looked at together as numbers: arrays of 128 KB, had and given back for nothing."""
 
 EQUAL = Tolerance()
 
