@@ -96,7 +96,7 @@ def statistics(arrays: Iterable[np.ndarray[Any, Any]], dtype: DType) -> Statisti
 
 
 def _blocks(arrays: Iterable[np.ndarray[Any, Any]]) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield arrays in parts that the processor's cache holds as float64, and that BLAS takes no threads for."""
+    """Yield arrays in parts that the cache holds as float64, and that BLAS takes no threads for."""
     for array in arrays:
         for at in range(0, array.size, _BLOCK):
             yield array[at : at + _BLOCK]
