@@ -76,7 +76,7 @@ class Archive:
         self._infos: dict[str, zipfile.ZipInfo] = {}
         self._duplicate: str | None = None
         for info in listed:
-            if info.is_dir():
+            if info.filename.endswith("/"):
                 continue
             if info.filename in self._infos:
                 self._duplicate = info.filename
