@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,7 +31,7 @@ from formats.wire import ordered_code
 from formats.wire.coding import decode_varint, encode_varint
 from formats.wire.compression import compress, decompress
 from formats.wire.sstable import Table, decode_block, encode_block
-from tests.hostile import mutation
+from tests.hostile import commands, mutation
 from tests.support import BUNDLES, data_path, recorded, strings, variants
 
 if TYPE_CHECKING:
@@ -235,10 +236,13 @@ def _bundle(data: bytes, workspace: str) -> str:
     directory = os.path.join(workspace, str(data[0]))
     if not os.path.isdir(directory):
         os.mkdir(directory)
-        for shard in _bundles()[data[0] % len(_bundles())].shards:
-            name = "b" + shard[shard.rindex(".data-") :]
-            shutil.copy(shard, os.path.join(directory, name))
+        _copy_shards(data[0], directory)
     return _file(os.path.join(directory, "b.index"), data[1:], directory)
+
+
+def _copy_shards(number: int, directory: str) -> None:
+    for shard in _bundles()[number % len(_bundles())].shards:
+        shutil.copy(shard, os.path.join(directory, "b" + shard[shard.rindex(".data-") :]))
 
 
 def _entry_value(dice: random.Random, data: bytes) -> bytes:
@@ -296,6 +300,42 @@ def _mutate_ordered(dice: random.Random, data: bytes) -> bytes:
     )
     key = slice_key(dice.randbytes(dice.randrange(6)), extents)
     return key if dice.random() < 0.5 else mutation.mutate_bytes(dice, key)
+
+
+# Commands ---------------------------------------------------------------------------
+
+
+def _mutate_commanded(dice: random.Random, data: bytes) -> bytes:
+    """Change a file of any kind, by its kind; in front stand its name and the number of a command."""
+    kind = data[0]
+    _, mutate = _COMMANDED[kind]
+    return bytes((kind, dice.randrange(len(commands.COMMANDS)))) + mutate(dice, data[1:])
+
+
+def _command(data: bytes, workspace: str) -> str:
+    name, _ = _COMMANDED[data[0]]
+    with tempfile.TemporaryDirectory(dir=workspace) as directory:
+        path, new = os.path.join(directory, "run", name), os.path.join(directory, "new")
+        os.mkdir(os.path.dirname(path))
+        data_of_bundle = data[2:]
+        if name.endswith(".index"):
+            _copy_shards(data[2], os.path.dirname(path))
+            data_of_bundle = data[3:]
+        with open(path, "wb") as file:
+            file.write(data_of_bundle)
+        line = commands.arguments(commands.COMMANDS[data[1]], path.removesuffix(".index"), new)
+        ended = commands.run_command(line)
+        commands.check(line, ended, new)
+    return {0: READ, 1: DAMAGED, 3: REFUSED}[ended.code]
+
+
+def _commanded() -> list[bytes]:
+    """Return files of all kinds, the number of the kind before each."""
+    found = [bytes((0,)) + data for data in _numbered_indexes()]
+    for kind, (name, _) in enumerate(_COMMANDED[1:], 1):
+        seeds = next(target.seeds for target in TARGETS if target.name == _KIND_OF[name])
+        found += [bytes((kind,)) + data for data in seeds()]
+    return found
 
 
 # Seeds ------------------------------------------------------------------------------
@@ -412,6 +452,28 @@ def _header(data: bytes) -> None:
     assert header.nbytes >= 0
 
 
+_COMMANDED: tuple[tuple[str, Mutate], ...] = (
+    ("b.index", _mutate_bundle),
+    ("v1.ckpt", _mutate_index),
+    ("checkpoint", mutation.mutate_text),
+    ("listing.json", mutation.mutate_json),
+    ("arrays.npz", _mutate_npz),
+    ("weights.safetensors", _mutate_safetensors),
+    ("weights.h5", mutation.mutate_h5),
+    ("model.keras", _mutate_keras),
+)
+"""Names under which commands get files, and how each is mutated."""
+
+_KIND_OF = {
+    "v1.ckpt": "v1",
+    "checkpoint": "state-file",
+    "listing.json": "listing",
+    "arrays.npz": "npz",
+    "weights.safetensors": "safetensors",
+    "weights.h5": "hdf5",
+    "model.keras": "keras",
+}
+
 TARGETS = [
     Target(
         "varint",
@@ -461,4 +523,5 @@ TARGETS = [
     Target(
         "keras", lambda: _of_formats("keras3-zip"), _mutate_keras, partial(_file, "model.keras"), library=True
     ),
+    Target("commands", _commanded, _mutate_commanded, _command, library=True),
 ]
