@@ -42,6 +42,9 @@ _MOST_EXPANSION = 1000
 LARGEST_PIECE = 32 << 20
 """Bytes that verifying holds at a time; a larger chunk is not taken apart for it."""
 
+_FILTERS = frozenset((1, 2, 3, 4, 5, 6, 32000))
+"""deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's lzf: what needs no plug-in."""
+
 _STRINGS_AT_ONCE = 4096
 
 # Size, exponent bits and mantissa bits of the small floats that HDF5 2.0 can describe.
@@ -192,7 +195,8 @@ class H5Tensor(LazyTensor):
 
         for number in range(plist.get_nfilters()):
             code, _, _, name = plist.get_filter(number)
-            if not h5z.filter_avail(code):
+            # Asking for one that is not the library's own would have it look for a plug-in.
+            if code not in _FILTERS or not h5z.filter_avail(code):
                 called = f" ({name.decode('ascii', 'replace')})" if name else ""
                 raise self._refused(f"its values need filter {code}{called}, which is not installed")
 

@@ -24,12 +24,11 @@ from .messages import BoolValue, TrackableObject, TrackableObjectGraph
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-__all__ = ["GraphFlaw", "KeyResolver", "ObjectGraph", "Slot"]
+__all__ = ["MOST_PATH_CHARACTERS", "GraphFlaw", "KeyResolver", "ObjectGraph", "Slot"]
 
 ROOT = 0
-_MOST_PATH_CHARACTERS = (
-    1 << 26
-)  # Paths of a long chain of nodes grow with its square; what is behind goes without.
+MOST_PATH_CHARACTERS = 1 << 24
+"""Paths of a long chain of nodes grow with its square; what is behind goes without."""
 
 
 class Slot(NamedTuple):
@@ -157,7 +156,7 @@ class ObjectGraph:
     def paths(self) -> dict[int, str]:
         """Object path by node: the edge names of the shortest way from the root, slots by their variable."""
         paths: dict[int, str] = {}
-        left = _MOST_PATH_CHARACTERS
+        left = MOST_PATH_CHARACTERS
         for node, came_from in self.reachable().items():
             if came_from is None:
                 paths[node] = ""
