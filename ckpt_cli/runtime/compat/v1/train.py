@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from formats.paths import data_shards
 
 from ...checkpoint import Checkpoint
-from ...manager import get_checkpoint_state, latest_checkpoint, update_state_file
 from ...reader import CheckpointReader, checkpoint_exists, list_variables, load_checkpoint, load_variable
+from ...state_file import get_checkpoint_state, latest_checkpoint, update_state_file
 from ...variable import Variable
 
 if TYPE_CHECKING:
