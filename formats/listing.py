@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import json
 import os
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .dtypes import BY_NAME, INVALID
 from .errors import CorruptCheckpointError, UnsupportedFeatureError
+from .jsontext import LONGEST_KEY
 from .model import (
     KINDS,
     CheckpointReader,
@@ -96,6 +98,8 @@ def _spec(item: dict[str, Any]) -> TensorSpec:
     key, name, shape = item.get("key"), _optional(item, "dtype", str), item.get("shape")
     if not isinstance(key, str):
         raise ValueError(f"key {str(key)[:40]!r}, expected text")  # noqa: TRY004  the text is at fault
+    if len(key) > LONGEST_KEY:
+        raise ValueError(f"a key of more than {LONGEST_KEY} characters")
     if name is not None and name not in BY_NAME:
         raise ValueError(f"dtype {name[:40]!r} is not known")
     if (
@@ -149,16 +153,16 @@ class ListingReader(CheckpointReader):
     def specs(self) -> Mapping[str, TensorSpec]:
         return self._specs
 
-    @property
+    @cached_property
     def kinds(self) -> Mapping[str, str]:
         kinds = ((key, self._items[key].get("kind")) for key in self._specs)
         return {key: kind if kind in KINDS else "variable" for key, kind in kinds}
 
-    @property
+    @cached_property
     def object_paths(self) -> Mapping[str, str]:
         return self._texts("object_path")
 
-    @property
+    @cached_property
     def full_names(self) -> Mapping[str, str]:
         return self._texts("full_name")
 
