@@ -82,6 +82,11 @@ class ListedTensor(LazyTensor):
         return self.read()
 
 
+def _beginning(value: Any) -> str:
+    """Return how a JSON value begins; it can be a list of millions."""
+    return str(value[:20] if isinstance(value, list) else value)[:80]
+
+
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 63
 
@@ -107,7 +112,7 @@ def _spec(item: dict[str, Any]) -> TensorSpec:
         or len(shape) > MOST_DIMENSIONS
         or not all(_is_count(dim) for dim in shape)
     ):
-        raise ValueError(f"shape {str(shape)[:80]}")
+        raise ValueError(f"shape {_beginning(shape)}")
     return TensorSpec(key, BY_NAME[name] if name else INVALID, tuple(shape), _optional(item, "nbytes", int))
 
 
