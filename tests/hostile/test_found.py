@@ -107,7 +107,7 @@ def test_archives_of_very_many_members_are_counted_by_zip64(tmp_path: Path) -> N
             archive.writestr(zipfile.ZipInfo(str(number)), b"")
     from formats.archive import Archive
 
-    assert len(Archive(str(tmp_path / "a.zip")).names) == 75_536
+    assert len(Archive(str(tmp_path / "a.zip")).names) == 65_536
 
 
 def test_a_deflated_archive_that_fails_to_open_leaves_no_file_open(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_digits_of_other_scripts_number_no_variables(tmp_path: Path) -> None:
             file[f"optimizer/vars/{name}"] = 1.0
             file[f"layers/d/vars/{name}"] = 1.0
     with formats.open_checkpoint(path) as reader:
-        assert len(reader.kinds) == 6
+        assert len(reader.kinds) == 7
         assert reader.variables("layers/d/vars") == ["layers/d/vars/0"]
 
 
