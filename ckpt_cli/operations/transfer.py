@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import ConversionError, CorruptCheckpointError
 from formats.tf.payload import chunks_checksum
+from formats.tf.slices import slice_key
 from formats.wire.crc32c import mask
 from formats.writing import create_checkpoint
 
@@ -133,7 +134,10 @@ def execute(
         for key in writer.order or tuple(moves):
             move = moves[key]
             if key in plan.slices and move.tensor is not None and move.tensor.pieces():
-                for extents, piece in move.tensor.pieces():
+                pieces = move.tensor.pieces()
+                if writer.order is not None:  # tensors in an order have their slices in that of their keys
+                    pieces.sort(key=lambda piece: slice_key(b"", piece[0]))
+                for extents, piece in pieces:
                     part = move.spec._replace(shape=piece.spec.shape)
                     writer.write_slice(key, extents, cast_chunks(piece, part))
             else:
