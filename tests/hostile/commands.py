@@ -40,6 +40,8 @@ COMMANDS = tuple(
     ls @
     ls --json @
     ls -R @
+    log @
+    log --json @
     show {}
     show --json {}
     show {} k*

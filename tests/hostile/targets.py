@@ -31,7 +31,7 @@ from formats.wire import ordered_code
 from formats.wire.coding import decode_varint, encode_varint
 from formats.wire.compression import compress, decompress
 from formats.wire.sstable import Table, decode_block, encode_block
-from tests.hostile import commands, mutation
+from tests.hostile import commands, mutation, run_files
 from tests.support import BUNDLES, data_path, recorded, strings, variants
 
 if TYPE_CHECKING:
@@ -538,5 +538,7 @@ TARGETS = [
     Target(
         "keras", lambda: _of_formats("keras3-zip"), _mutate_keras, partial(_file, "model.keras"), library=True
     ),
+    Target("events", run_files.seeds_of_events, run_files.mutate_events, run_files.events),
+    Target("meta-graph", run_files.seeds_of_meta_graphs, mutation.mutate_message, run_files.meta_graph),
     Target("commands", _commanded, _mutate_commanded, _command, library=True),
 ]

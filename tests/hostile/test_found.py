@@ -235,3 +235,13 @@ def test_deep_keys_and_chains_are_refused_in_time(tmp_path: Path) -> None:
         ended = run_command(arguments(command.split(), str(tmp_path / "b-1"), str(tmp_path / "new")))
         assert ended.code == 3, command
     assert run_command(["ls", "--tree", str(tmp_path / "b-1")]).code == 0
+
+
+def test_a_collection_with_two_keys_is_the_last_of_them(tmp_path: Path) -> None:
+    """It was a KeyError: the first key was of a collection that is read, the last one not."""
+    from formats.tf.meta_graph import read_meta_graph
+
+    version = b"\x0a\x08\x2a\x062.15.1"
+    entry = b"\x0a\x09variables" + b"\x0a\x01x"
+    (tmp_path / "m.meta").write_bytes(version + b"\x22" + bytes((len(entry),)) + entry)
+    assert read_meta_graph(str(tmp_path / "m.meta")).variables == {}
