@@ -245,3 +245,14 @@ def test_a_collection_with_two_keys_is_the_last_of_them(tmp_path: Path) -> None:
     entry = b"\x0a\x09variables" + b"\x0a\x01x"
     (tmp_path / "m.meta").write_bytes(version + b"\x22" + bytes((len(entry),)) + entry)
     assert read_meta_graph(str(tmp_path / "m.meta")).variables == {}
+
+
+def test_a_damaged_template_is_an_error(tmp_path: Path) -> None:
+    """A KeyError: the place of a tensor was asked for that has none."""
+    held = npz_members()
+    held["enc/bias.npy"] = b"no header"
+    (tmp_path / "t.npz").write_bytes(pack_zip(list(held.items())))
+    source = data_path("interop", "weights.npz")
+    ended = run_command(["convert", source, str(tmp_path / "o.npz"), "--like", str(tmp_path / "t.npz")])
+    assert ended.code == 3
+    assert "enc/bias" in ended.err
