@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import ConversionError, CorruptCheckpointError
 from formats.tf.payload import chunks_checksum
-from formats.tf.slices import slice_key
+from formats.tf.slices import region_of, slice_key, tiling_flaw
 from formats.wire.crc32c import mask
 from formats.writing import create_checkpoint
 
@@ -106,6 +106,17 @@ def _chunks(move: Move) -> Iterator[Chunk]:
     return chunks_of(move.spec, move.value)
 
 
+def _check_tiles(plan: Plan, spec: TensorSpec) -> None:
+    """Refuse to cut a tensor that comes whole into slices that do not cover it, or of strings."""
+    regions = [region_of(extents, spec.shape) for extents in plan.slices[spec.key]]
+    if spec.dtype.itemsize is None or tiling_flaw(regions, spec.shape):
+        hints = (f"to leave it out: --exclude '{spec.key}'", "or write it whole: --merge-slices")
+        message = (
+            "its slices do not cover its shape, or are of strings; values for the whole cannot be cut so"
+        )
+        raise ConversionError(message, path=plan.target, key=spec.key, hints=hints)
+
+
 def execute(
     plan: Plan,
     *,
@@ -141,6 +152,8 @@ def execute(
                     part = move.spec._replace(shape=piece.spec.shape)
                     writer.write_slice(key, extents, cast_chunks(piece, part))
             else:
+                if plan.slices.get(key):
+                    _check_tiles(plan, move.spec)
                 writer.write(key, _chunks(move))
             advance(move.spec.nbytes or 0)
         if verify:

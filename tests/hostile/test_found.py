@@ -256,3 +256,13 @@ def test_a_damaged_template_is_an_error(tmp_path: Path) -> None:
     ended = run_command(["convert", source, str(tmp_path / "o.npz"), "--like", str(tmp_path / "t.npz")])
     assert ended.code == 3
     assert "enc/bias" in ended.err
+
+
+def test_an_average_of_slices_with_gaps_is_refused(tmp_path: Path) -> None:
+    """It was a ValueError of the writer, which cannot cut what is whole into slices that do not cover it."""
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    write_bundle(str(tmp_path / "b-1"), {"p": partitioned(array, [((0, 3), (0, 2))])})
+    path = str(tmp_path / "b-1")
+    ended = run_command(["average", path, path, "-o", str(tmp_path / "mean")])
+    assert ended.code == 3
+    assert "'p'" in ended.err
