@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from .dtypes import INVALID, DType
-from .errors import CorruptCheckpointError, TensorNotFoundError
+from .errors import CheckpointError, CorruptCheckpointError, TensorNotFoundError
 from .files import PIECE
 
 if TYPE_CHECKING:
     import numpy as np
 
     from .chunks import Chunk
-    from .paths import Location
+    from .paths import FileStates, Location
     from .probe import Probe
     from .tf.object_graph import ObjectGraph
     from .tf.slices import Extents
@@ -188,6 +188,8 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     location: Location
     object_graph: ObjectGraph | None = None
     findings: list[Finding]
+    opened: FileStates | None = None
+    """What the files were when they were opened."""
 
     @property
     @abstractmethod
@@ -233,6 +235,10 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         `jobs` parts are worked on at a time; what is yielded does not depend on it.
         """
 
+    def has_changed(self) -> bool:
+        """Whether a file was written to, replaced or removed since the checkpoint was opened."""
+        return self.opened is not None and self.location.state() != self.opened
+
     def close(self) -> None:
         """Close all files."""
 
@@ -256,7 +262,9 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        if isinstance(error, CheckpointError) and self.has_changed():
+            error.hints = (f"{self.location.path} changed while it was read: run this again", *error.hints)
         self.close()
 
 

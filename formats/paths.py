@@ -8,6 +8,7 @@ are `formats.opening`'s.  Names are taken literally: a `[` or `*` is a character
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from typing import NamedTuple
@@ -41,6 +42,9 @@ _LEFTOVER_FILE = re.compile(r".+\.tempstate\d+", re.DOTALL)
 _LEFTOVER_DIRECTORY = re.compile(r".+_temp(_[0-9a-f]{32})?", re.DOTALL)
 
 
+FileStates = tuple[tuple[str, int, int, int], ...]
+
+
 class Location(NamedTuple):
     """Where a checkpoint lies.
 
@@ -65,6 +69,15 @@ class Location(NamedTuple):
         if self.head != self.path:
             return v1_shards(self.path) or found
         return found
+
+    def state(self) -> FileStates:
+        """Return what changes when one of the files is written to, or replaced by another."""
+        found = []
+        for path in self.files():
+            with contextlib.suppress(FileNotFoundError):
+                status = os.stat(path)
+                found.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
+        return tuple(found)
 
 
 def bundle(prefix: str) -> Location:

@@ -150,6 +150,9 @@ def _verify_open(reader: CheckpointReader, jobs: int, advance: Callable[[int], N
         tensors += step.tensors
         nbytes += step.nbytes
         advance(step.nbytes)
+    if findings and reader.has_changed():
+        message = "changed while it was verified, which may be all that was found: verify it again"
+        findings.append(Finding("warning", "tensor-checksum", message, None, reader.location.head))
     return Result(
         reader.location.path,
         reader.format.name,

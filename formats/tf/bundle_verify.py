@@ -12,6 +12,7 @@ bytes that belong to no entry, graphs with cycles and aliases.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from array import array
 from collections import deque
@@ -217,7 +218,8 @@ def _shard_sizes(reader: BundleReader) -> dict[int, int]:
     for path in data_shards(reader.index.prefix):
         match = SHARD.fullmatch(path)
         if match and int(match["count"]) == count and int(match["shard"]) < count:
-            sizes[int(match["shard"])] = os.stat(path).st_size
+            with contextlib.suppress(FileNotFoundError):  # it has just been replaced by another save's
+                sizes[int(match["shard"])] = os.stat(path).st_size
     return sizes
 
 

@@ -26,7 +26,7 @@ from formats.directory import Directory
 from formats.paths import data_shards
 from formats.tf import shards
 from formats.tf.messages import BundleHeaderProto, VersionDef
-from tests.faults import Killed, die, full, interrupt_after, interrupt_before, no_links, steps
+from tests.faults.steps import Killed, die, full, interrupt_after, interrupt_before, no_links, steps
 from tests.support import data_path, partitioned, same, shard_path, strings, write_bundle
 from tests.writing import files, read_all
 
