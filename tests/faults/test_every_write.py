@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import signal
 import zlib
 from typing import TYPE_CHECKING
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.faults.operations import View
 
 ERRNOS = (errno.ENOSPC, errno.EIO, errno.EINTR, errno.EACCES)
 TIDYING = ("unlink", "rmdir")

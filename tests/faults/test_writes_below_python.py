@@ -39,7 +39,7 @@ def convert_within(limit: int, source: str, target: str) -> tuple[int, str]:
     receiver, sender = os.pipe()
     child = os.fork()
     if child == 0:
-        sys.stdout, sys.stderr = open(os.devnull, "w"), os.fdopen(sender, "w")
+        sys.stdout, sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"), os.fdopen(sender, "w")
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing fails with EFBIG instead
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
         kind = ["--to", "hdf5"] if target.endswith(".hdf5") else []
