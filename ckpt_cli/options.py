@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from formats.workers import default_jobs
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -61,10 +63,10 @@ jobs_option = click.option(
     "-j",
     "--jobs",
     type=click.IntRange(1),
-    default=1,
-    show_default=True,
+    default=default_jobs,
+    show_default="one a processor, at most 4",
     metavar="N",
-    help="Work on N parts at a time.",
+    help="Work on N parts at a time; the result does not depend on it.",
 )
 
 

@@ -101,6 +101,7 @@ class StagedFile:
         self.path = path
         self.size = 0
         self._unsynced = 0
+        self._lock = threading.Lock()
         self._syncing: threading.Thread | None = None
         self._sync_error: OSError | None = None
         self._about = about
@@ -118,17 +119,19 @@ class StagedFile:
         return self.size - size
 
     def write_at(self, offset: int, data: Chunk) -> None:
+        """Write at a reserved place; several threads may, each at its own."""
         view = view_of(data)
         with refusing(self._about):
             while view:
                 written = os.pwrite(self._fd, view[:_LARGEST_WRITE], offset)
                 offset += written
                 view = view[written:]
-        self._unsynced += len(data)
-        if self._unsynced >= _SYNC_AFTER and not (self._syncing and self._syncing.is_alive()):
-            self._unsynced = 0
-            self._syncing = threading.Thread(target=self._sync_early, daemon=True)
-            self._syncing.start()
+        with self._lock:
+            self._unsynced += len(data)
+            if self._unsynced >= _SYNC_AFTER and not (self._syncing and self._syncing.is_alive()):
+                self._unsynced = 0
+                self._syncing = threading.Thread(target=self._sync_early, daemon=True)
+                self._syncing.start()
 
     def _sync_early(self) -> None:
         """Bring what is there to disk.  The system tells of an error once, so it is kept for `sync`."""

@@ -29,6 +29,7 @@ from .model import (
 )
 from .tf.payload import chunks_checksum
 from .wire.crc32c import mask
+from .workers import SERIAL, Workers
 from .writing import CheckpointWriter
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class ListingReader(CheckpointReader):
         stored = Stored(item.get("shard"), item.get("offset"), item.get("crc32c"))
         return ListedTensor(self.location.path, self._specs[key], stored)
 
-    def verify(self, jobs: int = 1) -> Iterator[Verification]:  # noqa: ARG002  there is nothing to read
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  there is nothing to read
         """Check the listing itself; there are no bytes behind it."""
         yield Verification(findings=tuple(self.findings))
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from .dtypes import INVALID, DType
 from .errors import CheckpointError, CorruptCheckpointError, TensorNotFoundError
 from .files import PIECE
+from .workers import SERIAL, Workers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .chunks import Chunk
     from .paths import FileStates, Location
     from .probe import Probe
+    from .ranges import FileRange
     from .tf.object_graph import ObjectGraph
     from .tf.slices import Extents
     from .writing import CheckpointWriter, Target
@@ -143,6 +145,13 @@ class LazyTensor(ABC):
 
         return array_chunks(self.read(), max_bytes)
 
+    def file_range(self) -> FileRange | None:
+        """Return where the values lie, if a file has them in one piece just as `chunks` gives them.
+
+        Size and place have been held against the file.  Raises CorruptCheckpointError.
+        """
+        return None
+
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
         """Return the slices of a partitioned tensor, with their extents as stored; of others, none."""
         return []
@@ -229,10 +238,10 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         return []
 
     @abstractmethod
-    def verify(self, jobs: int = 1) -> Iterator[Verification]:
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
         """Check structure, then every tensor, and go on after what is found.
 
-        `jobs` parts are worked on at a time; what is yielded does not depend on it.
+        What is yielded does not depend on who does the work.
         """
 
     def has_changed(self) -> bool:

@@ -35,6 +35,7 @@ from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Ve
 from .npy import LONGEST_HEADER, NPY_DTYPES, decode_header, npy_chunks
 from .slicing import full_index, index_shape, read_region
 from .tf.kinds import name_kinds
+from .workers import SERIAL, Workers
 from .writing import CheckpointWriter
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ class NpzReader(CheckpointReader):
     def tensor(self, key: str) -> NpzTensor:
         return NpzTensor(self._archive, self._specs[key], *self._members[key])
 
-    def verify(self, jobs: int = 1) -> Iterator[Verification]:  # noqa: ARG002  checked in order
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  checked in order
         yield Verification(findings=tuple(self.findings))
         for key, (member, header) in self._members.items():
             found: list[Finding] = []

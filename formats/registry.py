@@ -53,8 +53,10 @@ _NOT_FORMATS = frozenset(
         "opening",
         "paths",
         "probe",
+        "ranges",
         "registry",
         "slicing",
+        "workers",
         "writing",
     ]
 )

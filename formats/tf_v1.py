@@ -34,6 +34,7 @@ from .tf.messages import SavedSliceMeta, SavedTensorSlices
 from .tf.slices import Extents, Region, extents_of, fill, region_of, slice_key, tiling_flaw
 from .tf.v1_values import VALUE_FIELDS, decode_values
 from .wire.sstable import Table
+from .workers import SERIAL, Workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -292,7 +293,7 @@ class V1Reader(CheckpointReader):
             raise CorruptCheckpointError(message, path=self.location.path, key=key, code="slice")
         return V1Tensor(self.specs[key], pieces)
 
-    def verify(self, jobs: int = 1) -> Iterator[Verification]:  # noqa: ARG002  one table, one cache of blocks
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  one table, one cache of blocks
         yield Verification(findings=tuple(self.findings))
         for shard in self._shards:
             yield Verification(findings=tuple(self._key_order(shard)))

@@ -28,12 +28,13 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from .atomic import StagedFile
     from .chunks import Chunk
     from .model import CheckpointReader, Format, TensorSpec
     from .tf.object_graph import ObjectGraph
     from .tf.slices import Extents
 
-__all__ = ["CheckpointWriter", "Target", "create_checkpoint"]
+__all__ = ["CheckpointWriter", "Place", "Target", "create_checkpoint"]
 
 
 class Target(NamedTuple):
@@ -51,6 +52,16 @@ class Target(NamedTuple):
     slices: Mapping[str, Sequence[Extents]] = {}
     shard_size: int | None = None
     metadata: Mapping[str, Any] = {}
+
+
+class Place(NamedTuple):
+    """Where a tensor's bytes go: at an offset of a staged file, in ranges that anybody may fill."""
+
+    file: StagedFile
+    offset: int
+
+    def write(self, at: int, data: Chunk) -> None:
+        self.file.write_at(self.offset + at, data)
 
 
 class CheckpointWriter(ABC):
@@ -73,6 +84,7 @@ class CheckpointWriter(ABC):
         self.specs: dict[str, TensorSpec] = {spec.key: spec for spec in target.specs}
         keys = self.order or tuple(self.specs)
         self._unwritten: dict[str, list[Extents]] = {key: list(target.slices.get(key, ())) for key in keys}
+        self._unfilled: dict[tuple[str, Extents | None], tuple[TensorSpec, Place]] = {}
         self.notes: list[str] = []
         self._state = "open"
         found = [] if target.overwrite else self.existing(target.path)
@@ -126,16 +138,44 @@ class CheckpointWriter(ABC):
 
     def write_slice(self, key: str, extents: Extents, data: Any) -> None:
         """Write one slice of a tensor that `Target.slices` keeps in slices, as `write` does a tensor."""
+        piece = self._begin_slice(key, extents)
+        self._state = "interrupted"
+        self._write(piece, extents, chunks_of(piece, data))
+        self._end(key, extents)
+
+    def place(self, key: str, extents: Extents | None = None) -> Place | None:
+        """Return where the bytes of a tensor, or of a slice, go; None where they must be given to `write`.
+
+        It takes the tensor's turn, as `write` does.  The place is filled by whoever and in
+        any order, with fixed-width elements as `chunks` gives them, and then `filled` is called.
+        """
+        spec = self._begin(key) if extents is None else self._begin_slice(key, extents)
+        place = self._place(spec)
+        if place is not None:
+            self._end(key, extents)
+            self._unfilled[key, extents] = spec, place
+        return place
+
+    def filled(self, key: str, extents: Extents | None, crc: int) -> None:
+        """Take note that a place is filled, with bytes of this unmasked checksum."""
+        self._filled(*self._unfilled.pop((key, extents)), extents, crc)
+
+    def _place(self, spec: TensorSpec) -> Place | None:  # noqa: ARG002  most formats have none
+        """Reserve the room of a fixed-width tensor, or of a slice, whose own shape `spec` then has."""
+        return None
+
+    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, crc: int) -> None:  # noqa: B027
+        """Note what a place has been filled with."""
+
+    def _begin_slice(self, key: str, extents: Extents) -> TensorSpec:
+        """Return the spec of a slice whose turn it is."""
         from .tf.slices import region_of
 
         spec = self._begin(key)
         if extents not in self._unwritten[key]:
             raise ValueError(f"tensor {key!r}: slice {extents} is not one to be written")
         shape = tuple(stop - start for start, stop in region_of(extents, spec.shape))
-        piece = spec._replace(shape=shape)
-        self._state = "interrupted"
-        self._write(piece, extents, chunks_of(piece, data))
-        self._end(key, extents)
+        return spec._replace(shape=shape)
 
     def _begin(self, key: str) -> TensorSpec:
         if key not in self.specs:
@@ -162,6 +202,9 @@ class CheckpointWriter(ABC):
         if self._unwritten:
             missing = next(iter(self._unwritten))
             raise ValueError(f"{len(self._unwritten)} tensors are not written, {missing!r} for one")
+        if self._unfilled:
+            missing, _ = next(iter(self._unfilled))
+            raise ValueError(f"{len(self._unfilled)} places are not filled, that of {missing!r} for one")
         self._state = "interrupted"
         self._finish()
         self.staging.sync()

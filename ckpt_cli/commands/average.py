@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.opening import is_directory, locate, open_location
+from formats.workers import workers
 
 from .. import render
 from ..operations.average import last_of, plan_average
 from ..operations.latest import make_latest
 from ..operations.transfer import execute
-from ..options import color_option, json_option
+from ..options import color_option, jobs_option, json_option
 from ..report import report
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = ["command"]
 @click.option("--update-state", is_flag=True, help="Make DST the latest in its directory's checkpoint file.")
 @click.option("--overwrite", is_flag=True, help="Replace DST where it is there already.")
 @click.option("-n", "--dry-run", is_flag=True, help="Print the plan and write nothing.")
+@jobs_option
 @json_option
 @color_option
 def command(sources: tuple[str, ...], target: str, last: int | None, **options: Any) -> int:
@@ -80,8 +82,13 @@ def _carry_out(plan: Plan, count: int, options: dict[str, Any]) -> None:
     verify = not options["no_verify"] and not options["dry_run"]
     notes = list(plan.notes)
     if not options["dry_run"]:
-        with render.progress(plan.nbytes * (1 + verify), f"mean of {count}") as advance:
-            notes = execute(plan, overwrite=options["overwrite"], verify=verify, advance=advance)
+        with (
+            workers(options["jobs"]) as pool,
+            render.progress(plan.nbytes * (1 + verify), f"mean of {count}") as advance,
+        ):
+            notes = execute(
+                plan, overwrite=options["overwrite"], verify=verify, workers=pool, advance=advance
+            )
         if options["update_state"]:
             make_latest(plan.target)
     for text in notes:

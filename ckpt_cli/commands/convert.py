@@ -12,6 +12,7 @@ from formats.atomic import replace_file
 from formats.directory import Directory
 from formats.opening import is_directory, open_checkpoint, open_location
 from formats.tf.state_file import FILE_NAME, StateFile
+from formats.workers import workers
 
 from .. import render
 from ..operations import convert, pairing, transfer
@@ -24,6 +25,7 @@ from ..options import (
     changing,
     choosing,
     color_option,
+    jobs_option,
     json_option,
     path_argument,
     rules_of,
@@ -69,6 +71,7 @@ __all__ = ["command"]
 @click.option(
     "--each", is_flag=True, help="Convert all checkpoints of the directory SRC into the directory DST."
 )
+@jobs_option
 @json_option
 @color_option
 def command(source: str, target: str, **options: Any) -> int:
@@ -139,12 +142,17 @@ def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> None:
     verify = not options["no_verify"] and not options["dry_run"]
     notes = list(plan.notes)
     if not options["dry_run"]:
-        with render.progress(plan.nbytes * (2 if verify else 1), os.path.basename(plan.target)) as advance:
+        total = plan.nbytes * (2 if verify else 1)
+        with (
+            workers(options["jobs"]) as pool,
+            render.progress(total, os.path.basename(plan.target)) as advance,
+        ):
             notes = transfer.execute(
                 plan,
                 overwrite=options["overwrite"],
                 shard_size=options["shard_size"],
                 verify=verify,
+                workers=pool,
                 advance=advance,
             )
         if options["update_state"]:

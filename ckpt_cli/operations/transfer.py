@@ -2,26 +2,41 @@
 
 A plan says for each tensor of the target where its values come from.  It is made before
 anything is written, so `--dry-run` prints the very plan that a real run executes.
-Carrying it out streams every tensor in pieces; before the result is moved to its place
-it is opened again and every tensor compared with its source, bit for bit.
+Carrying it out is a list of tasks and a last step.  A task copies a range of one tensor
+from the files that its values lie in to the place that the writer has given it, and
+returns checksums; tasks do not depend on each other, so it does not matter who does them,
+or when (`formats.workers`).  What cannot be read or written in ranges (strings, slices to
+be joined, compressed values) is written in its turn while tasks are handed out.  The last
+step writes the index.  Before the result is moved to its place it is opened again and
+every tensor compared with its source, bit for bit, by tasks of the same kind.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from formats.chunks import equal_bytes, view_of
 from formats.errors import ConversionError, CorruptCheckpointError
+from formats.ranges import cut
 from formats.tf.payload import chunks_checksum
 from formats.wire.crc32c import mask
+from formats.workers import SERIAL, Workers
 from formats.writing import create_checkpoint
 
+from .computed import Sums, Values, cast, values_of
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from formats.chunks import Chunk
     from formats.model import CheckpointReader, LazyTensor, TensorSpec
+    from formats.ranges import FileRange
     from formats.tf.object_graph import ObjectGraph
     from formats.tf.slices import Extents
+    from formats.writing import CheckpointWriter, Place
 
 __all__ = ["Dropped", "Move", "Plan", "cast_chunks", "execute", "same_tensor"]
 
@@ -85,16 +100,8 @@ class Plan(NamedTuple):
 
 
 def cast_chunks(tensor: LazyTensor, spec: TensorSpec) -> Iterator[Chunk]:
-    """Yield a tensor's chunks in the dtype of `spec`."""
-    import numpy as np
-
-    if tensor.spec.dtype is spec.dtype:
-        yield from tensor.chunks()
-        return
-    have, want = tensor.spec.dtype.numpy, spec.dtype.numpy
-    with np.errstate(over="ignore", invalid="ignore"):
-        for chunk in tensor.chunks():
-            yield np.frombuffer(chunk, have).astype(want).view(np.uint8)
+    """Return a tensor's chunks in the dtype of `spec`."""
+    return cast(tensor, spec.dtype).chunks()
 
 
 def _chunks(move: Move) -> Iterator[Chunk]:
@@ -105,12 +112,51 @@ def _chunks(move: Move) -> Iterator[Chunk]:
     return chunks_of(move.spec, move.value)
 
 
+class _Unit(NamedTuple):
+    """What is written in one piece: a move, or one slice of it, whose own shape its spec then has."""
+
+    move: Move
+    extents: Extents | None = None
+
+    @property
+    def name(self) -> tuple[str, Extents | None]:
+        return self.move.spec.key, self.extents
+
+    @property
+    def values(self) -> Values | None:
+        return values_of(self.move.tensor, self.move.spec) if self.move.tensor is not None else None
+
+
+def _units(plan: Plan, order: Iterable[str] | None = None) -> Iterator[_Unit]:
+    """Yield what is to be written: slices one by one where the source has them, too."""
+    moves = {move.spec.key: move for move in plan.moves}
+    for key in order or moves:
+        move = moves[key]
+        pieces = move.tensor.pieces() if key in plan.slices and move.tensor is not None else []
+        for extents, piece in pieces:
+            yield _Unit(Move(move.spec._replace(shape=piece.spec.shape), move.source, piece), extents)
+        if not pieces:
+            yield _Unit(move)
+
+
+class _Part(NamedTuple):
+    """A range of a unit's bytes.  Copied, it goes to `place`; compared, it is held against `other`."""
+
+    unit: _Unit
+    values: Values
+    begin: int
+    end: int
+    place: Place | None = None
+    other: FileRange | None = None
+
+
 def execute(
     plan: Plan,
     *,
     overwrite: bool = False,
     shard_size: int | None = None,
     verify: bool = True,
+    workers: Workers = SERIAL,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
     """Write the plan's target and move it to its place; return notes for the person.
@@ -128,48 +174,164 @@ def execute(
         shard_size=shard_size,
         metadata=plan.metadata,
     )
-    moves = {move.spec.key: move for move in plan.moves}
     with writer:
-        for key in writer.order or tuple(moves):
-            move = moves[key]
-            if key in plan.slices and move.tensor is not None and move.tensor.pieces():
-                for extents, piece in move.tensor.pieces():
-                    part = move.spec._replace(shape=piece.spec.shape)
-                    writer.write_slice(key, extents, cast_chunks(piece, part))
-            else:
-                writer.write(key, _chunks(move))
-            advance(move.spec.nbytes or 0)
+        made = _copy(plan, writer, workers, advance)
         if verify:
             with writer.reopen() as written:
-                compare(plan, written, advance)
+                _compare(plan, written, made, workers, advance)
     return [*plan.notes, *writer.notes]
 
 
-def compare(plan: Plan, written: CheckpointReader, advance: Callable[[int], None]) -> None:
+# Copying --------------------------------------------------------------------------
+
+
+def _copy(
+    plan: Plan, writer: CheckpointWriter, workers: Workers, advance: Callable[[int], None]
+) -> dict[tuple[str, Extents | None], int]:
+    """Write all tensors; return the masked checksums of what could be written in ranges.
+
+    The order of what is laid out is the plan's, whoever does the copying.
+    """
+    made: dict[tuple[str, Extents | None], int] = {}
+    for part, sums in _done(_copy_part, _copies(plan, writer, advance), workers, advance):
+        part.values.check(sums)
+        writer.filled(*part.unit.name, sums.made.crc)
+        made[part.unit.name] = mask(sums.made.crc)
+    return made
+
+
+def _copies(plan: Plan, writer: CheckpointWriter, advance: Callable[[int], None]) -> Iterator[_Part]:
+    """Yield the parts of all that can be copied in ranges; write everything else when its turn comes."""
+    for unit in _units(plan, writer.order):
+        move, extents = unit
+        values = None if extents is None and move.spec.key in plan.slices else unit.values
+        place = writer.place(*unit.name) if values is not None else None
+        if values is not None and place is not None:
+            for begin, end in cut(values.size):
+                yield _Part(unit, values, begin, end, place)
+            continue
+        if extents is None:
+            writer.write(move.spec.key, _chunks(move))
+        else:
+            writer.write_slice(move.spec.key, extents, _chunks(move))
+        advance(move.spec.nbytes or 0)
+
+
+def _copy_part(part: _Part) -> Sums:
+    """Do one task."""
+    assert part.place is not None
+    sums, at = Sums(len(part.values.sources)), part.begin
+    for piece in part.values.pieces(part.begin, part.end, sums):
+        part.place.write(at, piece)
+        at += len(piece)
+    return sums
+
+
+def _done(
+    work: Callable[[_Part], Sums], parts: Iterable[_Part], workers: Workers, advance: Callable[[int], None]
+) -> Iterator[tuple[_Part, Sums]]:
+    """Have parts worked on; yield the last of each unit with the checksums of the whole."""
+    waiting: deque[_Part] = deque()
+
+    def noted() -> Iterator[_Part]:
+        for part in parts:
+            waiting.append(part)
+            yield part
+
+    total = None
+    with closing(workers.map(work, noted(), lambda part: part.end - part.begin)) as results:
+        for sums in results:
+            part = waiting.popleft()
+            total = sums if total is None else total.add(sums)
+            if part.end == part.values.size:
+                yield part, total
+                total = None
+            advance(part.end - part.begin)
+
+
+# The proof ------------------------------------------------------------------------
+
+
+def _compare(
+    plan: Plan,
+    written: CheckpointReader,
+    made: Mapping[tuple[str, Extents | None], int],
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> None:
     """Hold every written tensor against its source; ConversionError where one differs.
 
-    Where both store a checksum of the same bytes, the source was held against its own
-    while it was copied, so reading the written tensor against that one is the proof.
+    Where target and source store checksums, what came from the source was held against
+    its own on the way, so reading what was written against the checksum that passed is
+    the proof.  Otherwise both are read again and compared, byte by byte.
     """
+    _check_specs(plan, written)
+    comparisons = _comparisons(plan, written, made, advance)
+    for part, sums in _done(partial(_compare_part, plan.target), comparisons, workers, advance):
+        if part.other is None:
+            same = mask(sums.made.crc) == made[part.unit.name]
+        else:
+            part.values.check(sums)
+            same = part.other.crc32c in (None, mask(sums.made.crc))
+        if not same:
+            raise _different(plan.target, part.unit)
+
+
+def _check_specs(plan: Plan, written: CheckpointReader) -> None:
+    """Hold keys, dtypes, shapes and slices against the plan."""
     expected = {move.spec.key for move in plan.moves}
     surplus = set(written.specs) - expected - _graph_key(plan)
     missing = expected - set(written.specs)
     if surplus or missing:
-        raise _broken(plan, f"{len(missing)} tensors are missing, {len(surplus)} are too many")
+        raise _broken(plan.target, f"{len(missing)} tensors are missing, {len(surplus)} are too many")
     for move in plan.moves:
         found = written[move.spec.key]
-        if found.spec[:3] != move.spec[:3]:
+        slices = [extents for extents, _ in found.pieces()] if move.spec.key in plan.slices else []
+        if set(slices) != set(plan.slices.get(move.spec.key, ())):
             raise _broken(
-                plan, f"written as {found!r}, expected {move.spec.dtype} {list(move.spec.shape)}", move
+                plan.target, f"written in {len(slices)} slices, which are not those asked for", move
             )
-        if move.spec.key in plan.slices and move.tensor is not None and move.tensor.pieces():
-            pairs = zip(found.pieces(), move.tensor.pieces(), strict=True)
-            same = all(_same_piece(mine, theirs, move.spec) for mine, theirs in pairs)
-        else:
-            same = same_tensor(found, move)
-        if not same:
-            raise _broken(plan, "its values differ from the source's", move)
+        if found.spec[:3] != move.spec[:3]:
+            message = f"written as {found!r}, expected {move.spec.dtype} {list(move.spec.shape)}"
+            raise _broken(plan.target, message, move)
+
+
+def _comparisons(
+    plan: Plan,
+    written: CheckpointReader,
+    made: Mapping[tuple[str, Extents | None], int],
+    advance: Callable[[int], None],
+) -> Iterator[_Part]:
+    """Yield the parts of all that can be compared in ranges; compare everything else when its turn comes."""
+    pieces: dict[Extents, LazyTensor] = {}
+    for unit in _units(plan):
+        move, extents = unit
+        found = written[move.spec.key]
+        if extents is not None:
+            pieces = pieces if extents in pieces else dict(found.pieces())
+            found = pieces.pop(extents)
+        mine, values = found.file_range() if found.has_values else None, unit.values
+        if mine is not None and values is not None:
+            proven = mine.crc32c is not None and all(source.crc32c is not None for source in values.sources)
+            for begin, end in cut(mine.size):
+                if proven and unit.name in made:
+                    yield _Part(unit, Values(mine.size, (mine,)), begin, end)
+                else:
+                    yield _Part(unit, values, begin, end, other=mine)
+            continue
+        if not same_tensor(found, move):
+            raise _different(plan.target, unit)
         advance(move.spec.nbytes or 0)
+
+
+def _compare_part(target: str, part: _Part) -> Sums:
+    """Do one task; ConversionError where the bytes are not the same."""
+    sums, at = Sums(len(part.values.sources)), part.begin
+    for piece in part.values.pieces(part.begin, part.end, sums):
+        if part.other is not None and not equal_bytes(piece, part.other.read(at, at + len(piece))):
+            raise _different(target, part.unit)
+        at += len(piece)
+    return sums
 
 
 def _graph_key(plan: Plan) -> set[str]:
@@ -178,16 +340,13 @@ def _graph_key(plan: Plan) -> set[str]:
     return {OBJECT_GRAPH_KEY.decode()} if plan.object_graph is not None else set()
 
 
-def _broken(plan: Plan, message: str, move: Move | None = None) -> ConversionError:
+def _broken(target: str, message: str, move: Move | None = None) -> ConversionError:
     key = move.spec.key if move else None
-    return ConversionError(f"verification failed: {message}", path=plan.target, key=key)
+    return ConversionError(f"verification failed: {message}", path=target, key=key)
 
 
-def _same_piece(
-    mine: tuple[Extents, LazyTensor], theirs: tuple[Extents, LazyTensor], spec: TensorSpec
-) -> bool:
-    part = spec._replace(shape=theirs[1].spec.shape)
-    return mine[0] == theirs[0] and same_tensor(mine[1], Move(part, None, theirs[1]))
+def _different(target: str, unit: _Unit) -> ConversionError:
+    return _broken(target, "its values differ from the source's", unit.move)
 
 
 def same_tensor(found: LazyTensor, move: Move) -> bool:
@@ -212,8 +371,6 @@ def same_tensor(found: LazyTensor, move: Move) -> bool:
 
 def _same_bytes(left: Iterator[Chunk], right: Iterator[Chunk]) -> bool:
     """Whether two streams are the same bytes, however they are cut."""
-    from formats.chunks import equal_bytes, view_of
-
     mine: memoryview = memoryview(b"")
     for chunk in right:
         theirs = view_of(chunk)

@@ -11,6 +11,7 @@ from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.model import Finding
 from formats.opening import is_directory, locate, open_location
 from formats.probe import Probe
+from formats.workers import workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -145,11 +146,12 @@ def _report_to(sender: Connection, location: Location) -> None:
 def _verify_open(reader: CheckpointReader, jobs: int, advance: Callable[[int], None]) -> Result:
     findings: list[Finding] = []
     tensors = nbytes = 0
-    for step in reader.verify(jobs):
-        findings += step.findings
-        tensors += step.tensors
-        nbytes += step.nbytes
-        advance(step.nbytes)
+    with workers(jobs) as pool:
+        for step in reader.verify(pool):
+            findings += step.findings
+            tensors += step.tensors
+            nbytes += step.nbytes
+            advance(step.nbytes)
     if findings and reader.has_changed():
         message = "changed while it was verified, which may be all that was found: verify it again"
         findings.append(Finding("warning", "tensor-checksum", message, None, reader.location.head))

@@ -108,6 +108,7 @@ class H5File:
         self._source = source
         self._length_size = length_size
         self._guarded: tuple[RandomAccessFile, h5py.h5f.FileID] | None = None
+        self._values: RandomAccessFile | None = None
         with damage(path, "its root group"):
             self.root = h5g.open(file_id, b"/")
 
@@ -119,6 +120,16 @@ class H5File:
             self._guarded[1].close()
             self._guarded[0].close()
             self._guarded = None
+        if self._values is not None:
+            self._values.close()
+            self._values = None
+
+    @property
+    def values(self) -> RandomAccessFile | None:
+        """The file itself, for what lies in it in one piece; None where it is a member of another."""
+        if self._source is None and self._values is None:
+            self._values = RandomAccessFile(self.path)
+        return self._values
 
     def guarded(self, found: Any) -> Any:
         """Return an object of this file as one whose strings of variable length are safe to read.

@@ -24,7 +24,7 @@ from ..dtypes import BY_NAME
 from ..errors import ConversionError
 from ..files import PIECE
 from ..model import key_bytes
-from ..writing import CheckpointWriter
+from ..writing import CheckpointWriter, Place
 from .names import write_strings
 from .tensors import RAW
 
@@ -144,6 +144,9 @@ class H5Writer(CheckpointWriter):
         for chunk in chunks:
             self._h5.write_at(offset, chunk)
             offset += len(chunk)
+
+    def _place(self, spec: TensorSpec) -> Place:
+        return Place(self._h5, self._offsets.get(spec.key, 0))
 
     def _finish(self) -> None:
         """Nothing goes last: the library wrote all but the values."""

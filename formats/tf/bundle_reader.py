@@ -14,8 +14,10 @@ from ..errors import CheckpointError, ChecksumError, CorruptCheckpointError, Uns
 from ..files import PIECE, RandomAccessFile
 from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
 from ..paths import data_shards
+from ..ranges import FileRange
 from ..slicing import allocate, full_index, index_shape, read_region
 from ..wire.crc32c import extend, mask
+from ..workers import SERIAL, Workers
 from . import payload
 from .bundle import BundleEntry, BundleIndex, EntryError, data_shard
 from .slices import Region, fill, intersect, region_of, slice_key, tiling_flaw, volume
@@ -91,6 +93,14 @@ class BundleTensor(LazyTensor):
         if self.entry.slices:
             return iter(self.read().reshape(-1))
         return stream_elements(self._reader, self.spec, self.entry)
+
+    def file_range(self) -> FileRange | None:
+        itemsize, entry = self.spec.dtype.itemsize, self.entry
+        if itemsize is None or entry.slices or (self._reader.index.big_endian and itemsize > 1):
+            return None
+        self._reader.check_size(self.spec, entry)
+        file = self._reader.shard(entry.shard, self.spec.key)
+        return FileRange(file, entry.offset, entry.size, self.spec.key, entry.crc32c)
 
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
         pieces = self._reader.pieces(self.spec, self.entry)
@@ -232,7 +242,8 @@ class BundleReader(CheckpointReader):
                 error.key = key
                 raise
             if len(self._shards) >= _MOST_OPEN_SHARDS:
-                self._shards.popitem(last=False)[1].close()
+                # It closes when nobody reads from it any more, which another thread may be doing.
+                self._shards.popitem(last=False)
             self._shards[shard] = file
         return file
 
@@ -294,10 +305,10 @@ class BundleReader(CheckpointReader):
         expected = (data_shard(prefix, shard, count) for shard in sorted(used))
         return [path for path in expected if path not in there]
 
-    def verify(self, jobs: int = 1) -> Iterator[Verification]:
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
         from .bundle_verify import verify_bundle
 
-        return verify_bundle(self, jobs)
+        return verify_bundle(self, workers)
 
     def close(self) -> None:
         for file in self._shards.values():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ..atomic import refusing
@@ -22,7 +23,7 @@ from ..paths import SHARD, data_shards
 from ..wire.coding import encode_fixed32, encode_varint
 from ..wire.crc32c import extend, mask
 from ..wire.sstable import TableBuilder
-from ..writing import CheckpointWriter
+from ..writing import CheckpointWriter, Place
 from .bundle import BUNDLE_DTYPES, OBJECT_GRAPH_KEY, BundleEntry, data_shard, encode_entry
 from .bundle_commit import BundleExchange
 from .messages import BundleHeaderProto, VersionDef
@@ -77,6 +78,7 @@ class BundleWriter(CheckpointWriter):
         self._entries: dict[bytes, bytes] = {}
         self._shards: list[StagedFile] = []
         self._filling: list[StagedFile] = []
+        self._open_places: Counter[StagedFile] = Counter()
         self.notes += _notes(target)
 
     @classmethod
@@ -95,8 +97,10 @@ class BundleWriter(CheckpointWriter):
 
     def _close_full_shards(self) -> None:
         """Close all shards but the last, so that there may be more of them than open files."""
-        while len(self._filling) > 1:
-            self._filling.pop(0).close()
+        full = [file for file in self._filling[:-1] if not self._open_places[file]]
+        for file in full:
+            file.close()
+            self._filling.remove(file)
 
     def _add(self, spec: TensorSpec, extents: Extents | None, place: tuple[int, int, int], crc: int) -> None:
         """Add the entry of a tensor, or slice, at (shard, offset, size) with this unmasked checksum."""
@@ -119,6 +123,20 @@ class BundleWriter(CheckpointWriter):
                 crc = extend(crc, chunk)
                 file.write(chunk)
         self._add(spec, extents, place, crc)
+        self._close_full_shards()
+
+    def _place(self, spec: TensorSpec) -> Place | None:
+        size = spec.nbytes
+        if spec.dtype.itemsize is None or size is None:
+            return None
+        _, file = self._shard(size)
+        self._open_places[file] += 1
+        return Place(file, file.reserve(size))
+
+    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, crc: int) -> None:
+        shard = self._shards.index(place.file)
+        self._add(spec, extents, (shard, place.offset, spec.nbytes or 0), crc)
+        self._open_places[place.file] -= 1
         self._close_full_shards()
 
     def _write_strings(self, elements: Iterable[Chunk]) -> tuple[tuple[int, int, int], int]:
