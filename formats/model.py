@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .chunks import Chunk
-    from .paths import FileStates, Location
+    from .paths import Fingerprint, Location
     from .probe import Probe
     from .ranges import FileRange
     from .tf.object_graph import ObjectGraph
@@ -197,8 +197,8 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     location: Location
     object_graph: ObjectGraph | None = None
     findings: list[Finding]
-    opened: FileStates | None = None
-    """What the files were when they were opened."""
+    fingerprint: Fingerprint | None = None
+    """What the files were before they were opened."""
 
     @property
     @abstractmethod
@@ -246,7 +246,12 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
 
     def has_changed(self) -> bool:
         """Whether a file was written to, replaced or removed since the checkpoint was opened."""
-        return self.opened is not None and self.location.state() != self.opened
+        return self.fingerprint is not None and self.location.fingerprint() != self.fingerprint
+
+    def check_unchanged(self) -> None:
+        """Raise a CheckpointError where it has changed: what was read may be of two checkpoints."""
+        if self.has_changed():
+            raise CheckpointError("changed while it was read; nothing was written", path=self.location.path)
 
     def close(self) -> None:
         """Close all files."""
@@ -273,7 +278,8 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
         if isinstance(error, CheckpointError) and self.has_changed():
-            error.hints = (f"{self.location.path} changed while it was read: run this again", *error.hints)
+            hint = f"{self.location.path} changed while it was read: run this again when nobody writes to it"
+            error.hints = (hint, *error.hints)
         self.close()
 
 

@@ -47,10 +47,10 @@ def _is_state_file(path: str) -> bool:
 
 def open_location(location: Location, *, lenient: bool = False) -> CheckpointReader:
     """Return a reader of what lies at a location, as `open_checkpoint` does."""
-    state = location.state()
+    fingerprint = location.fingerprint()
     probe = Probe(location)
     reader = detect(probe).open(probe, lenient)
-    reader.opened = state
+    reader.fingerprint = fingerprint
     return reader
 
 

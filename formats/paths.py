@@ -42,7 +42,7 @@ _LEFTOVER_FILE = re.compile(r".+\.tempstate\d+", re.DOTALL)
 _LEFTOVER_DIRECTORY = re.compile(r".+_temp(_[0-9a-f]{32})?", re.DOTALL)
 
 
-FileStates = tuple[tuple[str, int, int, int], ...]
+Fingerprint = dict[str, tuple[int, int, int, int]]
 
 
 class Location(NamedTuple):
@@ -70,14 +70,14 @@ class Location(NamedTuple):
             return v1_shards(self.path) or found
         return found
 
-    def state(self) -> FileStates:
-        """Return what changes when one of the files is written to, or replaced by another."""
-        found = []
+    def fingerprint(self) -> Fingerprint:
+        """Return, by file, what changes when one is written to, replaced or removed."""
+        found = {}
         for path in self.files():
             with contextlib.suppress(FileNotFoundError):
                 status = os.stat(path)
-                found.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
-        return tuple(found)
+                found[path] = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        return found
 
 
 def bundle(prefix: str) -> Location:

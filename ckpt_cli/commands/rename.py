@@ -7,9 +7,11 @@ from typing import Any
 
 import click
 
+from formats.opening import open_checkpoint
+
 from .. import render
 from ..operations.latest import make_latest
-from ..operations.rename import open_source, plan_rename
+from ..operations.rename import plan_rename
 from ..options import changing, color_option, json_option, path_argument, rules_of
 from ..report import report
 
@@ -52,12 +54,11 @@ def command(source: str, target: str | None, **options: Any) -> int:
         raise click.UsageError(
             "nothing to change: give --sub, --strip-prefix, --add-prefix or --map", _context()
         )
-    opened = open_source(source)
-    with opened.reader as reader:
+    with open_checkpoint(source) as reader:
         if reader.location.note:
             render.note(reader.location.note)
         rename = plan_rename(
-            opened,
+            reader,
             target,
             rules,
             overwrite=options["overwrite"],

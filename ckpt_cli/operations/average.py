@@ -69,7 +69,14 @@ def plan_average(readers: Sequence[CheckpointReader], target: str) -> Plan:
     rest = f"; {len(moves) - averaged:,} are those of {last.location.path}" if averaged < len(moves) else ""
     notes = (f"{averaged:,} tensors are the mean of {len(readers)} checkpoints{rest}",)
     return Plan(
-        source, target, last.format.name, tuple(moves), slices=slices, metadata=last.metadata, notes=notes
+        source,
+        target,
+        last.format.name,
+        tuple(moves),
+        slices=slices,
+        metadata=last.metadata,
+        notes=notes,
+        sources=tuple(readers),
     )
 
 

@@ -101,6 +101,7 @@ def plan_conversion(
         slices,
         metadata,
         tuple(chosen.notes),
+        (source,),
     )
 
 

@@ -120,7 +120,9 @@ def plan_extract(
         raise ConversionError(message, path=output.path, hints=hints)
     named, notes = _named(moves, output)
     source, target = reader.location.path, output.path
-    return Plan(source, target, output.name, tuple(named), tuple(dropped), notes=tuple(notes))
+    return Plan(
+        source, target, output.name, tuple(named), tuple(dropped), notes=tuple(notes), sources=(reader,)
+    )
 
 
 def _cast(spec: TensorSpec, cast: DType | None) -> DType:
@@ -213,6 +215,7 @@ def _write_staged(plan: Plan, output: Output, *, overwrite: bool, advance: Calla
     try:
         if output.kind == "directory":
             _stage_files(plan, staging, advance)
+            plan.check_unchanged()
             _check_target(output, overwrite=overwrite)
             with refusing(output.path):
                 _move_directory(plan, staging)
@@ -222,6 +225,7 @@ def _write_staged(plan: Plan, output: Output, *, overwrite: bool, advance: Calla
                 file.write(chunk)
                 advance(len(chunk))
             staging.sync()
+            plan.check_unchanged()
             _check_target(output, overwrite=overwrite)
             staging.move_in()
     finally:

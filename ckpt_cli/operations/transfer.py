@@ -62,7 +62,10 @@ class Dropped(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Everything a conversion does.  `moves` stand in the order in which they are written."""
+    """Everything a conversion does.  `moves` stand in the order in which they are written.
+
+    `sources` are the open checkpoints that values come from, none of which may change meanwhile.
+    """
 
     source: str
     target: str
@@ -73,10 +76,16 @@ class Plan(NamedTuple):
     slices: Mapping[str, Sequence[Extents]] = {}
     metadata: Mapping[str, Any] = {}
     notes: tuple[str, ...] = ()
+    sources: tuple[CheckpointReader, ...] = ()
 
     @property
     def nbytes(self) -> int:
         return sum(move.spec.nbytes or 0 for move in self.moves)
+
+    def check_unchanged(self) -> None:
+        """Raise a CheckpointError where a source was written to, or replaced, since it was opened."""
+        for source in self.sources:
+            source.check_unchanged()
 
     def document(self, *, verified: bool) -> dict[str, Any]:
         """Return the JSON document that converting commands print."""
@@ -179,6 +188,8 @@ def execute(
         if verify:
             with writer.reopen() as written:
                 _compare(plan, written, made, workers, advance)
+        writer.finish()
+        plan.check_unchanged()
     return [*plan.notes, *writer.notes]
 
 

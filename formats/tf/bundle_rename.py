@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from ..atomic import Staging, refusing, sync_directory
 from ..dtypes import STRING
 from ..errors import (
-    CheckpointError,
     CheckpointNotFoundError,
     ConversionError,
     CorruptCheckpointError,
@@ -37,7 +36,7 @@ from .bundle import OBJECT_GRAPH_KEY, BundleEntry, BundleIndex, data_shard, enco
 from .bundle_commit import BundleExchange
 from .messages import BundleHeaderProto
 from .payload import length_bytes
-from .shards import CLONE, COPY, LINK, bring, fingerprint, same_bytes
+from .shards import CLONE, COPY, LINK, bring, same_bytes
 from .slices import slice_key
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
     from .bundle_reader import BundleReader
     from .object_graph import ObjectGraph
-    from .shards import Fingerprint
 
 __all__ = ["BundleRename"]
 
@@ -58,8 +56,7 @@ class BundleRename:
     """Writes the bundle of a reader to `prefix`, under other keys.
 
     `keys` gives every tensor its new key, `graph` is the object graph that goes with
-    them.  `before` is the fingerprint of the reader's files from before it was opened.
-    `link` shares shards where it can; in place they always are.
+    them.  `link` shares shards where it can; in place they always are.
     """
 
     def __init__(
@@ -68,14 +65,13 @@ class BundleRename:
         prefix: str,
         keys: Mapping[str, str],
         graph: ObjectGraph | None,
-        before: Fingerprint,
         *,
         link: bool = False,
     ) -> None:
         self._reader = reader
         self._prefix = prefix
         self._keys = keys
-        self._before = before
+        self._before = reader.fingerprint or {}
         self.in_place = _place(prefix) == _place(reader.index.prefix)
         self._ways = (LINK, CLONE, COPY) if self.in_place else (CLONE, LINK, COPY) if link else (COPY,)
         self._new_graph = graph
@@ -151,10 +147,7 @@ class BundleRename:
             brought = self._stage(staging, advance)
             if verify:
                 self._verify(staging, brought, advance)
-            if fingerprint(self._before) != self._before:
-                raise CheckpointError(
-                    "has changed meanwhile; nothing was written", path=self._reader.index.prefix
-                )
+            self._reader.check_unchanged()
             self._move_in(staging)
         finally:
             staging.remove()
