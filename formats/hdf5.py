@@ -25,6 +25,7 @@ from .files import PIECE
 from .h5.reader import H5Reader
 from .h5.safe import MOST_SOFT_LINKS
 from .h5.tensors import RAW
+from .h5.writer import MOST_COMPONENTS
 from .model import Format, key_bytes
 from .slicing import boxes, index_shape
 from .writing import CheckpointWriter
@@ -197,7 +198,8 @@ def _check_names(target: Target) -> None:
             raise ConversionError(
                 "not UTF-8, which names in HDF5 are", path=target.path, key=key, hints=hints
             )
-        if "\0" in key or any(part in ("", ".") for part in parts):
+        too_deep = len(parts) > MOST_COMPONENTS
+        if too_deep or "\0" in key or any(part in ("", ".") for part in parts):
             raise ConversionError("no path that a dataset can have", path=target.path, key=key, hints=hints)
         for depth in range(1, len(parts)):
             if "/".join(parts[:depth]) in keys:

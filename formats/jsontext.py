@@ -17,16 +17,31 @@ __all__ = ["parse_object"]
 MOST_DEPTH = 200
 """Objects and lists within one another; models within models within models stay far below."""
 
+LONGEST_KEY = 1 << 20
+_LARGE_TEXT = 8 << 20
+_CONTAINER, _VALUE = 64, 16
+"""Bytes that a list or object, and a value in it, take in memory at least."""
+
 _SPELLED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
+    if max(map(len, out), default=0) > LONGEST_KEY:
+        raise ValueError(f"a key of more than {LONGEST_KEY} characters")
     if len(out) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"key {twice!r} occurs twice")
     return out
+
+
+def _check_size(text: str) -> None:
+    """Refuse a large text that is nothing but brackets and commas, of which each makes a value."""
+    if len(text) > _LARGE_TEXT:
+        needed = _CONTAINER * (text.count("[") + text.count("{")) + _VALUE * text.count(",")
+        if needed > 4 * len(text) + (64 << 20):
+            raise ValueError(f"too many values for a text of {len(text)} characters")
 
 
 def _check_depth(value: Any) -> None:
@@ -47,6 +62,8 @@ def parse_object(data: bytes | str) -> dict[str, Any]:
     """Return a JSON object; ValueError, saying what is wrong, where the text is none."""
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
+        del data  # the text is as large
+        _check_size(text)
         value = json.loads(text, object_pairs_hook=_unique)
         _check_depth(value)
         if _SPELLED_SURROGATE.search(text):

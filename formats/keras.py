@@ -46,7 +46,9 @@ METADATA = "metadata.json"
 WEIGHTS = "model.weights.h5"
 ASSETS = "assets/"
 _OTHER_WEIGHTS = ("model.weights.npz", "model.weights.json")
-_MOST_TEXT = 256 << 20
+_MOST_TEXT = 64 << 20
+_MOST_INFLATED = 16 << 20
+"""Bytes of a configuration beyond what is stored of it: a deflated one can be a thousand times as long."""
 
 
 def _open_weights(archive: Archive) -> tuple[H5File, IO[bytes] | None]:
@@ -104,7 +106,8 @@ class KerasReader(WeightsReader):
         if name not in self._archive.names:
             return None
         try:
-            return self._archive.read(name, _MOST_TEXT).decode("utf-8")
+            most = min(_MOST_TEXT, self._archive.member(name).stored + _MOST_INFLATED)
+            return self._archive.read(name, most).decode("utf-8")
         except UnicodeDecodeError as error:
             self.findings.append(
                 Finding("error", "header", f"{name}: not UTF-8", file=self.location.head, offset=error.start)

@@ -213,7 +213,7 @@ class NpzReader(CheckpointReader):
     def specs(self) -> Mapping[str, TensorSpec]:
         return self._specs
 
-    @property
+    @cached_property
     def kinds(self) -> Mapping[str, str]:
         return name_kinds(self._specs)
 

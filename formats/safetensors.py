@@ -67,6 +67,11 @@ class _Entry(NamedTuple):
     end: int
 
 
+def _beginning(value: Any) -> str:
+    """Return how a JSON value begins; it can be a list of millions."""
+    return str(value[:20] if isinstance(value, list) else value)[:80]
+
+
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 63
 
@@ -83,9 +88,9 @@ def _entry(key: str, value: Any) -> _Entry:
         or len(shape) > MOST_DIMENSIONS
         or not all(_is_count(dim) for dim in shape)
     ):
-        raise ValueError(f"shape {str(shape)[:80]}")
+        raise ValueError(f"shape {_beginning(shape)}")
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(_is_count(at) for at in offsets):
-        raise ValueError(f"data_offsets {str(offsets)[:80]}")
+        raise ValueError(f"data_offsets {_beginning(offsets)}")
     return _Entry(key, _BY_CODE.get(code, INVALID), code, tuple(shape), *offsets)
 
 
@@ -229,7 +234,7 @@ class SafetensorsReader(CheckpointReader):
     def specs(self) -> Mapping[str, TensorSpec]:
         return self._specs
 
-    @property
+    @cached_property
     def kinds(self) -> Mapping[str, str]:
         return name_kinds(self._specs)
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 KIND_STYLES = {"slot": "yellow", "optimizer": "red", "state": "cyan", "graph": "bright_black", "variable": ""}
+_DEEPEST = 200
+"""Branches of a tree; what is left of a longer key is one name."""
+
 _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
 
 
@@ -132,7 +135,7 @@ def _as_tree(reader: CheckpointReader, specs: list[TensorSpec], _: dict[str, Any
     root: dict[str, tuple[str, Any]] = {}
     for spec in specs:
         branches = root
-        for part in (parts := _shown_key(reader, spec).split("/"))[:-1]:
+        for part in (parts := _shown_key(reader, spec).split("/", _DEEPEST))[:-1]:
             branches = branches.setdefault(part, ("", {}))[1]
         below = branches[parts[-1]][1] if parts[-1] in branches else {}
         branches[parts[-1]] = (f"{spec.dtype} {list(spec.shape)}", below)

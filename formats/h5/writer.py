@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from ..model import TensorSpec
     from ..tf.slices import Extents
 
-__all__ = ["H5_DTYPES", "H5Skeleton", "H5Writer", "check_paths"]
+__all__ = ["H5_DTYPES", "MOST_COMPONENTS", "H5Skeleton", "H5Writer", "check_paths"]
+
+MOST_COMPONENTS = 1000
+"""Groups within groups that are written; one that holds much less is no longer read here."""
 
 H5_DTYPES = frozenset(
     name
@@ -171,7 +174,9 @@ def check_paths(path: str, datasets: Iterable[tuple[str, str]]) -> None:
     groups: dict[str, str] = {}
     for key, dataset in datasets:
         components = dataset.split("/")
-        if any(component in ("", ".") or "\0" in component for component in components):
+        if len(components) > MOST_COMPONENTS or any(
+            component in ("", ".") or "\0" in component for component in components
+        ):
             hints = ("to give it another: --sub or --map",)
             raise ConversionError("HDF5 cannot have this path", path=path, key=key, hints=hints)
         keys[dataset] = key

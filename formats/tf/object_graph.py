@@ -18,6 +18,7 @@ import itertools
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..wire.protobuf import iter_fields
 from .keys import SUFFIXES, VARIABLE_VALUE
 from .messages import BoolValue, TrackableObject, TrackableObjectGraph
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["MOST_PATH_CHARACTERS", "GraphFlaw", "KeyResolver", "ObjectGraph", "Slot"]
 
 ROOT = 0
+_FEW_NODES = 1024
+_LEAST_NODE = 8
+"""Bytes that a node takes at least, with an edge that leads to it."""
+
 MOST_PATH_CHARACTERS = 1 << 24
 """Paths of a long chain of nodes grow with its square; what is behind goes without."""
 
@@ -84,6 +89,9 @@ class ObjectGraph:
     @classmethod
     def decode(cls, data: bytes) -> ObjectGraph:
         """Return the graph in a serialized TrackableObjectGraph; ValueError where there is none."""
+        count = sum(number == 1 for number, *_ in iter_fields(data))
+        if count > _FEW_NODES + len(data) // _LEAST_NODE:
+            raise ValueError(f"{count} nodes in {len(data)} bytes, too few for edges to all of them")
         graph = cls(TrackableObjectGraph.decode(data))
         if not graph.nodes:
             raise ValueError("the object graph has no nodes, not even a root")

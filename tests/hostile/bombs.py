@@ -107,7 +107,7 @@ def offset_just_below_it(prefix: str) -> None:
 
 @bomb
 def many_dimensions(prefix: str) -> None:
-    _edited(prefix, b"v", dtype=1, shape=shape_proto((1,) * 250_000), size=4)
+    _edited(prefix, b"v", dtype=1, shape=shape_proto((1,) * 50_000), size=4)
 
 
 @bomb
@@ -136,12 +136,12 @@ def strings_of_many_elements_in_one_slice(prefix: str) -> None:
 
 
 @bomb
-def slices_by_the_ten_thousand(prefix: str) -> None:
+def slices_by_the_thousand(prefix: str) -> None:
     """Each a stripe of its own along another dimension, so that nothing lines up."""
     shape = (16,) * 6
     pieces = [
         tuple((number >> 2 * d & 15, 1) if d != number % 6 else (0, 16) for d in range(6))
-        for number in range(10_000)
+        for number in range(4_000)
     ]
 
     def edit(entries: Entries) -> None:
@@ -227,9 +227,9 @@ def snappy_block_of_a_tebibyte(prefix: str) -> None:
 
 @bomb
 def snappy_blocks_of_zeros(prefix: str) -> None:
-    """A gigabyte of empty entries in fifty megabytes' worth of the same hundred kilobytes."""
+    """Seven hundred thousand empty entries in each of twenty blocks of a hundred kilobytes."""
     block = compress(bytes(2 << 20) + bytes(4) + b"\1\0\0\0")
-    _index(prefix, table_of([block] * 100, kinds=[1] * 100))
+    _index(prefix, table_of([block] * 20, kinds=[1] * 20))
 
 
 @bomb
@@ -311,7 +311,7 @@ def circle_of_nodes(prefix: str) -> None:
 
 @bomb
 def everything_leads_everywhere(prefix: str) -> None:
-    many = [_node([(to, f"e{to}") for to in range(400)]) for _ in range(400)]
+    many = [_node([(to, f"e{to}") for to in range(250)]) for _ in range(250)]
     _graph(prefix, many, {"v": np.float32(1)})
 
 
@@ -324,7 +324,7 @@ def half_a_million_empty_nodes(prefix: str) -> None:
 @bomb
 def many_optimizers_of_many_slots(prefix: str) -> None:
     """Optimizers that share a list of slots none of which fits any of many variables."""
-    count = 3_000
+    count = 2_000
     tensors: dict[str | bytes, Any] = {f"v{number}": np.zeros(2, np.float32) for number in range(count)}
     tensors["s"] = np.zeros(3, np.float32)
     variables = [_variable(f"v{number}") for number in range(count)]
@@ -450,7 +450,7 @@ def npz_of_a_quintillion(path: str) -> str:
 
 @bomb
 def npz_that_inflates_a_thousandfold(path: str) -> str:
-    return _npz(path, v=_npy((100 << 20,), bytes(400 << 20)))
+    return _npz(path, v=_npy((30 << 20,), bytes(120 << 20)))
 
 
 @bomb
@@ -468,7 +468,7 @@ def npz_header_of_signs(path: str) -> str:
 @bomb
 def npz_of_very_many_members(path: str) -> str:
     with zipfile.ZipFile(path + ".npz", "w") as archive:
-        for number in range(30_000):
+        for number in range(10_000):
             archive.writestr(zipfile.ZipInfo(f"{number}.npy"), b"")
     return path + ".npz"
 
@@ -511,12 +511,12 @@ def h5_of_a_quintillion(path: str) -> str:
 
 
 @bomb
-def h5_of_one_compressed_gigabyte(path: str) -> str:
+def h5_of_zeros_in_large_chunks(path: str) -> str:
     import h5py
 
     with h5py.File(path + ".h5", "w") as file:
-        chunked = file.create_dataset("v", (1 << 28,), "f4", chunks=(1 << 23,), compression="gzip")
-        for at in range(0, 1 << 28, 1 << 23):
+        chunked = file.create_dataset("v", (1 << 26,), "f4", chunks=(1 << 23,), compression="gzip")
+        for at in range(0, 1 << 26, 1 << 23):
             chunked[at : at + (1 << 23)] = 0
     return path + ".h5"
 
@@ -569,7 +569,7 @@ def _with_state(prefix: str, text: bytes) -> str:
 
 @bomb
 def state_of_a_million_paths(prefix: str) -> str:
-    paths = b'all_model_checkpoint_paths: "b-1"\n' * 200_000
+    paths = b'all_model_checkpoint_paths: "b-1"\n' * 100_000
     return _with_state(prefix, b'model_checkpoint_path: "b-1"\n' + paths)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import os
 import random
 import resource
@@ -124,7 +125,9 @@ def drive(
     started = time.monotonic()
     ended: Counter[str] = Counter()
     findings: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="ckpt-fuzz-") as workspace:
+    before = signal.signal(signal.SIGALRM, _alarm)
+    with contextlib.ExitStack() as after, tempfile.TemporaryDirectory(prefix="ckpt-fuzz-") as workspace:
+        after.callback(signal.signal, signal.SIGALRM, before)
         for seed, ending in endings(target, first, count, workspace):
             known = ending in ("read", "damaged", "refused")
             ended[ending if known else "finding"] += 1
@@ -160,7 +163,6 @@ def main() -> int:
     seconds = arguments.seconds
     if seconds is None and arguments.executions == 1 << 60:
         seconds = 10.0
-    signal.signal(signal.SIGALRM, _alarm)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("error")
     total, found = 0, []
