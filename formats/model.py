@@ -288,7 +288,7 @@ class Format(NamedTuple):
 
     `sniff` looks at a probe and says whether this is its format; formats exclude each
     other, so their order means nothing.  `open` reads; `lenient` asks it to list what
-    it can of a damaged checkpoint.  `writer` is None where a format cannot be written;
+    it can of a damaged checkpoint.  `writer` makes one that writes;
     `dtypes` are the names of those it can hold.
     """
 
@@ -297,5 +297,5 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...]
     sniff: Callable[[Probe], bool]
     open: Callable[[Probe, bool], CheckpointReader]
-    writer: Callable[[Target], CheckpointWriter] | None = None
-    dtypes: frozenset[str] = frozenset()
+    writer: Callable[[Target], CheckpointWriter]
+    dtypes: frozenset[str]

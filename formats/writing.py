@@ -20,7 +20,6 @@ from .chunks import chunks_of
 from .dtypes import INVALID
 from .errors import (
     CheckpointExistsError,
-    ConversionError,
     CorruptCheckpointError,
     DuplicateKeyError,
     TensorNotFoundError,
@@ -269,8 +268,6 @@ def create_checkpoint(
     from .registry import format_named
 
     found = format_named(format)
-    if found.writer is None:
-        raise ConversionError(f"{found.name} ({found.title}) can be read, not written")
     listed = tuple(specs.values() if isinstance(specs, Mapping) else specs)
     target = Target(
         os.fspath(path), listed, overwrite, object_graph, dict(slices or {}), shard_size, dict(metadata or {})

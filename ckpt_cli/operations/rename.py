@@ -75,10 +75,6 @@ def plan_rename(
         found = [] if target is None or overwrite else BundleWriter.existing(path)
         _refuse_existing(found)
         return Rename(_plan(reader, path, names), names.changed, bundle, bundle.nbytes)
-    if reader.format.writer is None:
-        message = f"{reader.format.name} ({reader.format.title}) can be read, not written"
-        hints = ("to another format, under other keys: ckpt convert",)
-        raise ConversionError(message, path=reader.location.path, hints=hints)
     if target is None and len(reader.files()) > 1:
         message = f"in {len(reader.files())} files, which cannot be renamed in place"
         raise ConversionError(message, path=path, hints=("to a checkpoint of its own: ckpt rename SRC DST",))
