@@ -10,7 +10,7 @@ import click
 
 from . import __version__
 from .options import color_option
-from .render import error_lines
+from .render import choose_color, error_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +77,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         # What the locale cannot show is escaped, never an error.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    choose_color("auto")
     if "_CKPT_COMPLETE" in os.environ:
         # A shell asks what could come next; click answers, by the classes this registers.
         from . import completing  # noqa: F401

@@ -42,9 +42,11 @@ def completing(what: str) -> Callable[[click.Context, click.Parameter, str], lis
     return offer
 
 
-def _set_color(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+def _set_color(_: click.Context, __: click.Parameter, value: str | None) -> None:
     if value is not None:
-        ctx.find_root().meta["ckpt.color"] = value
+        from .render import choose_color
+
+        choose_color(value)
 
 
 color_option = click.option(

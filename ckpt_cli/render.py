@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import sys
 import time
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Column",
+    "choose_color",
     "document",
     "error_lines",
     "escape",
@@ -44,22 +44,23 @@ __all__ = [
 _LARGEST_RICH_TABLE = 2_000
 """Rows beyond which a terminal table is aligned without rich, whose layout takes 0.1 ms a row."""
 
-_UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\\\\\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
-
 
 def escape(text: str) -> str:
-    r"""Return text that is safe on a terminal and in a TSV line; `\` becomes `\\`, unsafe bytes `\xNN`."""
+    r"""Return text that is safe on a terminal and in a TSV line; `\` becomes `\\`, unsafe bytes `\xNN`.
+
+    Unsafe is what Unicode does not call printable: control and format characters, marks
+    that turn the writing direction, spaces that look like others, halves of characters.
+    """
     if text.isprintable() and "\\" not in text:  # nearly always, and faster than looking for each
         return text
-    return _UNSAFE.sub(_escape_one, text)
+    return "".join(map(_escape_one, text))
 
 
-def _escape_one(match: re.Match[str]) -> str:
-    character = match[0]
+def _escape_one(character: str) -> str:
     if character == "\\":
         return "\\\\"
+    if character.isprintable():
+        return character
     handler = "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass"
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", handler))
 
@@ -83,12 +84,19 @@ def is_terminal(stream: IO[str] | None = None) -> bool:
     return (stream or sys.stdout).isatty()
 
 
+_color = "auto"
+
+
+def choose_color(choice: str) -> None:
+    """Set what --color says, also for errors that are printed when no command runs any more."""
+    global _color  # noqa: PLW0603  a terminal is global
+    _color = choice
+
+
 def use_color(stream: IO[str]) -> bool:
     """Whether to colour what goes to `stream`, by --color, NO_COLOR, TERM and what it is."""
-    context = click.get_current_context(silent=True)
-    choice = context.find_root().meta.get("ckpt.color", "auto") if context else "auto"
-    if choice != "auto":
-        return bool(choice == "always")
+    if _color != "auto":
+        return _color == "always"
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 

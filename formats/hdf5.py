@@ -192,8 +192,12 @@ def _check_names(target: Target) -> None:
     for spec in target.specs:
         key = spec.key
         parts = key.split("/")
+        hints = ("give it another key in an earlier step, or leave it out: --exclude",)
+        if key_bytes(key) != key.encode("utf-8", "replace"):
+            raise ConversionError(
+                "not UTF-8, which names in HDF5 are", path=target.path, key=key, hints=hints
+            )
         if "\0" in key or any(part in ("", ".") for part in parts):
-            hints = ("give it another key in an earlier step, or leave it out: --exclude",)
             raise ConversionError("no path that a dataset can have", path=target.path, key=key, hints=hints)
         for depth in range(1, len(parts)):
             if "/".join(parts[:depth]) in keys:

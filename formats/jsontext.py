@@ -1,15 +1,23 @@
 """JSON from files that nobody vouches for: a header, a configuration, a listing.
 
 A key given twice means one thing to one reader and another to the next, so it is an
-error; nesting that exhausts the parser is one, too, and not a crash.
+error.  Nesting that would exhaust the parser, or whatever goes through the value later,
+is one, too.  So is half a character: JSON can spell a surrogate alone, and of these only
+U+DC80 to U+DCFF mean something here, a byte of a key that is not UTF-8.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 __all__ = ["parse_object"]
+
+MOST_DEPTH = 200
+"""Objects and lists within one another; models within models within models stay far below."""
+
+_SPELLED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -21,15 +29,34 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return out
 
 
+def _check_depth(value: Any) -> None:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MOST_DEPTH):
+        level = [
+            item
+            for holder in level
+            for item in (holder.values() if isinstance(holder, dict) else holder)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return
+    raise ValueError("nested too deeply")
+
+
 def parse_object(data: bytes | str) -> dict[str, Any]:
     """Return a JSON object; ValueError, saying what is wrong, where the text is none."""
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
         value = json.loads(text, object_pairs_hook=_unique)
+        _check_depth(value)
+        if _SPELLED_SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg.lower()} at character {error.pos}") from error
+    except UnicodeEncodeError as error:
+        raise ValueError(f"half a character, {error.object[error.start]!a}, in a text") from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(value, dict):

@@ -224,11 +224,10 @@ class V1Reader(CheckpointReader):
 
     def _shard_paths(self) -> list[str]:
         """Return the shards that are there; a missing one is a finding."""
-        if self.location.head == self.location.path:
-            return [self.location.head]
         found = self.location.files()
-        match = V1_SHARD.fullmatch(found[0])
-        assert match is not None
+        match = V1_SHARD.fullmatch(self.location.head)
+        if self.location.head == self.location.path or match is None:  # whatever its name: also NAME.index
+            return [self.location.head]
         count = int(match["count"])
         if len(found) < count:
             there = {int(found_match["shard"]) for path in found if (found_match := V1_SHARD.fullmatch(path))}

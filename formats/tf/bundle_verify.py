@@ -139,8 +139,8 @@ class _Structure:
         path = self.reader.index.path
         try:
             pieces = self.reader.pieces(spec, entry)
-        except CorruptCheckpointError as error:
-            yield Finding.of(error, spec.key)
+        except CheckpointError as error:
+            yield Finding("error", error.code, error.message, error.key or spec.key, error.path, error.offset)
             return
         if tiling_flaw([region for region, _ in pieces], spec.shape) == "gap":
             # An optimizer that minimized a partitioned variable within a scope writes such slots.
