@@ -54,6 +54,7 @@ _NOT_FORMATS = frozenset(
         "paths",
         "probe",
         "registry",
+        "salvage",
         "slicing",
         "writing",
     ]
