@@ -101,7 +101,7 @@ def _some(reader: CheckpointReader) -> list[str]:
     return [key for key, spec in reader.specs.items() if spec.dtype is not INVALID][:1]
 
 
-_TOLD_BY_TENSORS = frozenset(("shard-short", "key-order"))
+_TOLD_BY_TENSORS = frozenset(("footer", "key-order", "shard-short"))
 """Codes of findings about a whole file that say nothing beyond what each tensor says."""
 
 
@@ -160,7 +160,7 @@ def _open_bundle(location: Location, sibling: CheckpointReader | None) -> Salvag
     doubtful = {key: value for key, value in remains.doubtful.items() if key not in placed}
     entries = {**doubtful, **remains.sound, **encoded(placed)}
     if not entries:
-        first = findings[0]
+        first = (losses or findings)[0]
         hints = ("with another checkpoint of the same run: --sibling OTHER",) if sibling is None else ()
         raise CheckpointError(
             f"no tensor can be told: {first.message}", path=first.file, offset=first.offset, hints=hints

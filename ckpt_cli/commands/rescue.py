@@ -67,8 +67,7 @@ def command(damaged: str, target: str, sibling: str | None, **options: Any) -> i
     _show(rescue, notes, as_json=options["as_json"], written=write)
     if rescue.plan is None:
         what = rescue.lost[0].finding.message if rescue.lost else "it holds no tensors"
-        hints = () if sibling else ("with another checkpoint of the same run: --sibling OTHER",)
-        render.error_lines(f"{rescue.source}: nothing can be saved: {what}", hints)
+        render.error_lines(f"{rescue.source}: nothing can be saved: {what}", ())
         return _NOTHING
     return _SOME if rescue.lost else _ALL
 

@@ -322,11 +322,14 @@ class _Planner:
         return graph if GRAPH_KEY in self.kept else None
 
     def _hold_against(self, graph: ObjectGraph) -> None:
-        """Take what a damaged block names for lost, where no object has such a key."""
+        """Pass over what a damaged block names and no object has: a key that was misread."""
         owned = graph.tensors(self.reader.specs)
-        for key in [key for key in self.doubts if key in self.kept and key != GRAPH_KEY]:
-            if key not in owned:
-                self._lose(key, "entry", "its entry is damaged, and no object has such a key")
+        misread = [key for key in self.salvage.doubts if key not in owned and key != GRAPH_KEY]
+        for key in misread:
+            self.kept.pop(key, None)
+            self.doubts.pop(key, None)
+            self.notes.append(f"{key!r} stands in a damaged block, and no object has such a key")
+        self.lost = [lost for lost in self.lost if lost.key not in misread]
 
     def _weights(self, specs: Any) -> dict[str, TensorSpec]:
         return {key: spec for key, spec in specs.items() if key != GRAPH_KEY}
@@ -357,7 +360,8 @@ class _Planner:
         into = reader.format
         if isinstance(reader, BundleReader):
             into = format_named("tf-object" if state is not None else "tf-name")
-            self._say_format(into.name)
+            if into.name == "tf-name" and reader.format.name != into.name:
+                self.notes.append("written as tf-name, since there is no object graph")
         if into.writer is None:
             message = f"{into.name} ({into.title}) can be read, not written"
             raise ConversionError(message, path=self.source)
@@ -377,10 +381,6 @@ class _Planner:
             metadata,
             tuple(self.notes),
         )
-
-    def _say_format(self, name: str) -> None:
-        if name != self.reader.format.name:
-            self.notes.append(f"written as {name}, since there is no object graph")
 
     def _stored_place(self, key: str) -> tuple[int, int]:
         tensor = self.reader[key]

@@ -55,7 +55,13 @@ def without_lost(graph: ObjectGraph, keys: Mapping[str, object], kept: Mapping[s
     flawed = any(flaw.code in _TOLD and flaw.severity == "error" for flaw in graph.flaws(kept))
     if not flawed and len(lost) == len(claimed_keys(graph, keys)):
         return graph
-    pruned = prune(graph, {**keys, **dict.fromkeys(lost)}, kept)
+    every: dict[str, object] = {**keys, **dict.fromkeys(lost)}
+    owners = graph.tensors(every)
+    nodes = {number for key, (number, _, _) in owners.items() if key in kept}
+    # A variable without its value stays where its slots do: they hang on it.
+    needed = {slot.variable for slot in graph.slots if slot.node in nodes}
+    held = {key: None for key, (number, _, _) in owners.items() if number in needed}
+    pruned = prune(graph, every, {**kept, **held})
     resolve = KeyResolver(kept)
     for node in pruned.nodes:
         node.attributes = [found for found in node.attributes if resolve(found.checkpoint_key)]

@@ -81,13 +81,14 @@ def read_remains(prefix: str) -> Remains:
     findings: list[Finding] = []
     sound: dict[bytes, bytes] = {}
     doubtful: dict[bytes, bytes] = {}
+    data: bytes | None
     try:
         with RandomAccessFile(path) as file:
             data = file.read(0, file.size)
     except CheckpointNotFoundError:
         findings.append(Finding("error", "shard-missing", "there is no index", None, path))
-        data = b""
-    for finding, entries in _blocks(data, path):
+        data = None
+    for finding, entries in _blocks(data, path) if data is not None else ():
         if finding is not None:
             findings.append(finding)
         into = sound if finding is None else doubtful
@@ -102,6 +103,7 @@ def read_remains(prefix: str) -> Remains:
 def _blocks(data: bytes, path: str) -> Iterator[tuple[Finding | None, list[tuple[bytes, bytes]]]]:
     """Yield the entries of each data block; with a finding, of one that is damaged."""
     if not data:
+        yield Finding("error", "footer", "there is nothing in it", None, path, 0), []
         return
     try:
         table = Table(lambda offset, size: data[offset : offset + size], len(data), path)
@@ -112,7 +114,7 @@ def _blocks(data: bytes, path: str) -> Iterator[tuple[Finding | None, list[tuple
             flaw = Finding("error", "block-checksum", message, None, path, block.handle.offset)
             yield None if block.is_sound else flaw, block.entries
         return
-    last = b""
+    last, damaged = b"", False
     for key, handle in table.index:
         try:
             yield None, table.entries(handle)
@@ -124,7 +126,11 @@ def _blocks(data: bytes, path: str) -> Iterator[tuple[Finding | None, list[tuple
                 Finding("error", error.code, message, None, path, handle.offset),
                 readable_entries(found),
             )
+            damaged = True
         last = key
+    for block in find_blocks(data) if damaged else ():  # a handle may be wrong, and its block sound
+        if block.is_sound:
+            yield None, block.entries
 
 
 def _header(
