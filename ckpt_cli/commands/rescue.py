@@ -66,7 +66,8 @@ def command(damaged: str, target: str, sibling: str | None, **options: Any) -> i
             notes = execute(rescue.plan, overwrite=options["overwrite"], advance=advance)
     _show(rescue, notes, as_json=options["as_json"], written=write)
     if rescue.plan is None:
-        what = rescue.lost[0].finding.message if rescue.lost else "it holds no tensors"
+        count, first = len(rescue.lost), rescue.lost[0].finding.message if rescue.lost else ""
+        what = f"{count:,} tensors are lost, the first: {first}" if count else "it holds no tensors"
         render.error_lines(f"{rescue.source}: nothing can be saved: {what}", ())
         return _NOTHING
     return _SOME if rescue.lost else _ALL
