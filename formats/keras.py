@@ -101,6 +101,15 @@ class KerasReader(WeightsReader):
             self.close()
             raise
 
+    def weights_flaw(self) -> str | None:
+        """Return what is wrong with the weights by the checksum that covers all of them at once."""
+        try:
+            for _ in self._archive.pieces(self._archive.member(WEIGHTS)):
+                pass
+        except CheckpointError as error:
+            return error.message
+        return None
+
     def _text(self, name: str) -> str | None:
         """Return a member as text; None, and a finding, where it cannot be read."""
         if name not in self._archive.names:

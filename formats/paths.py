@@ -178,8 +178,11 @@ def _indexed(prefix: str, asked: str) -> Location:
     shards = data_shards(prefix)
     if shards:
         message = f"{os.path.basename(shards[0])} is there, but not {os.path.basename(prefix)}.index"
-        hint = "the index is written last: this save was interrupted, or the file was not copied"
-        raise CheckpointNotFoundError(message, path=asked, hints=(hint,))
+        hints = (
+            "the index is written last: this save was interrupted, or the file was not copied",
+            f"to rebuild it by another checkpoint of the same run: ckpt rescue {prefix} OUT --sibling OTHER",
+        )
+        raise CheckpointNotFoundError(message, path=asked, hints=hints)
     raise CheckpointNotFoundError("no such file, prefix or directory", path=asked, hints=suggest(prefix))
 
 

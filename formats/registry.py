@@ -55,6 +55,7 @@ _NOT_FORMATS = frozenset(
         "probe",
         "ranges",
         "registry",
+        "salvage",
         "slicing",
         "workers",
         "writing",

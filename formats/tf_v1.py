@@ -37,7 +37,7 @@ from .wire.sstable import Table
 from .workers import SERIAL, Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy as np
 
@@ -54,12 +54,12 @@ READER_VERSION = 1
 class _Shard:
     """One file of a V1 checkpoint: its table, and slices by key."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, open_table: Callable[[RandomAccessFile], Table]) -> None:
         self.path = path
         match = V1_SHARD.fullmatch(path)
         self.number = int(match["shard"]) if match else 0
         self.file = RandomAccessFile(path)
-        self.table = Table(self.file.read, self.file.size, path)
+        self.table = open_table(self.file)
         self._last_keys = [last for last, _ in self.table.index]
         self._cached: tuple[int, dict[bytes, bytes]] = (-1, {})
 
@@ -209,7 +209,7 @@ class V1Reader(CheckpointReader):
         self._specs: dict[str, TensorSpec] = {}
         for path in self._shard_paths():
             try:
-                shard = _Shard(path)
+                shard = _Shard(path, self._open_table)
                 self._shards.append(shard)
                 for meta in shard.meta():
                     self._add(shard, meta)
@@ -222,6 +222,10 @@ class V1Reader(CheckpointReader):
         if not self._specs and self.findings:
             first = self.findings[0]
             raise CorruptCheckpointError(first.message, path=first.file, offset=first.offset, code=first.code)
+
+    def _open_table(self, file: RandomAccessFile) -> Table:
+        """Return the table in a file; salvaging finds its blocks in another way."""
+        return Table(file.read, file.size, file.path)
 
     def _shard_paths(self) -> list[str]:
         """Return the shards that are there; a missing one is a finding."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.model import Finding
+from formats.paths import data_shards
 
 from .. import render
 from ..operations.verify import Result, expand, verify_one
@@ -91,7 +92,10 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, **options: Any)
         if result.ok and not result.has_checksums:
             render.note(f"{result.path}: {result.format} stores no checksums, so values cannot be proved")
         if result.unreadable:
-            render.error_lines(_sentence(result), result.hints)
+            render.error_lines(_sentence(result), (*result.hints, *_ways_out(result)))
+        elif result.tensors and _is_damaged(result):
+            sound = f"{result.tensors:,} tensors are sound; to save them"
+            render.note(f"{result.path}: {sound}: ckpt rescue {result.path} OUT")
     return _exit_code(results)
 
 
@@ -171,6 +175,23 @@ def _sentence(result: Result) -> str:
     where = finding.file or result.path
     offset = f": offset {finding.offset}" if finding.offset is not None else ""
     return f"{where}{offset}: {finding.message}"
+
+
+_COMPUTED = frozenset(("roundtrip", "outputs", "training", "config-shape"))
+"""Codes of findings about a model; the file itself may be sound."""
+
+
+def _is_damaged(result: Result) -> bool:
+    return any(f.severity == "error" and f.code not in _COMPUTED for f in result.findings)
+
+
+def _ways_out(result: Result) -> tuple[str, ...]:
+    """Return a hint where an index is what is damaged, and there are data for another one."""
+    index = result.findings[0].file or ""
+    prefix = index.removesuffix(".index")
+    if prefix == index or not data_shards(prefix):
+        return ()
+    return (f"to save what is intact: ckpt rescue {prefix} OUT, perhaps with --sibling OTHER",)
 
 
 def _counts(result: Result) -> str:
