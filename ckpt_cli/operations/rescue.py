@@ -362,9 +362,6 @@ class _Planner:
             into = format_named("tf-object" if state is not None else "tf-name")
             if into.name == "tf-name" and reader.format.name != into.name:
                 self.notes.append("written as tf-name, since there is no object graph")
-        if into.writer is None:
-            message = f"{into.name} ({into.title}) can be read, not written"
-            raise ConversionError(message, path=self.source)
         moves = [Move(reader.specs[key], key, reader[key]) for key in keys]
         pieces = {move.spec.key: move.tensor.pieces() for move in moves if move.tensor is not None}
         slices = {key: [extents for extents, _ in found] for key, found in pieces.items() if found}
