@@ -27,7 +27,7 @@ from .errors import CheckpointError, ConversionError, CorruptCheckpointError
 from .files import PIECE, RandomAccessFile
 from .jsontext import parse_object
 from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
-from .slicing import full_index, index_shape, read_region
+from .slicing import fill_region, full_index, index_shape
 from .tf.kinds import name_kinds
 from .writing import CheckpointWriter
 
@@ -96,7 +96,7 @@ class SafetensorsTensor(LazyTensor):
         self._offset = offset
 
     def read(self) -> np.ndarray[Any, Any]:
-        return self.read_slice(full_index(self.spec.shape))
+        return self.read_region(full_index(self.spec.shape))
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
         if self.spec.dtype.name == "bool":  # bytes other than 0 and 1 have to be made into these
@@ -107,11 +107,11 @@ class SafetensorsTensor(LazyTensor):
         for at in range(0, size, step):
             yield self._file.read_exactly(self._offset + at, min(step, size - at))
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         import numpy as np
 
         out = np.empty(index_shape(index), self.spec.dtype.numpy)
-        read_region(self._file.read_exactly, self.spec.shape, out.dtype, index, out, base=self._offset)
+        fill_region(self._file.read_exactly, self.spec.shape, out.dtype, index, out, base=self._offset)
         if out.dtype == np.bool_:
             np.not_equal(out.view(np.uint8), 0, out=out)
         return out

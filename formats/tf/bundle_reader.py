@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
-from ..files import PIECE, RandomAccessFile
+from ..files import CLOSED, PIECE, RandomAccessFile
 from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
 from ..paths import data_shards
-from ..slicing import allocate, full_index, index_shape, read_region
+from ..slicing import allocate, fill_region, full_index, index_shape
 from ..wire.crc32c import extend, mask
 from . import payload
 from .bundle import BundleEntry, BundleIndex, EntryError, data_shard
@@ -58,7 +58,7 @@ class BundleTensor(LazyTensor):
         import numpy as np
 
         if self.entry.slices:
-            return self.read_slice(full_index(self.spec.shape))
+            return self.read_region(full_index(self.spec.shape))
         if self.spec.dtype.itemsize is None:
             return self._read_elements(full_index(self.spec.shape))
         self._reader.check_size(self.spec, self.entry)
@@ -72,7 +72,7 @@ class BundleTensor(LazyTensor):
         self._reader.check_crc(self.spec.key, self.entry, crc)
         return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         if self.spec.dtype.itemsize is None:
             return self._read_elements(index)
         entry = self.entry
@@ -80,7 +80,7 @@ class BundleTensor(LazyTensor):
         if entry.slices:
             return self._assemble(index)
         out = allocate(self.spec, index_shape(index), self._reader.index.path)
-        read_region(self._read_bytes, self.spec.shape, out.dtype, index, out)
+        fill_region(self._read_bytes, self.spec.shape, out.dtype, index, out)
         return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
@@ -98,7 +98,7 @@ class BundleTensor(LazyTensor):
 
     def read_some(self, index: Index) -> np.ndarray[Any, Any]:
         """Return a slice; of the whole, checked against its checksum."""
-        return self.read() if index == full_index(self.spec.shape) else self.read_slice(index)
+        return self.read() if index == full_index(self.spec.shape) else self.read_region(index)
 
     def _read_bytes(self, offset: int, size: int) -> bytes:
         entry = self.entry
@@ -158,6 +158,7 @@ class BundleReader(CheckpointReader):
         self.findings = self.index.findings
         self._shards: OrderedDict[int, RandomAccessFile] = OrderedDict()
         self._lock = threading.Lock()
+        self._closed = False
 
     @cached_property
     def specs(self) -> Mapping[str, TensorSpec]:
@@ -222,6 +223,8 @@ class BundleReader(CheckpointReader):
     def _open_shard(self, shard: int, key: str | None) -> RandomAccessFile:
         file = self._shards.get(shard)
         if file is None:
+            if self._closed:
+                raise CheckpointError(CLOSED, path=self.location.path, key=key)
             num_shards = self.index.header.num_shards
             if not 0 <= shard < num_shards:
                 message = f"in shard {shard}, the header counts {num_shards}"
@@ -232,7 +235,8 @@ class BundleReader(CheckpointReader):
                 error.key = key
                 raise
             if len(self._shards) >= _MOST_OPEN_SHARDS:
-                self._shards.popitem(last=False)[1].close()
+                # Another thread may be reading it: it is closed when nobody has it any more.
+                self._shards.popitem(last=False)
             self._shards[shard] = file
         return file
 
@@ -300,9 +304,11 @@ class BundleReader(CheckpointReader):
         return verify_bundle(self, jobs)
 
     def close(self) -> None:
-        for file in self._shards.values():
-            file.close()
-        self._shards.clear()
+        with self._lock:
+            self._closed = True
+            for file in self._shards.values():
+                file.close()
+            self._shards.clear()
 
 
 def _spell(region: Region) -> str:
