@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from . import render
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -42,9 +44,9 @@ def completing(what: str) -> Callable[[click.Context, click.Parameter, str], lis
     return offer
 
 
-def _set_color(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+def _set_color(_: click.Context, __: click.Parameter, value: str | None) -> None:
     if value is not None:
-        ctx.find_root().meta["ckpt.color"] = value
+        render.set_color(value)
 
 
 color_option = click.option(

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
 import time
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ __all__ = [
     "long_document",
     "note",
     "progress",
+    "set_color",
     "styled",
     "table",
     "title",
@@ -43,6 +45,12 @@ __all__ = [
 
 _LARGEST_RICH_TABLE = 2_000
 """Rows beyond which a terminal table is aligned without rich, whose layout takes 0.1 ms a row."""
+
+_GAP = 2
+"""Spaces between the columns of a terminal table."""
+
+_LEAST_FOLDED = 16
+"""Characters that a column which may be folded keeps, however narrow the terminal."""
 
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\\\\\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -83,12 +91,21 @@ def is_terminal(stream: IO[str] | None = None) -> bool:
     return (stream or sys.stdout).isatty()
 
 
+class _Color:
+    """What --color says; it also holds for the error that is told when the command is over."""
+
+    choice = "auto"
+
+
+def set_color(choice: str) -> None:
+    """Take what --color says: auto, always or never."""
+    _Color.choice = choice
+
+
 def use_color(stream: IO[str]) -> bool:
     """Whether to colour what goes to `stream`, by --color, NO_COLOR, TERM and what it is."""
-    context = click.get_current_context(silent=True)
-    choice = context.find_root().meta.get("ckpt.color", "auto") if context else "auto"
-    if choice != "auto":
-        return bool(choice == "always")
+    if _Color.choice != "auto":
+        return _Color.choice == "always"
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
@@ -186,7 +203,8 @@ class Column:
         self.fold = fold
 
 
-def _console() -> Any:
+def _console(least: int) -> Any:
+    """Return a console as wide as the terminal, or `least`, whose lines the terminal then wraps."""
     from rich.console import Console
 
     color = use_color(sys.stdout)
@@ -194,9 +212,11 @@ def _console() -> Any:
         file=sys.stdout,
         force_terminal=color or None,
         color_system="standard" if color else None,
+        no_color=not color,  # NO_COLOR has had its say, and --color always the last word
         highlight=False,
         emoji=False,
         markup=False,
+        width=max(least, shutil.get_terminal_size((100, 24)).columns),
     )
 
 
@@ -205,13 +225,19 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequ
     if len(rows) > _LARGEST_RICH_TABLE:
         _plain_table(columns, rows)
         return
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    total = -_GAP
+    for at, column in enumerate(columns):
+        natural = max(map(cell_len, (column.name, *(row[at] for row in rows))))
+        least = min(natural, _LEAST_FOLDED) if column.fold else natural
+        total += least + _GAP
         grid.add_column(
             Text(column.name),
+            min_width=least,
             justify="right" if column.right else "left",
             style=column.style,
             overflow="fold",
@@ -219,7 +245,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequ
         )
     for number, row in enumerate(rows):
         grid.add_row(*map(Text, row), style=styles[number] if styles else None)
-    _console().print(grid)
+    _console(total).print(grid)
 
 
 def _plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

@@ -11,7 +11,13 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, UnknownFormatError
+from .errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    NoCheckpointsError,
+    UnknownFormatError,
+)
 from .foreign import foreign_directory
 from .paths import (
     FILE_SUFFIXES,
@@ -181,4 +187,4 @@ class Directory:
         damaged = next((member.error for member in self.members if member.error is not None), None)
         if damaged is not None:
             raise damaged
-        raise CheckpointNotFoundError("no checkpoints in this directory", path=self.path)
+        raise NoCheckpointsError("no checkpoints in this directory", path=self.path)

@@ -59,7 +59,7 @@ def normal_index(index: Any, shape: tuple[int, ...]) -> tuple[Index, tuple[int, 
                 raise IndexError("steps go forward")
             region.append(slice(start, max(start, stop), step))
             continue
-        if isinstance(term, bool) or getattr(term, "shape", ()) or not hasattr(term, "__index__"):
+        if isinstance(term, bool) or getattr(term, "shape", None) or not hasattr(term, "__index__"):
             raise IndexError(f"{term!r} is neither an integer nor a slice nor ...")
         number = operator.index(term)
         if not -dim <= number < dim:

@@ -63,6 +63,29 @@ def test_a_closed_pipe_ends_quietly() -> None:
     assert done.stdout.count("\n") == 1
 
 
+def test_a_closed_stream_is_no_traceback() -> None:
+    done = shell(f"ckpt ls {BERT} >&-")
+    assert (done.returncode, done.stderr) == (3, "ckpt: error: standard output is closed\n")
+    assert shell("ckpt ls nowhere 2>&-").returncode == 3
+
+
+def test_color_also_holds_for_errors(ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[31m" in ckpt("ls", "nowhere", "--color", "always").err
+    assert "\x1b" not in ckpt("ls", "nowhere").err
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert "\x1b[31m" in ckpt("ls", "nowhere").err
+    assert "\x1b" not in ckpt("ls", "nowhere", "--color", "never").err
+
+
+@pytest.mark.parametrize("command", ["ls", "show", "stats", "verify", "state", "graph"])
+def test_a_directory_without_checkpoints_is_a_no(command: str, tmp_path: Path, ckpt: Callable) -> None:
+    result = ckpt(command, tmp_path)
+    assert result.code == 1
+    assert f"ckpt: error: {tmp_path}: no checkpoints" in result.err
+
+
 def test_an_interrupt_exits_130() -> None:
     code = (
         "import os, signal\n"

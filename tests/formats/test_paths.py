@@ -296,6 +296,26 @@ def test_pipe_in_place_of_a_shard_is_an_error(tmp_path: Path) -> None:
         reader["v"].read()
 
 
+def test_what_is_neither_file_nor_directory_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
+    named = {
+        "pipe": "a pipe",
+        "dangling": "a symbolic link",
+        "loop": "a symbolic link",
+        "/dev/zero": "a device",
+    }
+    for name, what in named.items():
+        with pytest.raises(CheckpointNotFoundError, match=f"this is {what}") as caught:
+            open_checkpoint(tmp_path / name)
+        assert caught.value.hints == ()
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(CheckpointNotFoundError) as caught:
+        open_checkpoint(tmp_path / "file" / "ckpt-1")
+    assert caught.value.hints == (f"{tmp_path}/file is no directory",)
+
+
 def test_links_to_files_are_followed(tmp_path: Path) -> None:
     save(tmp_path, "store/ckpt-1")
     for name in ("ckpt-1.index", "ckpt-1.data-00000-of-00001"):
