@@ -172,7 +172,10 @@ class BundleReader(CheckpointReader):
         try:
             return self.index.entry(position)
         except EntryError as flaw:
-            raise CorruptCheckpointError(str(flaw), path=self.index.path, key=key, code=flaw.code) from flaw
+            place = self.index.place(position)
+            raise CorruptCheckpointError(
+                str(flaw), path=self.index.path, key=key, offset=place, code=flaw.code
+            ) from flaw
 
     def pieces(self, spec: TensorSpec, entry: BundleEntry) -> list[tuple[Region, BundleTensor]]:
         """Return the pieces of a partitioned tensor and what each covers.
@@ -228,7 +231,10 @@ class BundleReader(CheckpointReader):
             num_shards = self.index.header.num_shards
             if not 0 <= shard < num_shards:
                 message = f"in shard {shard}, the header counts {num_shards}"
-                raise CorruptCheckpointError(message, path=self.index.path, key=key, code="entry")
+                place = self.index.place(self.index.tensors[key]) if key is not None else None
+                raise CorruptCheckpointError(
+                    message, path=self.index.path, key=key, offset=place, code="entry"
+                )
             try:
                 file = RandomAccessFile(data_shard(self.index.prefix, shard, num_shards))
             except CheckpointError as error:
@@ -273,15 +279,19 @@ class BundleReader(CheckpointReader):
             raise ChecksumError(message, path=path, key=key, offset=entry.offset, code="tensor-checksum")
 
     def corrupt(self, key: str, entry: BundleEntry, message: str, code: str) -> CorruptCheckpointError:
-        in_index = code in ("slice", "tensor-size") or bool(entry.slices)
-        path = (
-            self.index.path
-            if in_index
-            else data_shard(self.index.prefix, entry.shard, self.index.header.num_shards)
-        )
-        return CorruptCheckpointError(
-            message, path=path, key=key, offset=None if in_index else entry.offset, code=code
-        )
+        in_index = code in ("slice", "tensor-size")
+        path, offset = self.entry_place(key) if in_index else self.data_place(key, entry)
+        return CorruptCheckpointError(message, path=path, key=key, offset=offset, code=code)
+
+    def entry_place(self, key: str) -> tuple[str, int | None]:
+        """Return the index file and the offset of the block that holds a tensor's entry."""
+        return self.index.path, self.index.place(self.index.tensors[key])
+
+    def data_place(self, key: str, entry: BundleEntry) -> tuple[str, int | None]:
+        """Return the data shard and the offset of a tensor's bytes; of one in slices, its entry's place."""
+        if entry.slices:
+            return self.entry_place(key)
+        return data_shard(self.index.prefix, entry.shard, self.index.header.num_shards), entry.offset
 
     def missing_files(self) -> list[str]:
         """Return the data shards that are not there, of those that hold tensors.
