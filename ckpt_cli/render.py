@@ -135,16 +135,16 @@ def error_lines(message: str, hints: Iterable[str] = ()) -> None:
 # For programs -------------------------------------------------------------------
 
 
-def lines(rows: Iterable[str], end: str = "\n") -> None:
+def lines(rows: Iterable[str]) -> None:
     """Print lines, joined before they are written: a listing can have a million."""
     batch = []
     for row in rows:
         batch.append(row)
         if len(batch) == 10_000:
-            sys.stdout.write(end.join(batch) + end)
+            sys.stdout.write("\n".join(batch) + "\n")
             batch.clear()
     if batch:
-        sys.stdout.write(end.join(batch) + end)
+        sys.stdout.write("\n".join(batch) + "\n")
 
 
 def tsv(rows: Iterable[Sequence[object]]) -> None:

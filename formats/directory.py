@@ -66,6 +66,13 @@ def locate_listed(directory: str, listed: str) -> Location | None:
     return None
 
 
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
+
+
 class Directory:
     """The checkpoints of one directory.  `notes` are what a person should know of it."""
 
@@ -119,7 +126,7 @@ class Directory:
     def _names(self) -> list[tuple[str, bool]]:
         try:
             with os.scandir(self.path) as entries:
-                return sorted((entry.name, entry.is_dir()) for entry in entries)
+                return sorted((entry.name, _is_directory(entry)) for entry in entries)
         except OSError as error:
             raise CheckpointError(str(error.strerror).lower(), path=self.path) from error
 

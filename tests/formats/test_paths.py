@@ -285,6 +285,13 @@ def test_pipes_and_broken_links_of_a_directory_are_passed_over(tmp_path: Path) -
     assert latest(tmp_path) == "ckpt-1"
 
 
+def test_links_of_a_directory_that_lead_in_circles_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "ckpt-9.index").symlink_to("ckpt-9.index")
+    save(tmp_path, "ckpt-1")
+    assert names(tmp_path) == ["ckpt-1"]
+
+
 def test_pipe_in_place_of_a_shard_is_an_error(tmp_path: Path) -> None:
     save(tmp_path, "ckpt-1")
     os.unlink(shard_path(str(tmp_path / "ckpt-1")))
