@@ -349,6 +349,13 @@ class V1Reader(CheckpointReader):
                     )
                 last = key
 
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        from .tf.producer import producer_of
+
+        sharded = V1_SHARD.fullmatch(self.location.path)
+        return producer_of(sharded["prefix"] if sharded else self.location.path)
+
     def close(self) -> None:
         for shard in self._shards:
             shard.close()
