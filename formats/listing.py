@@ -79,7 +79,7 @@ class ListedTensor(LazyTensor):
             "a listing has no values", path=self._path, key=self.spec.key, hints=hints
         )
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:  # noqa: ARG002  no part of nothing
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:  # noqa: ARG002  no part of nothing
         return self.read()
 
 

@@ -46,7 +46,7 @@ __all__ = [
 KINDS = ("variable", "slot", "optimizer", "state", "graph")
 
 Index = tuple[slice, ...]
-"""A slice read: one slice with non-negative start and stop, step 1 or more, a dimension."""
+"""A region: for each dimension one slice within it, of step 1 or more."""
 
 
 def key_text(key: bytes) -> str:
@@ -127,12 +127,22 @@ class LazyTensor(ABC):
         arrays of bytes.  Raises ChecksumError, CorruptCheckpointError.
         """
 
-    @abstractmethod
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
-        """Return `read()[index]`, reading no more of the file than needed.
+    def read_slice(self, index: Any) -> np.ndarray[Any, Any]:
+        """Return `read()[index]`, always as an array, reading no more of the file than needed.
 
-        A checksum covers the whole tensor, so a part of it is not checked.
+        `index` is integers, slices that go forward and `...`, as numpy takes them.  A
+        checksum covers the whole tensor, so a part of it is not checked.  Raises
+        IndexError where the index is another or does not fit the shape.
         """
+        from .slicing import index_shape, normal_index
+
+        region, dropped = normal_index(index, self.spec.shape)
+        sizes = enumerate(index_shape(region))
+        return self.read_region(region).reshape([size for axis, size in sizes if axis not in dropped])
+
+    @abstractmethod
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
+        """Return what an index selects that is known to fit, of as many dimensions as the tensor."""
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
         """Yield the tensor in pieces of at most `max_bytes`, or one element where that is larger.

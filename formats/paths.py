@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from typing import NamedTuple
 
 from .errors import CheckpointNotFoundError
@@ -196,7 +197,30 @@ def _indexed(prefix: str, asked: str) -> Location:
             f"to rebuild it by another checkpoint of the same run: ckpt rescue {prefix} OUT --sibling OTHER",
         )
         raise CheckpointNotFoundError(message, path=asked, hints=hints)
+    found = _no_file(asked)
+    if found is not None:
+        raise CheckpointNotFoundError(f"{found}, not a file or directory", path=asked)
     raise CheckpointNotFoundError("no such file, prefix or directory", path=asked, hints=suggest(prefix))
+
+
+_NO_FILES = (
+    (stat.S_ISFIFO, "this is a pipe"),
+    (stat.S_ISSOCK, "this is a socket"),
+    (stat.S_ISCHR, "this is a device"),
+    (stat.S_ISBLK, "this is a device"),
+    (stat.S_ISLNK, "this is a symbolic link that leads nowhere"),
+)
+
+
+def _no_file(path: str) -> str | None:
+    """Return what lies at a path that is neither a file nor a directory; None where nothing does."""
+    for status in (os.stat, os.lstat):
+        try:
+            mode = status(path).st_mode
+        except (OSError, ValueError):  # ValueError: a NUL
+            continue
+        return next((what for applies, what in _NO_FILES if applies(mode)), None)
+    return None
 
 
 def suggest(path: str) -> tuple[str, ...]:
@@ -205,7 +229,8 @@ def suggest(path: str) -> tuple[str, ...]:
 
     directory, base = os.path.split(path)
     if directory and not os.path.isdir(directory):
-        return (f"the directory {directory} does not exist",)
+        there = os.path.lexists(directory)
+        return (f"{directory} is no directory" if there else f"the directory {directory} does not exist",)
     names = {
         re.sub(r"(\.index|\.data-\d{5,}-of-\d{5,}|\.meta)$", "", name)
         for name in os.listdir(directory or ".")

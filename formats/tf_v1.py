@@ -89,9 +89,14 @@ class _Shard:
         at = bisect.bisect_left(self._last_keys, key)
         if at == len(self._last_keys):
             return None
-        if self._cached[0] != at:
-            self._cached = at, dict(self.table.entries(self.table.index[at][1]))
-        return self._cached[1].get(key)
+        block = self._cached  # another thread may put another in its place
+        if block[0] != at:
+            self._cached = block = at, dict(self.table.entries(self.table.index[at][1]))
+        return block[1].get(key)
+
+    def close(self) -> None:
+        self.file.close()
+        self._cached = (-1, {})
 
     def corrupt(
         self, message: str, offset: int | None, code: str, key: str | None = None
@@ -119,9 +124,9 @@ class V1Tensor(LazyTensor):
         return Stored(self._pieces[0].shard.number) if len(self._pieces) == 1 else Stored()
 
     def read(self) -> np.ndarray[Any, Any]:
-        return self.read_slice(full_index(self.spec.shape))
+        return self.read_region(full_index(self.spec.shape))
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         import numpy as np
 
         whole = tuple((0, dim) for dim in self.spec.shape)
@@ -348,9 +353,16 @@ class V1Reader(CheckpointReader):
                     )
                 last = key
 
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        from .tf.producer import producer_of
+
+        sharded = V1_SHARD.fullmatch(self.location.path)
+        return producer_of(sharded["prefix"] if sharded else self.location.path)
+
     def close(self) -> None:
         for shard in self._shards:
-            shard.file.close()
+            shard.close()
 
 
 def _sniff(probe: Probe) -> bool:

@@ -167,7 +167,7 @@ def _data_size(location: Location) -> int:
 def _exit_code(results: list[Result]) -> int:
     if all(result.ok for result in results):
         return 0
-    return 3 if not any(result.listed for result in results) else 1
+    return 1 if any(result.listed or result.is_empty for result in results) else 3
 
 
 def _sentence(result: Result) -> str:

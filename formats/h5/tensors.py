@@ -120,9 +120,9 @@ class H5Tensor(LazyTensor):
         self._soft = soft
 
     def read(self) -> np.ndarray[Any, Any]:
-        return self.read_slice(full_index(self.spec.shape))
+        return self.read_region(full_index(self.spec.shape))
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         dataset = self._open()
         with self._damage():
             self._check(dataset)
