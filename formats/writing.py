@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from .atomic import Staging
+from .atomic import Staging, refuse_irreplaceable
 from .chunks import chunks_of
 from .dtypes import INVALID
 from .errors import (
@@ -41,7 +41,8 @@ class Target(NamedTuple):
 
     `specs` stand in the caller's order.  `slices` gives the extents of tensors that are
     kept in slices, spelled as they shall be stored.  `shard_size` is in bytes.
-    `metadata` is what the format can say of itself, by the names readers use.
+    `metadata` is what the format can say of itself, by the names readers use.  Of a
+    `rehearsal` nothing is written: it refuses what the performance would, and has its notes.
     """
 
     path: str
@@ -51,6 +52,7 @@ class Target(NamedTuple):
     slices: Mapping[str, Sequence[Extents]] = {}
     shard_size: int | None = None
     metadata: Mapping[str, Any] = {}
+    rehearsal: bool = False
 
 
 class CheckpointWriter(ABC):
@@ -75,10 +77,14 @@ class CheckpointWriter(ABC):
         self._unwritten: dict[str, list[Extents]] = {key: list(target.slices.get(key, ())) for key in keys}
         self.notes: list[str] = []
         self._state = "open"
-        found = [] if target.overwrite else self.existing(target.path)
-        if found:
-            hints = ("to replace it: --overwrite",)
-            raise CheckpointExistsError("is there already", path=found[0], hints=hints)
+        for found in self.existing(target.path):
+            refuse_irreplaceable(found)
+            if not target.overwrite:
+                hints = ("to replace it: --overwrite",)
+                raise CheckpointExistsError("is there already", path=found, hints=hints)
+        if target.rehearsal:
+            self._state = "closed"
+            return
         self.staging = Staging(target.path)
         try:
             self._start()
@@ -179,9 +185,10 @@ class CheckpointWriter(ABC):
         """Move the checkpoint to its place; the target is the old or the new one at every instant."""
         try:
             self.finish()
-            if not self.target.overwrite and (found := self.existing(self.target.path)):
-                raise CheckpointExistsError("has appeared meanwhile", path=found[0])
-            self._move_in()
+            with self.staging.alone():
+                if not self.target.overwrite and (found := self.existing(self.target.path)):
+                    raise CheckpointExistsError("has appeared meanwhile", path=found[0])
+                self._move_in()
         finally:
             self.abandon()
 
@@ -211,13 +218,15 @@ def create_checkpoint(
     slices: Mapping[str, Sequence[Extents]] | None = None,
     shard_size: int | None = None,
     metadata: Mapping[str, Any] | None = None,
+    rehearsal: bool = False,
 ) -> CheckpointWriter:
     """Return a writer of a new checkpoint at `path`, in the format of that id; it is a context manager.
 
     `specs` are those of all tensors to be written, or a reader's `specs`.  The object
     graph of a tf-object checkpoint is written from `object_graph`, where given, instead
     of being one of the tensors.  `slices` keeps tensors partitioned, by their extents;
-    `shard_size` bounds the bytes of a data shard (a tensor is not split for it).
+    `shard_size` bounds the bytes of a data shard (a tensor is not split for it).  The
+    writer of a `rehearsal` writes nothing, but what would be refused is.
 
     Raises CheckpointExistsError for a target that is there, unless `overwrite`;
     UnsupportedDtypeError, DuplicateKeyError and ConversionError for what the format
@@ -230,7 +239,14 @@ def create_checkpoint(
         raise ConversionError(f"{found.name} ({found.title}) can be read, not written")
     listed = tuple(specs.values() if isinstance(specs, Mapping) else specs)
     target = Target(
-        os.fspath(path), listed, overwrite, object_graph, dict(slices or {}), shard_size, dict(metadata or {})
+        os.fspath(path),
+        listed,
+        overwrite,
+        object_graph,
+        dict(slices or {}),
+        shard_size,
+        dict(metadata or {}),
+        rehearsal,
     )
     check_specs(target, found)
     return found.writer(target)

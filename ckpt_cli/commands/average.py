@@ -77,13 +77,12 @@ def _locate(sources: tuple[str, ...], last: int | None, target: str) -> list[Loc
 
 
 def _carry_out(plan: Plan, count: int, options: dict[str, Any]) -> None:
-    verify = not options["no_verify"] and not options["dry_run"]
-    notes = list(plan.notes)
-    if not options["dry_run"]:
-        with render.progress(plan.nbytes * (1 + verify), f"mean of {count}") as advance:
-            notes = execute(plan, overwrite=options["overwrite"], verify=verify, advance=advance)
-        if options["update_state"]:
-            make_latest(plan.target)
+    overwrite, dry_run = options["overwrite"], options["dry_run"]
+    verify = not options["no_verify"] and not dry_run
+    with render.progress(plan.nbytes * (1 + verify), f"mean of {count}") as advance:
+        notes = execute(plan, overwrite=overwrite, verify=verify, dry_run=dry_run, advance=advance)
+    if options["update_state"] and not dry_run:
+        make_latest(plan.target)
     for text in notes:
         render.note(text)
     report(plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=verify)

@@ -136,19 +136,19 @@ def _check_format(template: CheckpointReader, reader: CheckpointReader, target: 
 
 
 def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> None:
-    verify = not options["no_verify"] and not options["dry_run"]
-    notes = list(plan.notes)
-    if not options["dry_run"]:
-        with render.progress(plan.nbytes * (2 if verify else 1), os.path.basename(plan.target)) as advance:
-            notes = transfer.execute(
-                plan,
-                overwrite=options["overwrite"],
-                shard_size=options["shard_size"],
-                verify=verify,
-                advance=advance,
-            )
-        if options["update_state"]:
-            make_latest(plan.target)
+    dry_run = options["dry_run"]
+    verify = not options["no_verify"] and not dry_run
+    with render.progress(plan.nbytes * (2 if verify else 1), os.path.basename(plan.target)) as advance:
+        notes = transfer.execute(
+            plan,
+            overwrite=options["overwrite"],
+            shard_size=options["shard_size"],
+            verify=verify,
+            dry_run=dry_run,
+            advance=advance,
+        )
+    if options["update_state"] and not dry_run:
+        make_latest(plan.target)
     for text in notes:
         render.note(text)
     if not options["each"]:

@@ -64,16 +64,18 @@ def command(source: str, target: str | None, **options: Any) -> int:
             link=options["link"],
             full_names=options["full_names"],
         )
-        verify = not options["no_verify"] and not options["dry_run"]
-        notes = list(rename.plan.notes)
-        if not options["dry_run"]:
-            name = os.path.basename(rename.plan.target)
-            with render.progress(rename.nbytes * (2 if verify else 1), name) as advance:
-                notes = rename.run(
-                    overwrite=options["overwrite"] or target is None, verify=verify, advance=advance
-                )
-            if options["update_state"]:
-                make_latest(rename.plan.target)
+        dry_run = options["dry_run"]
+        verify = not options["no_verify"] and not dry_run
+        name = os.path.basename(rename.plan.target)
+        with render.progress(rename.nbytes * (2 if verify else 1), name) as advance:
+            notes = rename.run(
+                overwrite=options["overwrite"] or target is None,
+                verify=verify,
+                dry_run=dry_run,
+                advance=advance,
+            )
+        if options["update_state"] and not dry_run:
+            make_latest(rename.plan.target)
     for text in notes:
         render.note(text)
     report(rename.plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=verify)

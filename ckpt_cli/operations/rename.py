@@ -58,12 +58,16 @@ class Rename(NamedTuple):
         *,
         overwrite: bool = False,
         verify: bool = True,
+        dry_run: bool = False,
         advance: Callable[[int], None] = lambda _: None,
     ) -> list[str]:
         """Carry it out; return notes for the person."""
         if self.bundle is not None:
-            return [*self.plan.notes, *self.bundle.run(verify=verify, advance=advance)]
-        return execute(self.plan, overwrite=overwrite, verify=verify, advance=advance)
+            if dry_run:
+                return list(self.plan.notes)
+            notes = self.bundle.run(overwrite=overwrite, verify=verify, advance=advance)
+            return [*self.plan.notes, *notes]
+        return execute(self.plan, overwrite=overwrite, verify=verify, dry_run=dry_run, advance=advance)
 
 
 def plan_rename(

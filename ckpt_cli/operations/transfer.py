@@ -8,6 +8,7 @@ it is opened again and every tensor compared with its source, bit for bit.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import ConversionError, CorruptCheckpointError
@@ -105,17 +106,29 @@ def _chunks(move: Move) -> Iterator[Chunk]:
     return chunks_of(move.spec, move.value)
 
 
+@contextmanager
+def _about(path: str) -> Iterator[None]:
+    """Let what a tensor's values turn out not to allow name the checkpoint that they are in."""
+    try:
+        yield
+    except ConversionError as error:
+        error.path = error.path or path
+        raise
+
+
 def execute(
     plan: Plan,
     *,
     overwrite: bool = False,
     shard_size: int | None = None,
     verify: bool = True,
+    dry_run: bool = False,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
     """Write the plan's target and move it to its place; return notes for the person.
 
-    Nothing is left behind where anything fails, and an old target is untouched.
+    Nothing is left behind where anything fails, and an old target is untouched.  A dry
+    run writes nothing, and refuses what the real one would before its first byte.
     Raises CheckpointExistsError, ConversionError and what reading the source raises.
     """
     writer = create_checkpoint(
@@ -127,9 +140,12 @@ def execute(
         slices=plan.slices,
         shard_size=shard_size,
         metadata=plan.metadata,
+        rehearsal=dry_run,
     )
+    if dry_run:
+        return [*plan.notes, *writer.notes]
     moves = {move.spec.key: move for move in plan.moves}
-    with writer:
+    with _about(plan.source), writer:
         for key in writer.order or tuple(moves):
             move = moves[key]
             if key in plan.slices and move.tensor is not None and move.tensor.pieces():

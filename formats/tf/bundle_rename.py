@@ -21,6 +21,7 @@ from ..atomic import Staging, refusing, sync_directory
 from ..dtypes import STRING
 from ..errors import (
     CheckpointError,
+    CheckpointExistsError,
     CheckpointNotFoundError,
     ConversionError,
     CorruptCheckpointError,
@@ -35,6 +36,7 @@ from ..wire.crc32c import extend, mask
 from ..wire.sstable import TableBuilder
 from .bundle import OBJECT_GRAPH_KEY, BundleEntry, BundleIndex, data_shard, encode_entry
 from .bundle_commit import BundleExchange
+from .bundle_writer import BundleWriter
 from .messages import BundleHeaderProto
 from .payload import length_bytes
 from .shards import CLONE, COPY, LINK, bring, fingerprint, same_bytes
@@ -144,18 +146,27 @@ class BundleRename:
         paths = {number: data_shard(old.prefix, number, old.header.num_shards) for number in range(count)}
         return {number: path for number, path in paths.items() if path in self._before}
 
-    def run(self, *, verify: bool = True, advance: Callable[[int], None] = lambda _: None) -> list[str]:
+    def run(
+        self,
+        *,
+        overwrite: bool = False,
+        verify: bool = True,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> list[str]:
         """Write it and move it to its place; return notes for the person."""
         staging = Staging(self._prefix)
         try:
             brought = self._stage(staging, advance)
             if verify:
                 self._verify(staging, brought, advance)
-            if fingerprint(self._before) != self._before:
-                raise CheckpointError(
-                    "has changed meanwhile; nothing was written", path=self._reader.index.prefix
-                )
-            self._move_in(staging)
+            with staging.alone():
+                if fingerprint(self._before) != self._before:
+                    raise CheckpointError(
+                        "has changed meanwhile; nothing was written", path=self._reader.index.prefix
+                    )
+                if not (overwrite or self.in_place) and (found := BundleWriter.existing(self._prefix)):
+                    raise CheckpointExistsError("has appeared meanwhile", path=found[0])
+                self._move_in(staging)
         finally:
             staging.remove()
         return self._notes(brought)

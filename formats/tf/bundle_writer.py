@@ -61,7 +61,7 @@ def bundle_target(target: Target) -> Target:
     """Return a target with its prefix for a path, whichever file of the bundle was named."""
     shard = SHARD.fullmatch(target.path)
     prefix = shard["prefix"] if shard else target.path.removesuffix(".index")
-    if not os.path.basename(prefix):
+    if not os.path.basename(prefix) or os.path.isdir(prefix):
         hint = f"name the checkpoint, for instance {os.path.join(prefix, 'ckpt-1')}"
         message = "a directory; a bundle's path is the prefix of its files"
         raise ConversionError(message, path=target.path, hints=(hint,))
