@@ -35,6 +35,7 @@ __all__ = [
     "StagedFile",
     "Staging",
     "aside_of",
+    "holding",
     "is_being_written",
     "put_back",
     "refuse_irreplaceable",
@@ -239,19 +240,13 @@ class Staging:
                     os.close(fd)
             sync_directory(self.staged)
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> contextlib.AbstractContextManager[None]:
         """Hold the target's directory in this block, so that files of one set move in together.
 
         Two commands that write one target at once would otherwise leave the index of one
-        and the data of the other.  Where there are no locks nothing is held.
+        and the data of the other.
         """
-        with refusing(self.target):
-            held = _lock(self.directory, wait=True)
-        try:
-            yield
-        finally:
-            os.close(held)
+        return holding(self.directory)
 
     def move(self, name: str, final: str | None = None) -> None:
         """Move a staged file to its place, replacing what is there."""
@@ -333,6 +328,17 @@ def _lock(path: str, *, wait: bool = False) -> int:
         os.close(fd)
         raise
     return fd
+
+
+@contextlib.contextmanager
+def holding(directory: str) -> Iterator[None]:
+    """Keep other commands from changing what is in a directory during this block; wait for one that does."""
+    with refusing(directory):
+        held = _lock(directory, wait=True)
+    try:
+        yield
+    finally:
+        os.close(held)
 
 
 def is_being_written(staged: str) -> bool:

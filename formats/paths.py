@@ -16,6 +16,7 @@ from .errors import CheckpointNotFoundError
 
 __all__ = [
     "Location",
+    "bundle_prefix",
     "data_shards",
     "is_leftover",
     "is_part",
@@ -104,6 +105,12 @@ def is_leftover(name: str, *, directory: bool) -> bool:
 def is_part(name: str) -> bool:
     """Whether a file is a part of a bundle that its index stands for."""
     return bool(SHARD.fullmatch(name)) or name.endswith((".index", ".meta"))
+
+
+def bundle_prefix(path: str) -> str:
+    """Return the prefix of the bundle that a path names: itself, or what its index or a shard begins with."""
+    shard = SHARD.fullmatch(path)
+    return shard["prefix"] if shard else path.removesuffix(".index")
 
 
 def step_of(name: str) -> int | None:

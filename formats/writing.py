@@ -68,6 +68,7 @@ class CheckpointWriter(ABC):
     """
 
     order: tuple[str, ...] | None = None
+    has_shards = False
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  the word of the field
         self.format = format
@@ -82,6 +83,9 @@ class CheckpointWriter(ABC):
             if not target.overwrite:
                 hints = ("to replace it: --overwrite",)
                 raise CheckpointExistsError("is there already", path=found, hints=hints)
+        if target.shard_size is not None and not self.has_shards:
+            hints = ("leave out --shard-size, or write another format: --to tf-name",)
+            raise ConversionError(f"{format.name} is not written in shards", path=target.path, hints=hints)
         if target.rehearsal:
             self._state = "closed"
             return

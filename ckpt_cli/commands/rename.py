@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from .. import render
-from ..operations.latest import make_latest
+from ..operations.latest import make_latest, state_beside
 from ..operations.rename import open_source, plan_rename
 from ..options import changing, color_option, json_option, path_argument, rules_of
 from ..report import report
@@ -66,6 +66,8 @@ def command(source: str, target: str | None, **options: Any) -> int:
         )
         dry_run = options["dry_run"]
         verify = not options["no_verify"] and not dry_run
+        if options["update_state"]:
+            state_beside(rename.plan.target)  # One that cannot be read is refused before anything is written.
         name = os.path.basename(rename.plan.target)
         with render.progress(rename.nbytes * (2 if verify else 1), name) as advance:
             notes = rename.run(

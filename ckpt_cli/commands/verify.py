@@ -10,7 +10,7 @@ from formats.model import Finding
 
 from .. import render
 from ..operations.verify import Result, expand, verify_one
-from ..options import color_option, completing, jobs_option, json_option, path_argument
+from ..options import color_option, completing, jobs_option, json_option, known_format, path_argument
 
 if TYPE_CHECKING:
     from formats.paths import Location
@@ -26,6 +26,7 @@ _MOST_SHOWN = 20
 @click.option(
     "--roundtrip",
     "to",
+    callback=known_format,
     metavar="FORMAT",
     help="Also convert to FORMAT and back, in a temporary folder, and compare.",
 )

@@ -131,6 +131,9 @@ def execute(
     run writes nothing, and refuses what the real one would before its first byte.
     Raises CheckpointExistsError, ConversionError and what reading the source raises.
     """
+    for move in plan.moves:
+        if move.tensor is not None and not move.tensor.has_values:
+            move.tensor.read()  # A listing says so, before anything is written.
     writer = create_checkpoint(
         plan.target,
         format=plan.format,
