@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .atomic import Staging, refuse_irreplaceable
 from .chunks import chunks_of
-from .dtypes import INVALID
+from .dtypes import INVALID, as_dtype
 from .errors import (
     CheckpointExistsError,
     ConversionError,
@@ -26,6 +26,7 @@ from .errors import (
     TensorNotFoundError,
     UnsupportedDtypeError,
 )
+from .held import Held
 
 if TYPE_CHECKING:
     from .chunks import Chunk
@@ -59,9 +60,10 @@ class CheckpointWriter(ABC):
     """A checkpoint being written; a context manager.
 
     It is made with all specs, and refuses what the format cannot hold before the first
-    byte is written.  Each tensor is then written exactly once, in any order unless
-    `order` names one.  Leaving the `with` block commits; leaving it by an exception
-    abandons, and then nothing is left behind and an old target is untouched.
+    byte is written.  Each tensor is then written exactly once, in any order; what comes
+    before its turn in `order`, where that names one, is kept aside.  Leaving the `with`
+    block commits; leaving it by an exception abandons, and then nothing is left behind and
+    an old target is untouched.
 
     A subclass writes into `staging`: in `_start` what goes first, in `_finish` what goes
     last.  `notes` are what a person should know of what is written.
@@ -90,6 +92,7 @@ class CheckpointWriter(ABC):
             self._state = "closed"
             return
         self.staging = Staging(target.path)
+        self._held = Held(self.staging)
         try:
             self._start()
         except BaseException:
@@ -122,6 +125,19 @@ class CheckpointWriter(ABC):
 
     def write(self, key: str, data: Any) -> None:
         """Write a tensor: an array of its dtype and shape, or its chunks (see `LazyTensor.chunks`)."""
+        turn = next(iter(self._unwritten), None)
+        if self.order is None or self._state != "open" or key == turn or key not in self._unwritten:
+            self._write_in_turn(key, data)
+        elif key in self._held:
+            raise ValueError(f"tensor {key!r} is written already")
+        else:
+            self._state = "interrupted"
+            self._held.hold(self.specs[key], chunks_of(self.specs[key], data))
+            self._state = "open"
+        while (waiting := next(iter(self._unwritten), None)) is not None and waiting in self._held:
+            self._write_in_turn(waiting, self._held.release(waiting))
+
+    def _write_in_turn(self, key: str, data: Any) -> None:
         spec = self._begin(key)
         slices = self._unwritten[key]
         if slices != list(self.target.slices.get(key, ())):
@@ -171,7 +187,8 @@ class CheckpointWriter(ABC):
             raise ValueError(f"{self.target.path}: the writer is {self._state}")
         if self._unwritten:
             missing = next(iter(self._unwritten))
-            raise ValueError(f"{len(self._unwritten)} tensors are not written, {missing!r} for one")
+            count = len(self._unwritten) - len(self._held)
+            raise ValueError(f"{count} tensors are not written, {missing!r} for one")
         self._state = "interrupted"
         self._finish()
         self.staging.sync()
@@ -226,7 +243,8 @@ def create_checkpoint(
 ) -> CheckpointWriter:
     """Return a writer of a new checkpoint at `path`, in the format of that id; it is a context manager.
 
-    `specs` are those of all tensors to be written, or a reader's `specs`.  The object
+    `specs` are those of all tensors to be written, or a reader's `specs`; a dtype may be
+    given by TensorFlow's name for it, or as numpy's.  The object
     graph of a tf-object checkpoint is written from `object_graph`, where given, instead
     of being one of the tensors.  `slices` keeps tensors partitioned, by their extents;
     `shard_size` bounds the bytes of a data shard (a tensor is not split for it).  The
@@ -241,7 +259,8 @@ def create_checkpoint(
     found = format_named(format)
     if found.writer is None:
         raise ConversionError(f"{found.name} ({found.title}) can be read, not written")
-    listed = tuple(specs.values() if isinstance(specs, Mapping) else specs)
+    given = specs.values() if isinstance(specs, Mapping) else specs
+    listed = tuple(spec._replace(dtype=as_dtype(spec.dtype), shape=tuple(spec.shape)) for spec in given)
     target = Target(
         os.fspath(path),
         listed,
