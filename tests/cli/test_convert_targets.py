@@ -145,3 +145,32 @@ def test_the_map_is_saved_where_pairs_are_missing(tmp_path: Path, ckpt: Callable
     assert len(saved.read_text().splitlines()) == 40
     saved.write_text("\n".join(gold) + "\n")
     assert ckpt(*command, "--map", saved).code == 0
+
+
+# Names that tell too little, or something else -----------------------------------------
+
+
+def test_full_names_that_variables_share_name_nothing(tmp_path: Path, ckpt: Callable) -> None:
+    """Trap 15: every unnamed variable is called `Variable`, and the last would win in TensorFlow."""
+    source = data_path("containers", "nested")
+    result = ckpt("convert", source, tmp_path / "names", "--to", "name")
+    assert "named by their object paths: full names are missing or not unique" in result.err
+    with formats.open_checkpoint(source) as reader, formats.open_checkpoint(tmp_path / "names") as names:
+        paths = {path: key for key, path in reader.object_paths.items()}
+        assert len({name for name in reader.full_names.values() if name}) < len(names) == len(paths)
+        assert all(names[path].read().tolist() == reader[key].read().tolist() for path, key in paths.items())
+
+
+def test_weights_that_keras_3_keys_below_the_optimizer_are_the_models(tmp_path: Path, ckpt: Callable) -> None:
+    """Trap 16: the shortest path to a weight runs through the optimizer; edges tell the layer."""
+    source, like = data_path("keras3_mlp", "mlp_both-1"), data_path("keras3_mlp", "mlp.weights.h5")
+    config = data_path("keras3_mlp", "mlp.keras")
+    result = ckpt("convert", "--json", source, tmp_path / "m.weights.h5", "--config", config)
+    below = {row["to"] for row in result.json["tensors"] if "/_trainable_variables/" in row["from"]}
+    assert "layers/dense/vars/0" in below
+    assert ckpt("diff", tmp_path / "m.weights.h5", like, "--exact").code == 0
+    with formats.open_checkpoint(source) as reader:
+        weights = {key for key, kind in reader.kinds.items() if kind == "variable"}
+    kept = ckpt("convert", "--json", source, tmp_path / "w-1", "--weights-only").json["tensors"]
+    assert {row["from"] for row in kept} == {row["to"] for row in kept} == weights
+    assert ckpt("verify", tmp_path / "w-1").code == 0
