@@ -113,8 +113,10 @@ def command(source: str, target: str, **options: Any) -> int:
     return 0
 
 
-def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Convert one checkpoint, or rehearse that; return the document that says what was done."""
+def _convert_one(
+    reader: CheckpointReader, target: str, options: dict[str, Any]
+) -> tuple[transfer.Plan, bool]:
+    """Convert one checkpoint, or rehearse that; return what was done, and whether it was verified."""
     keys = choose(reader, selection_of(options))
     rules = rules_of(options)
     names = renamed(reader, rules) if rules else None
@@ -151,7 +153,7 @@ def _check_format(template: CheckpointReader, reader: CheckpointReader, target: 
         raise click.UsageError(message, click.get_current_context())
 
 
-def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> dict[str, Any]:
+def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> tuple[transfer.Plan, bool]:
     rehearsal = options.get("rehearsal", False)
     dry_run = options["dry_run"] or rehearsal
     verify = not options["no_verify"] and not dry_run
@@ -168,15 +170,14 @@ def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> dict[str, Any]:
         )
     if options["update_state"] and not dry_run:
         make_latest(plan.target)
-    found = plan.document(verified=verify)
     if rehearsal:
-        return found
+        return plan, verify
     for text in notes:
         render.note(text)
     if not (options["each"] and options["as_json"]):
         prefix = (plan.target,) if options["each"] else ()
         report(plan, as_json=options["as_json"], dry_run=dry_run, verified=verify, prefix=prefix)
-    return found
+    return plan, verify
 
 
 def _save_map(path: str, pairs: dict[str, str], *, overwrite: bool) -> None:
@@ -208,15 +209,17 @@ def _convert_each(source: str, target: str, options: dict[str, Any]) -> int:
         directory.require_latest()
     names: dict[str, str] = {}
     # All of it is rehearsed first, so that what cannot be converted is refused while nothing is written.
+    documents = []
     for rehearsal in (True, False):
-        documents = []
         for member in sound:
             with open_location(member.location) as reader:
                 into = convert.target_format(reader, "", options["to"])
                 names[member.name] = converted_name(member, into)
                 path = os.path.join(target, names[member.name])
                 job = {**options, "update_state": False, "rehearsal": rehearsal}
-                documents.append(_convert_one(reader, path, job))
+                plan, verified = _convert_one(reader, path, job)
+                if options["as_json"] and not rehearsal:
+                    documents.append(plan.document(verified=verified))
         state = converted_state(directory, names)
         if rehearsal and state is not None and not options["overwrite"]:
             refuse_state_file(target)
