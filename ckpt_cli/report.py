@@ -14,8 +14,8 @@ __all__ = ["report", "say_empty"]
 _MOST_LISTED = 20
 
 
-def report(plan: Plan, *, as_json: bool, dry_run: bool, verified: bool) -> None:
-    """Print a plan that was carried out, or that would be."""
+def report(plan: Plan, *, as_json: bool, dry_run: bool, verified: bool, prefix: tuple[str, ...] = ()) -> None:
+    """Print a plan that was carried out, or that would be; `prefix` begins the lines of one of several."""
     found = plan.document(verified=verified)
     if as_json:
         render.document(found)
@@ -23,7 +23,7 @@ def report(plan: Plan, *, as_json: bool, dry_run: bool, verified: bool) -> None:
     if not render.is_terminal():
         shapes = (",".join(map(str, row["shape"])) for row in found["tensors"])
         rows = zip(found["tensors"], shapes, strict=True)
-        render.tsv([row["from"], row["to"], row["dtype"], shape] for row, shape in rows)
+        render.tsv([*prefix, row["from"], row["to"], row["dtype"], shape] for row, shape in rows)
     elif dry_run:
         columns = [render.Column("FROM", fold=True), render.Column("TO", fold=True)]
         columns += [render.Column("DTYPE"), render.Column("SHAPE")]

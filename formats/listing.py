@@ -243,4 +243,4 @@ def _open(probe: Probe, lenient: bool) -> ListingReader:
     return ListingReader(probe, lenient=lenient)
 
 
-FORMAT = Format("listing", "saved listing", (), _sniff, _open, _create, frozenset(BY_NAME))
+FORMAT = Format("listing", "saved listing", (".json",), _sniff, _open, _create, frozenset(BY_NAME))

@@ -18,6 +18,7 @@ from .errors import CheckpointNotFoundError
 
 __all__ = [
     "Location",
+    "bundle_prefix",
     "data_shards",
     "is_event_file",
     "is_leftover",
@@ -124,6 +125,12 @@ def is_part(name: str) -> bool:
 def is_event_file(name: str) -> bool:
     """Whether a file is one of TensorBoard's event files, by what TensorBoard knows them by."""
     return "tfevents" in name
+
+
+def bundle_prefix(path: str) -> str:
+    """Return the prefix of the bundle that a path names: itself, or what its index or a shard begins with."""
+    shard = SHARD.fullmatch(path)
+    return shard["prefix"] if shard else path.removesuffix(".index")
 
 
 def step_of(name: str) -> int | None:

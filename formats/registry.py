@@ -47,6 +47,7 @@ _NOT_FORMATS = frozenset(
         "errors",
         "files",
         "foreign",
+        "held",
         "jsontext",
         "model",
         "npy",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +32,12 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ..
     return names
 
 
+def _number(_: click.Context, __: click.Parameter, value: float) -> float:
+    if math.isnan(value):  # No value is so far apart that a range would say so.
+        raise click.BadParameter("'nan' is no tolerance")
+    return value
+
+
 @click.command("diff")
 @path_argument("left")
 @path_argument("right")
@@ -39,9 +46,21 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ..
 @click.option("--no-values", is_flag=True, help="Compare keys, dtypes and shapes alone.")
 @click.option("--exact", is_flag=True, help="Read values even where stored checksums agree.")
 @click.option(
-    "--rtol", type=click.FloatRange(0), default=0.0, metavar="R", help="Values may be R * |right| apart."
+    "--rtol",
+    type=click.FloatRange(0),
+    callback=_number,
+    default=0.0,
+    metavar="R",
+    help="Values may be R * |right| apart.",
 )
-@click.option("--atol", type=click.FloatRange(0), default=0.0, metavar="A", help="Values may be A apart.")
+@click.option(
+    "--atol",
+    type=click.FloatRange(0),
+    callback=_number,
+    default=0.0,
+    metavar="A",
+    help="Values may be A apart.",
+)
 @click.option("--stat", is_flag=True, help="Show how many elements changed, a line a tensor.")
 @click.option("--all", "everything", is_flag=True, help="Show what is the same, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code tells.")

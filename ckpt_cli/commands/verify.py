@@ -11,7 +11,7 @@ from formats.paths import data_shards
 
 from .. import render
 from ..operations.verify import Result, expand, verify_one
-from ..options import color_option, completing, jobs_option, json_option, path_argument
+from ..options import color_option, completing, jobs_option, json_option, known_format, path_argument
 
 if TYPE_CHECKING:
     from formats.paths import Location
@@ -27,6 +27,7 @@ _MOST_SHOWN = 20
 @click.option(
     "--roundtrip",
     "to",
+    callback=known_format,
     metavar="FORMAT",
     help="Also convert to FORMAT and back, in a temporary folder, and compare.",
 )

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import CheckpointExistsError, ConversionError
 from formats.h5.legacy_writer import rekeyed
-from formats.registry import all_formats
 from formats.tf.bundle_reader import BundleReader
 from formats.tf.bundle_rename import BundleRename
 from formats.tf.bundle_writer import BundleWriter, bundle_target
 from formats.writing import Target
 
 from .keys import Renamed, renamed
+from .suffixes import refuse_other_suffix
 from .transfer import Move, Plan, execute
 
 if TYPE_CHECKING:
@@ -43,12 +43,16 @@ class Rename(NamedTuple):
         *,
         overwrite: bool = False,
         verify: bool = True,
+        dry_run: bool = False,
         advance: Callable[[int], None] = lambda _: None,
     ) -> list[str]:
         """Carry it out; return notes for the person."""
         if self.bundle is not None:
-            return [*self.plan.notes, *self.bundle.run(verify=verify, advance=advance)]
-        return execute(self.plan, overwrite=overwrite, verify=verify, advance=advance)
+            if dry_run:
+                return list(self.plan.notes)
+            notes = self.bundle.run(overwrite=overwrite, verify=verify, advance=advance)
+            return [*self.plan.notes, *notes]
+        return execute(self.plan, overwrite=overwrite, verify=verify, dry_run=dry_run, advance=advance)
 
 
 def plan_rename(
@@ -78,7 +82,7 @@ def plan_rename(
     if target is None and len(reader.files()) > 1:
         message = f"in {len(reader.files())} files, which cannot be renamed in place"
         raise ConversionError(message, path=path, hints=("to a checkpoint of its own: ckpt rename SRC DST",))
-    _refuse_other_format(reader, path)
+    refuse_other_suffix(reader.format, path, "renaming")
     _refuse_existing([path] if target is not None and not overwrite and os.path.lexists(path) else [])
     plan = _plan(reader, path, names)
     if link:
@@ -115,19 +119,8 @@ def _refuse_saved_model(reader: CheckpointReader) -> None:
 
 def _bundle_prefix(reader: CheckpointReader, target: str) -> str:
     prefix = bundle_target(Target(target, ())).path
-    _refuse_other_format(reader, target)
+    refuse_other_suffix(reader.format, target, "renaming")
     return prefix
-
-
-def _refuse_other_format(reader: CheckpointReader, target: str) -> None:
-    """Refuse a target whose suffix says another format: nobody would find out what it is."""
-    own = reader.format
-    if "." not in os.path.basename(target) or target.endswith(own.suffixes):
-        return
-    for other in all_formats():
-        if other.name != own.name and target.endswith(other.suffixes):
-            message = f"ends like {other.name}, and renaming keeps the format, {own.name}"
-            raise ConversionError(message, path=target, hints=("to another format: ckpt convert",))
 
 
 def _refuse_existing(found: list[str]) -> None:

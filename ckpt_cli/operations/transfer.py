@@ -14,7 +14,7 @@ every tensor compared with its source, bit for bit, by tasks of the same kind.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -159,6 +159,16 @@ class _Part(NamedTuple):
     other: FileRange | None = None
 
 
+@contextmanager
+def _about(path: str) -> Iterator[None]:
+    """Let what a tensor's values turn out not to allow name the checkpoint that they are in."""
+    try:
+        yield
+    except ConversionError as error:
+        error.path = error.path or path
+        raise
+
+
 def execute(
     plan: Plan,
     *,
@@ -166,13 +176,18 @@ def execute(
     shard_size: int | None = None,
     verify: bool = True,
     workers: Workers = SERIAL,
+    dry_run: bool = False,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
     """Write the plan's target and move it to its place; return notes for the person.
 
-    Nothing is left behind where anything fails, and an old target is untouched.
+    Nothing is left behind where anything fails, and an old target is untouched.  A dry
+    run writes nothing, and refuses what the real one would before its first byte.
     Raises CheckpointExistsError, ConversionError and what reading the source raises.
     """
+    for move in plan.moves:
+        if move.tensor is not None and not move.tensor.has_values:
+            move.tensor.read()  # A listing says so, before anything is written.
     writer = create_checkpoint(
         plan.target,
         format=plan.format,
@@ -182,8 +197,11 @@ def execute(
         slices=plan.slices,
         shard_size=shard_size,
         metadata=plan.metadata,
+        rehearsal=dry_run,
     )
-    with writer:
+    if dry_run:
+        return [*plan.notes, *writer.notes]
+    with _about(plan.source), writer:
         made = _copy(plan, writer, workers, advance)
         if verify:
             with writer.reopen() as written:

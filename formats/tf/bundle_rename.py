@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from ..atomic import Staging, refusing, sync_directory
 from ..dtypes import STRING
 from ..errors import (
+    CheckpointExistsError,
     CheckpointNotFoundError,
     ConversionError,
     CorruptCheckpointError,
@@ -34,6 +35,7 @@ from ..wire.crc32c import extend, mask
 from ..wire.sstable import TableBuilder
 from .bundle import OBJECT_GRAPH_KEY, BundleEntry, BundleIndex, data_shard, encode_entry
 from .bundle_commit import BundleExchange
+from .bundle_writer import BundleWriter
 from .messages import BundleHeaderProto
 from .payload import length_bytes
 from .shards import CLONE, COPY, LINK, bring, same_bytes
@@ -140,7 +142,13 @@ class BundleRename:
         paths = {number: data_shard(old.prefix, number, old.header.num_shards) for number in range(count)}
         return {number: path for number, path in paths.items() if path in self._before}
 
-    def run(self, *, verify: bool = True, advance: Callable[[int], None] = lambda _: None) -> list[str]:
+    def run(
+        self,
+        *,
+        overwrite: bool = False,
+        verify: bool = True,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> list[str]:
         """Write it and move it to its place; return notes for the person."""
         staging = Staging(self._prefix)
         try:
@@ -148,7 +156,10 @@ class BundleRename:
             if verify:
                 self._verify(staging, brought, advance)
             self._reader.check_unchanged()
-            self._move_in(staging)
+            with staging.alone():
+                if not (overwrite or self.in_place) and (found := BundleWriter.existing(self._prefix)):
+                    raise CheckpointExistsError("has appeared meanwhile", path=found[0])
+                self._move_in(staging)
         finally:
             staging.remove()
         return self._notes(brought)

@@ -72,7 +72,6 @@ def test_what_has_no_place_there_is_a_warning(ckpt: Callable) -> None:
     ("path", "to", "message"),
     [
         ("dtypes/all", "npz", "tensor 'num/bfloat16': npz has no bfloat16"),
-        ("containers/nested", "nonsense", "no format 'nonsense'"),
         ("name_based/adam/model.ckpt-5", "hdf5", "model.ckpt-5: tensor 'model/dense_1/bias/Adam"),
     ],
 )
