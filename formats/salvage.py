@@ -13,8 +13,6 @@ is one.  What the reader cannot know by itself stands beside it: keys that are i
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import keras, npz, tf_name, tf_object, tf_v1
@@ -131,20 +129,12 @@ def _salvage(reader: CheckpointReader, *found: Finding, cut: CutFile | None = No
 
 class _NameReader(tf_name.NameReader):
     def __init__(self, location: Location, index: SalvagedIndex) -> None:
-        _take_index(self, location, index)
+        self.begin(location, index)
 
 
 class _ObjectReader(tf_object.ObjectReader):
     def __init__(self, location: Location, index: SalvagedIndex) -> None:
-        _take_index(self, location, index)
-
-
-def _take_index(reader: BundleReader, location: Location, index: SalvagedIndex) -> None:
-    reader.location = location
-    reader.index = index
-    reader.findings = index.findings
-    reader._shards = OrderedDict()
-    reader._lock = threading.Lock()
+        self.begin(location, index)
 
 
 def _open_bundle(location: Location, sibling: CheckpointReader | None) -> Salvage:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ..chunks import Chunk
     from ..model import Index, Verification
+    from ..paths import Location
     from ..probe import Probe
     from .slices import Extents
 
@@ -163,18 +164,16 @@ class BundleReader(CheckpointReader):
     """A bundle, object-based or name-based; what the keys mean is the subclass's."""
 
     def __init__(self, probe: Probe, *, lenient: bool = False) -> None:
-        self.location = probe.location
-        self.index = BundleIndex(probe.location.path, lenient=lenient)
-        self.findings = self.index.findings
+        self.begin(probe.location, BundleIndex(probe.location.path, lenient=lenient))
+
+    def begin(self, location: Location, index: BundleIndex) -> None:
+        """Take an index, which need not be that of a file."""
+        self.location = location
+        self.index = index
+        self.findings = index.findings
         self._shards: OrderedDict[int, RandomAccessFile] = OrderedDict()
         self._lock = threading.Lock()
         self._closed = False
-
-    @cached_property
-    def metadata(self) -> dict[str, Any]:
-        from .producer import producer_of
-
-        return producer_of(self.location.path)
 
     @cached_property
     def specs(self) -> Mapping[str, TensorSpec]:

@@ -72,6 +72,7 @@ class SalvagedIndex(BundleIndex):
         self.slice_entries = {}
         self._lenient = True
         self._heads = {}
+        self._blocks = []
         self._sort_out(keys)
 
 
