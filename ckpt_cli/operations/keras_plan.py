@@ -282,7 +282,10 @@ def _h5_config(config: str | None) -> str | None:
 def _archive(chosen: Chosen, model: Model) -> Laid:
     if model.config is not None and "module" not in parse_object(model.config):
         message = "the configuration is that of a .h5 file, from which .keras archives are not loaded"
-        hints = ("--config FILE: the config.json of a .keras archive, or such an archive",)
+        hints = (
+            "--config FILE: the config.json of a .keras archive, or such an archive of the same model",
+            "weights alone need no other configuration: --to weights-h5, for model.load_weights(...)",
+        )
         raise ConversionError(message, path=chosen.source.location.path, hints=hints)
     return _weights(chosen, model)
 
