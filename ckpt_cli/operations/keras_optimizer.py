@@ -13,11 +13,11 @@ keras/src/optimizers/ (Keras 2.15, 3.15)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.h5.optimizer import SLOT_LISTS, optimizer_state
 
-from .keras_model import Edge, Unit, Variable, legacy_order
+from .keras_model import Edge, Unit, Variable, legacy_order, trained_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +30,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Optimizer", "optimizer_of"]
 
-_SAME_SLOTS = frozenset(("adam", "adamw"))
+_SAME_SLOTS = frozenset(("adagrad", "adam", "adamw", "rmsprop", "sgd"))
+
+_ORDER: dict[str, tuple[tuple[str, ...], ...]] = {
+    "Adam": (("m", "v"), ("vhat",)),
+    "AdamW": (("m", "v"), ("vhat",)),
+    "Nadam": (("m", "v"),),
+    "SGD": (("m",),),
+    "RMSprop": (("velocity",), ("momentum",), ("average_gradient",)),
+    "Adagrad": (("accumulator",),),
+    "Adamax": (("m", "u"),),
+    "Ftrl": (("accumulator", "linear"),),
+    "Adadelta": (("accumulated_grad", "accumulated_delta_var"),),
+}
+"""Slots by class, as they are listed: for each variable those of the first group, then of the next."""
+_IN_KERAS_3 = {"m": "momentum", "v": "velocity", "vhat": "velocity_hat", "u": "norm"}
 
 
 class Optimizer(NamedTuple):
@@ -44,16 +58,71 @@ class Optimizer(NamedTuple):
     iteration: Variable
     slots: tuple[Variable, ...]
     rates: Mapping[str, Variable]
+    settings: Mapping[str, Any] = {}
+    owners: tuple[Variable, ...] = ()
+    """The variable of the model that each slot belongs to, where that is known."""
+
+    def owned(self, model: Unit, shapes: Mapping[str, tuple[int, ...]]) -> Optimizer:
+        """Return the same with the owners of its slots, and with names for slots that have none.
+
+        `shapes` are those of all tensors: what does not fit is of another model, and stays unnamed.
+        """
+        if self.style == "legacy" or self.name not in _ORDER:
+            return self
+        trained = trained_order(model)
+        listed = [
+            (slot, variable) for group in self._groups(len(trained)) for variable in trained for slot in group
+        ]
+        if len(listed) != len(self.slots) or any(
+            variable.key is None or held.key is None or shapes[variable.key] != shapes[held.key]
+            for held, (_, variable) in zip(self.slots, listed, strict=True)
+        ):
+            return self
+        for held, (slot, _) in zip(self.slots, listed, strict=True):
+            held.name = slot
+        return self._replace(owners=tuple(variable for _, variable in listed))
+
+    def _groups(self, trained: int) -> list[tuple[str, ...]]:
+        """Return the groups of slots that there are, by their number or, where it is not enough, settings."""
+        groups = list(_ORDER[self.name])
+        is_centered = self.settings.get("centered")
+        if self.name == "RMSprop" and len(self.slots) == 2 * trained:
+            return [groups[0], groups[2 if is_centered else 1]] if self.settings else []
+        while groups and sum(map(len, groups)) * trained > len(self.slots):
+            groups.pop()
+        return groups
 
     def variables(self, style: str) -> list[Variable] | None:
         """Return the list that a style has; None where this optimizer cannot be told in it."""
         rate = self.rates.get("learning_rate")
         if style != self.style and (
-            "legacy" in (style, self.style) or self.name.lower() not in _SAME_SLOTS or rate is None
+            "legacy" in (style, self.style)
+            or self.name.lower() not in _SAME_SLOTS
+            or rate is None
+            or not self._has_momentum()
         ):
             return None
         head = [self.iteration, rate] if style == "3" and rate is not None else [self.iteration]
         return [*head, *self.slots]
+
+    def _has_momentum(self) -> bool:
+        """Whether an SGD has slots in both: Keras 2 keeps momentums that are not used, Keras 3 does not."""
+        if self.name != "SGD":
+            return True
+        return bool(self.slots) and (self.style == "3" or bool(self.settings.get("momentum")))
+
+    def _full_names(self, style: str) -> list[str]:
+        """Return the full names of the slots in a style; "" where it is not known what they are."""
+        if self.style == style and all(slot.full_name for slot in self.slots):
+            return [slot.full_name for slot in self.slots]
+        owned = list(zip(self.slots, self.owners, strict=True)) if self.owners else []
+        if style != "3":
+            return [f"{self.name}/{slot.name}/{owner.full_name}" for slot, owner in owned]
+        named = [
+            (_IN_KERAS_3.get(slot.name, slot.name), owner.full_name.replace("/", "_"))
+            for slot, owner in owned
+        ]
+        return [f"{self.name.lower()}/{owner}_{slot}" for slot, owner in named]
 
     def keys(self) -> list[str]:
         """Return the keys of all that it is made of in the source."""
@@ -69,6 +138,8 @@ class Optimizer(NamedTuple):
         listed = self.variables("2")
         if listed is None:
             return None
+        for slot, full_name in zip(self.slots, self._full_names("2"), strict=False):
+            slot.full_name = full_name
         slots: dict[str, list[Variable]] = {}
         lists = SLOT_LISTS.get(self.name, {})
         for variable in self.slots:
@@ -121,11 +192,8 @@ class Optimizer(NamedTuple):
         prefix = self.name.lower() if style == "3" else self.name
         heads = {"2": ("iteration",), "legacy": (f"{prefix}/iter",)}
         head = heads.get(style, (f"{prefix}/iteration", f"{prefix}/learning_rate"))
-        names = list(head)
-        for number, slot in enumerate(self.slots):
-            given = slot.full_name if self.style == style else ""
-            names.append(given or f"{prefix}/slot_{number}")
-        return list(zip(listed, names, strict=True))
+        named = self._full_names(style) or [f"{prefix}/slot_{number}" for number in range(len(self.slots))]
+        return list(zip(listed, [*head, *named], strict=True))
 
     def weights_paths(self, major: str) -> list[Placed] | None:
         """Return the paths under which keras-weights and keras have the state."""
@@ -149,7 +217,8 @@ def optimizer_of(source: CheckpointReader) -> Optimizer | None:
         return None
     rates = {name: _variable(held) for name, held in state.rates.items()}
     slots = tuple(_variable(held) for held in state.slots)
-    return Optimizer(state.style, state.name, _variable(state.iteration), slots, rates)
+    iteration = _variable(state.iteration)
+    return Optimizer(state.style, state.name, iteration, slots, rates, state.settings)
 
 
 def _variable(held: Held) -> Variable:

@@ -107,7 +107,11 @@ def lay_out(chosen: Chosen) -> Laid:
     except ModelError as error:
         message = f"does not fit the model: {error}"
         raise ConversionError(message, path=source.location.path, hints=_HINTS) from error
-    return _LAYOUTS[target](chosen, _choose(chosen, model))
+    model = _choose(chosen, model)
+    if model.optimizer is not None:
+        shapes = {key: spec.shape for key, spec in source.specs.items()}
+        model = model._replace(optimizer=model.optimizer.owned(model.unit, shapes))
+    return _LAYOUTS[target](chosen, model)
 
 
 def _same_layout(chosen: Chosen) -> Laid:
@@ -204,7 +208,7 @@ def _choose(chosen: Chosen, model: Model) -> Model:
 
 
 def _name(unit: Unit, prefix: str = "") -> None:
-    """Give variables that have none the full names of Keras 2: `<layer>/<part>/<variable>`."""
+    """Give variables that have none their full names: `<layer>/<part>/<variable>`."""
     above = f"{prefix}/" if prefix else ""
     for variable in unit.variables():
         variable.full_name = variable.full_name or f"{above}{variable.name}"
@@ -227,7 +231,8 @@ def _objects(chosen: Chosen, model: Model) -> Laid:
 
 def _h5(chosen: Chosen, model: Model) -> Laid:
     suffix = "" if model.major == "3" else ":0"
-    _name(model.unit)
+    # A Sequential of Keras 3 has its name before those of its layers.
+    _name(model.unit, model.unit.name if not suffix and model.unit.class_name == "Sequential" else "")
     weights: list[Weight] = []
     variables: list[Variable] = []
     for layer in model.unit.layers:

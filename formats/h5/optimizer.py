@@ -77,12 +77,18 @@ class OptimizerState(NamedTuple):
     iteration: Held
     slots: tuple[Held, ...]
     rates: Mapping[str, Held]
+    settings: Mapping[str, Any] = {}
+    """What a training configuration says of it."""
 
 
 def optimizer_state(source: CheckpointReader) -> OptimizerState | None:
     """Return the state that a checkpoint has of its optimizer; None where it has none that is known here."""
     read = _READERS.get(source.format.name)
-    return read(source) if read is not None else None
+    state = read(source) if read is not None else None
+    if state is None:
+        return None
+    name, settings = optimizer_settings(source)
+    return state._replace(name=state.name or name or "", settings=settings)
 
 
 def optimizer_settings(source: CheckpointReader) -> tuple[str | None, dict[str, Any]]:
@@ -154,7 +160,8 @@ def _of_weights(source: CheckpointReader) -> OptimizerState | None:
     held = [Held(key=key) for key in keys]
     name = source.metadata["object_names"].get("optimizer/vars")
     if name is None:
-        return OptimizerState("2", "", held[0], tuple(held[1:]), {})
+        rates = _rates(("learning_rate",), optimizer_settings(source)[1], "")
+        return OptimizerState("2", "", held[0], tuple(held[1:]), rates)
     if len(held) < 2:
         return None
     return OptimizerState("3", _cased(name), held[0], tuple(held[2:]), {"learning_rate": held[1]})

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ckpt_cli.runtime as tf
+import formats
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -116,6 +117,38 @@ def test_every_optimizer_through_an_object_graph(name: str, tmp_path: Path, ckpt
     result = ckpt("verify", "--json", tmp_path / "b-1", "--trains-like", whole)
     assert (result.code, "Traceback" in result.err) == (1, False)
     assert result.json["results"][0]["training"]["differing"] > 0
+
+
+HELD_BY_KERAS_3 = [name for name in OPTIMIZERS if not name.startswith("legacy") and name != "SGD"]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_through_weights_of_keras_3(name: str, tmp_path: Path, ckpt: Callable) -> None:
+    """State is carried there and back under its names, or, where Keras 3 has it otherwise, is listed."""
+    whole, weights, back = (
+        _trained(tmp_path, OPTIMIZERS[name][0](), ckpt),
+        tmp_path / "b.weights.h5",
+        "back.h5",
+    )
+    plan = ckpt("convert", "--json", whole, weights).json
+    found = ckpt("verify", weights, "--trains-like", whole)
+    if name not in HELD_BY_KERAS_3:
+        assert {entry["key"].partition("/")[0] for entry in plan["dropped"]} == {"optimizer_weights"}
+        assert {entry["reason"] for entry in plan["dropped"]} == {
+            "optimizer state that keras-weights does not hold in this form"
+        }
+        assert (found.code, "holds no state of an optimizer" in found.err) == (3, True)
+        return
+    assert (found.code, plan["dropped"]) == (0, []), found.err
+    assert ckpt("convert", weights, tmp_path / back, "--config", whole).code == 0
+    with (
+        formats.open_checkpoint(str(whole)) as first,
+        formats.open_checkpoint(str(tmp_path / back)) as second,
+    ):
+        state = [(key, first[key].read().tolist()) for key in first.metadata["optimizer"]["weights"]]
+        assert [
+            (key, second[key].read().tolist()) for key in second.metadata["optimizer"]["weights"]
+        ] == state
 
 
 def _is_array(held: object) -> bool:
