@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from formats.h5.config import snake_case
 from formats.h5.optimizer import SLOT_LISTS, optimizer_state
 
 from .keras_model import Edge, Unit, Variable, legacy_order, trained_order
@@ -83,11 +84,12 @@ class Optimizer(NamedTuple):
         return self._replace(owners=tuple(variable for _, variable in listed))
 
     def _groups(self, trained: int) -> list[tuple[str, ...]]:
-        """Return the groups of slots that there are, by their number or, where it is not enough, settings."""
+        """Return the groups of slots that there are, by their number or, where that is not enough, names."""
         groups = list(_ORDER[self.name])
-        is_centered = self.settings.get("centered")
         if self.name == "RMSprop" and len(self.slots) == 2 * trained:
-            return [groups[0], groups[2 if is_centered else 1]] if self.settings else []
+            named = {slot.name for slot in self.slots if slot.name}
+            is_centered = bool(self.settings.get("centered")) or "average_gradient" in named
+            return [groups[0], groups[2 if is_centered else 1]] if self.settings or named else []
         while groups and sum(map(len, groups)) * trained > len(self.slots):
             groups.pop()
         return groups
@@ -109,7 +111,7 @@ class Optimizer(NamedTuple):
         """Whether an SGD has slots in both: Keras 2 keeps momentums that are not used, Keras 3 does not."""
         if self.name != "SGD":
             return True
-        return bool(self.slots) and (self.style == "3" or bool(self.settings.get("momentum")))
+        return bool(self.slots) and (self.style == "3" or self.settings.get("momentum") != 0)
 
     def _full_names(self, style: str) -> list[str]:
         """Return the full names of the slots in a style; "" where it is not known what they are."""
@@ -122,7 +124,7 @@ class Optimizer(NamedTuple):
             (_IN_KERAS_3.get(slot.name, slot.name), owner.full_name.replace("/", "_"))
             for slot, owner in owned
         ]
-        return [f"{self.name.lower()}/{owner}_{slot}" for slot, owner in named]
+        return [f"{snake_case(self.name)}/{owner}_{slot}" for slot, owner in named]
 
     def keys(self) -> list[str]:
         """Return the keys of all that it is made of in the source."""
@@ -189,7 +191,7 @@ class Optimizer(NamedTuple):
         listed = self.variables(style)
         if listed is None:
             return None
-        prefix = self.name.lower() if style == "3" else self.name
+        prefix = snake_case(self.name) if style == "3" else self.name
         heads = {"2": ("iteration",), "legacy": (f"{prefix}/iter",)}
         head = heads.get(style, (f"{prefix}/iteration", f"{prefix}/learning_rate"))
         named = self._full_names(style) or [f"{prefix}/slot_{number}" for number in range(len(self.slots))]

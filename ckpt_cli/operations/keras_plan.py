@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.dtypes import BY_NAME
 from formats.errors import ConversionError
 from formats.files import RandomAccessFile
+from formats.h5.config import snake_case
 from formats.h5.legacy_writer import OPTIMIZER_WEIGHTS, Weight, WeightGroup, rekeyed, weight_keys
 from formats.jsontext import parse_object
 from formats.model import TensorSpec
@@ -301,7 +302,7 @@ def _weights(chosen: Chosen, model: Model) -> Laid:
     _place(model.unit, "", placed, names)
     state = model.optimizer.weights_paths("3") if model.optimizer else None
     if state is not None and model.optimizer is not None:
-        names["optimizer/vars"] = model.optimizer.name.lower()
+        names["optimizer/vars"] = snake_case(model.optimizer.name)
     metadata = {
         "object_names": names,
         "groups": list(names),

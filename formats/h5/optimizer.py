@@ -15,9 +15,11 @@ keras/src/optimizers/ (Keras 2.15, 3.15)
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..jsontext import parse_object
+from .config import snake_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +50,7 @@ SLOT_LISTS: dict[str, dict[str, str]] = {
 }
 """Attributes in which optimizers of Keras 2 list their slots, by class and the slot's name."""
 
+_COUNTED = re.compile(r"_\d+$")
 _LARGEST_RATE = 1e38  # What float32 holds.
 _LEGACY_SCALARS = ("beta", "beta_1", "beta_2", "decay", "learning_rate", "momentum", "rho")
 """Hyperparameters that a legacy optimizer's node has as variables, where its configuration has them."""
@@ -142,14 +145,15 @@ def _of_h5(source: CheckpointReader) -> OptimizerState | None:
         rates = _rates(_LEGACY_SCALARS, settings[1], f"{name}/")
         return OptimizerState("legacy", name, held[0], tuple(slots), rates)
     if first.endswith("/iteration") and len(full) > 1 and full[1].endswith("/learning_rate"):
-        name = _cased(first.partition("/")[0])
+        name = settings[0] or _cased(first.partition("/")[0])
         return OptimizerState("3", name, held[0], tuple(held[2:]), {"learning_rate": held[1]})
     return None
 
 
 def _cased(name: str) -> str:
-    """Return the class that an optimizer of Keras 3 is named after."""
-    return next((known for known in SLOT_LISTS if known.lower() == name), name)
+    """Return the class that an optimizer of Keras 3 is named after: `rm_sprop_1` after RMSprop."""
+    base = _COUNTED.sub("", name)
+    return next((known for known in SLOT_LISTS if snake_case(known) == base), name)
 
 
 def _of_weights(source: CheckpointReader) -> OptimizerState | None:

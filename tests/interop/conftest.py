@@ -118,7 +118,7 @@ def old_tensorflow() -> Iterator[TensorFlow]:
 
 @pytest.fixture(scope="session")
 def new_tensorflow() -> Iterator[TensorFlow]:
-    """The release that has tf.estimator, Keras 2 and its legacy optimizers."""
-    judge = TensorFlow("2.15")
+    """The release that has Keras 3."""
+    judge = TensorFlow("2.21")
     yield judge
     judge.close()
