@@ -63,25 +63,16 @@ class Plan(NamedTuple):
     def nbytes(self) -> int:
         return sum(move.spec.nbytes or 0 for move in self.moves)
 
-    def document(self, *, verified: bool) -> dict[str, Any]:
-        """Return the JSON document that converting commands print."""
-        tensors = (
-            {
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield what becomes of each tensor, as the document of converting commands shows it."""
+        for move in self.moves:
+            spec = move.spec
+            yield {
                 "from": move.source,
-                "to": move.spec.key,
-                "dtype": move.spec.dtype.name,
-                "shape": list(move.spec.shape),
+                "to": spec.key,
+                "dtype": spec.dtype.name,
+                "shape": list(spec.shape),
             }
-            for move in self.moves
-        )
-        return {
-            "source": self.source,
-            "target": self.target,
-            "format": self.format,
-            "tensors": list(tensors),
-            "dropped": [dropped._asdict() for dropped in self.dropped],
-            "verified": verified,
-        }
 
 
 def cast_chunks(tensor: LazyTensor, spec: TensorSpec) -> Iterator[Chunk]:
