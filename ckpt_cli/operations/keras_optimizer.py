@@ -114,7 +114,7 @@ class Optimizer(NamedTuple):
         return bool(self.slots) and (self.style == "3" or self.settings.get("momentum") != 0)
 
     def _full_names(self, style: str) -> list[str]:
-        """Return the full names of the slots in a style; "" where it is not known what they are."""
+        """Return the full names of the slots in a style; none where it is not known whose they are."""
         if self.style == style and all(slot.full_name for slot in self.slots):
             return [slot.full_name for slot in self.slots]
         owned = list(zip(self.slots, self.owners, strict=True)) if self.owners else []
