@@ -66,7 +66,7 @@ $(FUZZ)/installed: pyproject.toml
 	touch $@
 
 # TensorFlow is asked what it makes of our files, each release in its own environment.
-interop: $(VENV)/installed $(TF215)/installed $(TF221)/installed
+interop: $(VENV)/installed $(TF215)/installed $(TF221)/installed-safetensors
 	$(VENV)/bin/python -m pytest -m interop
 
 $(TF215)/installed:
@@ -75,13 +75,14 @@ $(TF215)/installed:
 	$(TF215)/bin/python -m pip install --quiet --disable-pip-version-check tensorflow-cpu==2.15.1
 	touch $@
 
-$(TF221)/installed:
+# The name of what is touched tells what is installed, so that an environment from before gets the rest.
+$(TF221)/installed-safetensors:
 	@command -v $(PYTHON311) >/dev/null || { echo 'make interop: TensorFlow 2.21.0 needs $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }
 	$(PYTHON311) -m venv $(TF221)
-	$(TF221)/bin/python -m pip install --quiet --disable-pip-version-check tensorflow-cpu==2.21.0
+	$(TF221)/bin/python -m pip install --quiet --disable-pip-version-check tensorflow-cpu==2.21.0 safetensors==0.8.0
 	touch $@
 
-bench: reinstall $(TF221)/installed
+bench: reinstall $(TF221)/installed-safetensors
 	$(VENV)/bin/python -m tests.benchmarks
 
 clean:

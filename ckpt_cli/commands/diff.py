@@ -109,7 +109,7 @@ def command(left: str, right: str, **options: Any) -> int:
             render.note(location.note)
     found, names = _compare(ours, theirs, options)
     if options["as_json"]:
-        render.document(found.document(everything=options["everything"]))
+        render.long_document(found.head(), "entries", found.rows(everything=options["everything"]), dict)
     elif not options["quiet"]:
         if render.is_terminal():
             render.title(f"{found.left} -> {found.right}")
@@ -194,7 +194,8 @@ def _each(left: str, right: str, options: dict[str, Any]) -> int:
     for name in both:
         found, names = _compare(ours[name], theirs[name], options)
         fails = found.fails(options["fail_on"]) or fails
-        documents.append({"schema": 1, **found.document(everything=options["everything"])})
+        entries = list(found.rows(everything=options["everything"]))
+        documents.append({"schema": 1, **found.head(), "entries": entries})
         if not options["as_json"] and not options["quiet"]:
             if render.is_terminal():
                 render.title(name)

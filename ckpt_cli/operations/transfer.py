@@ -89,23 +89,25 @@ class Plan(NamedTuple):
 
     def document(self, *, verified: bool) -> dict[str, Any]:
         """Return the JSON document that converting commands print."""
-        tensors = (
-            {
-                "from": move.source,
-                "to": move.spec.key,
-                "dtype": move.spec.dtype.name,
-                "shape": list(move.spec.shape),
-            }
-            for move in self.moves
-        )
         return {
             "source": self.source,
             "target": self.target,
             "format": self.format,
-            "tensors": list(tensors),
+            "tensors": list(self.rows()),
             "dropped": [dropped._asdict() for dropped in self.dropped],
             "verified": verified,
         }
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield what becomes of each tensor, as the document of converting commands shows it."""
+        for move in self.moves:
+            spec = move.spec
+            yield {
+                "from": move.source,
+                "to": spec.key,
+                "dtype": spec.dtype.name,
+                "shape": list(spec.shape),
+            }
 
 
 def cast_chunks(tensor: LazyTensor, spec: TensorSpec) -> Iterator[Chunk]:

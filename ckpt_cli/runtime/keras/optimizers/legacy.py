@@ -236,6 +236,9 @@ class SGD(Optimizer):
             **self._step(),
         )
 
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"nesterov": self.nesterov}
+
 
 class Adam(Optimizer):
     """Adam; with `amsgrad`, the largest second moment so far is what divides."""
@@ -271,6 +274,9 @@ class Adam(Optimizer):
             **self._step(),
         )
 
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"epsilon": self.epsilon, "amsgrad": self.amsgrad}
+
 
 class Adagrad(Optimizer):
     """Adagrad: every element's rate falls with the squares it has seen."""
@@ -297,6 +303,9 @@ class Adagrad(Optimizer):
         OPERATIONS["apply_adagrad"](
             gradient, variable=variable, accumulator=slot, epsilon=self.epsilon, inside=False, **self._step()
         )
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"initial_accumulator_value": self._initial, "epsilon": self.epsilon}
 
 
 class RMSprop(Optimizer):
@@ -336,3 +345,6 @@ class RMSprop(Optimizer):
             inside=self._has_momentum,
             **self._step(),
         )
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"epsilon": self.epsilon, "centered": self.centered}
