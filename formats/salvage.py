@@ -77,6 +77,13 @@ def find_damaged(path: str) -> Location:
 
 def open_damaged(location: Location, sibling: CheckpointReader | None = None) -> Salvage:
     """Open what is left of a checkpoint; CheckpointError where not one tensor can be told."""
+    fingerprint = location.fingerprint()
+    salvage = _open(location, sibling)
+    salvage.reader.fingerprint = fingerprint
+    return salvage
+
+
+def _open(location: Location, sibling: CheckpointReader | None) -> Salvage:
     if location.head == location.path + ".index":
         return _open_bundle(location, sibling)
     if sibling is not None:

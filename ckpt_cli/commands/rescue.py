@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.salvage import find_damaged
+
 from .. import render
 from ..operations.rescue import plan_rescue
 from ..operations.transfer import execute
@@ -56,7 +58,10 @@ def command(damaged: str, target: str, sibling: str | None, **options: Any) -> i
       ckpt rescue run/ckpt-10 saved/ckpt-10 --sibling run/ckpt-9
       ckpt rescue cut.safetensors saved.safetensors --dry-run
     """
-    size = _data_size(damaged)
+    location = find_damaged(damaged)
+    if location.note:
+        render.note(location.note)
+    size = sum(size for *_, size, _ in location.fingerprint().values())
     with render.progress(size, os.path.basename(damaged)) as advance:
         rescue = plan_rescue(damaged, target, sibling, advance)
     write = rescue.plan is not None and not options["dry_run"]
@@ -71,12 +76,6 @@ def command(damaged: str, target: str, sibling: str | None, **options: Any) -> i
         render.error_lines(f"{rescue.source}: nothing can be saved: {what}", ())
         return _NOTHING
     return _SOME if rescue.lost else _ALL
-
-
-def _data_size(path: str) -> int:
-    from formats.salvage import find_damaged
-
-    return sum(os.stat(name).st_size for name in find_damaged(path).files())
 
 
 def _show(rescue: Rescue, notes: list[str], *, as_json: bool, written: bool) -> None:

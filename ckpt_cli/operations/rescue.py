@@ -377,6 +377,7 @@ class _Planner:
             slices,
             metadata,
             tuple(self.notes),
+            (reader,),
         )
 
     def _stored_place(self, key: str) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -366,14 +367,14 @@ def test_library_that_crashes_costs_the_tensor_it_was_reading(
 
     def chunks(self: Any, *arguments: Any) -> Any:
         if self.spec.key == "b":
-            os.abort()
+            os.kill(os.getpid(), signal.SIGKILL)
         return real(self, *arguments)
 
     monkeypatch.setattr(H5Tensor, "chunks", chunks)
     done = ckpt("rescue", tmp_path / "w.h5", tmp_path / "out.h5", "--json")
     assert done.code == LOST
     assert [(row["key"], row["reason"]) for row in done.json["lost"]] == [
-        ("b", "the HDF5 library crashed on it: signal 6")
+        ("b", "the HDF5 library crashed on it: signal 9")
     ]
     assert list(read_all(tmp_path / "out.h5")) == ["a", "c"]
 
@@ -461,3 +462,32 @@ def test_graph_made_anew_from_keys_names_the_same_objects(tmp_path: Path, ckpt: 
     assert "made anew from the keys" in done.err
     with formats.open_checkpoint(tmp_path / "out") as reader:
         assert dict(reader.object_paths) == paths
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "name_based/partitioned/model.ckpt-4",
+        "keras_mlp/mlp.full.h5",
+        "keras_mlp/mlp.with_optimizer.h5",
+        "keras3_mlp/mlp.keras",
+        "keras3_mlp/mlp.weights.h5",
+        "interop/weights.npz",
+        "interop/weights.safetensors",
+        "dtypes/all",
+        "saved_model/module",
+        "v1_format/partitioned/model.ckpt-1",
+    ],
+)
+def test_a_sound_checkpoint_is_saved_whole(path: str, tmp_path: Path, ckpt: Callable[..., Any]) -> None:
+    out = tmp_path / f"out{os.path.splitext(path)[1] if '.ckpt' not in path else ''}"
+    done = ckpt("rescue", data_path(path), out)
+    assert done.code == SAVED, done.err
+    assert {row[0] for row in done.rows} <= {"saved", "unproved"}
+    assert ckpt("diff", data_path(path), out, "--exact", "-q").code == 0
+
+
+def test_a_directory_is_its_latest_checkpoint(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
+    done = ckpt("rescue", data_path("guide_adam_legacy", "tf_ckpts"), tmp_path / "out")
+    assert done.code == SAVED
+    assert "ckpt-10" in done.err
