@@ -4,10 +4,14 @@ Recording a function runs it, and keeps every operation with where its inputs ca
 from: an argument, an earlier operation, or a constant.  Reading a variable is a step
 of the program, and so is changing one; a replay does to variables what running the
 function again would.  What the function decides in Python, it decided once.
+
+A program can be narrowed to what some of its tensors need: TensorFlow runs no more
+of a graph than what is asked of it.
 """
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .nest import flatten, map_structure
@@ -24,6 +28,7 @@ class _Step(NamedTuple):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     attributes: dict[str, Any]
+    changed: Any = None  # the variable that the step gives another value
 
 
 class Program:
@@ -60,11 +65,31 @@ class Program:
     def observe(self, operation: Operation, inputs: Any, outputs: Any, attributes: dict[str, Any]) -> None:
         """Be told of an operation that was run."""
         places = tuple(map(self._place, inputs))
-        self._steps.append(_Step(operation.forward, places, tuple(map(self._place, outputs)), attributes))
+        changed = attributes.get("variable") if operation.name != "read" else None
+        made = tuple(map(self._place, outputs))
+        self._steps.append(_Step(operation.forward, places, made, attributes, changed))
 
     def observe_read(self, variable: Any, output: Tensor) -> None:
         """Be told that a variable was read."""
         self._steps.append(_Step(lambda: variable._value, (), (self._place(output),), {}))
+
+    def narrowed(self, result: Any, changes: Callable[[Any], bool]) -> Program:
+        """Return a program with another result, tensors of the recording, that runs only what it needs.
+
+        Variables are changed only where `changes` says so of them.
+        """
+        other = copy.copy(self)
+        other.result = result
+        other._answer = map_structure(self._leaf, result)
+        needed = {self._place(leaf) for leaf in flatten(result) if leaf.__class__ is Tensor}
+        steps = []
+        for step in reversed(self._steps):
+            is_wanted = step.changed is not None and changes(step.changed)
+            if is_wanted or not needed.isdisjoint(step.outputs):
+                steps.append(step)
+                needed.update(step.inputs)
+        other._steps = steps[::-1]
+        return other
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the steps with new arguments and return the new result."""
@@ -72,7 +97,7 @@ class Program:
         fed = [as_tensor(one)._value for one in flatten(arguments)]
         for number, value in zip(self._arguments, fed, strict=True):
             values[number] = value
-        for forward, inputs, outputs, attributes in self._steps:
+        for forward, inputs, outputs, attributes, _ in self._steps:
             result = forward(*[values[place] for place in inputs], **attributes)
             if result.__class__ is tuple:
                 for place, part in zip(outputs, result, strict=True):

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from formats.paths import data_shards
 
+from ... import graphs
 from ...checkpoint import Checkpoint
 from ...manager import get_checkpoint_state, latest_checkpoint, update_state_file
+from ...names import name_scope
 from ...reader import CheckpointReader, checkpoint_exists, list_variables, load_checkpoint, load_variable
 from ...variable import Variable
 
@@ -23,34 +25,30 @@ __all__ = [
     "list_variables", "load_checkpoint", "load_variable", "remove_checkpoint", "update_checkpoint_state",
 ]  # fmt: skip
 
-_steps: list[Variable | None] = [None]
-"""The global step of each open scope; a scope is what a graph is to TensorFlow."""
+def _graph() -> graphs.Graph:
+    return graphs.current() or graphs.DEFAULT
 
 
 @contextlib.contextmanager
 def global_step_scope() -> Iterator[None]:
-    """Open a scope that has no global step yet."""
-    _steps.append(None)
-    try:
+    """Open a graph, which has no global step yet."""
+    with graphs.Graph().opened():
         yield
-    finally:
-        _steps.pop()
 
 
 def get_global_step(graph: Any = None) -> Variable | None:
     """Return the global step, None where there is none."""
-    del graph
-    return _steps[-1]
+    return (graph or _graph()).global_step
 
 
 def create_global_step(graph: Any = None) -> Variable:
     """Make the global step; ValueError where there is one."""
-    del graph
-    if _steps[-1] is not None:
+    graph = graph or _graph()
+    if graph.global_step is not None:
         raise ValueError('"global_step" already exists.')
-    step = Variable(0, dtype="int64", name="global_step", trainable=False)
-    _steps[-1] = step
-    return step
+    with name_scope(None):
+        graph.global_step = Variable(0, dtype="int64", name="global_step", trainable=False)
+    return graph.global_step
 
 
 def get_or_create_global_step(graph: Any = None) -> Variable:
