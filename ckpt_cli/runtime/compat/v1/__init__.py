@@ -5,13 +5,62 @@ There are no graphs and no sessions here: what a graph would hold is an eager va
 
 from __future__ import annotations
 
-from ... import keras, nn
+import importlib
+
+from ... import graphs, keras, nn
 from ...functions import *  # noqa: F403
 from ...functions import __all__ as _functions
 from ...variable import Variable
 from . import train
 
-__all__ = ["Variable", "global_variables_initializer", "keras", "nn", "set_random_seed", "train", *_functions]  # noqa: PLE0604
+__all__ = [  # noqa: PLE0604
+    "GraphKeys", "Variable", "add_to_collection", "get_collection", "global_variables",
+    "global_variables_initializer", "keras", "nn", "set_random_seed", "train", "trainable_variables", *_functions,
+]  # fmt: skip
+
+
+_LAZY = frozenset(("estimator", "metrics"))
+
+
+def __getattr__(name: str) -> object:
+    """Import what few programs need when it is first asked for."""
+    if name in _LAZY:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class GraphKeys:
+    """The names of collections."""
+
+    GLOBAL_VARIABLES = "variables"
+    LOCAL_VARIABLES = "local_variables"
+    TRAINABLE_VARIABLES = "trainable_variables"
+    GLOBAL_STEP = "global_step"
+    LOSSES = "losses"
+
+
+def get_collection(key: str, scope: str | None = None) -> list[object]:
+    """Return what the graph that is open has under a collection's name."""
+    del scope
+    graph = graphs.current() or graphs.DEFAULT
+    variables = {
+        GraphKeys.GLOBAL_VARIABLES: graph.global_variables,
+        GraphKeys.LOCAL_VARIABLES: lambda: [one for one in graph.variables if graph.is_local(one)],
+        GraphKeys.TRAINABLE_VARIABLES: lambda: [one for one in graph.global_variables() if one.trainable],
+    }
+    return variables[key]() if key in variables else list(graph.collections.get(key, ()))
+
+
+def add_to_collection(name: str, value: object) -> None:
+    (graphs.current() or graphs.DEFAULT).collections.setdefault(name, []).append(value)
+
+
+def trainable_variables() -> list[object]:
+    return get_collection(GraphKeys.TRAINABLE_VARIABLES)
+
+
+def global_variables() -> list[object]:
+    return get_collection(GraphKeys.GLOBAL_VARIABLES)
 
 
 def set_random_seed(seed: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,36 @@ __all__ = [
     "get_global_step", "get_or_create_global_step", "global_step", "global_step_scope", "latest_checkpoint",
     "list_variables", "load_checkpoint", "load_variable", "remove_checkpoint", "update_checkpoint_state",
 ]  # fmt: skip
+
+
+_LAZY = {
+    "AdagradOptimizer": "optimizers",
+    "AdamOptimizer": "optimizers",
+    "CheckpointSaverHook": "saving",
+    "CheckpointSaverListener": "saving",
+    "GradientDescentOptimizer": "optimizers",
+    "LoggingTensorHook": "hooks",
+    "MomentumOptimizer": "optimizers",
+    "NanLossDuringTrainingError": "hooks",
+    "NanTensorHook": "hooks",
+    "Saver": "saver",
+    "Scaffold": "scaffold",
+    "SessionRunArgs": "hooks",
+    "SessionRunContext": "hooks",
+    "SessionRunHook": "hooks",
+    "SessionRunValues": "hooks",
+    "StepCounterHook": "saving",
+    "StopAtStepHook": "hooks",
+}
+"""By name: the module of `estimator` that has it, imported when it is first asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        package = __name__.removesuffix(".compat.v1.train")
+        return getattr(importlib.import_module(f"{package}.estimator.{_LAZY[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 def _graph() -> graphs.Graph:
     return graphs.current() or graphs.DEFAULT
