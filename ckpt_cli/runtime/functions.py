@@ -282,7 +282,7 @@ def assert_equal(
 
 
 def group(*inputs: Any, **kwargs: Any) -> Any:
-    """Return nothing: by the time it is called, its arguments have been done.  In a graph, what stands for it."""
+    """Return nothing, or what stands for it in a graph: its arguments have been done when it is called."""
     del inputs, kwargs
     return graphs.Done() if graphs.current() is not None else None
 

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-__all__ = ["clear_names", "current_scope", "fresh_names", "name_scope", "scoped", "to_snake_case", "unique_name"]
+__all__ = [
+    "clear_names",
+    "current_scope",
+    "fresh_names",
+    "name_scope",
+    "scoped",
+    "to_snake_case",
+    "unique_name",
+]
 
 _scopes: list[str] = [""]
 _used: Counter[str] = Counter()

@@ -18,7 +18,7 @@ import copy
 import itertools
 import logging
 import os
-import tempfile
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,21 +26,26 @@ import numpy as np
 from ..compat.v1.train import create_global_step
 from ..graphs import Graph
 from ..manager import latest_checkpoint
-from ..nest import flatten
 from ..ops.random import seeded
 from ..reader import load_checkpoint
 from ..unknown import refuse
+from .checks import (
+    batch_length,
+    check_arguments,
+    check_steps,
+    checked_hooks,
+    chosen,
+    with_directory,
+)
 from .hooks import (
     LoggingTensorHook,
     NanTensorHook,
-    SessionRunHook,
     StopAfterNStepsHook,
     StopAtStepHook,
 )
 from .inputs import Batch, argument_names, batches
 from .recording import Recording
 from .restoring import Restorer, saver_of
-from .run_config import RunConfig
 from .saving import CheckpointSaverHook, RunEvents, StepCounterHook, SummaryHook
 from .session import Session
 from .spec import EstimatorSpec, ModeKeys
@@ -48,11 +53,11 @@ from .spec import EstimatorSpec, ModeKeys
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .run_config import RunConfig
+
 __all__ = ["Estimator"]
 
 logger = logging.getLogger("ckpt_cli.runtime")
-
-_MODEL_FN_ARGUMENTS = {"features", "labels", "mode", "params", "self", "config"}
 
 
 class Estimator:
@@ -69,9 +74,9 @@ class Estimator:
         refuse("Estimator", warm_start_from=warm_start_from)
         if model_fn is None:
             raise ValueError("model_fn must be provided to Estimator.")
-        _check_arguments(model_fn, params)
+        check_arguments(model_fn, params)
         self._model_fn = model_fn
-        self._config = _with_directory(config, model_dir)
+        self._config = with_directory(config, model_dir)
         assert self._config.model_dir is not None
         self._model_dir = self._config.model_dir
         self._params = copy.deepcopy(params or {})
@@ -137,8 +142,6 @@ class Estimator:
 
     def _record(self, graph: Graph, mode: str, batch: Batch) -> Recording:
         """Call the model_fn, in a graph that is open and has its global step."""
-        if mode == ModeKeys.PREDICT:
-            batch = Batch(batch.features)
 
         def call(features: Any, labels: Any) -> EstimatorSpec:
             return self._call_model_fn(features, labels, mode, self.config)
@@ -162,11 +165,11 @@ class Estimator:
         saving_listeners: Any = None,
     ) -> Estimator:
         """Train for `steps` more, or until `max_steps` in all, or as long as there is data; return self."""
-        _check_steps(steps, max_steps)
+        check_steps(steps, max_steps)
         if max_steps is not None and self._restorer().trained_steps() >= max_steps:
             logger.info("Skipping training since max_steps has already saved.")
             return self
-        hooks = _checked_hooks(hooks)
+        hooks = checked_hooks(hooks)
         if steps is not None or max_steps is not None:
             hooks.append(StopAtStepHook(steps, max_steps))
         with self._graph() as graph:
@@ -198,12 +201,10 @@ class Estimator:
             for hook in hooks:
                 hook.begin()
             session.open()
-            loss = None
-            for loss in session.steps(found, spec.loss):
-                pass
+            losses = deque(session.steps(found, spec.loss), maxlen=1)
         finally:
             events.close()
-        return loss
+        return losses[-1]
 
     def _training_hooks(
         self, recording: Recording, hooks: list[Any], saving_listeners: Any, events: RunEvents
@@ -258,7 +259,7 @@ class Estimator:
         """Return the metrics over the batches, the mean of their losses, and the global step."""
         if steps is not None and steps <= 0:
             raise ValueError(f"Must specify steps > 0, given: {steps}")
-        hooks = _checked_hooks(hooks)
+        hooks = checked_hooks(hooks)
         if steps is not None:
             hooks.append(StopAfterNStepsHook(steps))
         with self._graph() as graph:
@@ -274,11 +275,14 @@ class Estimator:
                 )
             session = self._restored(recording, [*hooks, *recording.spec.evaluation_hooks], checkpoint_path)
             fetches = [recording.spec.loss, dict(recording.metrics)]
-            losses, values = np.float32(0), {}
-            count = np.float32(0)
-            for loss, values in session.steps(itertools.chain([first], found), fetches):
-                losses, count = losses + np.float32(loss), count + np.float32(1)
-            result = {**dict(sorted(values.items())), "loss": losses / count}
+            told = list(session.steps(itertools.chain([first], found), fetches))
+            losses = [np.float32(loss) for loss, _ in told]
+            # A metric's value is that of all batches up to its own.
+            _, metrics = told[-1]
+            result = {
+                **dict(sorted(metrics.items())),
+                "loss": sum(losses, np.float32(0)) / np.float32(len(losses)),
+            }
             result["global_step"] = graph.global_step.numpy()
         self._tell(result, self.eval_dir(name))
         return result
@@ -318,14 +322,15 @@ class Estimator:
         yield_single_examples: bool = True,
     ) -> Iterator[Any]:
         """Yield the predictions for each example, or for each batch."""
-        hooks = _checked_hooks(hooks)
+        hooks = checked_hooks(hooks)
         with self._graph() as graph:
-            found = self._call_input_fn(input_fn, ModeKeys.PREDICT)
+            # Labels that a dataset has are of no use here.
+            found = (Batch(batch.features) for batch in self._call_input_fn(input_fn, ModeKeys.PREDICT))
             first = next(found, None)
             if first is None:
                 return
             recording = self._record(graph, ModeKeys.PREDICT, first)
-            predictions = _chosen(recording.spec.predictions, predict_keys)
+            predictions = chosen(recording.spec.predictions, predict_keys)
             session = self._restored(recording, [*hooks, *recording.spec.prediction_hooks], checkpoint_path)
         # The graph is closed while the caller has its turn.
         for values in session.steps(itertools.chain([first], found), predictions):
@@ -334,82 +339,10 @@ class Estimator:
             elif not isinstance(predictions, dict):
                 yield from values
             else:
-                for index in range(_batch_length(values)):
+                for index in range(batch_length(values)):
                     yield {key: value[index] for key, value in values.items()}
 
 
 def _peeked(found: Iterator[Batch]) -> tuple[Batch, Iterator[Batch]]:
     first = next(found)
     return first, itertools.chain([first], found)
-
-
-def _check_arguments(model_fn: Callable[..., Any], params: Any) -> None:
-    names = set(argument_names(model_fn))
-    if "features" not in names:
-        raise ValueError(f"model_fn ({model_fn}) must include features argument.")
-    if params is not None and "params" not in names:
-        raise ValueError(
-            f"model_fn ({model_fn}) does not include params argument, but params ({params}) is passed to "
-            "Estimator."
-        )
-    other = sorted(names - _MODEL_FN_ARGUMENTS)
-    if other:
-        raise ValueError(f"model_fn ({model_fn}) has following not expected args: {other}")
-
-
-def _with_directory(config: RunConfig | None, model_dir: Any) -> RunConfig:
-    """Return a configuration with a model_dir, a temporary folder where none is given."""
-    config = config if config is not None else RunConfig()
-    if not isinstance(config, RunConfig):
-        raise ValueError(f"config must be an instance of `RunConfig`, but provided {config}.")  # noqa: TRY004
-    given = None if model_dir is None else os.fspath(model_dir)
-    if given == "":
-        raise ValueError("model_dir should be non-empty")
-    if given is not None and config.model_dir is not None and given != config.model_dir:
-        raise ValueError(
-            "`model_dir` are set both in constructor and `RunConfig`, but with different values. In "
-            f"constructor: '{given}', in `RunConfig`: '{config.model_dir}' "
-        )
-    given = given if given is not None else config.model_dir
-    if given is None:
-        given = tempfile.mkdtemp()
-        logger.warning("Using temporary folder as model directory: %s", given)
-    return config.replace(model_dir=given)
-
-
-def _check_steps(steps: int | None, max_steps: int | None) -> None:
-    if steps is not None and max_steps is not None:
-        raise ValueError("Can not provide both steps and max_steps.")
-    for name, value in (("steps", steps), ("max_steps", max_steps)):
-        if value is not None and value <= 0:
-            raise ValueError(f"Must specify {name} > 0, given: {value}")
-
-
-def _checked_hooks(hooks: Any) -> list[Any]:
-    hooks = list(hooks or ())
-    for hook in hooks:
-        if not isinstance(hook, SessionRunHook):
-            raise TypeError(f"Hooks must be a SessionRunHook, given: {hook}")
-    return hooks
-
-
-def _chosen(predictions: Any, keys: Any) -> Any:
-    if not keys:
-        return predictions
-    if not isinstance(predictions, dict):
-        raise ValueError("predict_keys argument is not valid in case of non-dict predictions.")
-    chosen = {key: value for key, value in predictions.items() if key in keys}
-    if not chosen:
-        raise ValueError(f"Expected to run at least one output from {list(predictions)}, provided {keys}.")
-    return chosen
-
-
-def _batch_length(values: dict[str, Any]) -> int:
-    lengths = {key: len(value) for key, value in values.items()}
-    length = next(iter(lengths.values()))
-    for key, other in lengths.items():
-        if other != length:
-            raise ValueError(
-                f"Batch length of predictions should be same. {key} has different batch length than others."
-            )
-    return length

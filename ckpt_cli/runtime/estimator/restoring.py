@@ -57,7 +57,7 @@ class Restorer:
         self._directory = directory
 
     def latest(self) -> str | None:
-        """Return the most recent checkpoint, None where there is none; FailedPreconditionError if in doubt."""
+        """Return the most recent checkpoint, None where there is none; refuse to guess."""
         path = latest_checkpoint(self._directory)
         if path is None and (newest := self._newest()) is not None:
             raise FailedPreconditionError(
@@ -109,7 +109,9 @@ class Restorer:
             return
         path, _ = self._with_latest(use)
         if path is None:
-            logger.info("Could not find trained model in model_dir: %s, running initialization.", self._directory)
+            logger.info(
+                "Could not find trained model in model_dir: %s, running initialization.", self._directory
+            )
             if scaffold.init_fn is not None:
                 scaffold.init_fn(scaffold, None)
 

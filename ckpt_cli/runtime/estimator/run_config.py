@@ -94,7 +94,9 @@ class RunConfig:
         """Return a copy with other options; one kind of schedule takes the place of the other."""
         unknown = sorted(name for name in kwargs if name not in vars(self))
         if unknown:
-            raise ValueError(f'Replacing "{unknown[0]}" is not supported. Allowed properties are: {list(vars(self))}.')
+            raise ValueError(
+                f'Replacing "{unknown[0]}" is not supported. Allowed properties are: {list(vars(self))}.'
+            )
         other = {"save_checkpoints_steps": "save_checkpoints_secs"}
         for one, two in (*other.items(), *((two, one) for one, two in other.items())):
             if kwargs.get(one) is not None:

@@ -240,7 +240,9 @@ def _check(path: str, variables: dict[str, Variable], keys: dict[str, str], read
             )
         elif spec.dtype.name != variable.dtype.name:
             wanted, stored = cpp_name(variable.dtype.name), cpp_name(spec.dtype.name)
-            other.append(f"tensor_name = {name}; expected dtype {wanted} does not equal original dtype {stored}")
+            other.append(
+                f"tensor_name = {name}; expected dtype {wanted} does not equal original dtype {stored}"
+            )
     if other:
         raise InvalidArgumentError(_refusal(path, [*other, *missing]))
     if missing:
@@ -251,18 +253,18 @@ def _refusal(path: str, reasons: list[str]) -> str:
     shown = reasons[:_MOST_SHOWN]
     if len(reasons) > len(shown):
         shown.append(f"and {len(reasons) - len(shown)} more")
-    return "\n".join(
-        (
-            "Restoring from checkpoint failed. This is most likely due to a mismatch between the current graph "
-            "and the graph from the checkpoint. Please ensure that you have not altered the graph expected "
-            f"based on the checkpoint. Original error:\n\n{path}: {shown[0]}",
-            *shown[1:],
-            "",
-            "Nothing was restored and nothing was written. To go on with this checkpoint, give the model the "
-            "sizes and names it was trained with (`ckpt ls` lists them); to train the changed model, give it "
-            "another model_dir.",
-        )
-    )
+    return _REFUSED.format(path=path, reasons="\n".join(shown))
+
+
+_REFUSED = """\
+Restoring from checkpoint failed. This is most likely due to a mismatch between the current graph and the \
+graph from the checkpoint. Please ensure that you have not altered the graph expected based on the \
+checkpoint. Original error:
+
+{path}: {reasons}
+
+Nothing was restored and nothing was written. To go on with this checkpoint, give the model the sizes and \
+names it was trained with (`ckpt ls` lists them); to train the changed model, give it another model_dir."""
 
 
 def _names(variables: list[Any]) -> str:
@@ -287,7 +289,9 @@ class ObjectSaver(_Keeper):
         forgotten = self._unsaved(self._checkpoint._view.graph().objects)
         if forgotten and not self._has_warned:
             self._has_warned = True
-            logger.warning("%s: not saved, they do not hang on the Scaffold's saver: %s", path, _names(forgotten))
+            logger.warning(
+                "%s: not saved, they do not hang on the Scaffold's saver: %s", path, _names(forgotten)
+            )
         write_checkpoint(path, self._checkpoint._view)
 
     def _read(self, path: str) -> None:
@@ -301,8 +305,8 @@ class ObjectSaver(_Keeper):
         forgotten = self._unsaved(self._checkpoint._view.graph().objects)
         if forgotten:
             raise InvalidArgumentError(
-                f"Variables not initialized: {_names(forgotten)}. They do not hang on the Checkpoint that the Scaffold "
-                "has as its saver, so that checkpoints do not hold them; attach their owner to it."
+                f"Variables not initialized: {_names(forgotten)}. They do not hang on the Checkpoint that "
+                "the Scaffold has as its saver, and checkpoints do not hold them; attach their owner to it."
             )
 
     def _unsaved(self, saved: Iterable[Any]) -> list[Any]:

@@ -1,9 +1,9 @@
 """The hooks that leave something in a run directory: checkpoints, and events for TensorBoard.
 
-    model.ckpt-<step>     at the beginning, unless it is what was restored, then every so
-                          many seconds or steps, and at the end
-    events.out.tfevents.* START and CHECKPOINT as they happen, `loss` of the first step and
-                          every save_summary_steps, `global_step/sec` every log_step_count_steps
+model.ckpt-<step>     at the beginning, unless it is what was restored, then every so
+                      many seconds or steps, and at the end
+events.out.tfevents.* START and CHECKPOINT as they happen, `loss` of the first step and
+                      every save_summary_steps, `global_step/sec` every log_step_count_steps
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ class CheckpointSaverHook(SessionRunHook):
         logger.info("Saving checkpoints for %d into %s.", step, self._save_path)
         self._get_saver().save(session, self._save_path, global_step=step)
         self._events.writer.session_log(step, CHECKPOINT, self._save_path)
-        return any([listener.after_save(session, step) for listener in self._listeners])
+        wishes = [listener.after_save(session, step) for listener in self._listeners]
+        return any(wishes)
 
 
 class SummaryHook(SessionRunHook):

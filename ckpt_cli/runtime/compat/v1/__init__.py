@@ -6,6 +6,7 @@ There are no graphs and no sessions here: what a graph would hold is an eager va
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 from ... import graphs, keras, nn
 from ...functions import *  # noqa: F403
@@ -15,9 +16,13 @@ from . import train
 
 __all__ = [  # noqa: PLE0604
     "GraphKeys", "Variable", "add_to_collection", "get_collection", "global_variables",
-    "global_variables_initializer", "keras", "nn", "set_random_seed", "train", "trainable_variables", *_functions,
+    "global_variables_initializer", "keras", "nn", "set_random_seed", "train", "trainable_variables",
+    *_functions,
 ]  # fmt: skip
 
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LAZY = frozenset(("estimator", "metrics"))
 
@@ -43,7 +48,7 @@ def get_collection(key: str, scope: str | None = None) -> list[object]:
     """Return what the graph that is open has under a collection's name."""
     del scope
     graph = graphs.current() or graphs.DEFAULT
-    variables = {
+    variables: dict[str, Callable[[], list[object]]] = {
         GraphKeys.GLOBAL_VARIABLES: graph.global_variables,
         GraphKeys.LOCAL_VARIABLES: lambda: [one for one in graph.variables if graph.is_local(one)],
         GraphKeys.TRAINABLE_VARIABLES: lambda: [one for one in graph.global_variables() if one.trainable],
