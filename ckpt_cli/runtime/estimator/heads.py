@@ -38,7 +38,7 @@ def _class_labels(labels: Any, count: int, vocabulary: dict[bytes, int] | None) 
     if len(wrong):
         raise InvalidArgumentError(
             f"Labels must be >= 0 and <= n_classes - 1 = {count - 1}, or words of label_vocabulary; found "
-            f"{labels.reshape(-1)[wrong[0]]!r} at place {wrong[0]} of the batch"
+            f"{labels.reshape(-1).tolist()[wrong[0]]!r} at place {wrong[0]} of the batch"
         )
     return ids
 
