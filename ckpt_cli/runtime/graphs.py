@@ -7,6 +7,7 @@ written down while it is open:
     variables     in the order they were made, their names made unique: Variable, Variable_1
     initial       the value each began with, to begin again from there
     local         those that count within one call and are not saved: metrics
+    derived       those that follow from others at each step and are not saved: a scheduled rate
     global_step   the step, where one was made
     collections   tensors by collection, the losses among them
 """
@@ -41,6 +42,7 @@ class Graph:
         self.tape: Any = None
         self._initial: list[Any] = []
         self._local: set[int] = set()
+        self._derived: set[int] = set()
         self._names: set[str] = set()
         self._held: set[int] = set()
 
@@ -70,6 +72,10 @@ class Graph:
         """Say that variables are not saved: they count within one call."""
         self._local.update(id(variable) for variable in variables)
 
+    def make_derived(self, variable: Any) -> None:
+        """Say that a variable is not saved: each step gives it its value."""
+        self._derived.add(id(variable))
+
     def holds(self, variable: Any) -> bool:
         return id(variable) in self._held
 
@@ -78,7 +84,8 @@ class Graph:
 
     def global_variables(self) -> list[Any]:
         """Return the variables that are saved, in the order they were made."""
-        return [variable for variable in self.variables if not self.is_local(variable)]
+        unsaved = self._local | self._derived
+        return [variable for variable in self.variables if id(variable) not in unsaved]
 
     def rewind(self) -> None:
         """Give every variable the value it began with."""

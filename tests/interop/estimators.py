@@ -8,13 +8,20 @@ NAMES = ["SepalLength", "SepalWidth", "PetalLength", "PetalWidth"]
 DATA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data", "estimator_replay")
 
 
-def flowers(tf, batch, repeats, classes=3):
-    """Return an input_fn of the fixture's 120 flowers, without shuffling."""
+WORDS = ["setosa", "versicolor", "virginica"]
+
+
+def flowers(tf, batch, repeats, classes=3, named=False):
+    """Return an input_fn of the fixture's 120 flowers, without shuffling; `named` ones have weights too."""
     features, labels = np.load(f"{DATA}/features.npy"), np.load(f"{DATA}/labels.npy")
 
     def input_fn():
         columns = {name: features[:, index] for index, name in enumerate(NAMES)}
-        found = tf.data.Dataset.from_tensor_slices((columns, np.minimum(labels, classes - 1)))
+        given = np.minimum(labels, classes - 1)
+        if named:
+            columns["weight"] = np.linspace(0.5, 2, len(labels), dtype=np.float32)
+            given = np.array(WORDS)[given]
+        found = tf.data.Dataset.from_tensor_slices((columns, given))
         return (found.repeat() if repeats else found).batch(batch)
 
     return input_fn
@@ -23,10 +30,12 @@ def flowers(tf, batch, repeats, classes=3):
 def optimizers(tf):
     """Return makers of what DNNClassifiers are given, by name, of TensorFlow 2 and 1."""
     legacy, v1 = tf.keras.optimizers.legacy, tf.compat.v1.train
+    schedule = tf.keras.optimizers.schedules.ExponentialDecay
     return {
         "v2": lambda: "Adagrad",
         "v2_adam": lambda: legacy.Adam(0.01),
         "v2_rmsprop": lambda: legacy.RMSprop(0.01),
+        "v2_adam_scheduled": lambda: legacy.Adam(schedule(0.1, 5, 0.5)),
         "v2_sgd": lambda: legacy.SGD(0.01, momentum=0.9),
         "v1": lambda: "Adagrad",
         "v1_adam": lambda: v1.AdamOptimizer(0.01),
@@ -35,15 +44,17 @@ def optimizers(tf):
     }
 
 
-def classifier(tf, directory, kind, classes=3, hidden=(10, 10), **config):
+def classifier(tf, directory, kind, classes=3, named=False):
     made = tf.estimator if kind.startswith("v2") else tf.compat.v1.estimator
+    options = {"weight_column": "weight", "label_vocabulary": WORDS[:classes]} if named else {}
     return made.DNNClassifier(
-        hidden_units=list(hidden),
+        hidden_units=[10, 10],
         feature_columns=[tf.feature_column.numeric_column(name) for name in NAMES],
         model_dir=directory,
         n_classes=classes,
         optimizer=optimizers(tf)[kind](),
-        config=tf.estimator.RunConfig(tf_random_seed=3, save_checkpoints_steps=10, **config),
+        config=tf.estimator.RunConfig(tf_random_seed=3, save_checkpoints_steps=10),
+        **options,
     )
 
 
@@ -65,21 +76,21 @@ def recorder(tf):
     return Losses()
 
 
-def train(tf, directory, kind, max_steps, classes=3):
+def train(tf, directory, kind, max_steps, classes=3, named=False):
     """Train up to a step, from whatever the directory holds; batches are of all 120 flowers."""
     hook = recorder(tf)
-    classifier(tf, directory, kind, classes).train(
-        flowers(tf, 120, True, classes), max_steps=max_steps, hooks=[hook]
+    classifier(tf, directory, kind, classes, named).train(
+        flowers(tf, 120, True, classes, named), max_steps=max_steps, hooks=[hook]
     )
     return hook.losses
 
 
-def tell(tf, directory, kind, classes=3):
+def tell(tf, directory, kind, classes=3, named=False):
     """Return what an Estimator says of a directory: metrics, predictions and names."""
-    found = classifier(tf, directory, kind, classes)
-    metrics = found.evaluate(flowers(tf, 50, False, classes))
+    found = classifier(tf, directory, kind, classes, named)
+    metrics = found.evaluate(flowers(tf, 50, False, classes, named))
     predictions = []
-    for told in found.predict(flowers(tf, 50, False, classes)):
+    for told in found.predict(flowers(tf, 50, False, classes, named)):
         predictions.append({key: [str(value.dtype), value.tolist()] for key, value in told.items()})
         for dtype_and_value in predictions[-1].values():
             if dtype_and_value[0] == "object":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -449,6 +450,20 @@ class TestDirectory:
         found = tf.estimator.Estimator(slope, str(tmp_path / "there"))
         found.train(line, steps=2)
         assert found.get_variable_value("global_step") == 5
+
+    def test_a_copy_of_a_run_does_not_delete_the_runs_checkpoints(self, tmp_path):
+        """Older TensorFlow wrote absolute paths; in a copy they name the original."""
+        options = config(save_checkpoints_steps=1, keep_checkpoint_max=2)
+        tf.estimator.Estimator(slope, str(tmp_path / "run"), options).train(line, steps=2)
+        shutil.copytree(tmp_path / "run", tmp_path / "copy")
+        paths = [tmp_path / "run" / f"model.ckpt-{step}" for step in (1, 2)]
+        (tmp_path / "copy" / "checkpoint").write_text(
+            f'model_checkpoint_path: "{paths[1]}"\n'
+            + "".join(f'all_model_checkpoint_paths: "{path}"\n' for path in paths)
+        )
+        tf.estimator.Estimator(slope, str(tmp_path / "copy"), options).train(line, steps=4)
+        assert steps_in(tmp_path / "run") == [1, 2]
+        assert steps_in(tmp_path / "copy") == [1, 5, 6]
 
     def test_a_checkpoint_that_vanishes_while_it_is_opened(self, tmp_path, monkeypatch, caplog):
         """A run beside us saves the next and deletes this one: the next is taken."""

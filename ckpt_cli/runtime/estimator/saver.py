@@ -79,9 +79,17 @@ class _Keeper:
         self._kept = kept
 
     def recover(self, directory: str) -> None:
-        """Take over what a directory's state file lists."""
+        """Take over what a directory's state file lists, and what of it lies in the directory.
+
+        A copy of a run may name the checkpoints of the run it is a copy of, which are not
+        its own to delete.
+        """
         state = get_checkpoint_state(directory)
-        self.recover_last_checkpoints(state.all_model_checkpoint_paths if state is not None else ())
+        listed = state.all_model_checkpoint_paths if state is not None else []
+        here = os.path.realpath(directory)
+        self.recover_last_checkpoints(
+            path for path in listed if os.path.realpath(os.path.dirname(path) or ".") == here
+        )
 
     def save(
         self,

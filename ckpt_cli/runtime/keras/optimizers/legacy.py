@@ -188,6 +188,9 @@ class Optimizer(AutoTrackable):
         if current is None:
             current = Variable(rate, name="current_learning_rate", dtype="float32", trainable=False)
             object.__setattr__(self, "_current_rate", current)
+            graph = graphs.current()
+            if graph is not None:
+                graph.make_derived(current)
         return current.assign(rate)
 
     def minimize(
