@@ -217,12 +217,8 @@ def _by_component(names: list[str], typed: int) -> Items:
 class _Completion(ShellComplete):
     """What the shells have in common: how words come in and how answers go out."""
 
-    words_are_quoted = True
-
     def get_completion_args(self) -> tuple[list[str], str]:
-        words = os.environ["COMP_WORDS"].split("\n")
-        if self.words_are_quoted:
-            words = [_unquoted(word) for word in words]
+        words = [_unquoted(word) for word in os.environ["COMP_WORDS"].split("\n")]
         return words[1:-1], words[-1]
 
     def get_completions(self, args: list[str], incomplete: str) -> Items:
@@ -315,7 +311,7 @@ class ZshCompletion(_Completion):
     )
     (( ${#plain} )) && compadd -V commands -l -d shown -a plain
     (( ${#parts} )) && compadd -S '' -a parts
-    (( ${#paths} )) && compadd -f -a paths
+    (( ${#paths} )) && compadd -a paths # not -f: a prefix is no file, and would get no space
     (( ${#dirs} )) && compadd -f -q -S / -a dirs
 }
 
@@ -329,7 +325,11 @@ fi
 
 class FishCompletion(_Completion):
     name = "fish"
-    words_are_quoted = False
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        # `string join` ends with a newline, which `-N` keeps: without it, an empty last word would be lost.
+        *words, last = os.environ["COMP_WORDS"].removesuffix("\n").split("\n")
+        return words[1:], _unquoted(last)
 
     def format_completion(self, item: CompletionItem[str]) -> str:
         # fish writes no space behind a slash.
@@ -352,8 +352,6 @@ for _shell in SHELLS.values():
     add_completion_class(_shell)
 
 
-def script(shell: str) -> str:
-    """Return the completion script of a shell."""
-    from .main import cli
-
-    return SHELLS[shell](cli, {}, "ckpt", "_CKPT_COMPLETE").source()
+def script(shell: str, program: click.Command) -> str:
+    """Return the completion script of a shell for `ckpt`."""
+    return SHELLS[shell](program, {}, "ckpt", "_CKPT_COMPLETE").source()

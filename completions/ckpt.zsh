@@ -17,7 +17,7 @@ _ckpt_completion() {
     )
     (( ${#plain} )) && compadd -V commands -l -d shown -a plain
     (( ${#parts} )) && compadd -S '' -a parts
-    (( ${#paths} )) && compadd -f -a paths
+    (( ${#paths} )) && compadd -a paths # not -f: a prefix is no file, and would get no space
     (( ${#dirs} )) && compadd -f -q -S / -a dirs
 }
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 
 from ckpt_cli.completing import SHELLS, script
+from ckpt_cli.main import cli
 
 DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "completions")
 
 
 def files() -> dict[str, str]:
     """Return the text of each file, by its path."""
-    return {os.path.join(DIRECTORY, f"ckpt.{shell}"): script(shell) for shell in SHELLS}
+    return {os.path.join(DIRECTORY, f"ckpt.{shell}"): script(shell, cli) for shell in SHELLS}
 
 
 if __name__ == "__main__":

@@ -6,15 +6,17 @@ import sys
 
 import click
 
-from ..options import color_option
+from .. import render
+from ..options import color_option, json_option
 
 __all__ = ["command"]
 
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@json_option
 @color_option
-def command(shell: str) -> None:
+def command(shell: str, *, as_json: bool) -> None:
     """Print the script that completes ckpt in a shell.
 
     Completes commands, options, checkpoints by their prefixes, and the keys and object
@@ -27,4 +29,8 @@ def command(shell: str) -> None:
     """
     from ..completing import script
 
-    sys.stdout.write(script(shell))
+    text = script(shell, click.get_current_context().find_root().command)
+    if as_json:
+        render.document({"shell": shell, "script": text})
+    else:
+        sys.stdout.write(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -248,6 +249,12 @@ def _load(path: str) -> dict[str, Any]:
 
 def _list_directory(path: str, options: dict[str, Any]) -> int:
     found = _load(path)
+    if found["latest"] and (options["as_tree"] or options["depth"]):
+        import shlex
+
+        asked = f"--depth {options['depth']}" if options["depth"] else "--tree"
+        latest = shlex.quote(os.path.join(path, found["latest"]))
+        render.note(f"{asked} is for the tensors of one checkpoint: ckpt ls {asked} {latest}")
     if options["as_json"]:
         render.document(found)
     else:

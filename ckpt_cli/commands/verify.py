@@ -188,6 +188,8 @@ def _rows(result: Result) -> list[tuple[object, ...]]:
 
 
 def _show(result: Result) -> None:
+    if result.unreadable and len(result.findings) == 1:
+        return  # the error says it all
     mark = render.styled("ok", fg="green") if result.ok else render.styled("DAMAGED", fg="red", bold=True)
     render.title(result.path, f"{mark}  {result.format or 'unknown format'}  {_counts(result)}")
     if not result.findings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -130,7 +131,10 @@ def choose(reader: CheckpointReader, selection: Selection) -> list[str]:
 def unmatched(reader: CheckpointReader, text: str) -> NothingSelectedError:
     """Return the error of a pattern that matches nothing, with close keys."""
     message = f"no tensor matches {text!r}"
-    return NothingSelectedError(message, path=reader.location.path, hints=close_keys(reader, text))
+    hints = close_keys(reader, text)
+    if os.path.exists(text):
+        hints = (f"{text} is a path; what stands behind a checkpoint names its tensors",)
+    return NothingSelectedError(message, path=reader.location.path, hints=hints)
 
 
 def _matching(reader: CheckpointReader, text: str, *, regex: bool) -> set[str]:

@@ -17,6 +17,7 @@ from .graph_view import GraphView
 from .reader import no_files, opened
 from .restore import NameBasedRestore, Restore
 from .saving import save_graph
+from .state_file import update_state_file
 from .status import CheckpointLoadStatus, InitializationOnlyStatus, LoadStatus, NameBasedSaverStatus
 from .trackable import AutoTrackable, Trackable
 from .variable import Variable
@@ -158,8 +159,6 @@ class Checkpoint(AutoTrackable):
 
     def save(self, file_prefix: str | os.PathLike[str], options: CheckpointOptions | None = None) -> str:
         """Count up, write `<prefix>-<count>`, and make it the latest in its directory's state file."""
-        from .manager import update_state_file
-
         number = int(self.save_counter.assign_add(1))
         options = (options or CheckpointOptions()).with_callback(
             lambda path: update_state_file(os.path.dirname(path), path, [path])

@@ -1,4 +1,4 @@
-"""tf.train.CheckpointManager and the state file of a directory.
+"""tf.train.CheckpointManager.
 
 The manager numbers checkpoints, keeps the latest few, and remembers in the state file
 which those are.  Nothing is deleted before the new checkpoint and the state file that
@@ -13,91 +13,18 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from formats.atomic import replace_file
-from formats.errors import CheckpointError
 from formats.paths import data_shards
-from formats.tf.state_file import FILE_NAME, StateFile
+
+from .state_file import get_checkpoint_state, update_state_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from .checkpoint import Checkpoint, CheckpointOptions
 
-__all__ = [
-    "CheckpointManager",
-    "CheckpointState",
-    "get_checkpoint_state",
-    "latest_checkpoint",
-    "update_state_file",
-]
+__all__ = ["CheckpointManager"]
 
 logger = logging.getLogger("ckpt_cli.runtime")
-
-
-class CheckpointState:
-    """A directory's state file, its paths made usable from here."""
-
-    def __init__(self, state: StateFile, directory: str) -> None:
-        self.model_checkpoint_path = os.path.join(directory, state.latest)
-        self.all_model_checkpoint_paths = [os.path.join(directory, path) for path in state.paths]
-        self.all_model_checkpoint_timestamps = list(state.timestamps)
-        self.last_preserved_timestamp = state.last_preserved or 0.0
-
-
-def get_checkpoint_state(
-    checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
-) -> CheckpointState | None:
-    """Return what a directory's state file says; None where there is none, or none that can be read."""
-    directory = os.fspath(checkpoint_dir)
-    path = os.path.join(directory, latest_filename or FILE_NAME)
-    if not os.path.isfile(path):
-        return None
-    try:
-        return CheckpointState(StateFile.read(path), directory)
-    except CheckpointError as error:
-        logger.warning("%s: Checkpoint ignored", error)
-        return None
-
-
-def _is_checkpoint(path: str) -> bool:
-    return os.path.isfile(path + ".index") or os.path.isfile(path)
-
-
-def latest_checkpoint(
-    checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
-) -> str | None:
-    """Return the prefix of the latest checkpoint as the state file names it; None where it is not there.
-
-    A path into a place from which the directory was moved is looked for beside the state file.
-    """
-    state = get_checkpoint_state(checkpoint_dir, latest_filename)
-    if state is None:
-        return None
-    path = state.model_checkpoint_path
-    if _is_checkpoint(path):
-        return path
-    beside = os.path.join(os.fspath(checkpoint_dir), os.path.basename(path))
-    if _is_checkpoint(beside):
-        logger.warning("%s is not there; taking %s, which lies beside the state file", path, beside)
-        return beside
-    logger.error("Couldn't match files for checkpoint %s", path)
-    return None
-
-
-def update_state_file(
-    directory: str,
-    latest: str,
-    paths: Sequence[str],
-    timestamps: Sequence[float] = (),
-    last_preserved: float | None = None,
-) -> None:
-    """Write a directory's state file, with paths relative to it; it is replaced in one piece."""
-
-    def relative(path: str) -> str:
-        return os.path.relpath(path, directory or ".")
-
-    state = StateFile(relative(latest), tuple(map(relative, paths)), tuple(timestamps), last_preserved)
-    replace_file(os.path.join(directory, FILE_NAME), state.text())
 
 
 def _delete(prefix: str) -> None:

@@ -15,6 +15,7 @@ from formats.errors import CheckpointNotFoundError, TensorNotFoundError
 
 from . import dtypes
 from .errors import NotFoundError
+from .state_file import latest_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,8 +96,6 @@ def cpp_name(dtype_name: str) -> str:
 
 def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
     """Return a reader of a checkpoint, or of a directory's latest one."""
-    from .manager import latest_checkpoint
-
     path = os.fspath(ckpt_dir_or_file)
     if os.path.isdir(path):
         latest = latest_checkpoint(path)

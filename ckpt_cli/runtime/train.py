@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from .checkpoint import Checkpoint, CheckpointOptions
-from .manager import CheckpointManager, get_checkpoint_state, latest_checkpoint
+from .manager import CheckpointManager
 from .reader import CheckpointReader, checkpoint_exists, list_variables, load_checkpoint, load_variable
+from .state_file import get_checkpoint_state, latest_checkpoint
 
 __all__ = [
     "Checkpoint", "CheckpointManager", "CheckpointOptions", "CheckpointReader", "checkpoint_exists",

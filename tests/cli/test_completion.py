@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -70,6 +71,11 @@ def test_scripts_are_printed(shell: str, ckpt: Callable) -> None:
     assert (result.code, result.err) == (0, "")
     assert f"_CKPT_COMPLETE={shell}_complete" in result.out
     assert "%(" not in result.out
+
+
+def test_a_script_in_json(ckpt: Callable) -> None:
+    document = json.loads(ckpt("completion", "bash", "--json").out)
+    assert document == {"schema": 1, "shell": "bash", "script": ckpt("completion", "bash").out}
 
 
 def test_an_unknown_shell_is_a_usage_error(ckpt: Callable) -> None:
@@ -153,29 +159,40 @@ def test_an_unknown_command_offers_no_error(offered: Callable) -> None:
     assert ("plain", "ls") in offered("nonsense", "")
 
 
-# A real bash ----------------------------------------------------------------------
+# Real shells ----------------------------------------------------------------------
 
 
-class Bash:
-    """An interactive bash on a pseudo-terminal in which `ckpt` is this checkout's."""
+@pytest.fixture
+def environment(here: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What a shell finds around it: `ckpt` is this checkout's."""
+    home = tmp_path_factory.mktemp("home")
+    program = home / "bin" / "ckpt"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m ckpt_cli "$@"\n')
+    program.chmod(0o755)
+    return {
+        "PATH": f"{program.parent}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "TERM": "dumb",
+        "PS1": "ready> ",
+        "COLUMNS": "200",
+        "INPUTRC": "/dev/null",
+        "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
+    }
 
-    def __init__(self, directory: Path) -> None:
-        program = directory / "bin" / "ckpt"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m ckpt_cli "$@"\n')
-        program.chmod(0o755)
+
+def has(shell: str) -> pytest.MarkDecorator:
+    """bash is everywhere; of the others, those are asked that are installed."""
+    return pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} is not installed")
+
+
+class Shell:
+    """An interactive shell on a pseudo-terminal."""
+
+    def __init__(self, command: list[str], directory: Path, environment: dict[str, str]) -> None:
         self.master, slave = pty.openpty()
-        environment = {
-            "PATH": f"{program.parent}:{os.environ['PATH']}",
-            "HOME": str(directory),
-            "TERM": "dumb",
-            "PS1": "ready> ",
-            "COLUMNS": "200",
-            "INPUTRC": "/dev/null",
-            "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
-        }
         self.process = subprocess.Popen(
-            ["bash", "--norc", "--noprofile", "-i"],
+            command,
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -205,15 +222,15 @@ class Bash:
 
 
 @pytest.fixture
-def bash(here: Path) -> Iterator[Bash]:
-    found = Bash(here)
+def bash(here: Path, environment: dict[str, str]) -> Iterator[Shell]:
+    found = Shell(["bash", "--norc", "--noprofile", "-i"], here, environment)
     found.type('bind "set enable-bracketed-paste off"; eval "$(ckpt completion bash)"; echo do""ne\n')
     found.until("done\r\nready> ")
     yield found
     found.close()
 
 
-def test_bash_completes_a_prefix_and_lists_choices(bash: Bash) -> None:
+def test_bash_completes_a_prefix_and_lists_choices(bash: Shell) -> None:
     bash.type("ckpt ls ru\t")
     bash.until("ckpt ls run/")
     bash.type("\t")  # what they share
@@ -231,13 +248,71 @@ def test_bash_completes_a_prefix_and_lists_choices(bash: Bash) -> None:
     assert "net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE\r\n" in shown
 
 
-def test_bash_quotes_spaces_and_minds_colons(bash: Bash) -> None:
+def test_bash_quotes_spaces_and_minds_colons(bash: Shell) -> None:
     bash.type("echo [$(true)]; ckpt ls two\t")
     bash.until("two\\ words-1 ")
     bash.type("\x15ckpt ls a:\t")
     bash.until("a:b-1 ")
 
 
-def test_bash_completes_commands(bash: Bash) -> None:
+def test_bash_completes_commands(bash: Shell) -> None:
     bash.type("ckpt veri\t")
     bash.until("ckpt verify ")
+
+
+@pytest.fixture
+def zsh(here: Path, environment: dict[str, str]) -> Iterator[Shell]:
+    found = Shell(["zsh", "-f", "-i"], here, environment)
+    setup = 'autoload -Uz compinit; compinit -D; unset zle_bracketed_paste; eval "$(ckpt completion zsh)"'
+    found.type(f'{setup}; PS1="o""k> "\n')
+    found.until("ok> ")
+    yield found
+    found.close()
+
+
+@has("zsh")
+def test_zsh_completes_prefixes_keys_and_quotes_spaces(zsh: Shell) -> None:
+    zsh.type("ckpt ls ru\t")
+    zsh.until("run/")
+    zsh.type("\t")
+    zsh.until("ckpt-")
+    zsh.type("10\t")
+    zsh.until(" ")
+    zsh.type("net/l1/b\t")
+    zsh.until("ias")
+    zsh.type(" --keys\n")
+    assert "net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE\r\n" in zsh.until("VALUE\r\n")
+    zsh.type("ckpt ls two\t")
+    zsh.until("\\ words-1 ")
+    zsh.type("\x15ckpt ls --sort \t")
+    zsh.until("dtype")
+
+
+@has("fish")
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("ckpt veri", ["verify"]),
+        ("ckpt ls ru", ["run/"]),
+        ("ckpt ls run/ckpt-1", ["run/ckpt-10"]),
+        ("ckpt ls two", ["two words-1"]),
+        ('ckpt ls "two wo', ["two words-1"]),
+        (r"ckpt ls two\ wo", ["two words-1"]),
+        (
+            "ckpt show run/ckpt-10 net/l1/k",
+            [f"net/l1/kernel{slot}" for slot in ("", " (m of optimizer)", " (v of optimizer)")],
+        ),
+        ("ckpt ls --sort ", ["dtype", "key", "shape", "size"]),
+    ],
+)
+def test_fish_completes(typed: str, offered: list[str], here: Path, environment: dict[str, str]) -> None:
+    asked = subprocess.run(
+        ["fish", "--no-config", "-c", "ckpt completion fish | source; complete -C $argv[1]", typed],
+        cwd=here,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert sorted(asked.stdout.splitlines()) == offered
+    assert asked.stderr == ""

@@ -109,6 +109,20 @@ def test_a_directory_lists_its_checkpoints_oldest_first(ckpt: Callable) -> None:
     assert names == ["ckpt-8", "ckpt-9", "ckpt-10"]
 
 
+@pytest.mark.parametrize("option", ["--tree", "--depth=2"])
+def test_options_for_tensors_say_what_to_ask_of_a_directory(option: str, ckpt: Callable) -> None:
+    asked = option.replace("=", " ")
+    result = ckpt("ls", GUIDE, option)
+    assert result.out == ckpt("ls", GUIDE).out
+    assert f"{asked} is for the tensors of one checkpoint: ckpt ls {asked} {GUIDE}/ckpt-10\n" in result.err
+
+
+def test_a_second_path_is_not_taken_for_a_pattern_without_a_word(ckpt: Callable) -> None:
+    result = ckpt("ls", GUIDE, GUIDE)
+    assert result.code == 1
+    assert f"hint: {GUIDE} is a path; what stands behind a checkpoint names its tensors\n" in result.err
+
+
 def test_recursive_lists_every_directory_that_has_checkpoints(ckpt: Callable) -> None:
     found = ckpt("ls", "-R", "--json", data_path("guide_adam_legacy")).json
     assert [os.path.basename(d["directory"]) for d in found["directories"]] == [

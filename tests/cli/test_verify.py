@@ -192,6 +192,13 @@ def test_slices_that_tensorflow_cannot_join_are_a_warning(tmp_path: Path, ckpt: 
     assert "--merge-slices" in finding["message"]
 
 
+def test_a_terminal_says_once_that_nothing_is_there(tmp_path: Path, terminal: Callable) -> None:
+    result = terminal("verify", str(tmp_path / "gone"), columns=120, NO_COLOR="1")
+    assert result.code == 3
+    assert (result.out + result.err).count("no such file") == 1
+    assert "DAMAGED" not in (result.out + result.err)
+
+
 def test_a_terminal_shows_a_table(terminal: Callable) -> None:
     result = terminal("verify", data_path("corrupt", "data_flip", "ckpt"), columns=120, NO_COLOR="1")
     assert result.code == 1

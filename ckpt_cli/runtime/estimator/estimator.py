@@ -25,9 +25,9 @@ import numpy as np
 
 from ..compat.v1.train import create_global_step
 from ..graphs import Graph
-from ..manager import latest_checkpoint
 from ..ops.random import seeded
 from ..reader import load_checkpoint
+from ..state_file import latest_checkpoint
 from ..unknown import refuse
 from .checks import (
     batch_length,

@@ -20,8 +20,8 @@ from formats.errors import CheckpointError
 
 from ..checkpoint import Checkpoint
 from ..errors import FailedPreconditionError, NotFoundError
-from ..manager import latest_checkpoint
 from ..reader import opened
+from ..state_file import latest_checkpoint
 from .saver import ObjectSaver, Saver, keys_by_name
 
 if TYPE_CHECKING:

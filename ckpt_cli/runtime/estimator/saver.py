@@ -25,8 +25,8 @@ from .. import graphs
 from ..checkpoint import read_into, write_checkpoint
 from ..compat.v1.train import remove_checkpoint
 from ..errors import InvalidArgumentError, NotFoundError
-from ..manager import get_checkpoint_state, update_state_file
 from ..reader import cpp_name, opened
+from ..state_file import get_checkpoint_state, update_state_file
 from ..tensor import TensorLike
 from ..unknown import refuse
 

@@ -12,9 +12,9 @@ from .. import dtypes
 from ..checkpoint import CheckpointOptions, read_into, write_checkpoint
 from ..containers import Container
 from ..graph_view import GraphView
-from ..manager import latest_checkpoint, update_state_file
 from ..nest import flatten
 from ..reader import opened
+from ..state_file import latest_checkpoint, update_state_file
 from ..tensor import TensorShape, as_tensor
 from . import base_layer
 from .base_layer import Layer, deduplicated

@@ -12,9 +12,9 @@ from formats.paths import data_shards
 
 from ... import graphs
 from ...checkpoint import Checkpoint
-from ...manager import get_checkpoint_state, latest_checkpoint, update_state_file
 from ...names import name_scope
 from ...reader import CheckpointReader, checkpoint_exists, list_variables, load_checkpoint, load_variable
+from ...state_file import get_checkpoint_state, latest_checkpoint, update_state_file
 from ...variable import Variable
 
 if TYPE_CHECKING:
