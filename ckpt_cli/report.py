@@ -1,4 +1,4 @@
-"""What commands that write a checkpoint tell of it: the plan, what was dropped, what was written."""
+"""What several commands tell: of a checkpoint that is written, and of a directory that holds none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import render
 if TYPE_CHECKING:
     from .operations.transfer import Plan
 
-__all__ = ["report"]
+__all__ = ["report", "say_empty"]
 
 _MOST_LISTED = 20
 
@@ -47,3 +47,17 @@ def _dropped(found: dict[str, Any]) -> None:
     more = len(found["dropped"]) - _MOST_LISTED
     if more > 0:
         render.note(f"left out {more:,} more; --json lists them")
+
+
+def say_empty(path: str) -> int:
+    """Say why there is nothing; an error in itself where the directory is another program's checkpoint."""
+    from formats.directory import Directory
+    from formats.errors import CheckpointError, UnknownFormatError
+
+    try:
+        Directory(path).require_latest()
+    except UnknownFormatError:
+        raise
+    except CheckpointError as error:
+        render.error_lines(str(error), error.hints)
+    return 1

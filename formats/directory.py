@@ -20,6 +20,7 @@ from .paths import (
     Location,
     bundle,
     data_shards,
+    is_event_file,
     is_leftover,
     is_part,
     resolve,
@@ -66,6 +67,8 @@ class Directory:
     def __init__(self, path: str, state_path: str | None = None) -> None:
         self.path = path
         self.notes: list[str] = []
+        self.listed: set[str] = set()
+        """Absolute paths of the members that the state file lists, which a saver deletes in turn."""
         self.state = self._read_state(state_path or os.path.join(path, FILE_NAME))
         self.members = sorted(self._find(), key=lambda member: member.order)
 
@@ -99,6 +102,7 @@ class Directory:
                 and name != FILE_NAME
                 and not is_part(name)
                 and not name.endswith(_PASSED_OVER)
+                and not is_event_file(name)
             ):
                 shard = V1_SHARD.fullmatch(path)
                 location = Location(f"{shard['prefix']}-?????-of-{shard['count']}" if shard else path, path)
@@ -107,6 +111,7 @@ class Directory:
             there = locate_listed(self.path, listed)
             if there is not None:
                 found.setdefault(os.path.abspath(there.path), there)
+                self.listed.add(os.path.abspath(there.path))
         members = (self._member(location) for location in found.values())
         return [member for member in members if member is not None]
 

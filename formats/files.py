@@ -12,7 +12,7 @@ from typing import Self
 
 from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError
 
-__all__ = ["PIECE", "RandomAccessFile"]
+__all__ = ["PIECE", "RandomAccessFile", "ReadAhead"]
 
 PIECE = 1 << 20
 """Bytes read at a time: past 1 MiB nothing gets faster, and the processor's cache still holds it."""
@@ -74,3 +74,22 @@ class RandomAccessFile:
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
             self.close()
+
+
+class ReadAhead:
+    """A file for someone who goes forward in small steps, which are not worth a call to the system each."""
+
+    SIZE = 1 << 18
+
+    def __init__(self, file: RandomAccessFile) -> None:
+        self._file = file
+        self._start = 0
+        self._data = b""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes at `offset`, fewer where the file ends."""
+        at = offset - self._start
+        if at < 0 or at + size > len(self._data):
+            self._start, at = offset, 0
+            self._data = self._file.read(offset, max(size, self.SIZE))
+        return self._data[at : at + size]

@@ -102,7 +102,11 @@ def _archive(names: tuple[str, ...]) -> Foreign | None:
 
 def _misnamed(probe: Probe) -> Foreign | None:
     """Return what a file is not, though its name says so."""
-    suffix = os.path.splitext(probe.location.head)[1].lower()
+    prefix, suffix = os.path.splitext(probe.location.head)
+    suffix = suffix.lower()
+    if suffix == ".meta":
+        what = "this is a graph, which holds no values"
+        return Foreign(what, f"the values are in {prefix}.index and its data files, which are not there")
     if suffix not in _EXPECTED or probe.head.startswith(_EXPECTED[suffix][1]):
         return None
     what, magic = _EXPECTED[suffix]

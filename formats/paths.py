@@ -17,6 +17,7 @@ from .errors import CheckpointNotFoundError
 __all__ = [
     "Location",
     "data_shards",
+    "is_event_file",
     "is_leftover",
     "is_part",
     "resolve",
@@ -106,6 +107,11 @@ def is_part(name: str) -> bool:
     return bool(SHARD.fullmatch(name)) or name.endswith((".index", ".meta"))
 
 
+def is_event_file(name: str) -> bool:
+    """Whether a file is one of TensorBoard's event files, by what TensorBoard knows them by."""
+    return "tfevents" in name
+
+
 def step_of(name: str) -> int | None:
     """Return the step in a checkpoint's name, the integer after its last `-`."""
     base = os.path.basename(name)
@@ -140,18 +146,25 @@ def resolve(path: str) -> Location:
         prefix = path.removesuffix(suffix)
         if prefix != path and os.path.isfile(prefix + ".index"):
             return bundle(prefix)
+    if path.endswith(".meta") and not os.path.isfile(path + ".index") and _has_values(path[:-5]):
+        return resolve(path[:-5])
     # Where a V2 and a V1 checkpoint share a name, TensorFlow reads the V2 one, and so does this.
     if os.path.isfile(path + ".index"):
         return bundle(path)
     if os.path.isfile(path):
         shard = V1_SHARD.fullmatch(path)
         return _v1(shard["prefix"], shard["count"], path) if shard else Location(path, path)
-    shards = v1_shards(path.removesuffix(".meta"))
+    shards = v1_shards(path)
     if shards:
         match = V1_SHARD.fullmatch(shards[0])
         assert match is not None
         return _v1(match["prefix"], match["count"], shards[0])
     return _indexed(path, path)
+
+
+def _has_values(prefix: str) -> bool:
+    """Whether there are a V1 checkpoint's files, or a bundle's shards, of a prefix."""
+    return os.path.isfile(prefix) or bool(v1_shards(prefix) or data_shards(prefix))
 
 
 def _v1(prefix: str, count: str, head: str) -> Location:

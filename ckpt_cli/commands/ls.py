@@ -15,15 +15,19 @@ from .. import render
 from ..operations import listing
 from ..operations.select import Selection, choose
 from ..options import choosing, color_option, json_option, path_argument, selection_of
+from ..report import say_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from formats.model import CheckpointReader, TensorSpec
 
+    from ..operations.trainable import Trainable
+
 __all__ = ["command"]
 
 KIND_STYLES = {"slot": "yellow", "optimizer": "red", "state": "cyan", "graph": "bright_black", "variable": ""}
+_MOST_BESIDE = 3
 _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
 
 
@@ -52,7 +56,8 @@ def command(path: str, **options: Any) -> int:
     """List the tensors of a checkpoint, or the checkpoints of a directory.
 
     A directory lists its checkpoints, oldest first; anything that names a checkpoint
-    lists its tensors with dtype, shape and size.  Only the index is read.
+    lists its tensors with dtype, shape and size.  Only the index is read; with -l also the
+    graph beside it (.meta), which knows what is trained.
 
     \b
       ckpt ls run/                         the checkpoints of a run
@@ -77,6 +82,8 @@ def _list_checkpoint(path: str, selection: Selection, options: dict[str, Any]) -
             render.note(reader.location.note)
         chosen = [reader.specs[key] for key in choose(reader, selection)]
         specs = listing.checkpoint_rows(chosen, options["sort"], reverse=options["reverse"])
+        if options["long"]:
+            options["trainable"] = _trainable(reader, as_json=options["as_json"])
         show = next(show for applies, show in _SHAPES if applies(options))
         show(reader, specs, options)
         for finding in reader.findings:
@@ -87,10 +94,25 @@ def _list_checkpoint(path: str, selection: Selection, options: dict[str, Any]) -
     return 0
 
 
+def _trainable(reader: CheckpointReader, *, as_json: bool) -> Trainable:
+    from ..operations.trainable import trainable_tensors
+
+    found = trainable_tensors(reader)
+    for text in found.flaws:
+        render.note(text)
+    if found.borrowed and not as_json:  # a document names the graph itself
+        render.note(f"which tensors are trainable is told by the graph of another step, {found.graph}")
+    return found
+
+
 def _as_json(reader: CheckpointReader, specs: list[TensorSpec], options: dict[str, Any]) -> None:
-    head = {"path": reader.location.path, "format": reader.format.name}
+    head: dict[str, Any] = {"path": reader.location.path, "format": reader.format.name}
     extra = {"prefixes": listing.grouped(reader, specs, options["depth"])} if options["depth"] else {}
-    rows = (listing.tensor_row(reader, spec, long=options["long"]) for spec in specs)
+    long, trainable = options["long"], options.get("trainable")
+    marks = trainable.marks if trainable else None
+    if trainable:
+        head["graph"] = trainable.graph
+    rows = (listing.tensor_row(reader, spec, long=long, trainable=marks) for spec in specs)
     render.long_document(head, "tensors", rows, lambda: {"total": listing.total(reader, specs), **extra})
 
 
@@ -162,6 +184,9 @@ def _as_table(reader: CheckpointReader, specs: list[TensorSpec], options: dict[s
             render.Column("OBJECT PATH", fold=True),
             render.Column("FULL NAME", fold=True),
         ]
+    marks = options["trainable"].marks if wide else {}
+    if marks:
+        columns.insert(5, render.Column("TRAINABLE"))
     paths = {} if wide else _unique_paths(reader)
     rows, styles = [], []
     for spec in specs:
@@ -173,6 +198,8 @@ def _as_table(reader: CheckpointReader, specs: list[TensorSpec], options: dict[s
             render.human_size(row["nbytes"]),
             row["kind"] or "",
         ]
+        if marks:
+            cells.append({True: "yes", False: "no", None: ""}[marks.get(spec.key)])
         if wide:
             cells += [_cell(row[name]) for name in _LONG[1:]]
         rows.append(cells)
@@ -259,7 +286,7 @@ def _list_directory(path: str, options: dict[str, Any]) -> int:
         render.document(found)
     else:
         _show_directory(found, options)
-    return 0 if found["checkpoints"] else _say_empty(path)
+    return 0 if found["checkpoints"] else say_empty(path)
 
 
 def _list_recursively(path: str, options: dict[str, Any]) -> int:
@@ -276,21 +303,7 @@ def _list_recursively(path: str, options: dict[str, Any]) -> int:
             for row in one["checkpoints"]:
                 row["name"] = row["path"]
         _show_directory(one, options)
-    return 0 if found else _say_empty(path)
-
-
-def _say_empty(path: str) -> int:
-    """Say why there is nothing; an error in itself where the directory is another program's checkpoint."""
-    from formats.directory import Directory
-    from formats.errors import CheckpointError, UnknownFormatError
-
-    try:
-        Directory(path).require_latest()
-    except UnknownFormatError:
-        raise
-    except CheckpointError as error:
-        render.error_lines(str(error), error.hints)
-    return 1
+    return 0 if found else say_empty(path)
 
 
 def _show_directory(found: dict[str, Any], options: dict[str, Any]) -> None:
@@ -320,7 +333,7 @@ def _show_directory(found: dict[str, Any], options: dict[str, Any]) -> None:
                 _cell(row["tensors"]),
                 render.human_size(row["nbytes"]),
                 row["modified"].replace("T", " ").rstrip("Z"),
-                "latest" if row["name"] == found["latest"] else "",
+                "latest" if row["name"] == found["latest"] else "kept" if row["kept"] else "",
             ]
             for row in rows
         ]
@@ -328,3 +341,15 @@ def _show_directory(found: dict[str, Any], options: dict[str, Any]) -> None:
             "red" if r["format"] is None else "green" if r["name"] == found["latest"] else "" for r in rows
         ]
         render.table(columns, cells, styles)
+        _show_beside(found)
+
+
+def _show_beside(found: dict[str, Any]) -> None:
+    """Print what lies beside the checkpoints of a run, a line for each sort of file."""
+    for what in ("events", "graphs"):
+        files = [
+            f"{render.escape(file['name'])} ({render.human_size(file['nbytes'])})" for file in found[what]
+        ]
+        if files:
+            more = f" and {len(files) - _MOST_BESIDE} more" if len(files) > _MOST_BESIDE else ""
+            render.lines([render.styled(f"{what}: {', '.join(files[-_MOST_BESIDE:])}{more}", dim=True)])

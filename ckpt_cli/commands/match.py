@@ -40,14 +40,16 @@ def command(checkpoint: str, target: str, allow_unused: bool, as_json: bool) -> 
 
     TARGET is an object-based checkpoint of the program, saved once, trained or not: all
     of its objects count as built.  CHECKPOINT is matched by objects, or, where it has
-    none, by full names.  Exits 0 if assert_consumed() would hold, with --allow-unused if
+    none, by full names.  Two name-based checkpoints, as of Estimators, are matched as a
+    Saver restores, key by key.  Exits 0 if assert_consumed() would hold, with --allow-unused if
     assert_existing_objects_matched() would, else 1.
 
     \b
       ckpt match run/ckpt-10 fresh/ckpt-1
       ckpt match weights-2 fresh/ckpt-1 --allow-unused && python train.py
+      ckpt match model_dir other_model_dir      # would training go on from model_dir?
     """
-    from ..operations.match import match
+    from ..operations.match import match, remedy_for_shapes
     from ..operations.match_fix import fix, likely_renames
 
     with open_checkpoint(checkpoint) as reader, open_checkpoint(target) as other:
@@ -68,7 +70,9 @@ def command(checkpoint: str, target: str, allow_unused: bool, as_json: bool) -> 
         if remedy:
             render.note("this writes a checkpoint that TARGET restores:")
             render.lines([f"  {remedy}"] if render.is_terminal() else [f"fix\t{render.escape(remedy)}"])
-        elif not found.existing_matched:
+        elif (shapes := remedy_for_shapes(found)) is not None:
+            render.note(shapes)
+        elif not found.existing_matched and any(row[0] != _HARMLESS for row in rows):
             render.note("--map pairs names by hand: ckpt convert CHECKPOINT DST --like TARGET --map FILE")
     return int(not (found.existing_matched if allow_unused else found.consumed))
 
@@ -91,7 +95,8 @@ def _rows(
         ]
     for key in found.unmatched_target:
         kind = target.kinds.get(key, "state")
-        group = _MATTERS if kind == "variable" else _HARMLESS if key.startswith("save_counter/") else _LEFT
+        needed = kind == "variable" or target.object_graph is None  # a Saver wants all it would save
+        group = _MATTERS if needed else _HARMLESS if key.startswith("save_counter/") else _LEFT
         likely = f"perhaps {shown.get(origin[key], origin[key])}" if key in origin else ""
         rows.append((group, "no value", key, likely, "target"))
     renamed = set(origin.values())

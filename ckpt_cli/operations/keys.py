@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from formats.model import CheckpointReader
     from formats.tf.object_graph import ObjectGraph
 
-__all__ = ["Renamed", "Rules", "renamed"]
+__all__ = ["Renamed", "Rules", "path_of", "renamed"]
 
 _SLOT_PATH = re.compile(r"(?P<variable>.*) \((?P<name>.*) of (?P<optimizer>.*)\)", re.DOTALL)
 _TAIL = f"/{ATTRIBUTES}/"
@@ -239,7 +239,7 @@ def _slots(reader: CheckpointReader) -> dict[str, NamedSlot]:
 # Objects --------------------------------------------------------------------------
 
 
-def _path_of(key: str) -> str:
+def path_of(key: str) -> str:
     """Return the path that a key of an object-based checkpoint is spelled after; a path as it is."""
     stem, tail, _ = key.rpartition(_TAIL)
     if not tail:
@@ -272,7 +272,7 @@ def _in_graph(reader: CheckpointReader, rules: Rules, *, full_names: bool) -> Re
             new = applied(key)
             if new != key and node in paths:
                 _same_attribute(key, new)
-                new_paths[node] = _path_of(new)
+                new_paths[node] = path_of(new)
     notes = applied.check(reader, "object path or key")
     escaped = escaped_paths(graph)
     moves = {
@@ -296,7 +296,7 @@ def _by_path(
     for old, new in names.items():
         if old in owners and owners[old][0] in paths:
             _same_attribute(old, new)
-            out[paths[owners[old][0]]] = _path_of(new)
+            out[paths[owners[old][0]]] = path_of(new)
         else:
             out[old] = new
     return out

@@ -11,10 +11,10 @@ from formats.directory import Directory, Member
 from formats.dtypes import INVALID
 from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.opening import open_location
-from formats.paths import is_leftover, step_of
+from formats.paths import is_event_file, is_leftover, step_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from formats.model import CheckpointReader, TensorSpec
 
@@ -24,9 +24,15 @@ __all__ = [
     "directories_below",
     "directory_document",
     "grouped",
+    "iso_time",
     "tensor_row",
     "total",
 ]
+
+_ATTEMPTS = 3
+"""How often a directory is looked at whose checkpoints go away meanwhile."""
+
+_GRAPHS = ("graph.pbtxt", "graph.pb")
 
 SORTS = {
     "key": lambda _: (),  # the order a reader lists them in
@@ -36,7 +42,13 @@ SORTS = {
 }
 
 
-def tensor_row(reader: CheckpointReader, spec: TensorSpec, *, long: bool = False) -> dict[str, Any]:
+def tensor_row(
+    reader: CheckpointReader,
+    spec: TensorSpec,
+    *,
+    long: bool = False,
+    trainable: Mapping[str, bool] | None = None,
+) -> dict[str, Any]:
     """Return a tensor as `ls --json` shows it; null for what cannot be told."""
     known = spec.dtype is not INVALID
     row: dict[str, Any] = {
@@ -54,6 +66,7 @@ def tensor_row(reader: CheckpointReader, spec: TensorSpec, *, long: bool = False
             "shard": stored.shard if stored else None,
             "offset": stored.offset if stored else None,
             "crc32c": stored.crc32c if stored else None,
+            "trainable": trainable.get(spec.key) if trainable else None,
         }
     return row
 
@@ -85,7 +98,8 @@ def grouped(reader: CheckpointReader, specs: Iterable[TensorSpec], depth: int) -
     return [{"prefix": prefix, **total(reader, members)} for prefix, members in groups.items()]
 
 
-def _modified(seconds: float) -> str:
+def iso_time(seconds: float) -> str:
+    """Return a time as JSON and TSV show it: ISO 8601, UTC."""
     return (
         datetime.datetime.fromtimestamp(seconds, datetime.UTC)
         .isoformat(timespec="seconds")
@@ -93,8 +107,8 @@ def _modified(seconds: float) -> str:
     )
 
 
-def _member_row(member: Member) -> dict[str, Any] | None:
-    """Return a checkpoint as a directory's listing shows it; None where it has just gone."""
+def _member_row(member: Member, *, kept: bool | None) -> tuple[dict[str, Any] | None, CheckpointError | None]:
+    """Return a checkpoint as a directory's listing shows it, and its flaw; neither where it has just gone."""
     row: dict[str, Any] = {
         "name": member.name,
         "path": member.location.path,
@@ -102,46 +116,92 @@ def _member_row(member: Member) -> dict[str, Any] | None:
         "step": step_of(member.name),
         "tensors": None,
         "nbytes": None,
-        "modified": _modified(member.modified),
+        "modified": iso_time(member.modified),
+        "kept": kept,
     }
     if member.error is not None:
-        return row
+        return row, member.error
     try:
         with open_location(member.location) as reader:
             sizes = [spec.nbytes or 0 for spec in reader.specs.values()]
-            return row | {"format": reader.format.name, "tensors": len(sizes), "nbytes": sum(sizes)}
+            return row | {"format": reader.format.name, "tensors": len(sizes), "nbytes": sum(sizes)}, None
     except CheckpointNotFoundError:
-        return None
-    except CheckpointError:
-        return row
-
-
-def _member_error(member: Member) -> CheckpointError | None:
-    if member.error is not None:
-        return member.error
-    try:
-        open_location(member.location).close()
+        return None, None
     except CheckpointError as error:
-        return error
-    return None
+        return row, error
 
 
 def directory_document(path: str) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Return a directory's document, notes on it, and warnings about its damaged members."""
+    """Return a directory's document, notes on it, and warnings about its damaged members.
+
+    Somebody may be saving into it: where a checkpoint goes away meanwhile, it is looked at again.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        found, complete = _directory_document(path)
+        if complete:
+            return found
+    return _directory_document(path)[0]
+
+
+def _directory_document(path: str) -> tuple[tuple[dict[str, Any], list[str], list[str]], bool]:
+    """Return the document, notes and warnings, and whether all was there from beginning to end."""
     directory = Directory(path)
     rows, warnings = [], []
+    complete = True
     for member in directory.members:
-        row = _member_row(member)
+        listed = os.path.abspath(member.location.path) in directory.listed
+        row, error = _member_row(member, kept=listed if directory.state is not None else None)
         if row is None:
+            complete = False
             continue
         rows.append(row)
-        if row["format"] is None:
-            warnings.append(str(_member_error(member)))
+        if error is not None:
+            warnings.append(str(error))
     latest = directory.latest
     if directory.state is not None and latest is None:
+        complete = False
         directory.notes.append(f"{path}: the state file names {directory.state.latest!r}, which is not there")
     name = os.path.relpath(latest.path, path) if latest is not None else None
-    return {"directory": path, "latest": name, "checkpoints": rows}, directory.notes, warnings
+    document = {"directory": path, "latest": name, "checkpoints": rows, **_beside(path)}
+    return (document, directory.notes, warnings), complete
+
+
+def _beside(path: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the event files and graphs of a run directory, and the event files of its evaluations.
+
+    An Estimator evaluates into `eval`, or `eval_NAME`.
+    """
+    found: dict[str, list[dict[str, Any]]] = {"events": [], "graphs": []}
+    for name, is_directory in _entries(path):
+        if is_directory and (name == "eval" or name.startswith("eval_")):
+            inside = [os.path.join(name, below) for below, _ in _entries(os.path.join(path, name))]
+            found["events"] += _sized(path, [below for below in inside if is_event_file(below)])
+        elif not is_directory and is_event_file(name):
+            found["events"] += _sized(path, [name])
+        elif not is_directory and (name in _GRAPHS or name.endswith(".meta")):
+            found["graphs"] += _sized(path, [name])
+    return found
+
+
+def _entries(path: str) -> list[tuple[str, bool]]:
+    """Return the names in a directory; of one that has gone, none."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted((entry.name, entry.is_dir()) for entry in entries)
+    except OSError:
+        return []
+
+
+def _sized(directory: str, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return files with their sizes and times, those that are still there."""
+    found = []
+    for name in names:
+        try:
+            status = os.stat(os.path.join(directory, name))
+        except OSError:
+            continue
+        found.append({"name": name, "nbytes": status.st_size, "modified": iso_time(status.st_mtime)})
+    return found
 
 
 def directories_below(path: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """What `restore()` of a checkpoint would do to the objects that another checkpoint was saved from.
 
-TARGET's object graph stands for the program: each of its nodes, slot variables included,
+TARGET's object graph stands for the program (or, where both are name-based, TARGET's names,
+as for the Savers of TensorFlow 1 and the Estimators): each of its nodes, slot variables included,
 counts as an object that is there, and `restore` adds a save counter where there is none.
 The matching is `formats.tf.matching`, the one that the runtime restores with.  What an
 optimizer does when a slot variable comes that it has not:
@@ -33,7 +34,18 @@ if TYPE_CHECKING:
     from formats.tf.messages import SerializedTensor
     from formats.tf.object_graph import ObjectGraph
 
-__all__ = ["COUNTER_KEY", "Match", "Mismatch", "Pair", "graph_of", "match", "match_by_name", "match_objects"]
+__all__ = [
+    "COUNTER_KEY",
+    "Match",
+    "Mismatch",
+    "Pair",
+    "graph_of",
+    "match",
+    "match_by_name",
+    "match_names",
+    "match_objects",
+    "remedy_for_shapes",
+]
 
 COUNTER = "save_counter"
 COUNTER_KEY = f"{COUNTER}/.ATTRIBUTES/{VARIABLE_VALUE}"
@@ -84,6 +96,7 @@ class Match(NamedTuple):
             "shape_mismatch": [found._asdict() for found in self.shape_mismatch],
             "dtype_mismatch": [found._asdict() for found in self.dtype_mismatch],
             "failures": self.failures,
+            "remedy": remedy_for_shapes(self),
         }
 
 
@@ -111,9 +124,15 @@ def graph_of(reader: CheckpointReader, role: str) -> ObjectGraph:
 
 
 def match(checkpoint: CheckpointReader, target: CheckpointReader) -> Match:
-    """Return what restoring one checkpoint into the object graph of another would do."""
+    """Return what restoring one checkpoint into the object graph of another would do.
+
+    Where both are name-based it is what a Saver, and so an Estimator, would do.
+    """
+    by_name = checkpoint.format.name in _NAME_BASED
+    if by_name and target.format.name in _NAME_BASED:
+        return match_names(checkpoint, checkpoint.specs, target)
     into = graph_of(target, "TARGET")
-    if checkpoint.format.name in _NAME_BASED:
+    if by_name:
         return match_by_name(checkpoint, into, target)
     return match_objects(checkpoint, graph_of(checkpoint, "CHECKPOINT"), checkpoint.specs, into, target)
 
@@ -295,6 +314,36 @@ def match_by_name(checkpoint: CheckpointReader, into: ObjectGraph, target: Check
     holds = complete and not fate.fails
     result = _result((checkpoint, target), checkpoint.specs, fate, (holds, holds), keys)
     return result._replace(by_name=True)
+
+
+def match_names(
+    checkpoint: CheckpointReader, specs: Mapping[str, TensorSpec], target: CheckpointReader
+) -> Match:
+    """Match two name-based checkpoints as a Saver restores: every value of TARGET by its key.
+
+    `specs` are CHECKPOINT's, or what new names would make of them.  What CHECKPOINT has
+    besides is passed over.  Where shapes differ TensorFlow 1 fails; with resource variables,
+    as Estimators of TensorFlow 2 have them, it silently goes on with CHECKPOINT's shapes.
+    """
+    fate = _Fate()
+    for key, spec in target.specs.items():
+        if key in specs:
+            fate.take(key, spec, specs[key])
+    holds = not fate.fails and target.specs.keys() <= specs.keys()
+    result = _result((checkpoint, target), specs, fate, (holds, holds), list(target.specs))
+    return result._replace(by_name=True)
+
+
+def remedy_for_shapes(found: Match) -> str | None:
+    """Return what to do where the program makes other shapes than the checkpoint holds."""
+    if not found.shape_mismatch:
+        return None
+    first = found.shape_mismatch[0]
+    more = f", and {len(found.shape_mismatch) - 1:,} more" if len(found.shape_mismatch) > 1 else ""
+    return (
+        f"the program of TARGET makes {first.key} {first.target}, CHECKPOINT holds {first.checkpoint}{more}: "
+        "build it with the sizes of CHECKPOINT, or train it anew in a directory of its own"
+    )
 
 
 def _result(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.errors import CheckpointError
 
 from .keys import Renamed, Rules, renamed
-from .match import graph_of, match_objects
+from .match import graph_of, match_names, match_objects
 from .pairing import Strictness, plan_like
 from .renames import pairs_by_ending
 
@@ -145,11 +145,13 @@ def _renamed(checkpoint: CheckpointReader, subs: list[str]) -> Renamed | None:
 
 
 def _restores(names: Renamed, checkpoint: CheckpointReader, target: CheckpointReader) -> bool:
-    if names.object_graph is None:
-        return False
     specs: dict[str, TensorSpec] = {
         new: checkpoint.specs[old]._replace(key=new) for old, new in names.keys.items()
     }
+    if target.object_graph is None:
+        return match_names(checkpoint, specs, target).existing_matched
+    if names.object_graph is None:
+        return False
     into = graph_of(target, "TARGET")
     return match_objects(checkpoint, names.object_graph, specs, into, target).existing_matched
 
@@ -173,6 +175,8 @@ def _converts(
         return False
     if any(kind == "variable" and key not in pairs for key, kind in target.kinds.items()):
         return False
-    graph = graph_of(target, "TARGET")
     specs = {move.spec.key: move.spec for move in plan.moves}
+    if target.object_graph is None:
+        return match_names(target, specs, target).existing_matched
+    graph = graph_of(target, "TARGET")
     return match_objects(target, graph, specs, graph, target).existing_matched

@@ -1,9 +1,10 @@
 """Filling the structure of one checkpoint with the values of another: `convert --like`.
 
 Tensors pair by full name where that is unique on both sides, then by key, then by
-object path; a slot also pairs where its variable has, by the name that its optimizer
-gives it.  Nothing is paired by resemblance: what stays without a value is an error that
-says so.
+object path (where one side has no objects, its keys stand for them); a slot also pairs
+where its variable has, by the name that its optimizer gives it, in the object graph or in
+its full name.  Nothing is paired by resemblance: what stays without a value is an error
+that says so.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from formats.errors import ConversionError
 from formats.tf.invent import invent_graph
 
 from .keras_pairs import pairs_within_layers
+from .keys import path_of
 from .transfer import Dropped, Move, Plan
 
 if TYPE_CHECKING:
@@ -55,12 +57,14 @@ def pair(
     full_names = names.full_names if names else source.full_names
     paths = names.object_paths if names else source.object_paths
     if source.object_graph is None:
-        paths = {key: key for key in new.values()}  # where there are no objects, names stand for their paths
+        # Where there are no objects, names stand for their paths; below, the other way round, too.
+        paths = {key: key for key in new.values()}
     wanted = [key for key in template.specs if template.kinds.get(key) != "graph"]
     for of_source, of_template in (
         (lambda key: full_names.get(new[key]), template.full_names.get),
         (new.get, lambda key: key),
         (lambda key: paths.get(new[key]), template.object_paths.get),
+        (lambda key: path_of(new[key]), lambda key: None if template.object_graph else key),
     ):
         _join(pairs, keys, wanted, of_source, of_template)
     _join_in_layers(pairs, source, keys, template, wanted)
@@ -148,11 +152,27 @@ def _slots(reader: CheckpointReader, keys: Sequence[str]) -> dict[str, _SlotName
         graph, key_of = reader.object_graph, {key: key for key in keys}
     owners = graph.tensors(dict.fromkeys(key_of))
     by_node = {number: key_of[key] for key, (number, _, _) in owners.items()}
-    return {
+    found = {
         by_node[slot.node]: _SlotName(by_node[slot.variable], slot.name)
         for slot in graph.slots
         if slot.node in by_node and slot.variable in by_node
     }
+    return found | _listed_slots(reader, [key for key in keys if key not in found])
+
+
+def _listed_slots(reader: CheckpointReader, keys: Sequence[str]) -> dict[str, _SlotName]:
+    """Return the slots of Keras 2.11 to 2.15, of which only full names tell: `Adam/m/dense/kernel`."""
+    if reader.object_graph is None:
+        return {}
+    kinds, names = reader.kinds, reader.full_names
+    counts = Counter(names.values())
+    variables = {names[key]: key for key in names if kinds.get(key) == "variable" and counts[names[key]] == 1}
+    slots = {}
+    for key in keys:
+        parts = names.get(key, "").split("/", 2)
+        if kinds.get(key) == "slot" and len(parts) == 3 and parts[2] in variables:
+            slots[key] = _SlotName(variables[parts[2]], parts[1])
+    return slots
 
 
 # The plan ---------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from formats.tf.state_file import FILE_NAME, StateFile, looks_like_state_file
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Entry", "Run", "flaw_of", "is_inside"]
+__all__ = ["Entry", "Run", "flaw_of", "is_inside", "places_of"]
 
 
 class Entry(NamedTuple):
@@ -58,7 +58,7 @@ class Run:
     """
 
     def __init__(self, path: str) -> None:
-        self.path, self.state_path = _places(path)
+        self.path, self.state_path = places_of(path)
         self.directory = Directory(self.path, self.state_path)
         self.state = self.directory.state
         self.has_file = os.path.isfile(self.state_path)
@@ -141,7 +141,7 @@ class Run:
         }
 
 
-def _places(path: str) -> tuple[str, str]:
+def places_of(path: str) -> tuple[str, str]:
     """Return the directory and the state file that a path stands for: either names both."""
     if os.path.isfile(path):
         with open(path, "rb") as file:

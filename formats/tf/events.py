@@ -23,7 +23,8 @@ import time
 from typing import IO, TYPE_CHECKING, Self
 
 from ..errors import CheckpointError, CorruptCheckpointError
-from ..files import RandomAccessFile
+from ..files import RandomAccessFile, ReadAhead
+from ..paths import is_event_file
 from ..wire.protobuf import BYTES, DOUBLE, FLOAT, INT32, INT64, TEXT, Field, Message, fields
 from ..wire.tfrecord import encode_record, iter_records
 from .messages import TensorShapeProto
@@ -138,7 +139,7 @@ def event_files(directory: str) -> list[str]:
     """Return the paths of the event files in a directory, those that began first first."""
     try:
         with os.scandir(directory) as entries:
-            names = [entry.name for entry in entries if "tfevents" in entry.name and entry.is_file()]
+            names = [entry.name for entry in entries if is_event_file(entry.name) and entry.is_file()]
     except OSError as error:
         raise CheckpointError(str(error.strerror).lower(), path=directory) from error
     return [os.path.join(directory, name) for name in sorted(names)]
@@ -160,7 +161,7 @@ class EventReader:
         """Yield the events.  Raises CheckpointNotFoundError, CheckpointError where there is no such file."""
         self.flaw, self.damaged = None, 0
         with RandomAccessFile(self.path) as file:
-            for record in iter_records(file.read, file.size, LARGEST_EVENT):
+            for record in iter_records(ReadAhead(file).read, file.size, LARGEST_EVENT):
                 if record.payload is None:
                     if record.flaw is not None:
                         self._lost(record.flaw, record.offset)

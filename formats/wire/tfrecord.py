@@ -26,9 +26,6 @@ _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
 HEADER_SIZE, FOOTER_SIZE = 12, 4
 
-_PIECE = 1 << 18
-"""Bytes read ahead: records of a few dozen bytes are not worth a call to the system each."""
-
 
 class Record(NamedTuple):
     """One record, or what there is instead of it.
@@ -50,32 +47,15 @@ def encode_record(payload: bytes) -> bytes:
     )
 
 
-class _Ahead:
-    """`read(offset, size)` for someone who goes forward in small steps."""
-
-    def __init__(self, read: Callable[[int, int], bytes]) -> None:
-        self._read = read
-        self._start = 0
-        self._data = b""
-
-    def take(self, offset: int, size: int) -> bytes:
-        at = offset - self._start
-        if at + size > len(self._data):
-            self._start, at = offset, 0
-            self._data = self._read(offset, max(size, _PIECE))
-        return self._data[at : at + size]
-
-
 def iter_records(read: Callable[[int, int], bytes], size: int, largest: int) -> Iterator[Record]:
-    """Yield the records of a file of `size` bytes, which `read(offset, size)` reads.
+    """Yield the records of a file of `size` bytes, which `read(offset, size)` reads, less where it ends.
 
     Payloads of more than `largest` bytes are passed over unread.  Where the file cannot
     be followed any further, the last record says why.
     """
-    ahead = _Ahead(read)
     offset = 0
     while offset < size:
-        header = ahead.take(offset, HEADER_SIZE)
+        header = read(offset, HEADER_SIZE)
         if len(header) < HEADER_SIZE:
             yield Record(offset, None, f"ends {len(header)} bytes into a record, within its length")
             return
@@ -92,12 +72,12 @@ def iter_records(read: Callable[[int, int], bytes], size: int, largest: int) -> 
         if end > size:
             yield Record(offset, None, f"ends {size - offset} bytes into a record of {end - offset}")
             return
-        yield _record(ahead, offset, start, length) if length <= largest else Record(offset, None)
+        yield _record(read, offset, start, length) if length <= largest else Record(offset, None)
         offset = end
 
 
-def _record(ahead: _Ahead, offset: int, start: int, length: int) -> Record:
-    data = ahead.take(start, length + FOOTER_SIZE)
+def _record(read: Callable[[int, int], bytes], offset: int, start: int, length: int) -> Record:
+    data = read(start, length + FOOTER_SIZE)
     if len(data) < length + FOOTER_SIZE:  # it was truncated since it was opened
         return Record(offset, None, f"ends {HEADER_SIZE + len(data)} bytes into a record")
     payload = data[:length]

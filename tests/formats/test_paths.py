@@ -415,3 +415,10 @@ def test_mistyped_name_is_answered_with_close_ones(tmp_path: Path) -> None:
         open_checkpoint(tmp_path / "nowhere" / "ckpt-1")
     assert "does not exist" in caught.value.hints[0]
     assert isinstance(caught.value, FileNotFoundError)
+
+
+def test_the_graph_of_a_v1_checkpoint_names_it(tmp_path: Path) -> None:
+    for name in ("model.ckpt-1", "model.ckpt-1.meta", "shards-00000-of-00001", "shards.meta"):
+        (tmp_path / name).write_bytes(b"")
+    assert resolve(f"{tmp_path}/model.ckpt-1.meta").path == f"{tmp_path}/model.ckpt-1"
+    assert resolve(f"{tmp_path}/shards.meta").path == f"{tmp_path}/shards-?????-of-00001"

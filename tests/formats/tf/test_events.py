@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from formats.errors import CheckpointError, CheckpointNotFoundError
+from formats.files import ReadAhead
 from formats.tf import events
 from formats.tf.events import CHECKPOINT, START, Event, EventReader, EventWriter, event_files, scalars
 from formats.wire.tfrecord import encode_record
@@ -53,6 +54,13 @@ def test_an_estimators_file_is_read_as_tensorflow_reads_it() -> None:
     loss = {event.step: value for event in found for tag, value in scalars(event) if tag == "loss"}
     assert list(loss) == [1, 2, 102]
     assert loss[102] < loss[1]
+
+
+def test_events_lie_across_what_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = list(EventReader(IRIS))
+    for size in (1, 13, 100, 5000):
+        monkeypatch.setattr(ReadAhead, "SIZE", size)
+        assert list(EventReader(IRIS)) == whole
 
 
 def test_every_event_of_tensorflows_encodes_to_its_own_bytes() -> None:
