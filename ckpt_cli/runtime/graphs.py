@@ -45,6 +45,7 @@ class Graph:
         self._derived: set[int] = set()
         self._names: set[str] = set()
         self._held: set[int] = set()
+        self._is_finalized = False
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Graph]:
@@ -58,6 +59,11 @@ class Graph:
 
     def add(self, variable: Any, name: str) -> str:
         """Take in a variable that is being made; return its name, a number added where it is taken."""
+        if self._is_finalized:
+            raise RuntimeError(
+                f"Graph is finalized and cannot be modified: {name} would not be restored. Make "
+                "variables in model_fn, or in a hook's `begin`."
+            )
         unique, number = name, 0
         while unique in self._names:
             number += 1
@@ -67,6 +73,10 @@ class Graph:
         self.variables.append(variable)
         self._initial.append(variable._value)
         return unique
+
+    def finalize(self) -> None:
+        """Take in no more variables."""
+        self._is_finalized = True
 
     def make_local(self, variables: list[Any]) -> None:
         """Say that variables are not saved: they count within one call."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -426,6 +428,11 @@ class TestRefused:
             two.train(lambda: ({"x": x}, y), steps=1)
         with pytest.raises(ValueError, match="Feature x is not in features dictionary"):
             two.train(lambda: ({"y": x}, y), steps=1)
+        for labels in (np.float32([0, 0.5]), np.int64([0, -1])):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="at place 1 of the batch"):
+                two.train(lambda given=labels: ({"x": x}, given), steps=1)
+        with pytest.raises(ValueError, match="it returned None"):
+            two.train(lambda: None, steps=1)
         assert os.listdir(tmp_path) == []
 
 
@@ -543,6 +550,17 @@ class TestHooks:
         assert "largest = 0.25" in caplog.text  # of the first batch
         assert "largest = 0.75" in caplog.text  # of the third
 
+    def test_no_variables_are_made_while_training(self, tmp_path):
+        """They would turn up in checkpoints that nobody could restore."""
+
+        class Late(tf.estimator.SessionRunHook):
+            def after_run(self, run_context, run_values):
+                tf.Variable(1.0, name="late")
+
+        with pytest.raises(RuntimeError, match="Graph is finalized and cannot be modified: late"):
+            tf.estimator.Estimator(slope, str(tmp_path)).train(line, steps=3, hooks=[Late()])
+        assert values(tmp_path / "model.ckpt-0").keys() == {"global_step", "weight"}
+
     def test_listeners(self, tmp_path):
         calls = []
 
@@ -601,3 +619,17 @@ class TestRunConfig:
             config().replace(speed=1)
         with pytest.raises(ValueError, match="model_dir should be non-empty"):
             tf.estimator.Estimator(slope, "")
+
+
+def test_estimators_are_imported_when_they_are_asked_for():
+    """The checkpoint guide's programs do without them, and so does the program's start."""
+    lines = (
+        "import sys, ckpt_cli.runtime as tf",
+        "assert not any('estimator' in name for name in sys.modules), sys.modules",
+        "tf.estimator.DNNClassifier, tf.feature_column.numeric_column, tf.compat.v1.estimator.DNNClassifier",
+        "tf.compat.v1.train.Saver, tf.compat.v1.metrics.mean",
+    )
+    subprocess.run([sys.executable, "-c", "; ".join(lines)], check=True)
+    for module in (tf, v1, v1.train):
+        with pytest.raises(AttributeError, match="nothing_of_this_name"):
+            module.nothing_of_this_name  # noqa: B018  looked up, not used

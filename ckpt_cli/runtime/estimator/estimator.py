@@ -181,27 +181,27 @@ class Estimator:
                 )
                 return self
             recording = self._record(graph, ModeKeys.TRAIN, first)
-            loss = self._train(recording, itertools.chain([first], found), hooks, saving_listeners)
+            loss = self._train(recording, first, found, hooks, saving_listeners)
         logger.info("Loss for final step: %s.", loss)
         return self
 
     def _train(
-        self, recording: Recording, found: Iterator[Batch], hooks: list[Any], saving_listeners: Any
+        self, recording: Recording, first: Batch, found: Iterator[Batch], hooks: list[Any], listeners: Any
     ) -> Any:
+        """Restore, and only then write and make steps; return the loss of the last one."""
         spec = recording.spec
-        first, found = _peeked(found)
         spec.scaffold.saver = saver_of(spec.scaffold, self._config)
         self._restorer().restore(spec.scaffold)
         spec.scaffold.saver.recover(self._model_dir)
         os.makedirs(self._model_dir, exist_ok=True)
         events = RunEvents(self._model_dir)
         try:
-            hooks = self._training_hooks(recording, hooks, saving_listeners, events)
+            hooks = self._training_hooks(recording, hooks, listeners, events)
             session = Session(recording, hooks, first)
             for hook in hooks:
                 hook.begin()
             session.open()
-            losses = deque(session.steps(found, spec.loss), maxlen=1)
+            losses = deque(session.steps(itertools.chain([first], found), spec.loss), maxlen=1)
         finally:
             events.close()
         return losses[-1]
@@ -341,8 +341,3 @@ class Estimator:
             else:
                 for index in range(batch_length(values)):
                     yield {key: value[index] for key, value in values.items()}
-
-
-def _peeked(found: Iterator[Batch]) -> tuple[Batch, Iterator[Batch]]:
-    first = next(found)
-    return first, itertools.chain([first], found)

@@ -34,7 +34,8 @@ def _class_labels(labels: Any, count: int, vocabulary: dict[bytes, int] | None) 
         ids = np.array([vocabulary.get(word, -1) for word in labels.reshape(-1)], np.int64)
     else:
         ids = labels.reshape(-1).astype(np.int64)
-    wrong = np.flatnonzero((ids < 0) | (ids >= count))
+    is_other = np.False_ if vocabulary is not None else ids != labels.reshape(-1)
+    wrong = np.flatnonzero((ids < 0) | (ids >= count) | is_other)
     if len(wrong):
         raise InvalidArgumentError(
             f"Labels must be >= 0 and <= n_classes - 1 = {count - 1}, or words of label_vocabulary; found "

@@ -36,6 +36,8 @@ def batches(found: Any) -> Iterator[Batch]:
     A dataset is gone through from its first pass on, so that what a call sees does not
     depend on the calls before it.
     """
+    if found is None:
+        raise ValueError("input_fn should return a Dataset, or features and labels; it returned None.")
     if not isinstance(found, Dataset):
         batch = _parsed(map_structure(_tensor, found))
         while True:

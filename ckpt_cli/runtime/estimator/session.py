@@ -26,7 +26,8 @@ class Session:
         self.should_stop = False
 
     def open(self) -> None:
-        """Tell hooks that the variables have their values."""
+        """Tell hooks that the variables have their values; nothing can be added to the graph from here on."""
+        self._recording.graph.finalize()
         for hook in self._hooks:
             hook.after_create_session(self, None)
 

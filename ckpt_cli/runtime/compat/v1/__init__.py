@@ -1,6 +1,8 @@
 """tf.compat.v1: the names that programs of the first version still use.
 
-There are no graphs and no sessions here: what a graph would hold is an eager value.
+There are no sessions here, and what a graph would hold is an eager value.  What a call of
+an Estimator's `model_fn` makes is noted in a graph all the same (`graphs`), for collections
+and for optimizers that differentiate without a tape.
 """
 
 from __future__ import annotations
