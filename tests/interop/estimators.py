@@ -45,6 +45,8 @@ def optimizers(tf):
 
 
 def classifier(tf, directory, kind, classes=3, named=False):
+    if kind == "custom":
+        return custom(tf, directory)
     made = tf.estimator if kind.startswith("v2") else tf.compat.v1.estimator
     options = {"weight_column": "weight", "label_vocabulary": WORDS[:classes]} if named else {}
     return made.DNNClassifier(
@@ -101,6 +103,44 @@ def tell(tf, directory, kind, classes=3, named=False):
         "names": found.get_variable_names(),
         "latest": os.path.basename(found.latest_checkpoint()),
     }
+
+
+def custom(tf, directory):
+    """Return an Estimator of a model_fn as TensorFlow 1's tutorial on flowers writes them."""
+    v1 = tf.compat.v1
+
+    def model_fn(features, labels, mode, params):
+        net = v1.feature_column.input_layer(features, params["feature_columns"])
+        for units in params["hidden_units"]:
+            net = v1.layers.dense(net, units=units, activation=tf.nn.relu)
+        logits = v1.layers.dense(net, params["n_classes"], activation=None)
+        found = tf.argmax(logits, 1)
+        if mode == tf.estimator.ModeKeys.PREDICT:
+            predictions = {
+                "class_ids": found[:, v1.newaxis],
+                "probabilities": tf.nn.softmax(logits),
+                "logits": logits,
+            }
+            return tf.estimator.EstimatorSpec(mode, predictions=predictions)
+        loss = v1.losses.sparse_softmax_cross_entropy(labels=labels, logits=logits)
+        accuracy = v1.metrics.accuracy(labels=labels, predictions=found, name="acc_op")
+        v1.summary.scalar("accuracy", accuracy[1])
+        if mode == tf.estimator.ModeKeys.EVAL:
+            return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops={"accuracy": accuracy})
+        optimizer = v1.train.AdagradOptimizer(learning_rate=0.1)
+        train_op = optimizer.minimize(loss, global_step=v1.train.get_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    return tf.estimator.Estimator(
+        model_fn,
+        directory,
+        tf.estimator.RunConfig(tf_random_seed=3, save_checkpoints_steps=10, save_summary_steps=10),
+        params={
+            "feature_columns": [tf.feature_column.numeric_column(name) for name in NAMES],
+            "hidden_units": [10, 10],
+            "n_classes": 3,
+        },
+    )
 
 
 def line(tf):

@@ -240,7 +240,8 @@ class Estimator:
         if config.log_step_count_steps:
             chief.append(StepCounterHook(config.log_step_count_steps, events=events))
         if config.save_summary_steps:
-            chief.append(SummaryHook(events, {"loss": spec.loss}, config.save_summary_steps))
+            told = {**dict(graph.collections.get("summaries", ())), "loss": spec.loss}
+            chief.append(SummaryHook(events, told, config.save_summary_steps))
         return [*hooks, *chief]
 
     def _restorer(self) -> Restorer:

@@ -8,17 +8,20 @@ and for optimizers that differentiate without a tape.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ... import graphs, keras, nn
 from ...functions import *  # noqa: F403
 from ...functions import __all__ as _functions
+from ...names import name_scope, scoped
+from ...unknown import refuse
 from ...variable import Variable
 from . import train
 
 __all__ = [  # noqa: PLE0604
-    "GraphKeys", "Variable", "add_to_collection", "get_collection", "global_variables",
+    "GraphKeys", "Variable", "add_to_collection", "get_collection", "get_variable", "global_variables",
     "global_variables_initializer", "keras", "nn", "set_random_seed", "train", "trainable_variables",
+    "newaxis", "variable_scope",
     *_functions,
 ]  # fmt: skip
 
@@ -26,13 +29,23 @@ __all__ = [  # noqa: PLE0604
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LAZY = frozenset(("estimator", "metrics"))
+newaxis = None
+
+_LAZY = {
+    "estimator": __name__,
+    "feature_column": __name__.removesuffix(".compat.v1"),
+    "layers": __name__,
+    "losses": __name__,
+    "metrics": __name__,
+    "summary": __name__,
+}
+"""By name of a module: the package it is in."""
 
 
 def __getattr__(name: str) -> object:
     """Import what few programs need when it is first asked for."""
     if name in _LAZY:
-        return importlib.import_module(f".{name}", __name__)
+        return importlib.import_module(f".{name}", _LAZY[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -44,6 +57,7 @@ class GraphKeys:
     TRAINABLE_VARIABLES = "trainable_variables"
     GLOBAL_STEP = "global_step"
     LOSSES = "losses"
+    SUMMARIES = "summaries"
 
 
 def get_collection(key: str, scope: str | None = None) -> list[object]:
@@ -68,6 +82,34 @@ def trainable_variables() -> list[object]:
 
 def global_variables() -> list[object]:
     return get_collection(GraphKeys.GLOBAL_VARIABLES)
+
+
+def variable_scope(name_or_scope: str, default_name: str | None = None, **options: Any) -> name_scope:
+    """Return a context in which variables are named within a scope; variables are not used again."""
+    del default_name
+    refuse("variable_scope", **options)
+    return name_scope(name_or_scope)
+
+
+def get_variable(
+    name: str, shape: Any = None, dtype: Any = None, initializer: Any = None, trainable: bool | None = None,
+    **options: Any,
+) -> Variable:  # fmt: skip
+    """Make a variable; ValueError where its name is taken."""
+    refuse("get_variable", **options)
+    graph = graphs.current()
+    full_name = scoped(name)
+    if graph is not None and any(one._full_name() == full_name for one in graph.variables):
+        raise ValueError(f"Variable {full_name} already exists, disallowed.")
+    if initializer is None or callable(initializer) or isinstance(initializer, str):
+        if shape is None:
+            raise ValueError(
+                f"Shape of a new variable ({full_name}) must be fully defined, but instead was None."
+            )
+        kind = initializer if initializer is not None else keras.initializers.GlorotUniform()
+        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        initializer = keras.initializers.get(kind)(extents, dtype or "float32")
+    return Variable(initializer, dtype=dtype, trainable=trainable, name=name)
 
 
 def set_random_seed(seed: int) -> None:
