@@ -55,7 +55,8 @@ def _mean(values: Sequence[float]) -> float | None:
 def show(rows: list[Row], latest: str | None, curve: Curve, frozen: Sequence[str]) -> None:
     """Print the run as a table, curves and remarks."""
     columns = [render.Column("NAME", fold=True), render.Column("STEP", right=True), render.Column("MODIFIED")]
-    columns += [render.Column(name, right=True) for name in ("CHANGED", "L2", "NAN", "LOSS")]
+    number = render.escape(curve.tag.upper()) if curve.steps else "LOSS"
+    columns += [render.Column(name, right=True) for name in ("CHANGED", "L2", "NAN", number)]
     columns.append(render.Column(""))
     styles = [
         "red" if row.format is None or row.nan else "green" if row.name == latest else "" for row in rows

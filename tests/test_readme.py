@@ -9,6 +9,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import ckpt_cli.runtime as tf
+from tests.estimators import NAMES, Program
 from tests.readme import README, ROOT, commands, rendered
 from tests.support import data_path
 
@@ -38,6 +40,10 @@ def _lay_out(directory: Path) -> None:
     shutil.copy(data_path("bert_template", "gold_map.tsv"), directory / "names.tsv")
     shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), directory / "run")
     shutil.copytree(data_path("keras_mlp"), directory / "keras_mlp")
+    shutil.copytree(data_path("estimator_iris", "models", "iris"), directory / "model_dir")
+    shutil.copytree(data_path("estimator_iris", "models", "iris_20_20"), directory / "model_dir_20_20")
+    Program(tf.keras.optimizers.legacy.Adagrad).checkpoint.save(directory / "fresh_iris" / "ckpt")
+    (directory / "iris_names.tsv").write_text("".join(f"{old}\t{new}\n" for old, new in NAMES.items()))
 
 
 def test_the_commands_of_the_tasks_do_what_they_say(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from .. import render, render_log
 from ..operations.curves import read_curve
 from ..operations.log import ATTEMPTS, RunLog
 from ..operations.state import places_of
-from ..options import choosing, color_option, json_option, path_argument, selection_of
+from ..options import choosing, color_option, completing, json_option, path_argument, selection_of
 from ..report import say_empty
 
 if TYPE_CHECKING:
@@ -28,11 +28,17 @@ _MOST_TAGS = 10
 
 
 @click.command("log")
-@path_argument("directory", metavar="DIR", default=".")
+@path_argument("directory", metavar="[DIR]", default=".", shell_complete=completing("directories"))
 @choosing
 @click.option("--no-values", is_flag=True, help="Read the indexes alone: no norms, no NaN.")
 @click.option("--tag", metavar="TAG", help="Show this number of the event files in place of the loss.")
-@click.option("--events", metavar="DIR", type=click.Path(), help="Where the event files are, if not in DIR.")
+@click.option(
+    "--events",
+    metavar="DIR",
+    type=click.Path(),
+    help="Where the event files are, if elsewhere.",
+    shell_complete=completing("directories"),
+)
 @json_option
 @color_option
 def command(directory: str, **options: Any) -> int:
@@ -40,8 +46,8 @@ def command(directory: str, **options: Any) -> int:
 
     Step, how many tensors changed since the checkpoint before, the norm of the weights,
     NaN in any tensor, and the loss where TensorBoard's event files lie beside.  Below, curves,
-    the first NaN, and weights that never changed.  What changed is told by stored checksums;
-    a tensor that did not is read once.
+    the first NaN, and weights that never changed.  Stored checksums tell what changed; what
+    did not is not read again.
 
     \b
       ckpt log run/

@@ -204,9 +204,9 @@ class RunLog:
         """Return what is to be known of a tensor, reading it where that takes reading."""
         if not self.values or not tensor.has_values:
             return Seen(stored, None)
-        if before is not None and stored is not None and stored == before.fingerprint:
-            return before
         floating = tensor.spec.dtype.family in ("float", "complex")
+        if before is not None and stored is not None and stored == before.fingerprint and before.measure:
+            return before
         if stored is not None and not floating:
             return Seen(stored, None)
         crc = 0

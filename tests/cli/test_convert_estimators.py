@@ -92,6 +92,29 @@ def test_partitioned_variables_and_their_slots(tmp_path: Path, ckpt: Callable) -
     )
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("name_based", "partitioned", "model.ckpt-4"),
+        ("slot_names", "tf1", "adam_partitioned", "model.ckpt-3"),
+        ("slot_names", "tf1", "adagrad_one_part_in_dnn", "model.ckpt-3"),
+        ("slot_names", "tf1", "adagrad_one_part_in_linear", "model.ckpt-3"),
+        ("slot_names", "canned", "linear_v1", "model.ckpt-3"),
+        ("slot_names", "canned", "dnn_linear_v1", "model.ckpt-3"),
+        ("slot_names", "canned", "dnn_linear_v2", "model.ckpt-3"),
+    ],
+    ids="/".join,
+)
+def test_partitions_as_tensorflow_saved_them(parts: tuple[str, ...], tmp_path: Path, ckpt: Callable) -> None:
+    source = data_path(*parts)
+    assert ckpt("convert", source, tmp_path / "objects", "--to", "object").code == 0
+    with formats.open_checkpoint(source) as one, formats.open_checkpoint(tmp_path / "objects") as other:
+        slots = list(one.kinds.values()).count("slot")
+        assert list(other.kinds.values()).count("slot") == slots > 0
+    assert ckpt("convert", tmp_path / "objects", tmp_path / "names", "--to", "name").code == 0
+    assert bundle_bytes(str(tmp_path / "names")) == bundle_bytes(source)
+
+
 def test_an_object_based_estimator_checkpoint_goes_to_names_and_back(tmp_path: Path, ckpt: Callable) -> None:
     source = data_path("estimator_object_based", "tf_estimator_example", "model.ckpt-10")
     assert ckpt("convert", source, tmp_path / "names-10", "--to", "name").code == 0

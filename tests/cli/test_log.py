@@ -204,6 +204,18 @@ def test_a_tensor_that_has_not_changed_is_not_read_again(
     assert read == ["same", "w", "w", "w"]
 
 
+def test_a_tensor_that_could_not_be_read_is_read_in_the_next_checkpoint(
+    tmp_path: Path, ckpt: Callable
+) -> None:
+    same = {"w": np.ones(4, "f4")}
+    directory = run_of(tmp_path, same, same)
+    (tmp_path / "model.ckpt-0.data-00000-of-00001").write_bytes(b"\0" * 16)
+    result = ckpt("log", "--json", directory)
+    rows = result.json["checkpoints"]
+    assert [(row["l2"], row["nan"], row["unchanged"]) for row in rows] == [(None, None, None), (2.0, 0, 1)]
+    assert "model.ckpt-0.data-00000-of-00001: tensor 'w': offset 0: checksum" in result.err
+
+
 @pytest.mark.parametrize("suffix", ["", ".h5", ".npz", ".safetensors"])
 def test_formats_without_checksums_are_compared_by_what_is_read(
     suffix: str, tmp_path: Path, ckpt: Callable
@@ -246,6 +258,8 @@ def test_a_terminal_shows_a_table_curves_and_what_stands_out(tmp_path: Path, ter
     )
     found = terminal("log", tmp_path, NO_COLOR="1")
     assert found.out.splitlines()[-2:] == ["first NaN: model.ckpt-1: w", "frozen: a\\x1b[31m"]
+    found = terminal("log", IRIS, "--tag", "global_step/sec", NO_COLOR="1")
+    assert found.out.splitlines()[0].split()[-1] == "GLOBAL_STEP/SEC"
     assert "▁" not in terminal("log", IRIS, NO_COLOR="1", PYTHONIOENCODING="ascii").out
 
 

@@ -1,120 +1,126 @@
-"""A run directory goes from TensorFlow's Estimator to ours and back, and training goes on unmoved."""
+"""Estimators' checkpoints: TensorFlow restores what became of them; its own runs are told in full."""
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-import ckpt_cli.runtime as tf
 import formats
-from tests.interop import estimators
+from tests.cli.running import run_ckpt
+from tests.estimators import NAMES
+from tests.support import data_path, digest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import TensorFlow
 
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
-KINDS = [*sorted(estimators.optimizers(tf)), "custom"]
+# Run, optimizer of the oracle, whether it is Keras', slots.
+RUNS = [
+    (("estimator_iris", "models", "iris", "model.ckpt-200"), "adagrad", False),
+    (("estimator_replay", "v1", "model.ckpt-100"), "adagrad", False),
+    (("estimator_iris_v2", "models", "iris", "model.ckpt-200"), "adagrad", True),
+    (("estimator_replay", "v2_lr_0.05", "model.ckpt-200"), "adagrad", True),
+    (("estimator_keep_max", "run", "model.ckpt-40"), "ftrl", True),
+]
 
 
-def ours(program: str, **arguments: Any) -> Any:
-    return getattr(estimators, program)(tf, **arguments)
+def told(reader: formats.CheckpointReader, key: str) -> list:
+    spec = reader.specs[key]
+    return [spec.dtype.name, list(spec.shape), digest(reader[key].read())]
 
 
-def theirs(tensorflow: TensorFlow, program: str, **arguments: Any) -> Any:
-    return tensorflow.ask("estimators", "run", program=program, arguments=arguments)
+def slots_of(path: str) -> list[list[str]]:
+    """Return [key, variable's key, slot name], by the object graph that the names become."""
+    from formats.tf.invent import invent_graph
+
+    with formats.open_checkpoint(path) as reader:
+        invented = invent_graph(reader.specs)
+        key_of = {key: name for name, key in invented.keys.items()}
+        owners = invented.graph.tensors(dict.fromkeys(key_of))
+        by_node = {number: key_of[key] for key, (number, _, _) in owners.items()}
+        return [[by_node[slot.node], by_node[slot.variable], slot.name] for slot in invented.graph.slots]
 
 
-def stored(directory: str, name: str) -> dict[str, Any]:
-    with formats.open_checkpoint(os.path.join(directory, name)) as reader:
-        return {key: tensor.read() for key, tensor in reader.items()}
-
-
-def assert_same_told(one: dict[str, Any], two: dict[str, Any]) -> None:
-    assert one["names"] == two["names"]
-    assert one["latest"] == two["latest"]
-    assert one["metrics"].keys() == two["metrics"].keys()
-    for name, value in one["metrics"].items():
-        np.testing.assert_allclose(value, two["metrics"][name], err_msg=name, **CLOSE)
-    for here, there in zip(one["predictions"], two["predictions"], strict=True):
-        assert list(here) == list(there)
-        for key, (dtype, value) in here.items():
-            assert dtype == there[key][0], key
-            if dtype == "object":
-                assert value == there[key][1]
-            else:
-                np.testing.assert_allclose(value, there[key][1], err_msg=key, **CLOSE)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_continues_the_other(old_tensorflow: TensorFlow, kind: str, tmp_path: Path) -> None:
-    """TensorFlow trains 20 steps, we 20 more, TensorFlow 20 more: the losses of TensorFlow alone."""
-    alone, mixed = str(tmp_path / "alone"), str(tmp_path / "mixed")
-    assert len(theirs(old_tensorflow, "train", directory=mixed, kind=kind, max_steps=20)) == 20
-    shutil.copytree(mixed, alone)
-    expected = theirs(old_tensorflow, "train", directory=alone, kind=kind, max_steps=60)
-    losses = ours("train", directory=mixed, kind=kind, max_steps=40)
-    losses += theirs(old_tensorflow, "train", directory=mixed, kind=kind, max_steps=60)
-    np.testing.assert_allclose(losses, expected, **CLOSE)
-    one, two = stored(alone, "model.ckpt-60"), stored(mixed, "model.ckpt-60")
-    assert one.keys() == two.keys()
-    for key in one:
-        assert one[key].dtype == two[key].dtype
-        np.testing.assert_allclose(one[key], two[key], err_msg=key, rtol=1e-3, atol=1e-4)
-    assert sorted(name for name in os.listdir(mixed) if name.endswith(".index")) == [
-        f"model.ckpt-{step}.index" for step in (20, 30, 40, 50, 60)
-    ]
-    assert_same_told(
-        theirs(old_tensorflow, "tell", directory=mixed, kind=kind), ours("tell", directory=mixed, kind=kind)
-    )
-
-
-@pytest.mark.parametrize("kind", ["v1", "v2"])
-@pytest.mark.parametrize(("classes", "named"), [(2, False), (3, False), (2, True), (3, True)])
-def test_tensorflow_goes_on_with_ours(
-    old_tensorflow: TensorFlow, kind: str, classes: int, named: bool, tmp_path: Path
+@pytest.mark.parametrize(("parts", "optimizer", "keras"), RUNS, ids=str)
+def test_objects_with_their_slots(
+    old_tensorflow: TensorFlow, parts: tuple[str, ...], optimizer: str, keras: bool, tmp_path: Path
 ) -> None:
-    """A run that we began; two classes have other metrics than three, examples may have weights."""
-    begun, copy = str(tmp_path / "begun"), str(tmp_path / "copy")
-    what = {"kind": kind, "classes": classes, "named": named}
-    ours("train", directory=begun, max_steps=20, **what)
-    shutil.copytree(begun, copy)
-    told = ours("tell", directory=begun, **what)
-    assert_same_told(theirs(old_tensorflow, "tell", directory=copy, **what), told)
-    losses = theirs(old_tensorflow, "train", directory=copy, max_steps=40, **what)
-    np.testing.assert_allclose(losses, ours("train", directory=begun, max_steps=40, **what), **CLOSE)
-
-
-def test_objects_go_both_ways(old_tensorflow: TensorFlow, tmp_path: Path) -> None:
-    """The guide's object-based saving: begun by each side, continued and restored by the other."""
-    begun, other = str(tmp_path / "ours"), str(tmp_path / "theirs")
-    first = ours("train_objects", directory=begun, steps=5)
-    np.testing.assert_allclose(
-        first, theirs(old_tensorflow, "train_objects", directory=other, steps=5), **CLOSE
-    )
-    for directory in (begun, other):
-        here, there = (
-            ours("restore_objects", directory=directory),
-            theirs(old_tensorflow, "restore_objects", directory=directory),
+    source, target = data_path(*parts), str(tmp_path / "objects-1")
+    assert run_ckpt("convert", source, target, "--to", "object").code == 0
+    slots = slots_of(source)
+    with formats.open_checkpoint(source) as reader:
+        shapes = {
+            key: list(reader.specs[key].shape) for key, kind in reader.kinds.items() if kind == "variable"
+        }
+        found = old_tensorflow.ask(
+            "convert", "restore", path=target, optimizer=optimizer, keras=keras, shapes=shapes, slots=slots
         )
-        assert here[0] == there[0] == 5
-        np.testing.assert_allclose(here[1], there[1], **CLOSE)
-        np.testing.assert_allclose(here[2], there[2], **CLOSE)
-    second = theirs(old_tensorflow, "train_objects", directory=begun, steps=5)
-    np.testing.assert_allclose(second, ours("train_objects", directory=other, steps=5), **CLOSE)
-    assert second[0] < first[0]
+        assert found == {key: told(reader, key) for key in found}
+        assert {key for key, kind in reader.kinds.items() if kind in ("variable", "slot")} == set(found)
 
 
-def test_tensorflow_reads_our_events(old_tensorflow: TensorFlow, tmp_path: Path) -> None:
-    directory = str(tmp_path / "run")
-    losses = ours("train", directory=directory, kind="v1", max_steps=20)
-    events = old_tensorflow.ask("estimators", "events", directory=directory)
-    saves = [(step, path) for kind, step, status, path in events if kind == "session_log" and status == 3]
-    assert saves == [(step, os.path.join(directory, "model.ckpt")) for step in (0, 10, 20)]
-    assert ["summary", 1, "loss", pytest.approx(losses[0], rel=1e-6)] in events
-    assert events[0][2] == "brain.Event:2"
+@pytest.mark.parametrize("legacy", [True, False])
+@pytest.mark.parametrize("fixture", ["estimator_iris", "estimator_iris_v2"])
+def test_a_keras_model_says_what_the_estimator_said(
+    old_tensorflow: TensorFlow, fixture: str, legacy: bool, tmp_path: Path
+) -> None:
+    source = data_path(fixture, "models", "iris", "model.ckpt-200")
+    fresh = old_tensorflow.ask("estimators", "save_fresh", path=str(tmp_path / "fresh"), legacy=legacy)
+    names = tmp_path / "names.tsv"
+    names.write_text("".join(f"{old}\t{new}\n" for old, new in NAMES.items()))
+    target = str(tmp_path / "tf2" / "iris-1")
+    done = run_ckpt("convert", source, target, "--like", fresh, "--map", names)
+    assert done.code == 0, done.err
+    with open(data_path(fixture, "predictions.json"), encoding="utf-8") as file:
+        predictions = json.load(file)
+    step, logits, slots = old_tensorflow.ask(
+        "estimators", "restore_into_program", path=target, legacy=legacy, features=predictions["features"]
+    )
+    assert step == 200
+    np.testing.assert_allclose(logits, predictions["logits"], rtol=1e-5, atol=1e-5)
+    keys = {variable: key for key, variable, _ in slots_of(source)}
+    with formats.open_checkpoint(source) as reader:
+        assert slots == {new: told(reader, keys[old]) for old, new in NAMES.items()}
+
+
+def test_a_saver_restores_what_match_says(old_tensorflow: TensorFlow) -> None:
+    runs = [
+        data_path(*parts, "model.ckpt-" + step)
+        for parts, step in (
+            (("estimator_replay", "v1"), "100"),
+            (("estimator_iris", "models", "iris"), "200"),
+            (("estimator_iris", "models", "iris_20_20"), "1"),
+            (("estimator_replay", "v2"), "100"),
+        )
+    ]
+    verdicts = set()
+    for target in runs:
+        with formats.open_checkpoint(target) as reader:
+            shapes = {key: [spec.dtype.name, list(spec.shape)] for key, spec in reader.specs.items()}
+        for checkpoint in runs:
+            restores = old_tensorflow.ask("estimators", "saver_restores", path=checkpoint, shapes=shapes)
+            assert (run_ckpt("match", checkpoint, target).code == 0) is restores, (checkpoint, target)
+            verdicts.add(restores)
+    assert verdicts == {True, False}
+
+
+def test_a_run_of_tensorflows_own(old_tensorflow: TensorFlow, tmp_path: Path) -> None:
+    run = str(tmp_path / "run")
+    losses, norm, latest = old_tensorflow.ask("estimators", "train", model_dir=run, steps=7)
+    found = json.loads(run_ckpt("log", "--json", run).out)
+    rows = found["checkpoints"]
+    assert os.path.join(run, found["latest"]) == latest
+    assert [row["step"] for row in rows] == [row["global_step"] for row in rows]
+    assert rows[-1]["step"] == 7
+    assert rows[-1]["l2"] == pytest.approx(norm, rel=1e-6)
+    assert [(row["loss_step"], row["loss"]) for row in rows if row["loss"] is not None] == [
+        (int(step), value) for step, value in losses.items() if int(step) in {row["step"] for row in rows}
+    ]
+    listed = json.loads(run_ckpt("ls", "-l", "--json", latest).out)
+    marks = {tensor["key"]: tensor["trainable"] for tensor in listed["tensors"]}
+    assert marks == {tensor["key"]: tensor["kind"] == "variable" for tensor in listed["tensors"]}

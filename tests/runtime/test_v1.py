@@ -9,7 +9,7 @@ import ckpt_cli.runtime as tf
 from ckpt_cli.runtime import graphs
 from ckpt_cli.runtime.compat import v1
 from formats.tf.events import EventReader, event_files, scalars
-from tests.interop import estimators
+from tests.interop import runs
 from tests.runtime.flowers import arrays, flowers
 
 LOGITS = np.float32([[2, -1, 0.5], [0, 1, 3]])
@@ -109,7 +109,7 @@ def test_metrics(graph):
 
 def test_a_model_function_of_the_flowers_tutorial(tmp_path):
     """Layers, a loss, a metric and an optimizer of TensorFlow 1; its summaries are in the events."""
-    found = estimators.custom(tf, str(tmp_path))
+    found = runs.custom(tf, str(tmp_path))
     found.train(flowers(), steps=200)
     metrics = found.evaluate(flowers(50, repeats=False))
     assert metrics["accuracy"] > 0.9

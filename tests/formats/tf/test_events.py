@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -161,3 +162,21 @@ def test_a_file_that_has_gone_is_an_error_of_ours(tmp_path: Path) -> None:
         list(EventReader(str(tmp_path / "gone")))
     with pytest.raises(CheckpointError, match="no such file"):
         event_files(str(tmp_path / "gone"))
+
+
+def test_no_payload_is_too_odd(tmp_path: Path) -> None:
+    """What is framed soundly is an event, or is counted as damaged; nothing is raised."""
+    generator = random.Random(5)
+    payloads = [event.encode() for event in EventReader(IRIS)]
+    with open(tmp_path / "odd", "wb") as file:
+        for number in range(500):
+            payload = bytearray(payloads[number % len(payloads)])
+            for _ in range(generator.randrange(1, 6)):
+                payload[generator.randrange(len(payload))] = generator.randrange(256)
+            file.write(encode_record(bytes(payload)))
+    reader = EventReader(str(tmp_path / "odd"))
+    found = list(reader)
+    told = [number for event in found for _, number in scalars(event)]
+    assert len(found) + reader.damaged == 500
+    assert 100 < len(found) < 500
+    assert all(isinstance(number, float) for number in told)
