@@ -65,10 +65,10 @@ class Graph:
                 "variables in model_fn, or in a hook's `begin`."
             )
         unique, number = name, 0
-        while unique in self._names:
+        while unique.lower() in self._names:  # As in TensorFlow, `W` and `w` are one name.
             number += 1
             unique = f"{name}_{number}"
-        self._names.add(unique)
+        self._names.add(unique.lower())
         self._held.add(id(variable))
         self.variables.append(variable)
         self._initial.append(variable._value)

@@ -29,6 +29,7 @@ class _Step(NamedTuple):
     outputs: tuple[int, ...]
     attributes: dict[str, Any]
     changed: Any = None  # the variable that the step gives another value
+    read: Any = None  # the variable whose value the step is
 
 
 class Program:
@@ -71,23 +72,27 @@ class Program:
 
     def observe_read(self, variable: Any, output: Tensor) -> None:
         """Be told that a variable was read."""
-        self._steps.append(_Step(lambda: variable._value, (), (self._place(output),), {}))
+        self._steps.append(_Step(lambda: variable._value, (), (self._place(output),), {}, read=variable))
 
-    def narrowed(self, result: Any, changes: Callable[[Any], bool]) -> Program:
+    def narrowed(self, result: Any, changes: Callable[[Any, bool], bool]) -> Program:
         """Return a program with another result, tensors of the recording, that runs only what it needs.
 
-        Variables are changed only where `changes` says so of them.
+        Variables are changed only where `changes` says so of a variable, told whether the
+        result needs its value afterwards.
         """
         other = copy.copy(self)
         other.result = result
         other._answer = map_structure(self._leaf, result)
         needed = {self._place(leaf) for leaf in flatten(result) if leaf.__class__ is Tensor}
+        read: set[int] = set()
         steps = []
         for step in reversed(self._steps):
-            is_wanted = step.changed is not None and changes(step.changed)
+            changed = step.changed
+            is_wanted = changed is not None and changes(changed, id(changed) in read)
             if is_wanted or not needed.isdisjoint(step.outputs):
                 steps.append(step)
                 needed.update(step.inputs)
+                read.add(id(step.read))
         other._steps = steps[::-1]
         return other
 
@@ -97,7 +102,7 @@ class Program:
         fed = [as_tensor(one)._value for one in flatten(arguments)]
         for number, value in zip(self._arguments, fed, strict=True):
             values[number] = value
-        for forward, inputs, outputs, attributes, _ in self._steps:
+        for forward, inputs, outputs, attributes, *_ in self._steps:
             result = forward(*[values[place] for place in inputs], **attributes)
             if result.__class__ is tuple:
                 for place, part in zip(outputs, result, strict=True):

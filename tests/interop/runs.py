@@ -45,8 +45,8 @@ def optimizers(tf):
 
 
 def classifier(tf, directory, kind, classes=3, named=False):
-    if kind == "custom":
-        return custom(tf, directory)
+    if kind in ("custom", "keras"):
+        return {"custom": custom, "keras": keras}[kind](tf, directory)
     made = tf.estimator if kind.startswith("v2") else tf.compat.v1.estimator
     options = {"weight_column": "weight", "label_vocabulary": WORDS[:classes]} if named else {}
     return made.DNNClassifier(
@@ -141,6 +141,39 @@ def custom(tf, directory):
             "n_classes": 3,
         },
     )
+
+
+def keras(tf, directory):
+    """Return an Estimator of a model_fn as TensorFlow 2's guide to migrating writes them."""
+    v1 = tf.compat.v1
+
+    def model_fn(features, labels, mode):
+        columns = [tf.reshape(features[name], [-1, 1]) for name in sorted(NAMES)]
+        training = mode == tf.estimator.ModeKeys.TRAIN
+        layers = tf.keras.layers
+        model = tf.keras.Sequential([layers.Dense(10, "relu"), layers.Dropout(0.0), layers.Dense(3)])
+        logits = model(tf.concat(columns, 1), training=training)
+        predictions = {"logits": logits, "probabilities": tf.nn.softmax(logits)}
+        if mode == tf.estimator.ModeKeys.PREDICT:
+            return tf.estimator.EstimatorSpec(mode, predictions=predictions)
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+        accuracy = tf.keras.metrics.Accuracy(name="acc")
+        accuracy.update_state(labels, tf.argmax(logits, 1))
+        train_op = None
+        if training:
+            optimizer = tf.keras.optimizers.legacy.Adam(0.05)
+            optimizer.iterations = v1.train.get_or_create_global_step()
+            train_op = optimizer.get_updates(loss, model.trainable_variables)[0]
+        return tf.estimator.EstimatorSpec(
+            mode,
+            predictions=predictions,
+            loss=loss,
+            train_op=train_op,
+            eval_metric_ops={"accuracy": accuracy},
+        )
+
+    config = tf.estimator.RunConfig(tf_random_seed=3, save_checkpoints_steps=10)
+    return tf.estimator.Estimator(model_fn, directory, config)
 
 
 def line(tf):

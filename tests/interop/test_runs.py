@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from conftest import TensorFlow
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
-KINDS = [*sorted(runs.optimizers(tf)), "custom"]
+KINDS = [*sorted(runs.optimizers(tf)), "custom", "keras"]
 
 
 def ours(program: str, **arguments: Any) -> Any:

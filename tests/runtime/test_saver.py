@@ -50,6 +50,14 @@ class TestSaver:
         path = saver.save(None, tmp_path / "model.ckpt")
         assert stored(path)[1] == {"old/name": [[1.0, 2.0], [3.0, 4.0]]}
 
+    def test_a_saver_saves_what_there_was_when_it_was_built(self, tmp_path):
+        with graphs.Graph().opened():
+            tf.Variable(1.0, name="early")
+            built, deferred = v1.train.Saver(), v1.train.Saver(defer_build=True)
+            tf.Variable(2.0, name="late")
+            assert stored(built.save(None, tmp_path / "a"))[1] == {"early": 1.0}
+            assert stored(deferred.save(None, tmp_path / "b"))[1] == {"early": 1.0, "late": 2.0}
+
     def test_some_are_kept(self, tmp_path):
         saver = v1.train.Saver(variables(), max_to_keep=2)
         for step in (1, 2, 3, 2):

@@ -46,7 +46,7 @@ def with_directory(config: RunConfig | None, model_dir: Any) -> RunConfig:
     given = None if model_dir is None else os.fspath(model_dir)
     if given == "":
         raise ValueError("model_dir should be non-empty")
-    if given is not None and config.model_dir is not None and given != config.model_dir:
+    if given is not None and config.model_dir is not None and given != os.fspath(config.model_dir):
         raise ValueError(
             "`model_dir` are set both in constructor and `RunConfig`, but with different values. In "
             f"constructor: '{given}', in `RunConfig`: '{config.model_dir}' "
@@ -55,7 +55,7 @@ def with_directory(config: RunConfig | None, model_dir: Any) -> RunConfig:
     if given is None:
         given = tempfile.mkdtemp()
         logger.warning("Using temporary folder as model directory: %s", given)
-    return config.replace(model_dir=given)
+    return config.replace(model_dir=os.fspath(given))
 
 
 def check_steps(steps: int | None, max_steps: int | None) -> None:

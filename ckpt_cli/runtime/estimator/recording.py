@@ -3,7 +3,8 @@
     graph      the variables the call made, and what each began with
     spec       what it returned, tensors of the recording
     fetch      computes some of these tensors for a batch, with the changes a mode makes:
-               TRAIN    variables that are saved, all changes that the call made
+               TRAIN    variables that are saved, all changes that the call made; a metric
+                        counts the batches that it is asked about
                EVAL     variables that are not saved, which are those of metrics
                PREDICT  none
 
@@ -83,16 +84,18 @@ class Recording:
             else:
                 self.metrics[name] = as_tensor(metric[0])
 
-    def _is_changed(self, variable: Any) -> bool:
+    def _is_changed(self, variable: Any, is_read: bool) -> bool:
         if self._mode == ModeKeys.PREDICT:
             return False
-        return self.graph.is_local(variable) == (self._mode == ModeKeys.EVAL)
+        if self._mode == ModeKeys.EVAL:
+            return self.graph.is_local(variable)
+        return is_read or not self.graph.is_local(variable)
 
     def fetch(self, tensors: list[Tensor], batch: Batch, *, changes: bool = True) -> list[Tensor]:
         """Return the values of tensors of the recording for a batch, and change what the mode changes."""
         key = (changes, *map(id, tensors))
         program = self._programs.get(key)
         if program is None:
-            wanted = self._is_changed if changes else lambda _: False
+            wanted = self._is_changed if changes else lambda *_: False
             program = self._programs[key] = self._program.narrowed(tensors, wanted)
         return program(*batch.arguments())

@@ -34,7 +34,7 @@ __all__ = ["Restorer", "saver_of"]
 
 logger = logging.getLogger("ckpt_cli.runtime")
 
-_CHECKPOINT = re.compile(r"(model\.ckpt-(\d+))\.index")
+_CHECKPOINT = re.compile(r"(.+-(\d+))\.index")
 _TRIES = 5  # A run that saves and deletes faster than a checkpoint is opened is not waited for.
 
 

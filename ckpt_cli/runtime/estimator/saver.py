@@ -173,11 +173,15 @@ class Saver(_Keeper):
             raise RuntimeError(
                 "When eager execution is enabled, `var_list` must specify a list or dict of variables to save"
             )
-        if not defer_build:
-            self._variables()
+        self._built = None if defer_build else self._found()
 
     def _variables(self) -> dict[str, Variable]:
-        """Return the variables by key."""
+        """Return the variables by key: those that there were when the saver was built."""
+        if self._built is None:
+            self._built = self._found()
+        return self._built
+
+    def _found(self) -> dict[str, Variable]:
         if self._var_list is None:
             assert self._graph is not None
             found: Mapping[str, Any] = _by_name(self._graph.global_variables())

@@ -19,10 +19,9 @@ from ...variable import Variable
 from . import train
 
 __all__ = [  # noqa: PLE0604
-    "GraphKeys", "Variable", "add_to_collection", "get_collection", "get_variable", "global_variables",
-    "global_variables_initializer", "keras", "nn", "set_random_seed", "train", "trainable_variables",
-    "newaxis", "variable_scope",
-    *_functions,
+    "GraphKeys", "Variable", "add_to_collection", "assign", "assign_add", "assign_sub", "get_collection",
+    "get_variable", "global_variables", "global_variables_initializer", "keras", "newaxis", "nn",
+    "set_random_seed", "train", "trainable_variables", "variable_scope", *_functions,
 ]  # fmt: skip
 
 
@@ -110,6 +109,21 @@ def get_variable(
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
         initializer = keras.initializers.get(kind)(extents, dtype or "float32")
     return Variable(initializer, dtype=dtype, trainable=trainable, name=name)
+
+
+def assign(ref: Variable, value: Any, **options: Any) -> Variable:
+    del options
+    return ref.assign(value)
+
+
+def assign_add(ref: Variable, value: Any, **options: Any) -> Variable:
+    del options
+    return ref.assign_add(value)
+
+
+def assign_sub(ref: Variable, value: Any, **options: Any) -> Variable:
+    del options
+    return ref.assign_sub(value)
 
 
 def set_random_seed(seed: int) -> None:

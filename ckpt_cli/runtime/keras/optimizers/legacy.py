@@ -199,6 +199,14 @@ class Optimizer(AutoTrackable):
         del grad_loss
         return self.apply_gradients(computed(loss, var_list, tape), name=name)
 
+    def get_updates(self, loss: Any, params: Any) -> list[Any]:
+        """Take one step on what the open graph has recorded, as model functions of Estimators do."""
+        graph = graphs.current()
+        if graph is None or graph.tape is None:
+            raise RuntimeError("get_updates needs a graph: call it within an Estimator's model_fn")
+        gradients = graph.tape.gradient(loss, list(params))
+        return [self.apply_gradients(zip(gradients, params, strict=True))]
+
     def get_weights(self) -> list[Any]:
         return [weight.numpy() for weight in self._weights]
 
