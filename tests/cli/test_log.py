@@ -411,3 +411,24 @@ def test_another_number_and_event_files_elsewhere(tmp_path: Path, ckpt: Callable
     assert "note: no number 'accuracy' in 1 event files; there are dnn/" in result.err
     result = ckpt("log", IRIS, "--events", tmp_path / "nowhere")
     assert (result.code, result.err) == (3, f"ckpt: error: {tmp_path}/nowhere: no such file or directory\n")
+
+
+def test_every_directory_there_is_gives_rows_or_says_why_not(ckpt: Callable) -> None:
+    """The damaged ones too: what is shown for a checkpoint is what `ls` shows, and nothing is a crash."""
+    seen = 0
+    for directory, names, _ in os.walk(data_path()):
+        names.sort()
+        listed = ckpt("ls", "--json", directory)
+        found = ckpt("log", "--json", directory)
+        if found.code == 3:  # a SavedModel is one checkpoint, an Orbax directory none of ours
+            assert "variables" in names or listed.code == 3
+            assert found.err.count("ckpt: error:") == 1
+            continue
+        assert found.code == listed.code, directory
+        rows = found.json["checkpoints"]
+        assert [row["name"] for row in rows] == [row["name"] for row in listed.json["checkpoints"]]
+        damaged = [row["name"] for row in rows if row["format"] is None]
+        assert set(damaged) >= {row["name"] for row in listed.json["checkpoints"] if row["format"] is None}
+        assert "warning:" in found.err if damaged else True
+        seen += len(rows)
+    assert seen > 200
