@@ -472,6 +472,24 @@ class TestDirectory:
         assert steps_in(tmp_path / "run") == [1, 2]
         assert steps_in(tmp_path / "copy") == [1, 5, 6]
 
+    def test_one_directory_under_two_names(self, tmp_path):
+        """What the state file calls by one name is not deleted for being older than itself by another."""
+        options = config(keep_checkpoint_max=1)
+        found = tf.estimator.Estimator(slope, str(tmp_path / "run"), options)
+        found.train(line, steps=2)
+        (tmp_path / "link").symlink_to(tmp_path / "run")
+        path = tmp_path / "run" / "model.ckpt-2"
+        (tmp_path / "run" / "checkpoint").write_text(
+            f'model_checkpoint_path: "{path}"\nall_model_checkpoint_paths: "{path}"\n'
+        )
+        linked = tf.estimator.Estimator(slope, str(tmp_path / "link"), options)
+        linked.train(line, steps=2)
+        assert steps_in(tmp_path / "run") == [4]
+        saver = v1.train.Saver([tf.Variable(1.0, name="a")], max_to_keep=1)
+        saver.set_last_checkpoints([str(tmp_path / "run" / "other-1")])
+        saver.save(None, str(tmp_path / "link" / "other"), global_step=1)
+        assert sorted(path.name for path in (tmp_path / "run").glob("other*.index")) == ["other-1.index"]
+
     def test_a_checkpoint_that_vanishes_while_it_is_opened(self, tmp_path, monkeypatch, caplog):
         """A run beside us saves the next and deletes this one: the next is taken."""
         caplog.set_level(logging.INFO)
@@ -560,6 +578,14 @@ class TestHooks:
         with pytest.raises(RuntimeError, match="Graph is finalized and cannot be modified: late"):
             tf.estimator.Estimator(slope, str(tmp_path)).train(line, steps=3, hooks=[Late()])
         assert values(tmp_path / "model.ckpt-0").keys() == {"global_step", "weight"}
+
+    def test_names_are_no_fetches(self, tmp_path):
+        class Named(tf.estimator.SessionRunHook):
+            def before_run(self, run_context):
+                return tf.estimator.SessionRunArgs("loss:0")
+
+        with pytest.raises(TypeError, match="'loss:0' is no tensor and no variable"):
+            tf.estimator.Estimator(slope, str(tmp_path)).train(line, steps=1, hooks=[Named()])
 
     def test_listeners(self, tmp_path):
         calls = []

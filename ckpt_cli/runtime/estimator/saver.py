@@ -82,13 +82,16 @@ class _Keeper:
         """Take over what a directory's state file lists, and what of it lies in the directory.
 
         A copy of a run may name the checkpoints of the run it is a copy of, which are not
-        its own to delete.
+        its own to delete.  Paths are taken as this saver would write them, so that one that is
+        saved again is not thought to be another.
         """
         state = get_checkpoint_state(directory)
         listed = state.all_model_checkpoint_paths if state is not None else []
         here = os.path.realpath(directory)
         self.recover_last_checkpoints(
-            path for path in listed if os.path.realpath(os.path.dirname(path) or ".") == here
+            os.path.join(directory, os.path.basename(path))
+            for path in listed
+            if os.path.realpath(os.path.dirname(path) or ".") == here
         )
 
     def save(
@@ -110,7 +113,8 @@ class _Keeper:
             path = f"{path}-{int(global_step)}"
         self._write(path)
         if write_state:
-            self._kept = [*(one for one in self._kept if one.path != path), _Kept(path, time.time())]
+            others = (one for one in self._kept if os.path.realpath(one.path) != os.path.realpath(path))
+            self._kept = [*others, _Kept(path, time.time())]
             surplus = len(self._kept) - self._max_to_keep if self._max_to_keep else 0
             gone, self._kept = self._kept[: max(surplus, 0)], self._kept[max(surplus, 0) :]
             update_state_file(os.path.dirname(path), path, self.last_checkpoints)
@@ -129,7 +133,7 @@ class _Keeper:
         del sess
         path = os.fspath(save_path)
         self._read(path)
-        self.restored_from = os.path.abspath(path)
+        self.restored_from = os.path.realpath(path)
 
     def _write(self, path: str) -> None:
         raise NotImplementedError

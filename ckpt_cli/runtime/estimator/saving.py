@@ -102,7 +102,7 @@ class CheckpointSaverHook(SessionRunHook):
         del coord
         step = int(self._step)
         # What was just restored is not written once more: it may hold more than this model does.
-        if self._get_saver().restored_from != os.path.abspath(f"{self._save_path}-{step}"):
+        if self._get_saver().restored_from != os.path.realpath(f"{self._save_path}-{step}"):
             self._save(session, step)
         self._timer.update_last_triggered_step(step)
 

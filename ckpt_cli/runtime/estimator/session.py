@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..graphs import Done
 from ..nest import flatten, map_structure
 from ..tensor import Tensor, TensorLike
 from .hooks import SessionRunArgs, SessionRunContext, SessionRunValues
@@ -39,6 +40,11 @@ class Session:
     def _values(self, fetches: Any, *, changes: bool) -> Any:
         """Return arrays for tensors and variables, None for what has no value."""
         leaves = flatten(fetches)
+        for leaf in leaves:
+            if not (leaf is None or isinstance(leaf, TensorLike | Done)):
+                raise TypeError(
+                    f"Fetch argument {leaf!r} is no tensor and no variable; nothing is found by name"
+                )
         found = {id(leaf): leaf.numpy() for leaf in leaves if _is_variable(leaf)}
         tensors = [leaf for leaf in leaves if leaf.__class__ is Tensor]
         if tensors or changes:
