@@ -328,7 +328,7 @@ def _bar(total: int, what: str) -> tuple[Any, Any]:
 
     console = Console(file=sys.stderr, color_system="standard" if use_color(sys.stderr) else None)
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
@@ -337,4 +337,4 @@ def _bar(total: int, what: str) -> tuple[Any, Any]:
         transient=True,
     )
     bar.start()
-    return bar, bar.add_task(what, total=total)
+    return bar, bar.add_task(escape(what), total=total)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.atomic import StagedFile, Staging, refuse_irreplaceable, refusing, sync_directory
 from formats.dtypes import BY_NAME, VARIANT, DType
 from formats.errors import CheckpointExistsError, ConversionError, DuplicateKeyError, UnsupportedDtypeError
+from formats.h5.writer import MOST_COMPONENTS
 from formats.npy import NPY_DTYPES, npy_chunks
 from formats.registry import format_named
 
@@ -165,6 +166,8 @@ def _dotted(keys: Sequence[str], path: str) -> dict[str, str]:
     names: dict[str, str] = {}
     taken: set[str] = set()
     for key in sorted(keys, key=lambda key: key.count("/")):
+        if key.count("/") > MOST_COMPONENTS:
+            raise ConversionError("no path that a dataset can have", path=path, key=key[:100] + "…")
         name, at = key, key.find("/")
         while at >= 0:
             if name[:at] in taken:

@@ -22,6 +22,7 @@ from formats.chunks import equal_bytes, view_of
 from formats.errors import ConversionError, CorruptCheckpointError
 from formats.ranges import cut
 from formats.tf.payload import chunks_checksum
+from formats.tf.slices import region_of, slice_key, tiling_flaw
 from formats.wire.crc32c import mask
 from formats.workers import SERIAL, Workers
 from formats.writing import create_checkpoint
@@ -144,6 +145,8 @@ def _units(plan: Plan, order: Iterable[str] | None = None) -> Iterator[_Unit]:
     for key in order or moves:
         move = moves[key]
         pieces = move.tensor.pieces() if key in plan.slices and move.tensor is not None else []
+        if order is not None:  # tensors in an order have their slices in that of their keys
+            pieces.sort(key=lambda piece: slice_key(b"", piece[0]))
         for extents, piece in pieces:
             yield _Unit(Move(move.spec._replace(shape=piece.spec.shape), move.source, piece), extents)
         if not pieces:
@@ -169,6 +172,17 @@ def _about(path: str) -> Iterator[None]:
     except ConversionError as error:
         error.path = error.path or path
         raise
+
+
+def _check_tiles(plan: Plan, spec: TensorSpec) -> None:
+    """Refuse to cut a tensor that comes whole into slices that do not cover it, or of strings."""
+    regions = [region_of(extents, spec.shape) for extents in plan.slices[spec.key]]
+    if spec.dtype.itemsize is None or tiling_flaw(regions, spec.shape):
+        hints = (f"to leave it out: --exclude '{spec.key}'", "or write it whole: --merge-slices")
+        message = (
+            "its slices do not cover its shape, or are of strings; values for the whole cannot be cut so"
+        )
+        raise ConversionError(message, path=plan.target, key=spec.key, hints=hints)
 
 
 def execute(
@@ -242,6 +256,8 @@ def _copies(plan: Plan, writer: CheckpointWriter, advance: Callable[[int], None]
                 yield _Part(unit, values, begin, end, place)
             continue
         if extents is None:
+            if plan.slices.get(move.spec.key):
+                _check_tiles(plan, move.spec)
             writer.write(move.spec.key, _chunks(move))
         else:
             writer.write_slice(move.spec.key, extents, _chunks(move))

@@ -43,6 +43,8 @@ __all__ = ["Steps", "compare_steps"]
 
 _SEED = 20180930
 _EXAMPLES = 8
+_DEEPEST = 200
+"""Edges to a layer: paths of a hostile chain of nodes would grow with its square."""
 
 Path = tuple[str, ...]
 _Left = tuple[dict[str, "np.ndarray[Any, Any]"], type]
@@ -128,10 +130,12 @@ def _unknown(reader: CheckpointReader, what: str) -> UnsupportedFeatureError:
 
 
 def _paths(graph: ObjectGraph) -> dict[int, Path]:
-    """Return the first path to each node, breadth first."""
+    """Return the first path to each node, breadth first; no layer hangs deeper than `_DEEPEST`."""
     paths: dict[int, Path] = {0: ()}
     queue = [0]
     for number in queue:
+        if len(paths[number]) == _DEEPEST:
+            break
         for name, child in graph.children(number):
             if child not in paths:
                 paths[child] = (*paths[number], name)

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from .object_graph import MOST_PATH_CHARACTERS, ROOT
+from .object_graph import ROOT, most_path_characters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
@@ -179,7 +179,7 @@ def display_names(graph: ObjectGraph) -> dict[int, str]:
     As with object paths, what is at the end of a very long chain goes without.
     """
     names: dict[int, str] = {}
-    left = MOST_PATH_CHARACTERS
+    left = most_path_characters(len(graph.nodes))
     for node, came_from in graph.reachable().items():
         if came_from is None:
             names[node] = "(root)"

@@ -25,15 +25,12 @@ from .messages import BoolValue, TrackableObject, TrackableObjectGraph
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-__all__ = ["MOST_PATH_CHARACTERS", "GraphFlaw", "KeyResolver", "ObjectGraph", "Slot"]
+__all__ = ["GraphFlaw", "KeyResolver", "ObjectGraph", "Slot", "most_path_characters"]
 
 ROOT = 0
 _FEW_NODES = 1024
 _LEAST_NODE = 8
 """Bytes that a node takes at least, with an edge that leads to it."""
-
-MOST_PATH_CHARACTERS = 1 << 24
-"""Paths of a long chain of nodes grow with its square; what is behind goes without."""
 
 
 class Slot(NamedTuple):
@@ -43,6 +40,14 @@ class Slot(NamedTuple):
     variable: int
     name: str
     node: int
+
+
+def most_path_characters(nodes: int) -> int:
+    """Return how long all paths of a graph may be together.
+
+    Those of a long chain of nodes grow with its square; what is behind goes without.
+    """
+    return (1 << 22) + 128 * nodes
 
 
 class GraphFlaw(NamedTuple):
@@ -164,7 +169,7 @@ class ObjectGraph:
     def paths(self) -> dict[int, str]:
         """Object path by node: the edge names of the shortest way from the root, slots by their variable."""
         paths: dict[int, str] = {}
-        left = MOST_PATH_CHARACTERS
+        left = most_path_characters(len(self.nodes))
         for node, came_from in self.reachable().items():
             if came_from is None:
                 paths[node] = ""

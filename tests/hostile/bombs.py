@@ -515,9 +515,9 @@ def h5_of_zeros_in_large_chunks(path: str) -> str:
     import h5py
 
     with h5py.File(path + ".h5", "w") as file:
-        chunked = file.create_dataset("v", (1 << 26,), "f4", chunks=(1 << 23,), compression="gzip")
-        for at in range(0, 1 << 26, 1 << 23):
-            chunked[at : at + (1 << 23)] = 0
+        chunked = file.create_dataset("v", (1 << 26,), "f4", chunks=(1 << 22,), compression="gzip")
+        for at in range(0, 1 << 26, 1 << 22):
+            chunked[at : at + (1 << 22)] = 0
     return path + ".h5"
 
 

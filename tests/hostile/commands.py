@@ -15,11 +15,12 @@ import sys
 import unicodedata
 import xml.etree.ElementTree as ET
 from typing import NamedTuple
+from unittest import mock
 
 from ckpt_cli.main import main
 from tests.support import data_path
 
-__all__ = ["COMMANDS", "SOUND", "Ended", "run_command", "unsafe"]
+__all__ = ["COMMANDS", "SOUND", "Ended", "Terminal", "run_command", "unsafe"]
 
 SOUND = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
 """A checkpoint that the damaged one is compared, matched and averaged with."""
@@ -39,6 +40,8 @@ COMMANDS = tuple(
     ls @
     ls --json @
     ls -R @
+    log @
+    log --json @
     show {}
     show --json {}
     show {} k*
@@ -109,7 +112,7 @@ class Ended(NamedTuple):
     err: str
 
 
-class _Terminal(io.TextIOWrapper):
+class Terminal(io.TextIOWrapper):
     def isatty(self) -> bool:
         return True
 
@@ -129,8 +132,10 @@ def arguments(command: list[str], path: str, new: str) -> list[str]:
 
 def run_command(line: list[str], color: str = "never") -> Ended:
     """Run `ckpt` with these arguments."""
-    out, err = (_Terminal(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    out, err = (Terminal(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    # A dumb terminal, so that a bar that moves, where a machine is slow, moves nothing.
+    dumb = mock.patch.dict(os.environ, TERM="dumb")
+    with dumb, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             main(["--color", color, *line])
         except SystemExit as ended:

@@ -31,7 +31,7 @@ from formats.wire import ordered_code
 from formats.wire.coding import decode_varint, encode_varint
 from formats.wire.compression import compress, decompress
 from formats.wire.sstable import Table, decode_block, encode_block
-from tests.hostile import commands, mutation
+from tests.hostile import commands, mutation, run_files
 from tests.support import BUNDLES, data_path, recorded, strings, variants
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ __all__ = ["TARGETS", "Target", "outcome"]
 
 READ, DAMAGED, REFUSED = "read", "damaged", "refused"
 LARGEST_SEED = 40_000
+SHARD = "model_00000.weights.h5"
 
 
 class Target(NamedTuple):
@@ -245,6 +246,14 @@ def _copy_shards(number: int, directory: str) -> None:
         shutil.copy(shard, os.path.join(directory, "b" + shard[shard.rindex(".data-") :]))
 
 
+def _weight_map(data: bytes, workspace: str) -> str:
+    """The map of sharded Keras weights, beside the one shard that there is."""
+    shard = os.path.join(workspace, SHARD)
+    if not os.path.exists(shard):
+        shutil.copy(data_path("interop", "weights.weights.h5"), shard)
+    return _file("model.weights.json", data, workspace)
+
+
 def _entry_value(dice: random.Random, data: bytes) -> bytes:
     return mutation.mutate_message(dice, data)
 
@@ -429,6 +438,11 @@ def _listing() -> list[bytes]:
     return found
 
 
+def _weight_maps() -> list[bytes]:
+    groups = {"/layers/dense/vars": SHARD, "/layers/dense_1/vars": [SHARD]}
+    return [json.dumps({"metadata": {"total_size": 104}, "weight_map": groups}).encode()]
+
+
 def _slice_keys() -> list[bytes]:
     return [
         slice_key(b"v", ()),
@@ -505,6 +519,7 @@ TARGETS = [
     Target("state-file", _states, mutation.mutate_text, _values(_state)),
     Target("json", _listing, mutation.mutate_json, _values(_json)),
     Target("listing", _listing, mutation.mutate_json, partial(_file, "listing.json")),
+    Target("weight-map", _weight_maps, mutation.mutate_json, _weight_map, library=True),
     Target("npy-header", _npys, _mutate_npy, _values(_header)),
     Target("npz", lambda: _of_formats("npz"), _mutate_npz, partial(_file, "arrays.npz")),
     Target(
@@ -523,5 +538,7 @@ TARGETS = [
     Target(
         "keras", lambda: _of_formats("keras3-zip"), _mutate_keras, partial(_file, "model.keras"), library=True
     ),
+    Target("events", run_files.seeds_of_events, run_files.mutate_events, run_files.events),
+    Target("meta-graph", run_files.seeds_of_meta_graphs, mutation.mutate_message, run_files.meta_graph),
     Target("commands", _commanded, _mutate_commanded, _command, library=True),
 ]

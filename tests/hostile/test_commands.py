@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import itertools
+import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ckpt_cli import render
 from ckpt_cli.main import cli
 from tests.counts import count
 from tests.hostile import nasty
-from tests.hostile.commands import COMMANDS, arguments, check, run_command
+from tests.hostile.commands import COMMANDS, Terminal, arguments, check, run_command
 from tests.hostile.drive import drive
 from tests.hostile.targets import TARGETS
 
@@ -52,6 +57,19 @@ def test_nothing_raw_reaches_the_terminal(
         codes.add(ended.code)
     count("commands on files full of escape sequences", len(COMMANDS))
     assert 0 in codes
+
+
+def test_a_bar_shows_names_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named after the checkpoint, and printed what its name would have a terminal do."""
+    terminal = Terminal(io.BytesIO(), encoding="utf-8", write_through=True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(time, "monotonic", itertools.count(0, 10).__next__)
+    with render.progress(10, f"{nasty.BLINK}[bold]x[/bold]\u202e") as advance:
+        advance(5)
+    printed = terminal.buffer.getvalue().decode()
+    assert "\\x1b[5;7m[bold]x[/bold]\\xe2\\x80\\xae" in printed
+    assert nasty.BLINK not in printed
 
 
 @pytest.mark.parametrize("make", [nasty.bundle, nasty.keras, nasty.file_names])

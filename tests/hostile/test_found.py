@@ -24,7 +24,7 @@ from ckpt_cli.render import escape
 from formats.jsontext import parse_object
 from formats.opening import locate
 from formats.tf import slices
-from tests.hostile.commands import run_command
+from tests.hostile.commands import arguments, run_command
 from tests.hostile.mutation import pack_zip, unpack_zip
 from tests.support import data_path, partitioned, write_bundle
 
@@ -215,3 +215,54 @@ def test_a_plug_in_is_not_even_looked_for(tmp_path: Path, monkeypatch: pytest.Mo
         reader["x"].read()
     assert asked == []
     assert os.listdir(tmp_path) == ["f.h5"]
+
+
+def test_v1_slices_may_be_listed_in_any_order(tmp_path: Path) -> None:
+    """Copying them in that order was a ValueError: a table takes ascending keys."""
+    from tests.hostile.bombs import v1_pieces_that_take_turns
+
+    path = v1_pieces_that_take_turns(str(tmp_path))
+    ended = run_command(["rename", path, str(tmp_path / "new"), "--add-prefix", "x/"])
+    assert ended.code == 0
+    with formats.open_checkpoint(str(tmp_path / "new")) as reader:
+        assert reader["x/v"].read().shape == (4000,)
+
+
+def test_deep_keys_and_chains_are_refused_in_time(tmp_path: Path) -> None:
+    """A million components, each with all before it, were terabytes of text."""
+    write_bundle(str(tmp_path / "b-1"), {b"/a" * 20_000: np.float32(1), "v": np.float32(1)})
+    for command in ("extract {} -o +.h5", "convert {} +.h5 --to hdf5", "convert {} + --to tf-object"):
+        ended = run_command(arguments(command.split(), str(tmp_path / "b-1"), str(tmp_path / "new")))
+        assert ended.code == 3, command
+    assert run_command(["ls", "--tree", str(tmp_path / "b-1")]).code == 0
+
+
+def test_a_collection_with_two_keys_is_the_last_of_them(tmp_path: Path) -> None:
+    """It was a KeyError: the first key was of a collection that is read, the last one not."""
+    from formats.tf.meta_graph import read_meta_graph
+
+    version = b"\x0a\x08\x2a\x062.15.1"
+    entry = b"\x0a\x09variables" + b"\x0a\x01x"
+    (tmp_path / "m.meta").write_bytes(version + b"\x22" + bytes((len(entry),)) + entry)
+    assert read_meta_graph(str(tmp_path / "m.meta")).variables == {}
+
+
+def test_a_damaged_template_is_an_error(tmp_path: Path) -> None:
+    """A KeyError: the place of a tensor was asked for that has none."""
+    held = npz_members()
+    held["enc/bias.npy"] = b"no header"
+    (tmp_path / "t.npz").write_bytes(pack_zip(list(held.items())))
+    source = data_path("interop", "weights.npz")
+    ended = run_command(["convert", source, str(tmp_path / "o.npz"), "--like", str(tmp_path / "t.npz")])
+    assert ended.code == 3
+    assert "enc/bias" in ended.err
+
+
+def test_an_average_of_slices_with_gaps_is_refused(tmp_path: Path) -> None:
+    """It was a ValueError of the writer, which cannot cut what is whole into slices that do not cover it."""
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    write_bundle(str(tmp_path / "b-1"), {"p": partitioned(array, [((0, 3), (0, 2))])})
+    path = str(tmp_path / "b-1")
+    ended = run_command(["average", path, path, "-o", str(tmp_path / "mean")])
+    assert ended.code == 3
+    assert "'p'" in ended.err

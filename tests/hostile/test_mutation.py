@@ -45,7 +45,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BY_NAME = {target.name: target for target in TARGETS}
-EXECUTIONS = {"hdf5": 40, "keras": 30, "commands": 0, "bundle": 150, "v1": 150, "listing": 150}
+EXECUTIONS = {
+    "weight-map": 100,
+    "hdf5": 40,
+    "keras": 30,
+    "commands": 0,
+    "bundle": 150,
+    "v1": 150,
+    "listing": 150,
+}
 """Mutated inputs of each run of the tests, where not 400."""
 
 

@@ -217,8 +217,8 @@ def test_commands_open_nothing_else(tmp_path: Path, secret: str, watch: Watch) -
         assert not watch.opened(), layout
 
 
-def test_keys_state_files_and_members_lead_nowhere(tmp_path: Path, secret: str, watch: Watch) -> None:
-    """Keys and members that are paths elsewhere; a state file that lists what is not beside it."""
+def test_keys_members_and_maps_lead_nowhere(tmp_path: Path, secret: str, watch: Watch) -> None:
+    """Keys, members of archives and shards of Keras weights that are paths elsewhere."""
     where = tmp_path / "run"
     where.mkdir()
     keys = [secret, "../elsewhere/secret.h5", "../../etc/passwd", "/etc/passwd", "a/../../b", "..", "C:\\x"]
@@ -228,4 +228,8 @@ def test_keys_state_files_and_members_lead_nowhere(tmp_path: Path, secret: str, 
         for key in keys:
             archive.writestr(zipfile.ZipInfo(key), b"")
     assert opened_by_all_commands(str(where / "evil.npz"), tmp_path / "out2") == []
+    (where / "w.weights.json").write_text(
+        json.dumps({"weight_map": {"/layers/d/vars": secret, "/x/vars": keys}})
+    )
+    assert opened_by_all_commands(str(where / "w.weights.json"), tmp_path / "out3") == []
     assert not watch.opened()
