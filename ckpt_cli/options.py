@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from formats.workers import default_jobs
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -59,12 +57,20 @@ color_option = click.option(
     callback=_set_color,
     help="Colour: on a terminal, always, or never.  NO_COLOR and TERM=dumb are honoured.",
 )
+
+
+def _default_jobs() -> int:
+    from formats.workers import default_jobs  # a listing starts without it
+
+    return default_jobs()
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 jobs_option = click.option(
     "-j",
     "--jobs",
     type=click.IntRange(1),
-    default=default_jobs,
+    default=_default_jobs,
     show_default="one a processor, at most 4",
     metavar="N",
     help="Work on N parts at a time; the result does not depend on it.",

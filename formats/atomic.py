@@ -20,7 +20,6 @@ import contextlib
 import errno
 import os
 import stat
-import threading
 from typing import TYPE_CHECKING
 
 from .chunks import view_of
@@ -59,10 +58,9 @@ _HINTS = {
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
 """What file systems say that have no locks, or (NFS) none on a directory."""
 
-_SYNC_AFTER = 64 << 20
-"""Bytes written after which a file's sync begins: less than a disk writes in a second."""
-
-_LARGEST_WRITE = 1 << 30  # Linux transfers no more than 2 GiB in one call.
+_LARGEST_WRITE = 1 << 17
+"""Bytes written in one call, as `cp` does: for larger ones Linux looks for memory in larger
+stretches, which a virtual machine may first have to get from its host."""
 
 
 @contextlib.contextmanager
@@ -110,18 +108,12 @@ def sync_directory(path: str) -> None:
 class StagedFile:
     """A new file, written from its beginning to its end, or at reserved places.
 
-    `about` is the path that errors name: what the user asked for.  What is large goes
-    to disk while the rest of it is being written, so that the sync at the end is short:
-    2 GB take 1.2 times as long as `cp` and `sync` instead of twice.
+    `about` is the path that errors name: what the user asked for.
     """
 
     def __init__(self, path: str, about: str, *, new: bool = True) -> None:
         self.path = path
         self.size = 0
-        self._unsynced = 0
-        self._lock = threading.Lock()
-        self._syncing: threading.Thread | None = None
-        self._sync_error: OSError | None = None
         self._about = about
         create = os.O_CREAT | os.O_EXCL if new else 0
         with refusing(about):
@@ -144,35 +136,13 @@ class StagedFile:
                 written = os.pwrite(self._fd, view[:_LARGEST_WRITE], offset)
                 offset += written
                 view = view[written:]
-        with self._lock:
-            self._unsynced += len(data)
-            if self._unsynced >= _SYNC_AFTER and not (self._syncing and self._syncing.is_alive()):
-                self._unsynced = 0
-                self._syncing = threading.Thread(target=self._sync_early, daemon=True)
-                self._syncing.start()
-
-    def _sync_early(self) -> None:
-        """Bring what is there to disk.  The system tells of an error once, so it is kept for `sync`."""
-        try:
-            os.fdatasync(self._fd)
-        except OSError as error:
-            self._sync_error = error
 
     def sync(self) -> None:
         """Bring what was written to disk."""
-        self._join()
         with refusing(self._about):
-            if self._sync_error is not None:
-                raise self._sync_error
             os.fsync(self._fd)
 
-    def _join(self) -> None:
-        if self._syncing is not None:
-            self._syncing.join()
-            self._syncing = None
-
     def close(self) -> None:
-        self._join()
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

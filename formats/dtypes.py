@@ -43,6 +43,12 @@ class DType(NamedTuple):
     @property
     def numpy(self) -> np.dtype[Any]:
         """The array dtype: object for strings and variants, whose elements are bytes."""
+        found = _ARRAYS.get(self.number)  # asked for again with every tensor
+        if found is None:
+            found = _ARRAYS[self.number] = self._numpy()
+        return found
+
+    def _numpy(self) -> np.dtype[Any]:
         import numpy as np
 
         if self.itemsize is None:
@@ -71,6 +77,8 @@ class DType(NamedTuple):
     def __str__(self) -> str:
         return self.name
 
+
+_ARRAYS: dict[int, np.dtype[Any]] = {}
 
 _ROWS = """
     float32              1  4  float32              F32      float

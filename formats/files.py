@@ -64,6 +64,19 @@ class RandomAccessFile:
             raise CorruptCheckpointError(message, path=self.path, offset=offset, code="shard-short")
         return data
 
+    def read_into(self, offset: int, out: memoryview) -> None:
+        """Fill `out` with the bytes at `offset`; CorruptCheckpointError where the file ends before."""
+        done = 0
+        try:
+            while done < len(out) and (count := os.preadv(self._fd, [out[done:]], offset + done)):
+                done += count
+        except OSError as error:
+            message = f"cannot be read: {str(error.strerror).lower()}"
+            raise CheckpointError(message, path=self.path, offset=offset, code="shard-short") from error
+        if done < len(out):
+            message = f"{len(out)} bytes expected, the file ends after {done}"
+            raise CorruptCheckpointError(message, path=self.path, offset=offset, code="shard-short")
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)

@@ -267,9 +267,9 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         """Close all files."""
 
     def __getitem__(self, key: str) -> LazyTensor:
-        if key not in self.specs:
+        spec = self.specs.get(key)
+        if spec is None:
             raise TensorNotFoundError("no such tensor", path=self.location.path, key=key)
-        spec = self.specs[key]
         if spec.dtype is INVALID:
             raise CorruptCheckpointError("its entry cannot be decoded", path=self.location.path, key=key)
         return self.tensor(key)

@@ -7,19 +7,23 @@ with the stored one when the last range has been read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import ChecksumError
+from .files import PIECE
 from .wire.crc32c import combine, extend, mask
 from .workers import TASK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+
     from .chunks import Chunk
     from .files import RandomAccessFile
 
-__all__ = ["FileRange", "Sum", "cut"]
+__all__ = ["FileRange", "Sum", "buffers", "cut"]
 
 
 class FileRange(NamedTuple):
@@ -34,9 +38,14 @@ class FileRange(NamedTuple):
     key: str
     crc32c: int | None = None
 
-    def read(self, begin: int, end: int) -> bytes:
-        """Return the bytes from `begin` to `end`, counted from the first value."""
-        return self.file.read_exactly(self.offset + begin, end - begin)
+    def read(self, begin: int, end: int, buffer: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the bytes from `begin` to `end`, counted from the first value, in the buffer's beginning.
+
+        The buffer is used again: new memory for each piece costs more than reading into it.
+        """
+        out = buffer[: end - begin]
+        self.file.read_into(self.offset + begin, out.data)
+        return out
 
     def check(self, crc: int) -> None:
         """Raise ChecksumError unless `crc`, of all bytes, is what is stored."""
@@ -65,6 +74,25 @@ class Sum:
         """Take in the next range."""
         self.crc = combine(self.crc, following.crc, following.size) if self.size else following.crc
         self.size += following.size
+
+
+class _Buffers(threading.local):
+    """Room for two pieces, in each thread."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self.both = np.empty(PIECE, np.uint8), np.empty(PIECE, np.uint8)
+
+
+_buffers: list[_Buffers] = []
+
+
+def buffers() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return the thread's own room for two pieces, for the task that it is doing."""
+    if not _buffers:
+        _buffers.append(_Buffers())
+    return _buffers[0].both
 
 
 def cut(size: int) -> Iterator[tuple[int, int]]:

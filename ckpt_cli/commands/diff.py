@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.opening import is_directory, locate, open_location
+from formats.workers import workers
 
 from .. import render
 from ..operations.compare import Tolerance
 from ..operations.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
 from ..operations.keys import renamed
-from ..options import changing, choosing, color_option, json_option, path_argument, rules_of, selection_of
+from ..options import (
+    changing,
+    choosing,
+    color_option,
+    jobs_option,
+    json_option,
+    path_argument,
+    rules_of,
+    selection_of,
+)
 
 if TYPE_CHECKING:
     from formats import CheckpointReader
@@ -83,6 +93,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     help="Exit 1 for these; a renamed tensor is one removed and one added.",
 )
 @click.option("--each", is_flag=True, help="Compare all checkpoints of one name in two directories.")
+@jobs_option
 @json_option
 @color_option
 def command(left: str, right: str, **options: Any) -> int:
@@ -139,8 +150,11 @@ def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[
         pairs = pair_up(one, other, settings.by, selection, changed)
         if not options["quiet"]:
             _suggest(one, other, pairs, settings.by)
-        with render.progress(_nbytes(other, pairs), other.location.name) as advance:
-            found = diff_pairs(one, other, pairs, settings, advance)
+        with (
+            workers(options["jobs"]) as pool,
+            render.progress(_nbytes(other, pairs), other.location.name) as advance,
+        ):
+            found = diff_pairs(one, other, pairs, settings, advance, workers=pool)
         if options["as_json"] or options["quiet"] or not render.is_terminal():
             return found, {}
         mine = labels(one, "object-path", changed)

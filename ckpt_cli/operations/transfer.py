@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.chunks import equal_bytes, view_of
 from formats.errors import ConversionError, CorruptCheckpointError
-from formats.ranges import cut
+from formats.ranges import buffers, cut
 from formats.tf.payload import chunks_checksum
 from formats.tf.slices import region_of, slice_key, tiling_flaw
 from formats.wire.crc32c import mask
@@ -30,7 +30,7 @@ from formats.writing import create_checkpoint
 from .computed import Sums, Values, cast, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from formats.chunks import Chunk
     from formats.model import CheckpointReader, LazyTensor, TensorSpec
@@ -238,10 +238,11 @@ def _copy(
     The order of what is laid out is the plan's, whoever does the copying.
     """
     made: dict[tuple[str, Extents | None], int] = {}
-    for part, sums in _done(_copy_part, _copies(plan, writer, advance), workers, advance):
-        part.values.check(sums)
-        writer.filled(*part.unit.name, sums.made.crc)
-        made[part.unit.name] = mask(sums.made.crc)
+    with closing(_done(_copy_part, _copies(plan, writer, advance), workers, advance)) as done:
+        for part, sums in done:
+            part.values.check(sums)
+            writer.filled(*part.unit.name, sums.made.crc)
+            made[part.unit.name] = mask(sums.made.crc)
     return made
 
 
@@ -276,8 +277,12 @@ def _copy_part(part: _Part) -> Sums:
 
 def _done(
     work: Callable[[_Part], Sums], parts: Iterable[_Part], workers: Workers, advance: Callable[[int], None]
-) -> Iterator[tuple[_Part, Sums]]:
-    """Have parts worked on; yield the last of each unit with the checksums of the whole."""
+) -> Generator[tuple[_Part, Sums]]:
+    """Have parts worked on; yield the last of each unit with the checksums of the whole.
+
+    Whoever stops before the end closes this: parts that are being copied would go on into
+    files that are removed.
+    """
     waiting: deque[_Part] = deque()
 
     def noted() -> Iterator[_Part]:
@@ -314,14 +319,15 @@ def _compare(
     """
     _check_specs(plan, written)
     comparisons = _comparisons(plan, written, made, advance)
-    for part, sums in _done(partial(_compare_part, plan.target), comparisons, workers, advance):
-        if part.other is None:
-            same = mask(sums.made.crc) == made[part.unit.name]
-        else:
-            part.values.check(sums)
-            same = part.other.crc32c in (None, mask(sums.made.crc))
-        if not same:
-            raise _different(plan.target, part.unit)
+    with closing(_done(partial(_compare_part, plan.target), comparisons, workers, advance)) as done:
+        for part, sums in done:
+            if part.other is None:
+                same = mask(sums.made.crc) == made[part.unit.name]
+            else:
+                part.values.check(sums)
+                same = part.other.crc32c in (None, mask(sums.made.crc))
+            if not same:
+                raise _different(plan.target, part.unit)
 
 
 def _check_specs(plan: Plan, written: CheckpointReader) -> None:
@@ -374,8 +380,9 @@ def _comparisons(
 def _compare_part(target: str, part: _Part) -> Sums:
     """Do one task; ConversionError where the bytes are not the same."""
     sums, at = Sums(len(part.values.sources)), part.begin
+    _, buffer = buffers()
     for piece in part.values.pieces(part.begin, part.end, sums):
-        if part.other is not None and not equal_bytes(piece, part.other.read(at, at + len(piece))):
+        if part.other is not None and not equal_bytes(piece, part.other.read(at, at + len(piece), buffer)):
             raise _different(target, part.unit)
         at += len(piece)
     return sums

@@ -17,8 +17,10 @@ tensorflow/core/util/tensor_bundle/tensor_bundle.cc, core/protobuf/tensor_bundle
 from __future__ import annotations
 
 import bisect
+import gc
 import re
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import dtypes
 from ..dtypes import INVALID, DType
@@ -26,10 +28,12 @@ from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeature
 from ..files import RandomAccessFile
 from ..model import Finding, TensorSpec, key_bytes, key_text
 from ..paths import SHARD, data_shards
-from ..wire.coding import decode_varint
 from ..wire.sstable import Table
 from .messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto
 from .slices import Extents, extents_of, slice_key, slice_proto
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = [
     "BUNDLE_DTYPES",
@@ -147,9 +151,22 @@ def decode_entry(value: bytes) -> BundleEntry:
 
 def _varint(raw: bytes | None) -> int:
     """Return a varint that is there whole, or 0 where it is left out."""
-    if raw is None:
-        return 0
-    return raw[0] if len(raw) == 1 else decode_varint(raw, 0)[0]
+    value = 0
+    for byte in reversed(raw or b""):
+        value = value << 7 | byte & 0x7F
+    return value
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from looking at a million entries again and again while they are made."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
 
 
 class BundleIndex:
@@ -169,14 +186,14 @@ class BundleIndex:
         self._lenient = lenient
         self._heads: dict[bytes, tuple[DType, tuple[int, ...]]] = {}
         self._blocks: list[tuple[int, int]] = []
-        with RandomAccessFile(self.path) as file:
-            self.size = file.size
-            keys = self._read(Table(file.read, file.size, self.path))
-        self.header = self._take_header(keys)
-        self.big_endian = self.header.endianness == 1
         self.tensors: dict[str, int] = {}
         self.slice_entries: dict[bytes, int] = {}
-        self._sort_out(keys)
+        with RandomAccessFile(self.path) as file, _collector_paused():
+            self.size = file.size
+            keys = self._read(Table(file.read, file.size, self.path))
+            self.header = self._take_header(keys)
+            self.big_endian = self.header.endianness == 1
+            self._sort_out(keys)
 
     def _flaw(self, error: CheckpointError) -> None:
         if not self._lenient:
@@ -308,7 +325,9 @@ class BundleIndex:
             return entry
         _, shard, offset, size, crc32c = plain.groups()
         stored = int.from_bytes(crc32c, "little") if crc32c else 0
-        return BundleEntry(*known, _varint(shard), _varint(offset), _varint(size), stored)
+        # Whoever reads a hundred thousand small tensors waits for this: it does without the fields' names.
+        place = (_varint(shard) if shard else 0, _varint(offset), _varint(size))
+        return tuple.__new__(BundleEntry, (*known, *place, stored, ()))
 
     def place(self, position: int) -> int | None:
         """Return the offset, in the index file, of the block that holds an entry."""
@@ -327,13 +346,14 @@ class BundleIndex:
         values, match, new, spec_type = self.values, _PLAIN_ENTRY.fullmatch, tuple.__new__, TensorSpec
         seen = self._heads
         specs = {}
-        for key, position in self.tensors.items():
-            plain = match(values[position])
-            known = seen.get(plain[1]) if plain else None
-            if known is not None and known[0].itemsize is not None:
-                specs[key] = new(spec_type, (key, *known, None))
-            else:
-                specs[key] = self._decode_spec(key, position)
+        with _collector_paused():
+            for key, position in self.tensors.items():
+                plain = match(values[position])
+                known = seen.get(plain[1]) if plain else None
+                if known is not None and known[0].itemsize is not None:
+                    specs[key] = new(spec_type, (key, *known, None))
+                else:
+                    specs[key] = self._decode_spec(key, position)
         return specs
 
     def _decode_spec(self, key: str, position: int) -> TensorSpec:
