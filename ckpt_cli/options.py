@@ -22,6 +22,7 @@ __all__ = [
     "completing",
     "jobs_option",
     "json_option",
+    "known_format",
     "path_argument",
     "rules_of",
     "selection_of",
@@ -56,15 +57,23 @@ color_option = click.option(
     callback=_set_color,
     help="Colour: on a terminal, always, or never.  NO_COLOR and TERM=dumb are honoured.",
 )
+
+
+def _default_jobs() -> int:
+    from formats.workers import default_jobs  # a listing starts without it
+
+    return default_jobs()
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 jobs_option = click.option(
     "-j",
     "--jobs",
     type=click.IntRange(1),
-    default=1,
-    show_default=True,
+    default=_default_jobs,
+    show_default="one a processor, at most 4",
     metavar="N",
-    help="Work on N parts at a time.",
+    help="Work on N parts at a time; the result does not depend on it.",
 )
 
 
@@ -132,6 +141,21 @@ def selection_of(options: dict[str, Any]) -> Selection:
         )
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context()) from error
+
+
+def known_format(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    """Return the id of the format that an option names, by its id or its short name; UsageError for none."""
+    if value is None:
+        return None
+    from formats.errors import UnknownFormatError
+    from formats.registry import format_named
+
+    from .operations.convert import ALIASES
+
+    try:
+        return format_named(ALIASES.get(value, value)).name
+    except UnknownFormatError as error:
+        raise click.UsageError(str(error), context) from error
 
 
 def _floating(_: click.Context, __: click.Parameter, value: str | None) -> DType | None:

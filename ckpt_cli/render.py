@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
 import time
 from contextlib import contextmanager
@@ -43,6 +44,12 @@ __all__ = [
 
 _LARGEST_RICH_TABLE = 2_000
 """Rows beyond which a terminal table is aligned without rich, whose layout takes 0.1 ms a row."""
+
+_GAP = 2
+"""Spaces between the columns of a terminal table."""
+
+_LEAST_FOLDED = 16
+"""Characters that a column which may be folded keeps, however narrow the terminal."""
 
 
 def escape(text: str) -> str:
@@ -126,16 +133,16 @@ def error_lines(message: str, hints: Iterable[str] = ()) -> None:
 # For programs -------------------------------------------------------------------
 
 
-def lines(rows: Iterable[str], end: str = "\n") -> None:
+def lines(rows: Iterable[str]) -> None:
     """Print lines, joined before they are written: a listing can have a million."""
     batch = []
     for row in rows:
         batch.append(row)
         if len(batch) == 10_000:
-            sys.stdout.write(end.join(batch) + end)
+            sys.stdout.write("\n".join(batch) + "\n")
             batch.clear()
     if batch:
-        sys.stdout.write(end.join(batch) + end)
+        sys.stdout.write("\n".join(batch) + "\n")
 
 
 def tsv(rows: Iterable[Sequence[object]]) -> None:
@@ -194,7 +201,8 @@ class Column:
         self.fold = fold
 
 
-def _console() -> Any:
+def _console(least: int) -> Any:
+    """Return a console as wide as the terminal, or `least`, whose lines the terminal then wraps."""
     from rich.console import Console
 
     color = use_color(sys.stdout)
@@ -202,9 +210,11 @@ def _console() -> Any:
         file=sys.stdout,
         force_terminal=color or None,
         color_system="standard" if color else None,
+        no_color=not color,  # NO_COLOR has had its say, and --color always the last word
         highlight=False,
         emoji=False,
         markup=False,
+        width=max(least, shutil.get_terminal_size((100, 24)).columns),
     )
 
 
@@ -213,13 +223,19 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequ
     if len(rows) > _LARGEST_RICH_TABLE:
         _plain_table(columns, rows)
         return
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    total = -_GAP
+    for at, column in enumerate(columns):
+        natural = max(map(cell_len, (column.name, *(row[at] for row in rows))))
+        least = min(natural, _LEAST_FOLDED) if column.fold else natural
+        total += least + _GAP
         grid.add_column(
             Text(column.name),
+            min_width=least,
             justify="right" if column.right else "left",
             style=column.style,
             overflow="fold",
@@ -227,7 +243,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequ
         )
     for number, row in enumerate(rows):
         grid.add_row(*map(Text, row), style=styles[number] if styles else None)
-    _console().print(grid)
+    _console(total).print(grid)
 
 
 def _plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

@@ -34,6 +34,7 @@ __all__ = ["Archive", "Cursor", "Member", "is_safe_name"]
 
 _LOCAL_MAGIC = b"PK\3\4"
 _LOCAL_SIZE = 30
+_DIRECTORY_MAGIC = b"PK\1\2"
 _END_MAGIC = b"PK\5\6"
 _LARGEST_END = 76 + 22 + 0xFFFF  # its comment is counted by 16 bits
 _ZIP64_MAGIC = b"PK\6\6"
@@ -41,6 +42,8 @@ _ZIP64_SIZE = 56 + 20  # the record, and what says where it is
 _IN_ZIP64 = 0xFFFF
 _ENCRYPTED = 0x1
 _UTF8_NAME = 0x800
+_SIZES_BEHIND = 0x8
+_IN_ZIP64_EXTRA = 0xFFFFFFFF
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 MOST_UNEXPLAINED = 4 << 30
 MOST_EXPANSION = 100
@@ -75,8 +78,39 @@ def _declared_members(file: RandomAccessFile) -> int:
     return count
 
 
+def _local_info(file: RandomAccessFile, at: int) -> zipfile.ZipInfo | None:
+    """Return a member by the header in front of it; None where there is none, or it does not say how long."""
+    header = file.read(at, _LOCAL_SIZE)
+    if len(header) < _LOCAL_SIZE or not header.startswith(_LOCAL_MAGIC):
+        return None
+    flags, method = struct.unpack_from("<HH", header, 6)
+    crc, stored, size, name_length, extra_length = struct.unpack_from("<IIIHH", header, 14)
+    rest = file.read(at + _LOCAL_SIZE, name_length + extra_length)
+    if flags & _SIZES_BEHIND or len(rest) < name_length + extra_length:
+        return None
+    extra = rest[name_length:]
+    if _IN_ZIP64_EXTRA in (stored, size):
+        if len(extra) < 20 or struct.unpack_from("<HH", extra) != (1, 16):
+            return None
+        size, stored = struct.unpack_from("<QQ", extra, 4)
+    try:
+        name = rest[:name_length].decode("utf-8" if flags & _UTF8_NAME else "cp437")
+    except UnicodeDecodeError:
+        return None
+    info = zipfile.ZipInfo(name)
+    info.orig_filename = info.filename = name
+    info.flag_bits, info.compress_type, info.CRC = flags, method, crc
+    info.compress_size, info.file_size, info.header_offset = stored, size, at
+    return info
+
+
 class Archive:
-    """An open zip archive.  `names` are those of its members, directories left out."""
+    """An open zip archive.  `names` are those of its members, directories left out.
+
+    `is_complete` says whether those are all; of one that is salvaged, some may be lost.
+    """
+
+    is_complete = True
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -107,6 +141,28 @@ class Archive:
                 self._duplicate = info.filename
             self._infos[info.filename] = info
         self.names = tuple(self._infos)
+
+    @classmethod
+    def salvaged(cls, path: str) -> Archive:
+        """Return an archive whose directory is damaged, of the members that stand whole from the beginning.
+
+        What stands before each member tells the same as the directory, where sizes were
+        known when it was written, as numpy and Keras write them.
+        """
+        archive = cls.__new__(cls)
+        archive.path = path
+        archive.file = RandomAccessFile(path)
+        archive._duplicate = None
+        archive._infos = {}
+        at = 0
+        while (info := _local_info(archive.file, at)) is not None and info.filename not in archive._infos:
+            archive._infos[info.filename] = info
+            header = archive.file.read(at, _LOCAL_SIZE)
+            name_length, extra_length = struct.unpack_from("<HH", header, 26)
+            at += _LOCAL_SIZE + name_length + extra_length + info.compress_size
+        archive.names = tuple(name for name in archive._infos if not name.endswith("/"))
+        archive.is_complete = archive.file.read(at, 4) == _DIRECTORY_MAGIC
+        return archive
 
     def check(self) -> None:
         """Refuse what no checkpoint has: members that share a name or bytes, or lead elsewhere."""

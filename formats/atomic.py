@@ -19,11 +19,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import threading
+import stat
 from typing import TYPE_CHECKING
 
 from .chunks import view_of
-from .errors import CheckpointError
+from .errors import CheckpointError, CheckpointExistsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,8 +34,10 @@ __all__ = [
     "StagedFile",
     "Staging",
     "aside_of",
+    "holding",
     "is_being_written",
     "put_back",
+    "refuse_irreplaceable",
     "refusing",
     "replace_file",
     "sync_directory",
@@ -56,10 +58,9 @@ _HINTS = {
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
 """What file systems say that have no locks, or (NFS) none on a directory."""
 
-_SYNC_AFTER = 64 << 20
-"""Bytes written after which a file's sync begins: less than a disk writes in a second."""
-
-_LARGEST_WRITE = 1 << 30  # Linux transfers no more than 2 GiB in one call.
+_LARGEST_WRITE = 1 << 17
+"""Bytes written in one call, as `cp` does: for larger ones Linux looks for memory in larger
+stretches, which a virtual machine may first have to get from its host."""
 
 
 @contextlib.contextmanager
@@ -72,6 +73,21 @@ def refusing(path: str) -> Iterator[None]:
             raise
         message = f"cannot be written: {str(error.strerror or error).lower()}"
         raise CheckpointError(message, path=path, hints=_HINTS.get(error.errno or 0, ())) from error
+
+
+def refuse_irreplaceable(path: str) -> None:
+    """Raise CheckpointExistsError where `path` is something that a file must not take the place of.
+
+    That is a directory, and a device, pipe or socket, also behind a link: who may write
+    to `/dev/null` by renaming would leave a system without one.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return
+    if not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "a device or a pipe"
+        raise CheckpointExistsError(f"is {what}, not a file that can be replaced", path=path)
 
 
 def sync_directory(path: str) -> None:
@@ -92,17 +108,12 @@ def sync_directory(path: str) -> None:
 class StagedFile:
     """A new file, written from its beginning to its end, or at reserved places.
 
-    `about` is the path that errors name: what the user asked for.  What is large goes
-    to disk while the rest of it is being written, so that the sync at the end is short:
-    2 GB take 1.2 times as long as `cp` and `sync` instead of twice.
+    `about` is the path that errors name: what the user asked for.
     """
 
     def __init__(self, path: str, about: str, *, new: bool = True) -> None:
         self.path = path
         self.size = 0
-        self._unsynced = 0
-        self._syncing: threading.Thread | None = None
-        self._sync_error: OSError | None = None
         self._about = about
         create = os.O_CREAT | os.O_EXCL if new else 0
         with refusing(about):
@@ -118,40 +129,20 @@ class StagedFile:
         return self.size - size
 
     def write_at(self, offset: int, data: Chunk) -> None:
+        """Write at a reserved place; several threads may, each at its own."""
         view = view_of(data)
         with refusing(self._about):
             while view:
                 written = os.pwrite(self._fd, view[:_LARGEST_WRITE], offset)
                 offset += written
                 view = view[written:]
-        self._unsynced += len(data)
-        if self._unsynced >= _SYNC_AFTER and not (self._syncing and self._syncing.is_alive()):
-            self._unsynced = 0
-            self._syncing = threading.Thread(target=self._sync_early, daemon=True)
-            self._syncing.start()
-
-    def _sync_early(self) -> None:
-        """Bring what is there to disk.  The system tells of an error once, so it is kept for `sync`."""
-        try:
-            os.fdatasync(self._fd)
-        except OSError as error:
-            self._sync_error = error
 
     def sync(self) -> None:
         """Bring what was written to disk."""
-        self._join()
         with refusing(self._about):
-            if self._sync_error is not None:
-                raise self._sync_error
             os.fsync(self._fd)
 
-    def _join(self) -> None:
-        if self._syncing is not None:
-            self._syncing.join()
-            self._syncing = None
-
     def close(self) -> None:
-        self._join()
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -172,7 +163,7 @@ class Staging:
         try:
             with refusing(target):
                 if self._made:
-                    os.makedirs(self.directory)
+                    os.makedirs(self.directory, exist_ok=True)
                 os.mkdir(self.staged)
                 self._lock = _lock(self.staged)
         except BaseException:
@@ -221,6 +212,14 @@ class Staging:
                 finally:
                     os.close(fd)
             sync_directory(self.staged)
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the target's directory in this block, so that files of one set move in together.
+
+        Two commands that write one target at once would otherwise leave the index of one
+        and the data of the other.
+        """
+        return holding(self.directory)
 
     def move(self, name: str, final: str | None = None) -> None:
         """Move a staged file to its place, replacing what is there."""
@@ -280,16 +279,17 @@ class Staging:
         self._unlock()
 
 
-def _lock(path: str) -> int:
+def _lock(path: str, *, wait: bool = False) -> int:
     """Return a descriptor that locks a directory until it is closed, if only by death.
 
-    Raises BlockingIOError where another holds it.  A file system without locks locks nothing.
+    Raises BlockingIOError where another holds it, unless it is to `wait` for that.  A file
+    system without locks locks nothing.
     """
     import fcntl
 
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
         raise
@@ -297,7 +297,21 @@ def _lock(path: str) -> int:
         if error.errno not in _NO_LOCKS:
             os.close(fd)
             raise
+    except BaseException:  # Waiting was interrupted.
+        os.close(fd)
+        raise
     return fd
+
+
+@contextlib.contextmanager
+def holding(directory: str) -> Iterator[None]:
+    """Keep other commands from changing what is in a directory during this block; wait for one that does."""
+    with refusing(directory):
+        held = _lock(directory, wait=True)
+    try:
+        yield
+    finally:
+        os.close(held)
 
 
 def is_being_written(staged: str) -> bool:
@@ -337,6 +351,7 @@ def _missing_directories(path: str) -> list[str]:
 
 def replace_file(path: str, data: bytes) -> None:
     """Replace a file by one of this content, so that it is the old or the new one at every instant."""
+    refuse_irreplaceable(path)
     temporary = f"{path}.tempstate{int.from_bytes(os.urandom(8))}"
     try:
         file = StagedFile(temporary, path)

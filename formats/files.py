@@ -12,10 +12,12 @@ from typing import Self
 
 from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError
 
-__all__ = ["PIECE", "RandomAccessFile", "ReadAhead"]
+__all__ = ["CLOSED", "PIECE", "RandomAccessFile", "ReadAhead"]
 
 PIECE = 1 << 20
 """Bytes read at a time: past 1 MiB nothing gets faster, and the processor's cache still holds it."""
+
+CLOSED = "the checkpoint has been closed"
 
 _LARGEST_PREAD = 0x7FFFF000  # Linux transfers no more in one call.
 
@@ -40,6 +42,8 @@ class RandomAccessFile:
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes at `offset`, fewer where the file ends."""
+        if self._fd < 0:
+            raise CheckpointError(CLOSED, path=self.path)
         try:
             data = os.pread(self._fd, min(size, _LARGEST_PREAD, max(0, self.size - offset)), offset)
             if len(data) == size or offset + len(data) >= self.size:
@@ -59,6 +63,19 @@ class RandomAccessFile:
             message = f"{size} bytes expected, the file ends after {len(data)}"
             raise CorruptCheckpointError(message, path=self.path, offset=offset, code="shard-short")
         return data
+
+    def read_into(self, offset: int, out: memoryview) -> None:
+        """Fill `out` with the bytes at `offset`; CorruptCheckpointError where the file ends before."""
+        done = 0
+        try:
+            while done < len(out) and (count := os.preadv(self._fd, [out[done:]], offset + done)):
+                done += count
+        except OSError as error:
+            message = f"cannot be read: {str(error.strerror).lower()}"
+            raise CheckpointError(message, path=self.path, offset=offset, code="shard-short") from error
+        if done < len(out):
+            message = f"{len(out)} bytes expected, the file ends after {done}"
+            raise CorruptCheckpointError(message, path=self.path, offset=offset, code="shard-short")
 
     def close(self) -> None:
         if self._fd >= 0:

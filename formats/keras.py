@@ -29,6 +29,7 @@ from .h5.weights_writer import ArchiveWriter
 from .h5.writer import H5_DTYPES
 from .jsontext import parse_object
 from .model import Finding, Format, Verification
+from .workers import SERIAL, Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,6 +100,15 @@ class KerasReader(WeightsReader):
         except CheckpointError:
             self.close()
             raise
+
+    def weights_flaw(self) -> str | None:
+        """Return what is wrong with the weights by the checksum that covers all of them at once."""
+        try:
+            for _ in self._archive.pieces(self._archive.member(WEIGHTS)):
+                pass
+        except CheckpointError as error:
+            return error.message
+        return None
 
     def _text(self, name: str) -> str | None:
         """Return a member as text; None, and a finding, where it cannot be read."""
@@ -191,7 +201,7 @@ class KerasReader(WeightsReader):
             if stored:
                 yield from check_in_order(layer, stored, self.location.head)
 
-    def verify(self, jobs: int = 1) -> Iterator[Verification]:
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
         """Check the archive's own checksums, then what the weights' file holds."""
         for name in self._archive.names:
             try:
@@ -201,7 +211,7 @@ class KerasReader(WeightsReader):
                 yield Verification(
                     findings=(Finding("error", error.code, error.message, None, error.path, error.offset),)
                 )
-        yield from super().verify(jobs)
+        yield from super().verify(workers)
 
     def close(self) -> None:
         super().close()

@@ -31,6 +31,7 @@ from .model import (
 )
 from .tf.payload import chunks_checksum
 from .wire.crc32c import mask
+from .workers import SERIAL, Workers
 from .writing import CheckpointWriter
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class ListedTensor(LazyTensor):
             "a listing has no values", path=self._path, key=self.spec.key, hints=hints
         )
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:  # noqa: ARG002  no part of nothing
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:  # noqa: ARG002  no part of nothing
         return self.read()
 
 
@@ -189,7 +190,7 @@ class ListingReader(CheckpointReader):
         stored = Stored(item.get("shard"), item.get("offset"), item.get("crc32c"))
         return ListedTensor(self.location.path, self._specs[key], stored)
 
-    def verify(self, jobs: int = 1) -> Iterator[Verification]:  # noqa: ARG002  there is nothing to read
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  there is nothing to read
         """Check the listing itself; there are no bytes behind it."""
         yield Verification(findings=tuple(self.findings))
 
@@ -242,4 +243,4 @@ def _open(probe: Probe, lenient: bool) -> ListingReader:
     return ListingReader(probe, lenient=lenient)
 
 
-FORMAT = Format("listing", "saved listing", (), _sniff, _open, _create, frozenset(BY_NAME))
+FORMAT = Format("listing", "saved listing", (".json",), _sniff, _open, _create, frozenset(BY_NAME))

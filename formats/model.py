@@ -15,15 +15,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from .dtypes import INVALID, DType
-from .errors import CorruptCheckpointError, TensorNotFoundError
+from .errors import CheckpointError, CorruptCheckpointError, TensorNotFoundError
 from .files import PIECE
+from .workers import SERIAL, Workers
 
 if TYPE_CHECKING:
     import numpy as np
 
     from .chunks import Chunk
-    from .paths import Location
+    from .paths import Fingerprint, Location
     from .probe import Probe
+    from .ranges import FileRange
     from .tf.object_graph import ObjectGraph
     from .tf.slices import Extents
     from .writing import CheckpointWriter, Target
@@ -44,7 +46,7 @@ __all__ = [
 KINDS = ("variable", "slot", "optimizer", "state", "graph")
 
 Index = tuple[slice, ...]
-"""A slice read: one slice with non-negative start and stop, step 1 or more, a dimension."""
+"""A region: for each dimension one slice within it, of step 1 or more."""
 
 
 def key_text(key: bytes) -> str:
@@ -125,12 +127,22 @@ class LazyTensor(ABC):
         arrays of bytes.  Raises ChecksumError, CorruptCheckpointError.
         """
 
-    @abstractmethod
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
-        """Return `read()[index]`, reading no more of the file than needed.
+    def read_slice(self, index: Any) -> np.ndarray[Any, Any]:
+        """Return `read()[index]`, always as an array, reading no more of the file than needed.
 
-        A checksum covers the whole tensor, so a part of it is not checked.
+        `index` is integers, slices that go forward and `...`, as numpy takes them.  A
+        checksum covers the whole tensor, so a part of it is not checked.  Raises
+        IndexError where the index is another or does not fit the shape.
         """
+        from .slicing import index_shape, normal_index
+
+        region, dropped = normal_index(index, self.spec.shape)
+        sizes = enumerate(index_shape(region))
+        return self.read_region(region).reshape([size for axis, size in sizes if axis not in dropped])
+
+    @abstractmethod
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
+        """Return what an index selects that is known to fit, of as many dimensions as the tensor."""
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
         """Yield the tensor in pieces of at most `max_bytes`, or one element where that is larger.
@@ -142,6 +154,13 @@ class LazyTensor(ABC):
         from .chunks import array_chunks
 
         return array_chunks(self.read(), max_bytes)
+
+    def file_range(self) -> FileRange | None:
+        """Return where the values lie, if a file has them in one piece just as `chunks` gives them.
+
+        Size and place have been held against the file.  Raises CorruptCheckpointError.
+        """
+        return None
 
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
         """Return the slices of a partitioned tensor, with their extents as stored; of others, none."""
@@ -188,6 +207,8 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     location: Location
     object_graph: ObjectGraph | None = None
     findings: list[Finding]
+    fingerprint: Fingerprint | None = None
+    """What the files were before they were opened."""
 
     @property
     @abstractmethod
@@ -227,19 +248,28 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         return []
 
     @abstractmethod
-    def verify(self, jobs: int = 1) -> Iterator[Verification]:
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
         """Check structure, then every tensor, and go on after what is found.
 
-        `jobs` parts are worked on at a time; what is yielded does not depend on it.
+        What is yielded does not depend on who does the work.
         """
+
+    def has_changed(self) -> bool:
+        """Whether a file was written to, replaced or removed since the checkpoint was opened."""
+        return self.fingerprint is not None and self.location.fingerprint() != self.fingerprint
+
+    def check_unchanged(self) -> None:
+        """Raise a CheckpointError where it has changed: what was read may be of two checkpoints."""
+        if self.has_changed():
+            raise CheckpointError("changed while it was read; nothing was written", path=self.location.path)
 
     def close(self) -> None:
         """Close all files."""
 
     def __getitem__(self, key: str) -> LazyTensor:
-        if key not in self.specs:
+        spec = self.specs.get(key)
+        if spec is None:
             raise TensorNotFoundError("no such tensor", path=self.location.path, key=key)
-        spec = self.specs[key]
         if spec.dtype is INVALID:
             raise CorruptCheckpointError("its entry cannot be decoded", path=self.location.path, key=key)
         return self.tensor(key)
@@ -256,7 +286,10 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        if isinstance(error, CheckpointError) and self.has_changed():
+            hint = f"{self.location.path} changed while it was read: run this again when nobody writes to it"
+            error.hints = (hint, *error.hints)
         self.close()
 
 
@@ -265,7 +298,7 @@ class Format(NamedTuple):
 
     `sniff` looks at a probe and says whether this is its format; formats exclude each
     other, so their order means nothing.  `open` reads; `lenient` asks it to list what
-    it can of a damaged checkpoint.  `writer` is None where a format cannot be written;
+    it can of a damaged checkpoint.  `writer` makes one that writes;
     `dtypes` are the names of those it can hold.
     """
 
@@ -274,5 +307,5 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...]
     sniff: Callable[[Probe], bool]
     open: Callable[[Probe, bool], CheckpointReader]
-    writer: Callable[[Target], CheckpointWriter] | None = None
-    dtypes: frozenset[str] = frozenset()
+    writer: Callable[[Target], CheckpointWriter]
+    dtypes: frozenset[str]

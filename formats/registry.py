@@ -47,14 +47,18 @@ _NOT_FORMATS = frozenset(
         "errors",
         "files",
         "foreign",
+        "held",
         "jsontext",
         "model",
         "npy",
         "opening",
         "paths",
         "probe",
+        "ranges",
         "registry",
+        "salvage",
         "slicing",
+        "workers",
         "writing",
     ]
 )

@@ -27,9 +27,11 @@ from .errors import CheckpointError, ConversionError, CorruptCheckpointError
 from .files import PIECE, RandomAccessFile
 from .jsontext import parse_object
 from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
-from .slicing import full_index, index_shape, read_region
+from .ranges import FileRange
+from .slicing import fill_region, full_index, index_shape
 from .tf.kinds import name_kinds
-from .writing import CheckpointWriter
+from .workers import SERIAL, Workers
+from .writing import CheckpointWriter, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -101,7 +103,7 @@ class SafetensorsTensor(LazyTensor):
         self._offset = offset
 
     def read(self) -> np.ndarray[Any, Any]:
-        return self.read_slice(full_index(self.spec.shape))
+        return self.read_region(full_index(self.spec.shape))
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
         if self.spec.dtype.name == "bool":  # bytes other than 0 and 1 have to be made into these
@@ -112,11 +114,17 @@ class SafetensorsTensor(LazyTensor):
         for at in range(0, size, step):
             yield self._file.read_exactly(self._offset + at, min(step, size - at))
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+    def file_range(self) -> FileRange | None:
+        if self.spec.dtype.name == "bool":
+            return None
+        size = self.spec.nbytes or 0
+        return FileRange(self._file, self._offset, size, self.spec.key)
+
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         import numpy as np
 
         out = np.empty(index_shape(index), self.spec.dtype.numpy)
-        read_region(self._file.read_exactly, self.spec.shape, out.dtype, index, out, base=self._offset)
+        fill_region(self._file.read_exactly, self.spec.shape, out.dtype, index, out, base=self._offset)
         if out.dtype == np.bool_:
             np.not_equal(out.view(np.uint8), 0, out=out)
         return out
@@ -241,7 +249,7 @@ class SafetensorsReader(CheckpointReader):
     def tensor(self, key: str) -> SafetensorsTensor:
         return SafetensorsTensor(self._file, self._specs[key], self._data_offset + self._entries[key].begin)
 
-    def verify(self, jobs: int = 1) -> Iterator[Verification]:  # noqa: ARG002  checked in order
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  checked in order
         """Check the header, and that every byte can be read; the format has no checksums."""
         yield Verification(findings=tuple(self.findings))
         for key, entry in self._entries.items():
@@ -290,6 +298,9 @@ class SafetensorsWriter(CheckpointWriter):
     def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:  # noqa: ARG002
         for chunk in chunks:
             self._file.write(chunk)
+
+    def _place(self, spec: TensorSpec) -> Place:
+        return Place(self._file, self._file.reserve(spec.nbytes or 0))
 
     def _finish(self) -> None:
         self._file.close()

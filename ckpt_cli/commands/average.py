@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.opening import is_directory, locate, open_location
+from formats.workers import workers
 
 from .. import render
 from ..operations.average import last_of, plan_average
-from ..operations.latest import make_latest
+from ..operations.latest import make_latest, state_beside
+from ..operations.suffixes import refuse_other_suffix
 from ..operations.transfer import execute
-from ..options import color_option, json_option
+from ..options import color_option, jobs_option, json_option
 from ..report import report
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ __all__ = ["command"]
 @click.option("--update-state", is_flag=True, help="Make DST the latest in its directory's checkpoint file.")
 @click.option("--overwrite", is_flag=True, help="Replace DST where it is there already.")
 @click.option("-n", "--dry-run", is_flag=True, help="Print the plan and write nothing.")
+@jobs_option
 @json_option
 @color_option
 def command(sources: tuple[str, ...], target: str, last: int | None, **options: Any) -> int:
@@ -52,6 +55,7 @@ def command(sources: tuple[str, ...], target: str, last: int | None, **options: 
     locations = _locate(sources, last, target)
     with ExitStack() as stack:
         readers = [stack.enter_context(open_location(location)) for location in locations]
+        refuse_other_suffix(readers[-1].format, target, "averaging")
         plan = plan_average(readers, target)
         _carry_out(plan, len(readers), options)
     return 0
@@ -77,13 +81,19 @@ def _locate(sources: tuple[str, ...], last: int | None, target: str) -> list[Loc
 
 
 def _carry_out(plan: Plan, count: int, options: dict[str, Any]) -> None:
-    verify = not options["no_verify"] and not options["dry_run"]
-    notes = list(plan.notes)
-    if not options["dry_run"]:
-        with render.progress(plan.nbytes * (1 + verify), f"mean of {count}") as advance:
-            notes = execute(plan, overwrite=options["overwrite"], verify=verify, advance=advance)
-        if options["update_state"]:
-            make_latest(plan.target)
+    overwrite, dry_run = options["overwrite"], options["dry_run"]
+    verify = not options["no_verify"] and not dry_run
+    if options["update_state"]:
+        state_beside(plan.target)  # One that cannot be read is refused before anything is written.
+    with (
+        workers(options["jobs"]) as pool,
+        render.progress(plan.nbytes * (1 + verify), f"mean of {count}") as advance,
+    ):
+        notes = execute(
+            plan, overwrite=overwrite, verify=verify, dry_run=dry_run, workers=pool, advance=advance
+        )
+    if options["update_state"] and not dry_run:
+        make_latest(plan.target)
     for text in notes:
         render.note(text)
     report(plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=verify)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from formats.opening import is_directory, locate, open_location
+from formats.workers import workers
 
 from .. import render
 from ..operations.compare import Tolerance
 from ..operations.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
 from ..operations.keys import renamed
-from ..options import changing, choosing, color_option, json_option, path_argument, rules_of, selection_of
+from ..options import (
+    changing,
+    choosing,
+    color_option,
+    jobs_option,
+    json_option,
+    path_argument,
+    rules_of,
+    selection_of,
+)
 
 if TYPE_CHECKING:
     from formats import CheckpointReader
@@ -31,6 +42,12 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ..
     return names
 
 
+def _number(_: click.Context, __: click.Parameter, value: float) -> float:
+    if math.isnan(value):  # No value is so far apart that a range would say so.
+        raise click.BadParameter("'nan' is no tolerance")
+    return value
+
+
 @click.command("diff")
 @path_argument("left")
 @path_argument("right")
@@ -39,9 +56,21 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ..
 @click.option("--no-values", is_flag=True, help="Compare keys, dtypes and shapes alone.")
 @click.option("--exact", is_flag=True, help="Read values even where stored checksums agree.")
 @click.option(
-    "--rtol", type=click.FloatRange(0), default=0.0, metavar="R", help="Values may be R * |right| apart."
+    "--rtol",
+    type=click.FloatRange(0),
+    callback=_number,
+    default=0.0,
+    metavar="R",
+    help="Values may be R * |right| apart.",
 )
-@click.option("--atol", type=click.FloatRange(0), default=0.0, metavar="A", help="Values may be A apart.")
+@click.option(
+    "--atol",
+    type=click.FloatRange(0),
+    callback=_number,
+    default=0.0,
+    metavar="A",
+    help="Values may be A apart.",
+)
 @click.option("--stat", is_flag=True, help="Show how many elements changed, a line a tensor.")
 @click.option("--all", "everything", is_flag=True, help="Show what is the same, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code tells.")
@@ -64,6 +93,7 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ..
     help="Exit 1 for these; a renamed tensor is one removed and one added.",
 )
 @click.option("--each", is_flag=True, help="Compare all checkpoints of one name in two directories.")
+@jobs_option
 @json_option
 @color_option
 def command(left: str, right: str, **options: Any) -> int:
@@ -90,7 +120,7 @@ def command(left: str, right: str, **options: Any) -> int:
             render.note(location.note)
     found, names = _compare(ours, theirs, options)
     if options["as_json"]:
-        render.document(found.document(everything=options["everything"]))
+        render.long_document(found.head(), "entries", found.rows(everything=options["everything"]), dict)
     elif not options["quiet"]:
         if render.is_terminal():
             render.title(f"{found.left} -> {found.right}")
@@ -120,8 +150,11 @@ def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[
         pairs = pair_up(one, other, settings.by, selection, changed)
         if not options["quiet"]:
             _suggest(one, other, pairs, settings.by)
-        with render.progress(_nbytes(other, pairs), other.location.name) as advance:
-            found = diff_pairs(one, other, pairs, settings, advance)
+        with (
+            workers(options["jobs"]) as pool,
+            render.progress(_nbytes(other, pairs), other.location.name) as advance,
+        ):
+            found = diff_pairs(one, other, pairs, settings, advance, workers=pool)
         if options["as_json"] or options["quiet"] or not render.is_terminal():
             return found, {}
         mine = labels(one, "object-path", changed)
@@ -175,7 +208,8 @@ def _each(left: str, right: str, options: dict[str, Any]) -> int:
     for name in both:
         found, names = _compare(ours[name], theirs[name], options)
         fails = found.fails(options["fail_on"]) or fails
-        documents.append({"schema": 1, **found.document(everything=options["everything"])})
+        entries = list(found.rows(everything=options["everything"]))
+        documents.append({"schema": 1, **found.head(), "entries": entries})
         if not options["as_json"] and not options["quiet"]:
             if render.is_terminal():
                 render.title(name)

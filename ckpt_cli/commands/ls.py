@@ -18,7 +18,7 @@ from ..options import choosing, color_option, json_option, path_argument, select
 from ..report import say_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from formats.model import CheckpointReader, TensorSpec
 
@@ -120,9 +120,15 @@ def _as_json(reader: CheckpointReader, specs: list[TensorSpec], options: dict[st
 
 
 def _as_null(_: CheckpointReader, specs: list[TensorSpec], __: dict[str, Any]) -> None:
+    _write_null(spec.key for spec in specs)
+
+
+def _write_null(names: Iterable[str]) -> None:
+    """Write keys or names byte for byte as they are stored, which not every encoding of text can."""
     from formats.model import key_bytes
 
-    sys.stdout.buffer.write(b"".join(key_bytes(spec.key) + b"\0" for spec in specs))
+    sys.stdout.flush()
+    sys.stdout.buffer.write(b"".join(key_bytes(name) + b"\0" for name in names))
 
 
 def _as_keys(_: CheckpointReader, specs: list[TensorSpec], __: dict[str, Any]) -> None:
@@ -312,7 +318,7 @@ def _list_recursively(path: str, options: dict[str, Any]) -> int:
 def _show_directory(found: dict[str, Any], options: dict[str, Any]) -> None:
     rows = found["checkpoints"][::-1] if options["reverse"] else found["checkpoints"]
     if options["null"]:
-        render.lines((row["name"] for row in rows), end="\0")
+        _write_null(row["name"] for row in rows)
     elif options["keys_only"]:
         render.lines(render.escape(row["name"]) for row in rows)
     elif not render.is_terminal():

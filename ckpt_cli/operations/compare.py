@@ -4,6 +4,10 @@ Both are read in step, a piece of each at a time.  Pieces are compared as bytes 
 which costs no more than reading them; only those that differ are looked at as numbers.
 Where both files store a checksum of the same bytes, nothing is read: equal checksums
 mean equal values, as they do for whoever reads the tensor.
+
+Where both tensors lie in files just as they are, ranges of them are tasks that do not
+depend on each other (`formats.workers`): a comparison is their list, and a last step that
+puts together what they found.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from formats.chunks import ChunkSource, equal_bytes, whole_elements
 from formats.dtypes import STRING
 from formats.errors import UnsupportedFeatureError
 from formats.files import PIECE
+from formats.ranges import Sum, buffers, cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +27,23 @@ if TYPE_CHECKING:
     import numpy as np
 
     from formats import CheckpointReader, LazyTensor
+    from formats.chunks import Chunk
     from formats.dtypes import DType
+    from formats.ranges import FileRange
 
-__all__ = ["EQUAL", "SAME", "Difference", "Operand", "Tolerance", "checksum", "compare", "same_checksum"]
+__all__ = [
+    "EQUAL",
+    "SAME",
+    "Comparison",
+    "Difference",
+    "Operand",
+    "Task",
+    "Tolerance",
+    "checksum",
+    "compare",
+    "compare_range",
+    "same_checksum",
+]
 
 
 class Tolerance(NamedTuple):
@@ -48,6 +67,9 @@ class Difference(NamedTuple):
 
 
 SAME = Difference(0, 0.0, 0.0)
+_BLOCK = 1 << 14
+"""Elements looked at together as numbers: arrays of 128 KB, had and given back for nothing."""
+
 EQUAL = Tolerance()
 
 
@@ -95,6 +117,103 @@ def checksum(tensor: LazyTensor) -> int:
     return mask(crc)
 
 
+class Comparison:
+    """The comparison of two tensors: what is found at once, or tasks and what they find.
+
+    `exact` reads them even where their stored checksums agree.  Whoever works on `tasks`
+    gives the results to `add`, in their order, and then calls `finish`.
+    """
+
+    def __init__(
+        self, left: Operand, right: Operand, tolerance: Tolerance = EQUAL, *, exact: bool = False
+    ) -> None:
+        self.difference: Difference | None = None
+        self.tasks: list[Task] = []
+        one, other = left.tensor, right.tensor
+        self._sides = one, other
+        self._tolerance = tolerance
+        self._sums = Sum(), Sum()
+        self._ranges: tuple[FileRange, FileRange] | None = None
+        same = same_checksum(one, other)
+        readable = left.has_values and right.has_values
+        if not readable or (same and not exact):
+            if same is None:
+                same = _same_as_listed(left, right)
+            self.difference = _same(one.spec.dtype) if same else Difference()
+            return
+        mine, theirs = one.file_range(), other.file_range()
+        if mine is not None and theirs is not None:
+            self._ranges = mine, theirs
+            dtype = one.spec.dtype
+            self.tasks = [Task(mine, theirs, dtype, tolerance, *ends) for ends in cut(mine.size)]
+            self.difference = SAME
+
+    def stream(self, advance: Callable[[int], None], *, stop_early: bool) -> Difference:
+        """Compare what has to be read from its beginning to its end."""
+        one, other = self._sides
+        if one.spec.dtype.itemsize is None:
+            return _compare_elements(one, other, advance)
+        return _compare_numbers(one, other, self._tolerance, stop_early=stop_early, advance=advance)
+
+    def add(self, found: Found) -> Difference:
+        """Take in what the next task found; return what is known so far."""
+        assert self.difference is not None
+        self.difference = _together(self.difference, found.difference)
+        for mine, theirs in zip(self._sums, found.sums, strict=True):
+            mine.add(theirs)
+        return self.difference
+
+    def finish(self) -> None:
+        """Hold the checksums of what was read against those stored; ChecksumError names the tensor."""
+        if self._ranges is not None:
+            for side, found in zip(self._ranges, self._sums, strict=True):
+                side.check(found.crc)
+
+
+class Task(NamedTuple):
+    """A range of two tensors, to be compared; plain data."""
+
+    left: FileRange
+    right: FileRange
+    dtype: DType
+    tolerance: Tolerance
+    begin: int
+    end: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.end - self.begin
+
+
+class Found(NamedTuple):
+    """What a task found: how the ranges differ, and the checksum of each."""
+
+    difference: Difference
+    sums: tuple[Sum, Sum]
+
+
+def compare_range(task: Task | None) -> Found | None:
+    """Do one task; None, which keeps a place among tasks, comes to nothing."""
+    if task is None:
+        return None
+    found = SAME
+    one, other = Sum(), Sum()
+    room = buffers()
+    for at in range(task.begin, task.end, PIECE):
+        stop = min(at + PIECE, task.end)
+        left, right = task.left.read(at, stop, room[0]), task.right.read(at, stop, room[1])
+        same = equal_bytes(left, right)
+        if same and one.crc == other.crc:
+            one.extend(left)
+            other = Sum(one.crc, one.size)  # of equal bytes the checksums are equal, too
+            continue
+        one.extend(left)
+        other.extend(right)
+        if not same:
+            found = _together(found, _measured(left, right, task.dtype, task.tolerance))
+    return Found(found, (one, other))
+
+
 def compare(
     left: Operand,
     right: Operand,
@@ -107,19 +226,23 @@ def compare(
     """Return how two tensors of one dtype and shape differ; SAME where they do not.
 
     `exact` reads them even where their stored checksums agree; `stop_early` gives up
-    counting at the first piece that differs.  `advance` is told of bytes gone through.
+    counting where something differs.  `advance` is told of bytes gone through.
     """
-    one, other = left.tensor, right.tensor
-    same = same_checksum(one, other)
-    readable = left.has_values and right.has_values
-    if not readable or (same and not exact):
-        if same is None:
-            same = _same_as_listed(left, right)
-        advance(one.spec.nbytes or 0)
-        return _same(one.spec.dtype) if same else Difference()
-    if one.spec.dtype.itemsize is None:
-        return _compare_elements(one, other, advance)
-    return _compare_numbers(one, other, tolerance, stop_early=stop_early, advance=advance)
+    comparison = Comparison(left, right, tolerance, exact=exact)
+    if comparison.difference is None:
+        return comparison.stream(advance, stop_early=stop_early)
+    difference = comparison.difference
+    for task in comparison.tasks:
+        found = compare_range(task)
+        assert found is not None
+        difference = comparison.add(found)
+        advance(task.nbytes)
+        if stop_early and difference.differing:
+            return difference
+    comparison.finish()
+    if not comparison.tasks:
+        advance(left.tensor.spec.nbytes or 0)
+    return difference
 
 
 def _same(dtype: DType) -> Difference:
@@ -155,8 +278,6 @@ def _compare_numbers(
     stop_early: bool,
     advance: Callable[[int], None],
 ) -> Difference:
-    import numpy as np
-
     dtype, nbytes = left.spec.dtype, left.spec.nbytes
     assert dtype.itemsize is not None
     assert nbytes is not None
@@ -166,13 +287,25 @@ def _compare_numbers(
     for at in range(0, nbytes, step):
         one, other = (source.take(min(step, nbytes - at)) for source in sources)
         if not equal_bytes(one, other):
-            values = np.frombuffer(one, dtype.numpy), np.frombuffer(other, dtype.numpy)
-            found = _together(found, _measure(*values, dtype, tolerance))
+            found = _together(found, _measured(one, other, dtype, tolerance))
             if stop_early and found.differing:
                 return found
         advance(len(one))
     for source in sources:
         source.finish()  # where the checksums are compared
+    return found
+
+
+def _measured(left: Chunk, right: Chunk, dtype: DType, tolerance: Tolerance) -> Difference:
+    """Return how two stretches of bytes differ as numbers, in blocks that the cache holds."""
+    import numpy as np
+
+    found = SAME
+    one, other = np.frombuffer(left, dtype.numpy), np.frombuffer(right, dtype.numpy)
+    for at in range(0, one.size, _BLOCK):
+        block = one[at : at + _BLOCK], other[at : at + _BLOCK]
+        measured = _measure_finite(*block, tolerance) if dtype.family == "float" else None
+        found = _together(found, measured or _measure(*block, dtype, tolerance))
     return found
 
 
@@ -188,6 +321,25 @@ def _larger(one: float | None, other: float | None) -> float:
     assert one is not None
     assert other is not None
     return one if math.isnan(one) or one > other else other
+
+
+def _measure_finite(
+    left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], tolerance: Tolerance
+) -> Difference | None:
+    """Return what `_measure` does, in half as many passes; None where not all differences are finite."""
+    import numpy as np
+
+    one, other = left.astype("f8"), right.astype("f8")
+    with np.errstate(all="ignore"):
+        delta = np.abs(np.subtract(one, other, out=one), out=one)
+        largest = float(delta.max())
+        if not largest or not math.isfinite(largest):
+            return None if largest else SAME
+        size = np.abs(other, out=other)
+        beyond = delta if tolerance == EQUAL else delta > tolerance.atol + tolerance.rtol * size
+        differing = int(np.count_nonzero(beyond))
+        # Of two zeros the quotient is NaN, which fmax passes over.
+        return Difference(differing, largest, float(np.fmax.reduce(np.divide(delta, size, out=delta))))
 
 
 def _measure(

@@ -7,18 +7,20 @@ Paired tensors differ in shape, else in dtype, else, perhaps, in values.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.dtypes import INVALID
 from formats.model import key_bytes
+from formats.workers import SERIAL, Workers
 
-from .compare import EQUAL, Difference, Operand, Tolerance, compare
+from .compare import EQUAL, Comparison, Difference, Operand, Task, Tolerance, compare_range
 from .renames import find_renames
 from .select import EVERYTHING, NothingSelectedError, Selection, sift, unmatched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from formats import CheckpointReader, TensorSpec
 
@@ -115,10 +117,13 @@ class Diff(NamedTuple):
         """Return the entries to show: those that changed, or all."""
         return [entry for entry in self.entries if everything or entry.change != "same"]
 
-    def document(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return the document of `diff --json`."""
-        entries = [entry.document() for entry in self.shown(everything=everything)]
-        return {"left": self.left, "right": self.right, "summary": self.summary, "entries": entries}
+    def head(self) -> dict[str, Any]:
+        """Return the document of `diff --json` but for its entries."""
+        return {"left": self.left, "right": self.right, "summary": self.summary}
+
+    def rows(self, *, everything: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the entries of the document."""
+        return (entry.document() for entry in self.shown(everything=everything))
 
     def fails(self, changes: Iterable[str]) -> bool:
         """Whether there is a change of one of these sorts."""
@@ -217,16 +222,28 @@ def diff_pairs(
     pairs: list[Pair],
     options: DiffOptions = DEFAULTS,
     advance: Callable[[int], None] = lambda _: None,
+    *,
+    workers: Workers = SERIAL,
 ) -> Diff:
     """Compare pairs of tensors; `advance` is told how many bytes of the right side are done with."""
     entries = []
-    for entry in _entries(left, right, pairs, options, advance):
-        entries.append(entry)
-        if entry.change in options.stop_on:
-            break
+    with closing(_entries(left, right, pairs, options, advance, workers=workers)) as found:
+        for entry in found:
+            entries.append(entry)
+            if entry.change in options.stop_on:
+                break
     if options.find_renames and options.values:
         entries = _with_renames(left, right, entries)
     return Diff(left.location.path, right.location.path, entries)
+
+
+class _Step(NamedTuple):
+    """A pair's entry, as far as it is known; perhaps a task of its comparison, or the last of them."""
+
+    entry: Entry
+    comparison: Comparison | None = None
+    task: Task | None = None
+    is_last: bool = True
 
 
 def _entries(
@@ -235,37 +252,81 @@ def _entries(
     pairs: list[Pair],
     options: DiffOptions,
     advance: Callable[[int], None],
-) -> Iterator[Entry]:
-    for pair in pairs:
-        one = left.specs[pair.left] if pair.left is not None else None
-        other = right.specs[pair.right] if pair.right is not None else None
-        source = pair.left if pair.left != pair.key else None
-        if one is None or other is None:
-            yield Entry(pair.key, "added" if one is None else "removed", source, one, other)
-        elif one.shape != other.shape or one.dtype is not other.dtype:
-            change = "shape" if one.shape != other.shape else "dtype"
-            yield Entry(pair.key, change, source, one, other)
-        elif not options.values:
-            yield Entry(pair.key, "same", source, one, other)
-        else:
-            operands = Operand(left, one.key), Operand(right, other.key)
-            found = compare(
-                *operands,
-                options.tolerance,
-                exact=options.exact,
-                stop_early="value" in options.stop_on,
-                advance=advance,
-            )
-            change = "same" if found.differing == 0 else "value"
-            yield Entry(pair.key, change, source, one, other, found)
+    *,
+    workers: Workers,
+) -> Generator[Entry]:
+    """Yield the entries of all pairs, in their order."""
+    waiting: deque[_Step] = deque()
+
+    def tasks() -> Iterator[Task | None]:
+        for pair in pairs:
+            for step in _steps(left, right, pair, options, advance):
+                waiting.append(step)
+                yield step.task
+
+    with closing(workers.map(compare_range, tasks(), lambda task: task.nbytes if task else 0)) as results:
+        for found in results:
+            entry, comparison, task, is_last = waiting.popleft()
+            if comparison is None or task is None or found is None:
+                yield entry
+                continue
+            difference = comparison.add(found)
+            advance(task.nbytes)
+            if is_last:
+                comparison.finish()
+            elif not ("value" in options.stop_on and difference.differing):
+                continue
+            yield _with_values(entry, difference)
+
+
+def _steps(
+    left: CheckpointReader,
+    right: CheckpointReader,
+    pair: Pair,
+    options: DiffOptions,
+    advance: Callable[[int], None],
+) -> Iterator[_Step]:
+    """Yield what is to be done for a pair: nothing, or tasks; what must be streamed is done here."""
+    one = left.specs[pair.left] if pair.left is not None else None
+    other = right.specs[pair.right] if pair.right is not None else None
+    source = pair.left if pair.left != pair.key else None
+    if one is None or other is None:
+        yield _Step(Entry(pair.key, "added" if one is None else "removed", source, one, other))
+        return
+    entry = Entry(pair.key, "same", source, one, other)
+    if one.shape != other.shape or one.dtype is not other.dtype:
+        yield _Step(entry._replace(change="shape" if one.shape != other.shape else "dtype"))
+        return
+    if not options.values:
+        yield _Step(entry)
+        return
+    operands = Operand(left, one.key), Operand(right, other.key)
+    comparison = Comparison(*operands, options.tolerance, exact=options.exact)
+    for task in comparison.tasks:
+        yield _Step(entry, comparison, task, task is comparison.tasks[-1])
+    if comparison.difference is None:
+        streamed = comparison.stream(advance, stop_early="value" in options.stop_on)
+        yield _Step(_with_values(entry, streamed))
+    elif not comparison.tasks:
+        advance(other.nbytes or 0)
+        yield _Step(_with_values(entry, comparison.difference))
+
+
+def _with_values(entry: Entry, difference: Difference) -> Entry:
+    return entry._replace(change="same" if difference.differing == 0 else "value", difference=difference)
 
 
 def _with_renames(left: CheckpointReader, right: CheckpointReader, entries: list[Entry]) -> list[Entry]:
     """Return the entries, those of one tensor under two keys put together."""
-    removed = {entry.left.key: entry for entry in entries if entry.change == "removed" and entry.left}
-    added = {entry.right.key: entry for entry in entries if entry.change == "added" and entry.right}
-    found = find_renames(left, right, list(removed), list(added))
-    gone = {*(id(removed[old]) for old in found), *(id(added[new]) for new in found.values())}
-    kept = [entry for entry in entries if id(entry) not in gone]
-    kept += [Entry(new, "renamed", old, removed[old].left, added[new].right) for old, new in found.items()]
-    return sorted(kept, key=_order)
+    removed = [entry.left.key for entry in entries if entry.change == "removed" and entry.left]
+    added = [entry.right.key for entry in entries if entry.change == "added" and entry.right]
+    found = find_renames(left, right, removed, added)
+    sources = {new: old for old, new in found.items()}
+    kept = []
+    for entry in entries:
+        if entry.change == "removed" and entry.left and entry.left.key in found:
+            continue
+        old = sources.get(entry.key) if entry.change == "added" else None
+        kept.append(entry if old is None else Entry(entry.key, "renamed", old, left.specs[old], entry.right))
+    kept.sort(key=_order)
+    return kept

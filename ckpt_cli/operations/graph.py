@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import ConversionError
 from formats.tf.keys import VARIABLE_VALUE
-from formats.tf.kinds import optimizer_nodes
+from formats.tf.kinds import listed_slots, optimizer_nodes
 from formats.tf.object_graph import ROOT
 
 if TYPE_CHECKING:
@@ -32,7 +32,11 @@ _LONGEST_LABEL = 1000
 
 
 class GraphNode(NamedTuple):
-    """A node, and the tensors that are its attributes; `spec` is that of the first."""
+    """A node, and the tensors that are its attributes; `spec` is that of the first.
+
+    `slots` are (variable, name, slot variable) of an optimizer: those that hang on it by triples,
+    and those in its lists, which are its descendants besides.
+    """
 
     id: int
     object_path: str | None
@@ -79,6 +83,8 @@ def graph_nodes(reader: CheckpointReader, graph: ObjectGraph) -> list[GraphNode]
     slots: dict[int, list[tuple[int, str, int]]] = {}
     for slot in graph.slots:
         slots.setdefault(slot.optimizer, []).append((slot.variable, slot.name, slot.node))
+    for listed in listed_slots(graph, specs):
+        slots.setdefault(listed.optimizer, []).append((listed.variable, listed.name, listed.node))
     optimizers = optimizer_nodes(graph)
     slot_nodes = {slot.node for slot in graph.slots}
     nodes = []
@@ -195,11 +201,13 @@ def draw(title: str, nodes: list[GraphNode], tree: Span, depth: int) -> Drawing:
         hints = ("collapse what is deeper with --depth, or have all of it as data: --json",)
         raise ConversionError(f"{count} nodes and edges are too many to draw", path=title, hints=hints)
     edges = []
+    plain = {child for node in nodes for _, child in node.children}
     for node in drawn:
         edges += [Edge(node.id, child, name) for name, child in node.children if child in shown]
         for variable, name, slot in node.slots:
             if slot in shown:
-                edges.append(Edge(node.id, slot, name, dashed=True))
+                if slot not in plain:
+                    edges.append(Edge(node.id, slot, name, dashed=True))
                 if variable in shown:
                     edges.append(Edge(variable, slot, name, dashed=True))
     return Drawing(title, drawn, edges, tree, depth)

@@ -221,6 +221,7 @@ def plan_like(  # noqa: PLR0917  what goes where, in that order
         template.object_graph,
         {key: extents for key, extents in slices.items() if extents},
         template.metadata,
+        sources=(source, template),
     )
     return plan, pairs
 

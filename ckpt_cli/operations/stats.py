@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     import numpy as np
 
@@ -30,6 +30,10 @@ class Statistics(NamedTuple):
     zeros: int = 0
     nan: int = 0
     inf: int = 0
+
+
+_BLOCK = 1 << 13
+"""Elements that are looked at together."""
 
 
 class _Moments:
@@ -69,9 +73,7 @@ def statistics(arrays: Iterable[np.ndarray[Any, Any]], dtype: DType) -> Statisti
     infinite_sum = 0.0
     moments = _Moments()
     with np.errstate(invalid="ignore", over="ignore"):
-        for array in arrays:
-            if not array.size:
-                continue
+        for array in _blocks(arrays):
             values = _real(array)
             total = float(values.sum())
             zeros += len(values) - int(np.count_nonzero(values))
@@ -91,6 +93,13 @@ def statistics(arrays: Iterable[np.ndarray[Any, Any]], dtype: DType) -> Statisti
             if values.size:
                 moments.add(values, total)
     return _result(dtype, moments, (low, high), (seen, zeros, nan, inf), infinite_sum)
+
+
+def _blocks(arrays: Iterable[np.ndarray[Any, Any]]) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield arrays in parts that the cache holds as float64, and that BLAS takes no threads for."""
+    for array in arrays:
+        for at in range(0, array.size, _BLOCK):
+            yield array[at : at + _BLOCK]
 
 
 def _real(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -2,27 +2,42 @@
 
 A plan says for each tensor of the target where its values come from.  It is made before
 anything is written, so `--dry-run` prints the very plan that a real run executes.
-Carrying it out streams every tensor in pieces; before the result is moved to its place
-it is opened again and every tensor compared with its source, bit for bit.
+Carrying it out is a list of tasks and a last step.  A task copies a range of one tensor
+from the files that its values lie in to the place that the writer has given it, and
+returns checksums; tasks do not depend on each other, so it does not matter who does them,
+or when (`formats.workers`).  What cannot be read or written in ranges (strings, slices to
+be joined, compressed values) is written in its turn while tasks are handed out.  The last
+step writes the index.  Before the result is moved to its place it is opened again and
+every tensor compared with its source, bit for bit, by tasks of the same kind.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from formats.chunks import equal_bytes, view_of
 from formats.errors import ConversionError, CorruptCheckpointError
+from formats.ranges import buffers, cut
 from formats.tf.payload import chunks_checksum
 from formats.tf.slices import region_of, slice_key, tiling_flaw
 from formats.wire.crc32c import mask
+from formats.workers import SERIAL, Workers
 from formats.writing import create_checkpoint
 
+from .computed import Sums, Values, cast, values_of
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from formats.chunks import Chunk
     from formats.model import CheckpointReader, LazyTensor, TensorSpec
+    from formats.ranges import FileRange
     from formats.tf.object_graph import ObjectGraph
     from formats.tf.slices import Extents
+    from formats.writing import CheckpointWriter, Place
 
 __all__ = ["Dropped", "Move", "Plan", "cast_chunks", "execute", "same_tensor"]
 
@@ -48,7 +63,10 @@ class Dropped(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Everything a conversion does.  `moves` stand in the order in which they are written."""
+    """Everything a conversion does.  `moves` stand in the order in which they are written.
+
+    `sources` are the open checkpoints that values come from, none of which may change meanwhile.
+    """
 
     source: str
     target: str
@@ -59,43 +77,43 @@ class Plan(NamedTuple):
     slices: Mapping[str, Sequence[Extents]] = {}
     metadata: Mapping[str, Any] = {}
     notes: tuple[str, ...] = ()
+    sources: tuple[CheckpointReader, ...] = ()
 
     @property
     def nbytes(self) -> int:
         return sum(move.spec.nbytes or 0 for move in self.moves)
 
+    def check_unchanged(self) -> None:
+        """Raise a CheckpointError where a source was written to, or replaced, since it was opened."""
+        for source in self.sources:
+            source.check_unchanged()
+
     def document(self, *, verified: bool) -> dict[str, Any]:
         """Return the JSON document that converting commands print."""
-        tensors = (
-            {
-                "from": move.source,
-                "to": move.spec.key,
-                "dtype": move.spec.dtype.name,
-                "shape": list(move.spec.shape),
-            }
-            for move in self.moves
-        )
         return {
             "source": self.source,
             "target": self.target,
             "format": self.format,
-            "tensors": list(tensors),
+            "tensors": list(self.rows()),
             "dropped": [dropped._asdict() for dropped in self.dropped],
             "verified": verified,
         }
 
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield what becomes of each tensor, as the document of converting commands shows it."""
+        for move in self.moves:
+            spec = move.spec
+            yield {
+                "from": move.source,
+                "to": spec.key,
+                "dtype": spec.dtype.name,
+                "shape": list(spec.shape),
+            }
+
 
 def cast_chunks(tensor: LazyTensor, spec: TensorSpec) -> Iterator[Chunk]:
-    """Yield a tensor's chunks in the dtype of `spec`."""
-    import numpy as np
-
-    if tensor.spec.dtype is spec.dtype:
-        yield from tensor.chunks()
-        return
-    have, want = tensor.spec.dtype.numpy, spec.dtype.numpy
-    with np.errstate(over="ignore", invalid="ignore"):
-        for chunk in tensor.chunks():
-            yield np.frombuffer(chunk, have).astype(want).view(np.uint8)
+    """Return a tensor's chunks in the dtype of `spec`."""
+    return cast(tensor, spec.dtype).chunks()
 
 
 def _chunks(move: Move) -> Iterator[Chunk]:
@@ -104,6 +122,56 @@ def _chunks(move: Move) -> Iterator[Chunk]:
     from formats.chunks import chunks_of
 
     return chunks_of(move.spec, move.value)
+
+
+class _Unit(NamedTuple):
+    """What is written in one piece: a move, or one slice of it, whose own shape its spec then has."""
+
+    move: Move
+    extents: Extents | None = None
+
+    @property
+    def name(self) -> tuple[str, Extents | None]:
+        return self.move.spec.key, self.extents
+
+    @property
+    def values(self) -> Values | None:
+        return values_of(self.move.tensor, self.move.spec) if self.move.tensor is not None else None
+
+
+def _units(plan: Plan, order: Iterable[str] | None = None) -> Iterator[_Unit]:
+    """Yield what is to be written: slices one by one where the source has them, too."""
+    moves = {move.spec.key: move for move in plan.moves}
+    for key in order or moves:
+        move = moves[key]
+        pieces = move.tensor.pieces() if key in plan.slices and move.tensor is not None else []
+        if order is not None:  # tensors in an order have their slices in that of their keys
+            pieces.sort(key=lambda piece: slice_key(b"", piece[0]))
+        for extents, piece in pieces:
+            yield _Unit(Move(move.spec._replace(shape=piece.spec.shape), move.source, piece), extents)
+        if not pieces:
+            yield _Unit(move)
+
+
+class _Part(NamedTuple):
+    """A range of a unit's bytes.  Copied, it goes to `place`; compared, it is held against `other`."""
+
+    unit: _Unit
+    values: Values
+    begin: int
+    end: int
+    place: Place | None = None
+    other: FileRange | None = None
+
+
+@contextmanager
+def _about(path: str) -> Iterator[None]:
+    """Let what a tensor's values turn out not to allow name the checkpoint that they are in."""
+    try:
+        yield
+    except ConversionError as error:
+        error.path = error.path or path
+        raise
 
 
 def _check_tiles(plan: Plan, spec: TensorSpec) -> None:
@@ -123,13 +191,19 @@ def execute(
     overwrite: bool = False,
     shard_size: int | None = None,
     verify: bool = True,
+    workers: Workers = SERIAL,
+    dry_run: bool = False,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
     """Write the plan's target and move it to its place; return notes for the person.
 
-    Nothing is left behind where anything fails, and an old target is untouched.
+    Nothing is left behind where anything fails, and an old target is untouched.  A dry
+    run writes nothing, and refuses what the real one would before its first byte.
     Raises CheckpointExistsError, ConversionError and what reading the source raises.
     """
+    for move in plan.moves:
+        if move.tensor is not None and not move.tensor.has_values:
+            move.tensor.read()  # A listing says so, before anything is written.
     writer = create_checkpoint(
         plan.target,
         format=plan.format,
@@ -139,54 +213,179 @@ def execute(
         slices=plan.slices,
         shard_size=shard_size,
         metadata=plan.metadata,
+        rehearsal=dry_run,
     )
-    moves = {move.spec.key: move for move in plan.moves}
-    with writer:
-        for key in writer.order or tuple(moves):
-            move = moves[key]
-            if key in plan.slices and move.tensor is not None and move.tensor.pieces():
-                pieces = move.tensor.pieces()
-                if writer.order is not None:  # tensors in an order have their slices in that of their keys
-                    pieces.sort(key=lambda piece: slice_key(b"", piece[0]))
-                for extents, piece in pieces:
-                    part = move.spec._replace(shape=piece.spec.shape)
-                    writer.write_slice(key, extents, cast_chunks(piece, part))
-            else:
-                if plan.slices.get(key):
-                    _check_tiles(plan, move.spec)
-                writer.write(key, _chunks(move))
-            advance(move.spec.nbytes or 0)
+    if dry_run:
+        return [*plan.notes, *writer.notes]
+    with _about(plan.source), writer:
+        made = _copy(plan, writer, workers, advance)
         if verify:
             with writer.reopen() as written:
-                compare(plan, written, advance)
+                _compare(plan, written, made, workers, advance)
+        writer.finish()
+        plan.check_unchanged()
     return [*plan.notes, *writer.notes]
 
 
-def compare(plan: Plan, written: CheckpointReader, advance: Callable[[int], None]) -> None:
+# Copying --------------------------------------------------------------------------
+
+
+def _copy(
+    plan: Plan, writer: CheckpointWriter, workers: Workers, advance: Callable[[int], None]
+) -> dict[tuple[str, Extents | None], int]:
+    """Write all tensors; return the masked checksums of what could be written in ranges.
+
+    The order of what is laid out is the plan's, whoever does the copying.
+    """
+    made: dict[tuple[str, Extents | None], int] = {}
+    with closing(_done(_copy_part, _copies(plan, writer, advance), workers, advance)) as done:
+        for part, sums in done:
+            part.values.check(sums)
+            writer.filled(*part.unit.name, sums.made.crc)
+            made[part.unit.name] = mask(sums.made.crc)
+    return made
+
+
+def _copies(plan: Plan, writer: CheckpointWriter, advance: Callable[[int], None]) -> Iterator[_Part]:
+    """Yield the parts of all that can be copied in ranges; write everything else when its turn comes."""
+    for unit in _units(plan, writer.order):
+        move, extents = unit
+        values = None if extents is None and move.spec.key in plan.slices else unit.values
+        place = writer.place(*unit.name) if values is not None else None
+        if values is not None and place is not None:
+            for begin, end in cut(values.size):
+                yield _Part(unit, values, begin, end, place)
+            continue
+        if extents is None:
+            if plan.slices.get(move.spec.key):
+                _check_tiles(plan, move.spec)
+            writer.write(move.spec.key, _chunks(move))
+        else:
+            writer.write_slice(move.spec.key, extents, _chunks(move))
+        advance(move.spec.nbytes or 0)
+
+
+def _copy_part(part: _Part) -> Sums:
+    """Do one task."""
+    assert part.place is not None
+    sums, at = Sums(len(part.values.sources)), part.begin
+    for piece in part.values.pieces(part.begin, part.end, sums):
+        part.place.write(at, piece)
+        at += len(piece)
+    return sums
+
+
+def _done(
+    work: Callable[[_Part], Sums], parts: Iterable[_Part], workers: Workers, advance: Callable[[int], None]
+) -> Generator[tuple[_Part, Sums]]:
+    """Have parts worked on; yield the last of each unit with the checksums of the whole.
+
+    Whoever stops before the end closes this: parts that are being copied would go on into
+    files that are removed.
+    """
+    waiting: deque[_Part] = deque()
+
+    def noted() -> Iterator[_Part]:
+        for part in parts:
+            waiting.append(part)
+            yield part
+
+    total = None
+    with closing(workers.map(work, noted(), lambda part: part.end - part.begin)) as results:
+        for sums in results:
+            part = waiting.popleft()
+            total = sums if total is None else total.add(sums)
+            if part.end == part.values.size:
+                yield part, total
+                total = None
+            advance(part.end - part.begin)
+
+
+# The proof ------------------------------------------------------------------------
+
+
+def _compare(
+    plan: Plan,
+    written: CheckpointReader,
+    made: Mapping[tuple[str, Extents | None], int],
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> None:
     """Hold every written tensor against its source; ConversionError where one differs.
 
-    Where both store a checksum of the same bytes, the source was held against its own
-    while it was copied, so reading the written tensor against that one is the proof.
+    Where target and source store checksums, what came from the source was held against
+    its own on the way, so reading what was written against the checksum that passed is
+    the proof.  Otherwise both are read again and compared, byte by byte.
     """
+    _check_specs(plan, written)
+    comparisons = _comparisons(plan, written, made, advance)
+    with closing(_done(partial(_compare_part, plan.target), comparisons, workers, advance)) as done:
+        for part, sums in done:
+            if part.other is None:
+                same = mask(sums.made.crc) == made[part.unit.name]
+            else:
+                part.values.check(sums)
+                same = part.other.crc32c in (None, mask(sums.made.crc))
+            if not same:
+                raise _different(plan.target, part.unit)
+
+
+def _check_specs(plan: Plan, written: CheckpointReader) -> None:
+    """Hold keys, dtypes, shapes and slices against the plan."""
     expected = {move.spec.key for move in plan.moves}
     surplus = set(written.specs) - expected - _graph_key(plan)
     missing = expected - set(written.specs)
     if surplus or missing:
-        raise _broken(plan, f"{len(missing)} tensors are missing, {len(surplus)} are too many")
+        raise _broken(plan.target, f"{len(missing)} tensors are missing, {len(surplus)} are too many")
     for move in plan.moves:
         found = written[move.spec.key]
-        if found.spec[:3] != move.spec[:3]:
+        slices = [extents for extents, _ in found.pieces()] if move.spec.key in plan.slices else []
+        if set(slices) != set(plan.slices.get(move.spec.key, ())):
             raise _broken(
-                plan, f"written as {found!r}, expected {move.spec.dtype} {list(move.spec.shape)}", move
+                plan.target, f"written in {len(slices)} slices, which are not those asked for", move
             )
-        if move.spec.key in plan.slices and move.tensor is not None and move.tensor.pieces():
-            pairs = zip(found.pieces(), move.tensor.pieces(), strict=True)
-            same = all(_same_piece(mine, theirs, move.spec) for mine, theirs in pairs)
-        else:
-            same = same_tensor(found, move)
-        if not same:
-            raise _broken(plan, "its values differ from the source's", move)
+        if found.spec[:3] != move.spec[:3]:
+            message = f"written as {found!r}, expected {move.spec.dtype} {list(move.spec.shape)}"
+            raise _broken(plan.target, message, move)
+
+
+def _comparisons(
+    plan: Plan,
+    written: CheckpointReader,
+    made: Mapping[tuple[str, Extents | None], int],
+    advance: Callable[[int], None],
+) -> Iterator[_Part]:
+    """Yield the parts of all that can be compared in ranges; compare everything else when its turn comes."""
+    pieces: dict[Extents, LazyTensor] = {}
+    for unit in _units(plan):
+        move, extents = unit
+        found = written[move.spec.key]
+        if extents is not None:
+            pieces = pieces if extents in pieces else dict(found.pieces())
+            found = pieces.pop(extents)
+        mine, values = found.file_range() if found.has_values else None, unit.values
+        if mine is not None and values is not None:
+            proven = mine.crc32c is not None and all(source.crc32c is not None for source in values.sources)
+            for begin, end in cut(mine.size):
+                if proven and unit.name in made:
+                    yield _Part(unit, Values(mine.size, (mine,)), begin, end)
+                else:
+                    yield _Part(unit, values, begin, end, other=mine)
+            continue
+        if not same_tensor(found, move):
+            raise _different(plan.target, unit)
         advance(move.spec.nbytes or 0)
+
+
+def _compare_part(target: str, part: _Part) -> Sums:
+    """Do one task; ConversionError where the bytes are not the same."""
+    sums, at = Sums(len(part.values.sources)), part.begin
+    _, buffer = buffers()
+    for piece in part.values.pieces(part.begin, part.end, sums):
+        if part.other is not None and not equal_bytes(piece, part.other.read(at, at + len(piece), buffer)):
+            raise _different(target, part.unit)
+        at += len(piece)
+    return sums
 
 
 def _graph_key(plan: Plan) -> set[str]:
@@ -195,16 +394,13 @@ def _graph_key(plan: Plan) -> set[str]:
     return {OBJECT_GRAPH_KEY.decode()} if plan.object_graph is not None else set()
 
 
-def _broken(plan: Plan, message: str, move: Move | None = None) -> ConversionError:
+def _broken(target: str, message: str, move: Move | None = None) -> ConversionError:
     key = move.spec.key if move else None
-    return ConversionError(f"verification failed: {message}", path=plan.target, key=key)
+    return ConversionError(f"verification failed: {message}", path=target, key=key)
 
 
-def _same_piece(
-    mine: tuple[Extents, LazyTensor], theirs: tuple[Extents, LazyTensor], spec: TensorSpec
-) -> bool:
-    part = spec._replace(shape=theirs[1].spec.shape)
-    return mine[0] == theirs[0] and same_tensor(mine[1], Move(part, None, theirs[1]))
+def _different(target: str, unit: _Unit) -> ConversionError:
+    return _broken(target, "its values differ from the source's", unit.move)
 
 
 def same_tensor(found: LazyTensor, move: Move) -> bool:
@@ -229,8 +425,6 @@ def same_tensor(found: LazyTensor, move: Move) -> bool:
 
 def _same_bytes(left: Iterator[Chunk], right: Iterator[Chunk]) -> bool:
     """Whether two streams are the same bytes, however they are cut."""
-    from formats.chunks import equal_bytes, view_of
-
     mine: memoryview = memoryview(b"")
     for chunk in right:
         theirs = view_of(chunk)

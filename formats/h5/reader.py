@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..dtypes import INVALID, STRING
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..model import CheckpointReader, Finding, TensorSpec, Verification, key_bytes
+from ..workers import SERIAL, Workers
 from .safe import H5File, damage
 from .tensors import H5Tensor, check_place, describe
 
@@ -97,7 +98,7 @@ class H5Reader(CheckpointReader):
         """Return where shapes contradict the model's configuration."""
         return []
 
-    def verify(self, jobs: int = 1) -> Iterator[Verification]:  # noqa: ARG002  the HDF5 library does one thing at a time
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  the HDF5 library does one thing at a time
         yield Verification(findings=tuple(self.findings))
         for key, spec in self._specs.items():
             if spec.dtype is not INVALID:

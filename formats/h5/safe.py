@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
-from ..files import RandomAccessFile
+from ..files import CLOSED, RandomAccessFile
 from ..model import key_bytes, key_text
 from .guard import GuardedFile
 
@@ -108,6 +108,7 @@ class H5File:
         self._source = source
         self._length_size = length_size
         self._guarded: tuple[RandomAccessFile, h5py.h5f.FileID] | None = None
+        self._values: RandomAccessFile | None = None
         with damage(path, "its root group"):
             self.root = h5g.open(file_id, b"/")
 
@@ -119,6 +120,16 @@ class H5File:
             self._guarded[1].close()
             self._guarded[0].close()
             self._guarded = None
+        if self._values is not None:
+            self._values.close()
+            self._values = None
+
+    @property
+    def values(self) -> RandomAccessFile | None:
+        """The file itself, for what lies in it in one piece; None where it is a member of another."""
+        if self._source is None and self._values is None:
+            self._values = RandomAccessFile(self.path)
+        return self._values
 
     def guarded(self, found: Any) -> Any:
         """Return an object of this file as one whose strings of variable length are safe to read.
@@ -181,6 +192,8 @@ class H5File:
 
     def find(self, path: str, start: Any | None = None, *, soft: int = 0) -> Any | None:
         """Return the object at a path, following hard links only; None where there is none."""
+        if not self._id.valid:
+            raise CheckpointError(CLOSED, path=self.path)
         found = self.root if start is None else start
         for name in key_bytes(path).split(b"/"):
             if name in (b"", b"."):

@@ -22,6 +22,7 @@ from ..dtypes import BY_NAME, INVALID, STRING, DType, from_numpy
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import PIECE
 from ..model import LazyTensor, TensorSpec
+from ..ranges import FileRange
 from ..slicing import boxes, full_index, index_shape
 from .names import string_memory_type, text
 from .safe import damage
@@ -119,9 +120,9 @@ class H5Tensor(LazyTensor):
         self._soft = soft
 
     def read(self) -> np.ndarray[Any, Any]:
-        return self.read_slice(full_index(self.spec.shape))
+        return self.read_region(full_index(self.spec.shape))
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         dataset = self._open()
         with self._damage():
             self._check(dataset)
@@ -143,6 +144,28 @@ class H5Tensor(LazyTensor):
             with self._damage():
                 part = self._read(dataset, box)
             yield from array_chunks(part, max_bytes)
+
+    def file_range(self) -> FileRange | None:
+        from h5py import h5d, h5t
+
+        name = self.spec.dtype.name
+        if self._file.values is None or self.spec.dtype.itemsize is None or name == "bool":
+            return None
+        dataset = self._open()
+        with self._damage():
+            self._check(dataset)
+            type_id, offset = dataset.get_type(), dataset.get_offset()
+            size = self.spec.nbytes or 0
+            if (
+                offset is None
+                or dataset.get_storage_size() != size
+                or dataset.get_create_plist().get_layout() != h5d.CONTIGUOUS
+            ):
+                return None
+            plain = type_id.get_size() == self.spec.dtype.itemsize and not _is_big_endian(type_id)
+            if not plain or (name not in RAW and not type_id.equal(h5t.py_create(self.spec.dtype.numpy))):
+                return None
+            return FileRange(self._file.values, offset, size, self.spec.key)
 
     def _damage(self) -> Any:
         return damage(self._file.path, f"dataset {self._place!r}", self.spec.key)

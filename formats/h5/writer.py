@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from ..dtypes import BY_NAME
 from ..errors import ConversionError
 from ..files import PIECE
 from ..model import key_bytes
-from ..writing import CheckpointWriter
+from ..writing import CheckpointWriter, Place
 from .names import write_strings
 from .tensors import RAW
 
@@ -131,11 +132,10 @@ class H5Writer(CheckpointWriter):
             try:
                 self._lay_out(skeleton)
                 self._offsets = skeleton.close()
-            except OSError as error:
-                with contextlib.suppress(OSError):
+            except (OSError, RuntimeError) as error:
+                with contextlib.suppress(OSError, RuntimeError):
                     skeleton.abandon()
-                # The library's own text is many lines about itself.
-                raise OSError(error.errno, os.strerror(error.errno) if error.errno else str(error)) from error
+                raise _plain(error) from error
             except BaseException:
                 skeleton.abandon()
                 raise
@@ -148,8 +148,21 @@ class H5Writer(CheckpointWriter):
             self._h5.write_at(offset, chunk)
             offset += len(chunk)
 
+    def _place(self, spec: TensorSpec) -> Place:
+        return Place(self._h5, self._offsets.get(spec.key, 0))
+
     def _finish(self) -> None:
         """Nothing goes last: the library wrote all but the values."""
+
+
+def _plain(error: OSError | RuntimeError) -> OSError:
+    """Return what a failing write said, without the library's many lines about itself.
+
+    What fails while a file is closed comes as a RuntimeError with the number in its text.
+    """
+    named = re.search(r"\berrno = (\d+)", str(error))
+    number = getattr(error, "errno", None) or (int(named[1]) if named else None)
+    return OSError(number, os.strerror(number)) if number else OSError(str(error).partition("\n")[0])
 
 
 def check_paths(path: str, datasets: Iterable[tuple[str, str]]) -> None:

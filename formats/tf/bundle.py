@@ -16,8 +16,11 @@ tensorflow/core/util/tensor_bundle/tensor_bundle.cc, core/protobuf/tensor_bundle
 
 from __future__ import annotations
 
+import bisect
+import gc
 import re
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import dtypes
 from ..dtypes import INVALID, DType
@@ -25,10 +28,12 @@ from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeature
 from ..files import RandomAccessFile
 from ..model import Finding, TensorSpec, key_bytes, key_text
 from ..paths import SHARD, data_shards
-from ..wire.coding import decode_varint
 from ..wire.sstable import Table
 from .messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto
 from .slices import Extents, extents_of, slice_key, slice_proto
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = [
     "BUNDLE_DTYPES",
@@ -146,9 +151,22 @@ def decode_entry(value: bytes) -> BundleEntry:
 
 def _varint(raw: bytes | None) -> int:
     """Return a varint that is there whole, or 0 where it is left out."""
-    if raw is None:
-        return 0
-    return raw[0] if len(raw) == 1 else decode_varint(raw, 0)[0]
+    value = 0
+    for byte in reversed(raw or b""):
+        value = value << 7 | byte & 0x7F
+    return value
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from looking at a million entries again and again while they are made."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
 
 
 class BundleIndex:
@@ -167,14 +185,15 @@ class BundleIndex:
         self.values: list[bytes] = []
         self._lenient = lenient
         self._heads: dict[bytes, tuple[DType, tuple[int, ...]]] = {}
-        with RandomAccessFile(self.path) as file:
-            self.size = file.size
-            keys = self._read(Table(file.read, file.size, self.path))
-        self.header = self._take_header(keys)
-        self.big_endian = self.header.endianness == 1
+        self._blocks: list[tuple[int, int]] = []
         self.tensors: dict[str, int] = {}
         self.slice_entries: dict[bytes, int] = {}
-        self._sort_out(keys)
+        with RandomAccessFile(self.path) as file, _collector_paused():
+            self.size = file.size
+            keys = self._read(Table(file.read, file.size, self.path))
+            self.header = self._take_header(keys)
+            self.big_endian = self.header.endianness == 1
+            self._sort_out(keys)
 
     def _flaw(self, error: CheckpointError) -> None:
         if not self._lenient:
@@ -197,6 +216,7 @@ class BundleIndex:
                     first = first if unsorted else (key, last, handle.offset)
                     unsorted += 1
                 last = key
+            self._blocks.append((len(keys), handle.offset))
             keys += [key for key, _ in entries]
             self.values += [value for _, value in entries]
         if unsorted:
@@ -222,6 +242,7 @@ class BundleIndex:
             return BundleHeaderProto(num_shards=self._count_shards())
         value = self.values[position]
         del keys[position], self.values[position]
+        self._blocks = [(first - (first > position), offset) for first, offset in self._blocks]
         try:
             header = BundleHeaderProto.decode(value)
         except ValueError as error:
@@ -304,7 +325,14 @@ class BundleIndex:
             return entry
         _, shard, offset, size, crc32c = plain.groups()
         stored = int.from_bytes(crc32c, "little") if crc32c else 0
-        return BundleEntry(*known, _varint(shard), _varint(offset), _varint(size), stored)
+        # Whoever reads a hundred thousand small tensors waits for this: it does without the fields' names.
+        place = (_varint(shard) if shard else 0, _varint(offset), _varint(size))
+        return tuple.__new__(BundleEntry, (*known, *place, stored, ()))
+
+    def place(self, position: int) -> int | None:
+        """Return the offset, in the index file, of the block that holds an entry."""
+        at = bisect.bisect_right(self._blocks, position, key=lambda block: block[0])
+        return self._blocks[at - 1][1] if at else None
 
     def entry_or_none(self, position: int) -> BundleEntry | None:
         try:
@@ -318,20 +346,21 @@ class BundleIndex:
         values, match, new, spec_type = self.values, _PLAIN_ENTRY.fullmatch, tuple.__new__, TensorSpec
         seen = self._heads
         specs = {}
-        for key, position in self.tensors.items():
-            plain = match(values[position])
-            known = seen.get(plain[1]) if plain else None
-            if known is not None and known[0].itemsize is not None:
-                specs[key] = new(spec_type, (key, *known, None))
-            else:
-                specs[key] = self._decode_spec(key, position)
+        with _collector_paused():
+            for key, position in self.tensors.items():
+                plain = match(values[position])
+                known = seen.get(plain[1]) if plain else None
+                if known is not None and known[0].itemsize is not None:
+                    specs[key] = new(spec_type, (key, *known, None))
+                else:
+                    specs[key] = self._decode_spec(key, position)
         return specs
 
     def _decode_spec(self, key: str, position: int) -> TensorSpec:
         try:
             entry = self.entry(position)
         except EntryError as flaw:
-            self.findings.append(Finding("error", flaw.code, str(flaw), key, self.path))
+            self.findings.append(Finding("error", flaw.code, str(flaw), key, self.path, self.place(position)))
             return TensorSpec(key, INVALID, _shape_or_scalar(self.values[position]))
         stored = entry.size if entry.dtype.itemsize is None else None
         return TensorSpec(key, entry.dtype, entry.shape, stored)

@@ -5,17 +5,20 @@ Data shards are opened when a tensor in them is read, and a bounded number stays
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
-from ..files import PIECE, RandomAccessFile
+from ..files import CLOSED, PIECE, RandomAccessFile
 from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
 from ..paths import data_shards
-from ..slicing import allocate, full_index, index_shape, read_region
+from ..ranges import FileRange
+from ..slicing import allocate, fill_region, full_index, index_shape
 from ..wire.crc32c import extend, mask
+from ..workers import SERIAL, Workers
 from . import payload
 from .bundle import BundleEntry, BundleIndex, EntryError, data_shard
 from .slices import Region, fill, intersect, region_of, slice_key, tiling_flaw, volume
@@ -27,25 +30,31 @@ if TYPE_CHECKING:
 
     from ..chunks import Chunk
     from ..model import Index, Verification
+    from ..paths import Location
     from ..probe import Probe
     from .slices import Extents
 
 __all__ = ["BundleReader", "BundleTensor"]
 
 _MOST_OPEN_SHARDS = 64
+_SMALL = 1 << 16
+_MOST_NUMPY_DIMENSIONS = 32
 
 
 class BundleTensor(LazyTensor):
     """One tensor of a bundle."""
 
     def __init__(self, reader: BundleReader, spec: TensorSpec, position: int) -> None:
-        super().__init__(spec)
+        self.spec = spec
         self._reader = reader
         self._position = position
+        self._entry: BundleEntry | None = None
 
-    @cached_property
+    @property
     def entry(self) -> BundleEntry:
-        return self._reader.entry(self.spec.key, self._position)
+        if self._entry is None:
+            self._entry = self._reader.entry(self.spec.key, self._position)
+        return self._entry
 
     @property
     def stored(self) -> Stored:
@@ -58,21 +67,45 @@ class BundleTensor(LazyTensor):
         import numpy as np
 
         if self.entry.slices:
-            return self.read_slice(full_index(self.spec.shape))
+            return self.read_region(full_index(self.spec.shape))
         if self.spec.dtype.itemsize is None:
             return self._read_elements(full_index(self.spec.shape))
-        self._reader.check_size(self.spec, self.entry)
-        out = allocate(self.spec, self.spec.shape, self._reader.index.path)
+        reader, spec, entry = self._reader, self.spec, self.entry
+        small = self._read_small(reader.open_shards.get(entry.shard), spec, entry)
+        if small is not None:
+            return payload.decode_numbers(small, big_endian=reader.index.big_endian)
+        reader.check_size(spec, entry)
+        out = allocate(spec, spec.shape, reader.index.path)
         flat = out.reshape(-1).view(np.uint8)
+        file = reader.shard(entry.shard, spec.key)
         crc = 0
-        for offset in range(0, self.entry.size, PIECE):
-            piece = self._read_bytes(offset, min(PIECE, self.entry.size - offset))
+        for offset in range(0, entry.size, PIECE):
+            piece = flat[offset : offset + PIECE]
+            file.read_into(entry.offset + offset, piece.data)
             crc = extend(crc, piece)
-            flat[offset : offset + len(piece)] = np.frombuffer(piece, np.uint8)
-        self._reader.check_crc(self.spec.key, self.entry, crc)
-        return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
+        reader.check_crc(spec.key, entry, crc)
+        return payload.decode_numbers(out, big_endian=reader.index.big_endian)
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+    @staticmethod
+    def _read_small(
+        file: RandomAccessFile | None, spec: TensorSpec, entry: BundleEntry
+    ) -> np.ndarray[Any, Any] | None:
+        """Return a tensor of an open shard that is read at one go, as stored.
+
+        There can be a hundred thousand of them.  None is for everything else, sound or
+        not: the long way says what is wrong.
+        """
+        import numpy as np
+
+        if file is None or entry.size > _SMALL or len(spec.shape) > _MOST_NUMPY_DIMENSIONS:
+            return None
+        dtype = spec.dtype.numpy
+        data = file.read(entry.offset, entry.size)
+        if len(data) != math.prod(spec.shape) * dtype.itemsize or mask(extend(0, data)) != entry.crc32c:
+            return None
+        return np.ndarray(spec.shape, dtype, data).copy()
+
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         if self.spec.dtype.itemsize is None:
             return self._read_elements(index)
         entry = self.entry
@@ -80,7 +113,7 @@ class BundleTensor(LazyTensor):
         if entry.slices:
             return self._assemble(index)
         out = allocate(self.spec, index_shape(index), self._reader.index.path)
-        read_region(self._read_bytes, self.spec.shape, out.dtype, index, out)
+        fill_region(self._read_bytes, self.spec.shape, out.dtype, index, out)
         return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
@@ -92,13 +125,21 @@ class BundleTensor(LazyTensor):
             return iter(self.read().reshape(-1))
         return stream_elements(self._reader, self.spec, self.entry)
 
+    def file_range(self) -> FileRange | None:
+        itemsize, entry = self.spec.dtype.itemsize, self.entry
+        if itemsize is None or entry.slices or (self._reader.index.big_endian and itemsize > 1):
+            return None
+        self._reader.check_size(self.spec, entry)
+        file = self._reader.shard(entry.shard, self.spec.key)
+        return FileRange(file, entry.offset, entry.size, self.spec.key, entry.crc32c)
+
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
         pieces = self._reader.pieces(self.spec, self.entry)
         return [(extents, piece) for extents, (_, piece) in zip(self.entry.slices, pieces, strict=True)]
 
     def read_some(self, index: Index) -> np.ndarray[Any, Any]:
         """Return a slice; of the whole, checked against its checksum."""
-        return self.read() if index == full_index(self.spec.shape) else self.read_slice(index)
+        return self.read() if index == full_index(self.spec.shape) else self.read_region(index)
 
     def _read_bytes(self, offset: int, size: int) -> bytes:
         entry = self.entry
@@ -153,11 +194,16 @@ class BundleReader(CheckpointReader):
     """A bundle, object-based or name-based; what the keys mean is the subclass's."""
 
     def __init__(self, probe: Probe, *, lenient: bool = False) -> None:
-        self.location = probe.location
-        self.index = BundleIndex(probe.location.path, lenient=lenient)
-        self.findings = self.index.findings
-        self._shards: OrderedDict[int, RandomAccessFile] = OrderedDict()
+        self.begin(probe.location, BundleIndex(probe.location.path, lenient=lenient))
+
+    def begin(self, location: Location, index: BundleIndex) -> None:
+        """Take an index, which need not be that of a file."""
+        self.location = location
+        self.index = index
+        self.findings = index.findings
+        self.open_shards: OrderedDict[int, RandomAccessFile] = OrderedDict()
         self._lock = threading.Lock()
+        self._closed = False
 
     @cached_property
     def specs(self) -> Mapping[str, TensorSpec]:
@@ -171,7 +217,10 @@ class BundleReader(CheckpointReader):
         try:
             return self.index.entry(position)
         except EntryError as flaw:
-            raise CorruptCheckpointError(str(flaw), path=self.index.path, key=key, code=flaw.code) from flaw
+            place = self.index.place(position)
+            raise CorruptCheckpointError(
+                str(flaw), path=self.index.path, key=key, offset=place, code=flaw.code
+            ) from flaw
 
     def pieces(self, spec: TensorSpec, entry: BundleEntry) -> list[tuple[Region, BundleTensor]]:
         """Return the pieces of a partitioned tensor and what each covers.
@@ -220,20 +269,26 @@ class BundleReader(CheckpointReader):
             return self._open_shard(shard, key)
 
     def _open_shard(self, shard: int, key: str | None) -> RandomAccessFile:
-        file = self._shards.get(shard)
+        file = self.open_shards.get(shard)
         if file is None:
+            if self._closed:
+                raise CheckpointError(CLOSED, path=self.location.path, key=key)
             num_shards = self.index.header.num_shards
             if not 0 <= shard < num_shards:
                 message = f"in shard {shard}, the header counts {num_shards}"
-                raise CorruptCheckpointError(message, path=self.index.path, key=key, code="entry")
+                place = self.index.place(self.index.tensors[key]) if key is not None else None
+                raise CorruptCheckpointError(
+                    message, path=self.index.path, key=key, offset=place, code="entry"
+                )
             try:
                 file = RandomAccessFile(data_shard(self.index.prefix, shard, num_shards))
             except CheckpointError as error:
                 error.key = key
                 raise
-            if len(self._shards) >= _MOST_OPEN_SHARDS:
-                self._shards.popitem(last=False)[1].close()
-            self._shards[shard] = file
+            if len(self.open_shards) >= _MOST_OPEN_SHARDS:
+                # It closes when nobody reads from it any more, which another thread may be doing.
+                self.open_shards.popitem(last=False)
+            self.open_shards[shard] = file
         return file
 
     def read_bytes(self, shard: int, offset: int, size: int) -> bytes:
@@ -269,15 +324,19 @@ class BundleReader(CheckpointReader):
             raise ChecksumError(message, path=path, key=key, offset=entry.offset, code="tensor-checksum")
 
     def corrupt(self, key: str, entry: BundleEntry, message: str, code: str) -> CorruptCheckpointError:
-        in_index = code in ("slice", "tensor-size") or bool(entry.slices)
-        path = (
-            self.index.path
-            if in_index
-            else data_shard(self.index.prefix, entry.shard, self.index.header.num_shards)
-        )
-        return CorruptCheckpointError(
-            message, path=path, key=key, offset=None if in_index else entry.offset, code=code
-        )
+        in_index = code in ("slice", "tensor-size")
+        path, offset = self.entry_place(key) if in_index else self.data_place(key, entry)
+        return CorruptCheckpointError(message, path=path, key=key, offset=offset, code=code)
+
+    def entry_place(self, key: str) -> tuple[str, int | None]:
+        """Return the index file and the offset of the block that holds a tensor's entry."""
+        return self.index.path, self.index.place(self.index.tensors[key])
+
+    def data_place(self, key: str, entry: BundleEntry) -> tuple[str, int | None]:
+        """Return the data shard and the offset of a tensor's bytes; of one in slices, its entry's place."""
+        if entry.slices:
+            return self.entry_place(key)
+        return data_shard(self.index.prefix, entry.shard, self.index.header.num_shards), entry.offset
 
     def missing_files(self) -> list[str]:
         """Return the data shards that are not there, of those that hold tensors.
@@ -294,15 +353,17 @@ class BundleReader(CheckpointReader):
         expected = (data_shard(prefix, shard, count) for shard in sorted(used))
         return [path for path in expected if path not in there]
 
-    def verify(self, jobs: int = 1) -> Iterator[Verification]:
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
         from .bundle_verify import verify_bundle
 
-        return verify_bundle(self, jobs)
+        return verify_bundle(self, workers)
 
     def close(self) -> None:
-        for file in self._shards.values():
-            file.close()
-        self._shards.clear()
+        with self._lock:
+            self._closed = True
+            for file in self.open_shards.values():
+                file.close()
+            self.open_shards.clear()
 
 
 def _spell(region: Region) -> str:

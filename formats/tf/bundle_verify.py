@@ -4,7 +4,7 @@ Structure comes first, since it says which bytes are worth reading: entries with
 their shards, shards that are there, pieces that tile their tensor, an object graph
 that agrees with the keys.  Then every byte is read once, in the order of the shards,
 and held against its checksum.  Neighbours too small to be worth a read of their own
-are read together.
+are read together, what is large in ranges that need not wait for each other.
 
 What TensorFlow reads without harm is no finding: entries that share all their bytes,
 bytes that belong to no entry, graphs with cycles and aliases.
@@ -12,34 +12,32 @@ bytes that belong to no entry, graphs with cycles and aliases.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from array import array
-from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..dtypes import INVALID
 from ..errors import CheckpointError, ChecksumError, CorruptCheckpointError
 from ..files import PIECE
-from ..model import Finding, TensorSpec, Verification
+from ..model import Finding, TensorSpec, Verification, key_text
 from ..paths import SHARD, data_shards
-from ..wire.crc32c import crc32c, mask
+from ..ranges import Sum, cut
+from ..wire.crc32c import crc32c, extend, mask
+from ..workers import SERIAL, Workers
 from . import payload
-from .bundle import data_shard
+from .bundle import OBJECT_GRAPH_KEY, data_shard
 from .keys import looks_object_based
 from .slices import tiling_flaw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from concurrent.futures import Future
+    from collections.abc import Iterator
 
     from .bundle import BundleEntry
     from .bundle_reader import BundleReader
 
 __all__ = ["verify_bundle"]
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 # TensorFlow's MaxShardSizePolicy writes such slices although its restore cannot join them.
 JOINABLE = frozenset(
@@ -92,13 +90,13 @@ class _Parts:
         return array("q", sorted(range(len(shard)), key=lambda part: shard[part] << 64 | offset[part]))
 
 
-def verify_bundle(reader: BundleReader, jobs: int = 1) -> Iterator[Verification]:
+def verify_bundle(reader: BundleReader, workers: Workers = SERIAL) -> Iterator[Verification]:
     """Yield the steps of verifying; the last of a tensor's parts counts the tensor."""
     reader.specs  # noqa: B018  decodes every entry, so that what cannot be decoded is among the findings
     yield Verification(findings=tuple(reader.findings))
     structure = _Structure(reader)
     yield Verification(findings=tuple(structure.check()))
-    yield from _verify_data(reader, structure, jobs)
+    yield from _verify_data(reader, structure, workers)
     yield Verification(findings=tuple(_object_graph(reader)))
 
 
@@ -136,7 +134,7 @@ class _Structure:
         if not entry.slices:
             yield from self._part(number, spec, entry)
             return
-        path = self.reader.index.path
+        place = self.reader.entry_place(spec.key)
         try:
             pieces = self.reader.pieces(spec, entry)
         except CheckpointError as error:
@@ -145,12 +143,12 @@ class _Structure:
         if tiling_flaw([region for region, _ in pieces], spec.shape) == "gap":
             # An optimizer that minimized a partitioned variable within a scope writes such slots.
             message = "its slices do not cover its shape; TensorFlow restores only what they hold"
-            yield Finding("warning", "slice", message, spec.key, path)
+            yield Finding("warning", "slice", message, spec.key, *place)
         if spec.dtype.name not in JOINABLE and len(pieces) > 1:
             message = (
                 f"TensorFlow cannot join slices of {spec.dtype}; convert with --merge-slices to make it whole"
             )
-            yield Finding("warning", "slice", message, spec.key, path)
+            yield Finding("warning", "slice", message, spec.key, *place)
         self.pieces[number] = len(pieces)
         for _, piece in pieces:
             yield from self._part(number, piece.spec, piece.entry)
@@ -217,21 +215,64 @@ def _shard_sizes(reader: BundleReader) -> dict[int, int]:
     for path in data_shards(reader.index.prefix):
         match = SHARD.fullmatch(path)
         if match and int(match["count"]) == count and int(match["shard"]) < count:
-            sizes[int(match["shard"])] = os.stat(path).st_size
+            with contextlib.suppress(FileNotFoundError):  # it has just been replaced by another save's
+                sizes[int(match["shard"])] = os.stat(path).st_size
     return sizes
 
 
-def _verify_data(reader: BundleReader, structure: _Structure, jobs: int) -> Iterator[Verification]:
+class _Stretch(NamedTuple):
+    """What one task reads: bytes from the beginning of the first part; of one part, perhaps a range."""
+
+    parts: list[int]
+    begin: int
+    end: int
+
+
+class _Checked(NamedTuple):
+    """The unmasked checksum of a part's bytes up to `end`, or the error that reading them met."""
+
+    part: int
+    begin: int
+    end: int
+    found: int | CheckpointError
+
+
+def _verify_data(reader: BundleReader, structure: _Structure, workers: Workers) -> Iterator[Verification]:
     """Read every part once and hold it against its checksum."""
-    parts, lost, left = structure.parts, structure.lost, structure.pieces
-    for checked in _in_order(partial(_checksums, reader, structure), _batches(structure), jobs):
+    work = partial(_checksums, reader, structure)
+    tally = _Tally(reader, structure)
+    results = workers.map(work, _stretches(structure), lambda stretch: stretch.end - stretch.begin)
+    for checked in results:
+        yield tally.add(checked)
+
+
+class _Tally:
+    """Puts ranges together to parts and parts to tensors."""
+
+    def __init__(self, reader: BundleReader, structure: _Structure) -> None:
+        self._reader = reader
+        self._structure = structure
+        self._sum = Sum()
+        self._error: CheckpointError | None = None
+
+    def add(self, checked: list[_Checked]) -> Verification:
+        """Return what is known after the next task."""
+        structure = self._structure
+        parts, lost, left = structure.parts, structure.lost, structure.pieces
         findings = []
         tensors = nbytes = 0
-        for part, found in checked:
+        for part, begin, end, found in checked:
+            nbytes += end - begin
+            if isinstance(found, CheckpointError):
+                self._error = self._error or found
+            else:
+                self._sum.add(Sum(found, end - begin))
+            if end < parts.size[part]:
+                continue
+            error = self._error or _mismatch(self._reader, structure, part, self._sum.crc)
+            self._sum, self._error = Sum(), None
             number = parts.tensor[part]
-            nbytes += parts.size[part]
             left[number] = left.get(number, 1) - 1
-            error = found if isinstance(found, CheckpointError) else _mismatch(reader, structure, part, found)
             if error is not None:
                 lost.add(number)
                 key = structure.specs[number].key
@@ -239,7 +280,7 @@ def _verify_data(reader: BundleReader, structure: _Structure, jobs: int) -> Iter
             if not left[number]:
                 del left[number]
                 tensors += number not in lost
-        yield Verification(nbytes, tensors, tuple(findings))
+        return Verification(nbytes, tensors, tuple(findings))
 
 
 def _mismatch(reader: BundleReader, structure: _Structure, part: int, crc: int) -> CheckpointError | None:
@@ -253,72 +294,75 @@ def _mismatch(reader: BundleReader, structure: _Structure, part: int, crc: int) 
     return ChecksumError(message, path=path, offset=parts.offset[part], code="tensor-checksum")
 
 
-def _batches(structure: _Structure) -> Iterator[list[int]]:
-    """Yield parts one by one, or together where they are fixed-width neighbours within one piece."""
+def _stretches(structure: _Structure) -> Iterator[_Stretch]:
+    """Yield what tasks read: fixed-width neighbours within one piece together, large parts in ranges."""
     parts, specs = structure.parts, structure.specs
     batch: list[int] = []
+
+    def whole() -> _Stretch:
+        return _Stretch(batch, 0, max(map(parts.end, batch)) - parts.offset[batch[0]])
+
     for part in structure.order:
         alone = specs[parts.tensor[part]].dtype.itemsize is None
         if batch:
             apart = parts.shard[part] != parts.shard[batch[0]]
             if apart or alone or parts.end(part) - parts.offset[batch[0]] > PIECE:
-                yield batch
+                yield whole()
                 batch = []
-        batch.append(part)
-        if alone or parts.size[part] > PIECE:
-            yield batch
-            batch = []
+        if alone:
+            yield _Stretch([part], 0, parts.size[part])
+        elif parts.size[part] > PIECE:
+            for begin, end in cut(parts.size[part]):
+                yield _Stretch([part], begin, end)
+        else:
+            batch.append(part)
     if batch:
-        yield batch
+        yield whole()
 
 
-def _in_order(work: Callable[[T], R], items: Iterator[T], jobs: int) -> Iterator[R]:
-    """Yield `work(item)` of every item, in their order, `jobs` of them done at a time.
-
-    Reading and checksumming release the interpreter's lock, so threads do it.
-    """
-    if jobs == 1:
-        yield from map(work, items)
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(jobs) as executor:
-        ahead: deque[Future[R]] = deque()
-        for item in items:
-            ahead.append(executor.submit(work, item))
-            if len(ahead) > 2 * jobs:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
-
-
-def _checksums(
-    reader: BundleReader, structure: _Structure, batch: list[int]
-) -> list[tuple[int, int | CheckpointError]]:
-    """Return the unmasked checksum of each part, or the error that reading it met."""
-    parts = structure.parts
-    shard, start = parts.shard[batch[0]], parts.offset[batch[0]]
+def _checksums(reader: BundleReader, structure: _Structure, stretch: _Stretch) -> list[_Checked]:
+    """Do one task."""
+    parts, first = structure.parts, stretch.parts[0]
+    shard, start = parts.shard[first], parts.offset[first]
     try:
-        if len(batch) > 1:
-            data = reader.read_bytes(shard, start, max(map(parts.end, batch)) - start)
-            return [
-                (part, crc32c(data[parts.offset[part] - start : parts.end(part) - start])) for part in batch
-            ]
-        part = batch[0]
-        spec = structure.specs[parts.tensor[part]]
-        crc = payload.checksum(
-            lambda offset, size: reader.read_bytes(shard, start + offset, size),
-            spec.dtype,
-            parts.count[part],
-            parts.size[part],
-            big_endian=reader.index.big_endian,
-        )
+        if len(stretch.parts) == 1:
+            return [_Checked(first, stretch.begin, stretch.end, _checksum(reader, structure, stretch))]
+        data = reader.read_bytes(shard, start, stretch.end)
+        return [
+            _Checked(
+                part, 0, parts.size[part], crc32c(data[parts.offset[part] - start : parts.end(part) - start])
+            )
+            for part in stretch.parts
+        ]
     except CheckpointError as error:
-        return [(part, error) for part in batch]
-    except ValueError as error:
-        path = data_shard(reader.index.prefix, shard, reader.index.header.num_shards)
-        return [(part, CorruptCheckpointError(str(error), path=path, offset=start, code="tensor-checksum"))]
-    return [(part, crc)]
+        if len(stretch.parts) == 1:
+            return [_Checked(first, stretch.begin, stretch.end, error)]
+        return [_Checked(part, 0, parts.size[part], error) for part in stretch.parts]
+
+
+def _checksum(reader: BundleReader, structure: _Structure, stretch: _Stretch) -> int:
+    """Return the unmasked checksum of one part or a range of it."""
+    parts, (part,) = structure.parts, stretch.parts
+    shard, start = parts.shard[part], parts.offset[part]
+    dtype = structure.specs[parts.tensor[part]].dtype
+    if dtype.itemsize is None:
+        try:
+            return payload.checksum(
+                lambda offset, size: reader.read_bytes(shard, start + offset, size),
+                dtype,
+                parts.count[part],
+                parts.size[part],
+                big_endian=reader.index.big_endian,
+            )
+        except ValueError as error:
+            path = data_shard(reader.index.prefix, shard, reader.index.header.num_shards)
+            raise CorruptCheckpointError(
+                str(error), path=path, offset=start, code="tensor-checksum"
+            ) from error
+    crc = 0
+    for at in range(stretch.begin, stretch.end, PIECE):
+        crc = extend(crc, reader.read_bytes(shard, start + at, min(PIECE, stretch.end - at)))
+    return crc
 
 
 def _object_graph(reader: BundleReader) -> Iterator[Finding]:
@@ -326,8 +370,10 @@ def _object_graph(reader: BundleReader) -> Iterator[Finding]:
     known = len(reader.findings)
     graph = reader.object_graph
     if graph is not None:
+        key = key_text(OBJECT_GRAPH_KEY)
+        path, offset = reader.data_place(key, reader.tensor(key).entry)
         for flaw in graph.flaws(reader.specs):
-            yield Finding(flaw.severity, flaw.code, flaw.message, flaw.key, reader.index.path)
+            yield Finding(flaw.severity, flaw.code, flaw.message, flaw.key, path, offset)
         return
     # A graph whose bytes are damaged has been found so already; one that cannot be decoded is found here.
     yield from (finding for finding in reader.findings[known:] if finding.code.startswith("graph"))

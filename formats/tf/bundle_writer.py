@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ..atomic import refusing
@@ -18,11 +19,11 @@ from ..dtypes import STRING, VARIANT
 from ..errors import ConversionError, DuplicateKeyError
 from ..files import PIECE
 from ..model import TensorSpec, key_bytes
-from ..paths import SHARD, data_shards
+from ..paths import bundle_prefix, data_shards
 from ..wire.coding import encode_fixed32, encode_varint
 from ..wire.crc32c import extend, mask
 from ..wire.sstable import TableBuilder
-from ..writing import CheckpointWriter
+from ..writing import CheckpointWriter, Place
 from .bundle import BUNDLE_DTYPES, OBJECT_GRAPH_KEY, BundleEntry, data_shard, encode_entry
 from .bundle_commit import BundleExchange
 from .messages import BundleHeaderProto, VersionDef
@@ -59,9 +60,8 @@ _NOT_JOINED = BUNDLE_DTYPES - {
 
 def bundle_target(target: Target) -> Target:
     """Return a target with its prefix for a path, whichever file of the bundle was named."""
-    shard = SHARD.fullmatch(target.path)
-    prefix = shard["prefix"] if shard else target.path.removesuffix(".index")
-    if not os.path.basename(prefix):
+    prefix = bundle_prefix(target.path)
+    if not os.path.basename(prefix) or os.path.isdir(prefix):
         hint = f"name the checkpoint, for instance {os.path.join(prefix, 'ckpt-1')}"
         message = "a directory; a bundle's path is the prefix of its files"
         raise ConversionError(message, path=target.path, hints=(hint,))
@@ -71,12 +71,15 @@ def bundle_target(target: Target) -> Target:
 class BundleWriter(CheckpointWriter):
     """Writes a bundle, object-based or name-based; what the keys mean is not its business."""
 
+    has_shards = True
+
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
         _check_keys(target)
         super().__init__(format, target)
         self._entries: dict[bytes, bytes] = {}
         self._shards: list[StagedFile] = []
         self._filling: list[StagedFile] = []
+        self._open_places: Counter[StagedFile] = Counter()
         self.notes += _notes(target)
 
     @classmethod
@@ -95,8 +98,10 @@ class BundleWriter(CheckpointWriter):
 
     def _close_full_shards(self) -> None:
         """Close all shards but the last, so that there may be more of them than open files."""
-        while len(self._filling) > 1:
-            self._filling.pop(0).close()
+        full = [file for file in self._filling[:-1] if not self._open_places[file]]
+        for file in full:
+            file.close()
+            self._filling.remove(file)
 
     def _add(self, spec: TensorSpec, extents: Extents | None, place: tuple[int, int, int], crc: int) -> None:
         """Add the entry of a tensor, or slice, at (shard, offset, size) with this unmasked checksum."""
@@ -119,6 +124,20 @@ class BundleWriter(CheckpointWriter):
                 crc = extend(crc, chunk)
                 file.write(chunk)
         self._add(spec, extents, place, crc)
+        self._close_full_shards()
+
+    def _place(self, spec: TensorSpec) -> Place | None:
+        size = spec.nbytes
+        if spec.dtype.itemsize is None or size is None:
+            return None
+        _, file = self._shard(size)
+        self._open_places[file] += 1
+        return Place(file, file.reserve(size))
+
+    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, crc: int) -> None:
+        shard = self._shards.index(place.file)
+        self._add(spec, extents, (shard, place.offset, spec.nbytes or 0), crc)
+        self._open_places[place.file] -= 1
         self._close_full_shards()
 
     def _write_strings(self, elements: Iterable[Chunk]) -> tuple[tuple[int, int, int], int]:

@@ -140,6 +140,15 @@ class Table:
         self._read = read
         self.index = self._read_index()
 
+    @classmethod
+    def of_blocks(
+        cls, read: Callable[[int, int], bytes], size: int, path: str, index: list[tuple[bytes, BlockHandle]]
+    ) -> Table:
+        """Return a table whose blocks have been found in another way: each with its last key."""
+        table = cls.__new__(cls)
+        table.path, table.size, table._read, table.index = path, size, read, index
+        return table
+
     def _corrupt(self, message: str, offset: int, code: str) -> CorruptCheckpointError:
         return CorruptCheckpointError(message, path=self.path, offset=offset, code=code)
 

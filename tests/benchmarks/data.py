@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
 from formats.tf.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto, VersionDef
@@ -13,27 +11,29 @@ from formats.wire.sstable import TableBuilder
 FLOAT32 = 1
 
 
-def _entry(shape: tuple[int, ...], offset: int, crc: int) -> bytes:
+def _entry(shape: tuple[int, ...], offset: int, crc: int, shard: int = 0) -> bytes:
     size = 4
     for dim in shape:
         size *= dim
     proto = TensorShapeProto(dim=[Dim(size=dim) for dim in shape])
-    return BundleEntryProto(dtype=FLOAT32, shape=proto, offset=offset, size=size, crc32c=mask(crc)).encode()
+    return BundleEntryProto(
+        dtype=FLOAT32, shape=proto, shard_id=shard, offset=offset, size=size, crc32c=mask(crc)
+    ).encode()
 
 
-def _write_index(prefix: str, entries: dict[bytes, bytes]) -> None:
+def _write_index(prefix: str, entries: dict[bytes, bytes], shards: int = 1) -> None:
     with open(prefix + ".index", "wb") as file:
         builder = TableBuilder(file.write)
-        builder.add(b"", BundleHeaderProto(num_shards=1, version=VersionDef(producer=1)).encode())
+        builder.add(b"", BundleHeaderProto(num_shards=shards, version=VersionDef(producer=1)).encode())
         for key in sorted(entries):
             builder.add(key, entries[key])
         builder.finish()
 
 
-def large_bundle(prefix: str, tensors: int, nbytes: int) -> str:
+def large_bundle(prefix: str, tensors: int, nbytes: int, seed: int = 0) -> str:
     """Write a name-based bundle of `tensors` float32 tensors, `nbytes` in all, and return its prefix."""
-    piece = np.random.default_rng(0).normal(0, 0.02, 1 << 18).astype(np.float32).tobytes()
-    pieces = nbytes // tensors >> 20
+    piece = np.random.default_rng(seed).normal(0, 0.02, 1 << 18).astype(np.float32).tobytes()
+    pieces = max(1, nbytes // tensors >> 20)
     crc = 0
     for _ in range(pieces):
         crc = extend(crc, piece)
@@ -61,5 +61,45 @@ def many_tensors(prefix: str, tensors: int) -> str:
     return prefix
 
 
-def bytes_of(prefix: str) -> int:
-    return os.stat(f"{prefix}.data-00000-of-00001").st_size
+def sparse_bundle(prefix: str, tensors: int, nbytes: int) -> str:
+    """Write a bundle whose shard is a hole of `nbytes`, and return its prefix."""
+    rows = nbytes // tensors // 4096
+    entries = {
+        b"layer_%04d/kernel" % number: _entry((rows, 1024), number * rows * 4096, 0)
+        for number in range(tensors)
+    }
+    with open(f"{prefix}.data-00000-of-00001", "wb") as file:
+        file.truncate(tensors * rows * 4096)
+    _write_index(prefix, entries)
+    return prefix
+
+
+def sharded_bundle(prefix: str, shards: int, tensors: int) -> str:
+    """Write small tensors in many shards, in turn, and return the prefix."""
+    body = bytes(24)
+    crc = extend(0, body)
+    entries = {
+        b"model/layer_%05d/kernel" % number: _entry((2, 3), number // shards * 24, crc, number % shards)
+        for number in range(tensors)
+    }
+    for shard in range(shards):
+        with open(f"{prefix}.data-{shard:05d}-of-{shards:05d}", "wb") as file:
+            file.write(body * (-(-tensors // shards)))
+    _write_index(prefix, entries, shards)
+    return prefix
+
+
+def large_h5(path: str, tensors: int, nbytes: int, seed: int = 0) -> str:
+    """Write a Keras weights file with the keys of `large_bundle`, and return its path."""
+    import h5py
+
+    names = [f"layer_{number:04d}" for number in range(tensors)]
+    value = np.random.default_rng(seed).normal(0, 0.02, (max(1, nbytes // tensors >> 20) << 8, 1024))
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"] = [name.encode() for name in names]
+        file.attrs["keras_version"], file.attrs["backend"] = b"2.15.0", b"tensorflow"
+        for name in names:
+            layer = file.create_group(name)
+            layer.attrs["weight_names"] = [f"{name}/kernel:0".encode()]
+            layer[f"{name}/kernel:0"] = value.astype(np.float32)
+    return path

@@ -4,11 +4,14 @@ A machine's speed drifts, so a figure alone says little: each of ours is measure
 between two of its rival's, and the median of the ratios is what counts.  Every
 command is a whole process.  Its peak memory is the most anonymous memory seen in looks
 2 ms apart: what the system keeps of a finished process counts files and its parent, too.
+
+A bar of None is no bar: the row is there to be looked at.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -60,8 +63,19 @@ class _Watch(threading.Thread):
             time.sleep(0.002)
 
 
-def run(command: Sequence[str], *, keep: bool = False, watch: bool = False) -> Run:
-    """Run a command to its end, its output in a pipe; RuntimeError where it fails."""
+_peak = 0
+
+
+def take_peak() -> int:
+    """Return the peak of our own commands since the last call."""
+    global _peak
+    peak, _peak = _peak, 0
+    return peak
+
+
+def run(command: Sequence[str], *, keep: bool = False, watch: bool = True, fails: bool = False) -> Run:
+    """Run a command to its end, its output in a pipe; RuntimeError where it exits otherwise than expected."""
+    global _peak  # noqa: PLW0603
     started = time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=ENVIRONMENT
@@ -78,40 +92,80 @@ def run(command: Sequence[str], *, keep: bool = False, watch: bool = False) -> R
     err = process.stderr.read()
     process.wait()
     seconds = time.perf_counter() - started
-    if process.returncode != 0:
+    if process.returncode != int(fails):
         raise RuntimeError(f"{command} exited {process.returncode}: {err.decode()[-500:]}")
-    return Run(seconds, watcher.peak if watcher else 0, out.decode())
+    peak = watcher.peak if watcher else 0
+    if command[0] == CKPT[0]:
+        _peak = max(_peak, peak)
+    return Run(seconds, peak, out.decode())
 
 
 def python(code: str, *, interpreter: str = sys.executable) -> list[str]:
     return [interpreter, "-c", code]
 
 
+def printed(command: Sequence[str]) -> float:
+    """Return the seconds that a program has measured itself and printed."""
+    return float(run(command, keep=True, watch=False).out)
+
+
 def tensorflow(code: str) -> list[str]:
-    return python(code, interpreter=os.path.join(TENSORFLOW, "bin", "python"))
+    interpreter = os.path.join(TENSORFLOW, "bin", "python")
+    if not os.path.exists(interpreter):
+        raise Missing("TensorFlow 2.21 is not installed: make .venv-tf221/installed")
+    return python(code, interpreter=interpreter)
+
+
+class Missing(Exception):
+    """A rival is not installed; the text says how it would be."""
+
+
+class Scale(NamedTuple):
+    """How much is measured: the bars are for 1, and a sixteenth is for a look."""
+
+    part: float = 1.0
+    rounds: int = 5
+
+    def of(self, amount: int) -> int:
+        return int(amount * self.part)
+
+    @property
+    def heavy_rounds(self) -> int:
+        """Rounds of what takes seconds."""
+        return min(self.rounds, 3)
 
 
 class Row(NamedTuple):
-    """One line of the table: what is compared, its figure, and the bar it is held against."""
+    """One line of the table: what is compared, its figure, its bar, and the most memory ours took."""
 
     name: str
-    ours: str
-    rival: str
-    figure: float
-    bar: str
-    holds: bool
+    ours: str = ""
+    rival: str = ""
+    figure: float | None = None
+    bar: str = ""
+    holds: bool | None = None
+    peak: int | None = None
+    missing: str | None = None
 
     def __str__(self) -> str:
-        cells = f"{self.ours:>12} {self.rival:>12} {self.figure:>8.2f} {self.bar:>9}"
-        return f"{self.name:<60} {cells} {'yes' if self.holds else 'NO'}"
+        if self.missing is not None:
+            return f"{self.name:<62} not measured: {self.missing}"
+        figure = f"{self.figure:.2f}" if self.figure is not None else ""
+        peak = f"{self.peak / 1e6:.0f} MB" if self.peak else ""
+        verdict = {True: "yes", False: "NO", None: ""}[self.holds]
+        cells = f"{self.ours:>10} {self.rival:>10} {figure:>8} {self.bar:>10} {peak:>8}"
+        return f"{self.name:<62} {cells} {verdict}".rstrip()
 
 
-def ratios(
-    ours: Callable[[], float], rival: Callable[[], float], rounds: int = 5
-) -> tuple[float, float, float]:
+_TITLES = Row("", "ckpt", "rival", None, "bar", None, None)
+HEADER = f"{_TITLES!s:<106}    peak"
+
+
+def ratios(ours: Callable[[], float], rival: Callable[[], float], rounds: int) -> tuple[float, float, float]:
     """Return the median of ours, of the rival's, and of the ratio pair by pair, after one warm-up each."""
-    ours()
-    rival()
+    if rounds > 1:
+        ours()
+        rival()
     pairs = [(ours(), rival()) for _ in range(rounds)]
     return (
         statistics.median(a for a, _ in pairs),
@@ -121,23 +175,40 @@ def ratios(
 
 
 def at_most(
-    name: str, ours: Callable[[], float], rival: Callable[[], float], bar: float, rounds: int = 5
+    name: str, ours: Callable[[], float], rival: Callable[[], float], bar: float | None, rounds: int
 ) -> Row:
     """Return a row that holds where ours takes at most `bar` times the rival's seconds."""
     mine, theirs, ratio = ratios(ours, rival, rounds)
-    return Row(name, f"{mine:.3f} s", f"{theirs:.3f} s", ratio, f"<= {bar:g}", ratio <= bar)
+    text, holds = ("", None) if bar is None else (f"<= {bar:g}", ratio <= bar)
+    return Row(name, f"{mine:.3f} s", f"{theirs:.3f} s", ratio, text, holds, take_peak())
 
 
 def faster(
-    name: str, ours: Callable[[], float], rival: Callable[[], float], bar: float, rounds: int = 5
+    name: str, ours: Callable[[], float], rival: Callable[[], float], bar: float | None, rounds: int
 ) -> Row:
     """Return a row that holds where ours is at least `bar` times as fast as the rival."""
     mine, theirs, ratio = ratios(ours, rival, rounds)
-    return Row(name, f"{mine:.3f} s", f"{theirs:.3f} s", 1 / ratio, f">= {bar:g}", 1 / ratio >= bar)
+    text, holds = ("", None) if bar is None else (f">= {bar:g}", 1 / ratio >= bar)
+    return Row(name, f"{mine:.3f} s", f"{theirs:.3f} s", 1 / ratio, text, holds, take_peak())
+
+
+def seconds_at_most(name: str, measure: Callable[[], float], bar: float, rounds: int) -> Row:
+    """Return a row that holds where the median of what is measured is at most `bar` seconds."""
+    median = statistics.median(measure() for _ in range(rounds))
+    return Row(name, f"{median:.3f} s", "", median, f"<= {bar:g} s", median <= bar, take_peak())
 
 
 def memory(name: str, ours: Sequence[str], base: Sequence[str], megabytes: float) -> Row:
     """Return a row that holds where ours peaks at most so many megabytes above another command."""
-    mine, theirs = run(ours, watch=True).peak / 1e6, run(base, watch=True).peak / 1e6
+    mine, theirs = run(ours).peak / 1e6, run(base).peak / 1e6
+    take_peak()
     more = mine - theirs
     return Row(name, f"{mine:.1f} MB", f"{theirs:.1f} MB", more, f"<= {megabytes:g} MB", more <= megabytes)
+
+
+def installed(program: str, package: str) -> str:
+    """Return a program's path; Missing where it is not installed."""
+    path = shutil.which(program)
+    if path is None:
+        raise Missing(f"{program} is not installed; it is in {package}")
+    return path

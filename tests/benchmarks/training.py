@@ -6,12 +6,15 @@ Both sides run the same program, which prints its seconds; starting up is not co
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.harness import ROOT, Row, at_most, faster, python, run, tensorflow
+from tests.benchmarks.harness import ROOT, Row, at_most, faster, printed, python, tensorflow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from tests.benchmarks.harness import Scale
 
 RUNTIME = f"import sys; sys.path.insert(0, {ROOT!r}); import ckpt_cli.runtime as tf\n"
 
@@ -45,7 +48,7 @@ print(time.perf_counter() - started)
 # done twice and timed the second time: the first touches a gigabyte of new memory, whoever asks for it.
 GIGABYTE = """
 import os, time
-root = tf.train.Checkpoint(v=[tf.Variable(tf.ones([4096, 4096])) for _ in range(16)])
+root = tf.train.Checkpoint(v=[tf.Variable(tf.ones([4096, 4096])) for _ in range({count})])
 directory = {directory!r}
 def save():
     started = time.perf_counter()
@@ -67,31 +70,30 @@ seconds, path = save()
 """
 
 
-def _printed(command: list[str]) -> float:
-    return float(run(command, keep=True).out)
-
-
-def rows(directory: str) -> Iterator[Row]:
-    yield faster(
-        "the guide's loop, 200 steps, times as fast as TensorFlow eager",
-        lambda: _printed(python(RUNTIME + LOOP)),
-        lambda: _printed(tensorflow("import tensorflow as tf\n" + LOOP)),
-        3,
-        rounds=3,
-    )
+def rows(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]]:
+    name = "the guide's loop, 200 steps, times as fast as TensorFlow eager"
+    yield name, partial(_loop, name, scale)
     for name, last in (
         ("save 1 GB / TensorFlow's save and sync", "print(seconds)"),
         ("restore 1 GB / TensorFlow's restore", "restore(path); print(restore(path))"),
     ):
-        ours, theirs = (os.path.join(directory, side) for side in ("ours", "theirs"))
-        for made in (ours, theirs):
-            os.makedirs(made, exist_ok=True)
-        mine = RUNTIME + GIGABYTE.format(directory=ours, sync=False) + last
-        rival = "import tensorflow as tf\n" + GIGABYTE.format(directory=theirs, sync=True) + last
-        yield at_most(
-            name,
-            lambda mine=mine: _printed(python(mine)),
-            lambda rival=rival: _printed(tensorflow(rival)),
-            1,
-            rounds=3,
-        )
+        yield name, partial(_gigabyte, name, directory, last, scale)
+
+
+def _loop(name: str, scale: Scale) -> Row:
+    rival = tensorflow("import tensorflow as tf\n" + LOOP)
+    return faster(
+        name, lambda: printed(python(RUNTIME + LOOP)), lambda: printed(rival), 3, scale.heavy_rounds
+    )
+
+
+def _gigabyte(name: str, directory: str, last: str, scale: Scale) -> Row:
+    ours, theirs = (os.path.join(directory, side) for side in ("ours", "theirs"))
+    for made in (ours, theirs):
+        os.makedirs(made, exist_ok=True)
+    count = scale.of(16)
+    mine = python(RUNTIME + GIGABYTE.format(directory=ours, sync=False, count=count) + last)
+    rival = tensorflow(
+        "import tensorflow as tf\n" + GIGABYTE.format(directory=theirs, sync=True, count=count) + last
+    )
+    return at_most(name, lambda: printed(mine), lambda: printed(rival), 1, scale.heavy_rounds)

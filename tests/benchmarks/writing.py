@@ -1,109 +1,210 @@
-"""Converting, renaming and comparing, against `cp` with `sync`, and `cmp`."""
+"""Converting, renaming and averaging, against `cp` with `sync`, h5repack, and numpy."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
+import tempfile
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.data import large_bundle
-from tests.benchmarks.harness import CKPT, Row, at_most, faster, memory, python, run
-from tests.support import data_path
+from tests.benchmarks.data import large_bundle, large_h5, sparse_bundle
+from tests.benchmarks.harness import (
+    CKPT,
+    Row,
+    at_most,
+    installed,
+    memory,
+    printed,
+    python,
+    run,
+    seconds_at_most,
+)
+from tests.benchmarks.reading import BASE, beyond_start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-SMALL = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
+    from tests.benchmarks.harness import Scale
+
 SHARD = ".data-00000-of-00001"
+MEMORY_FILES = "/dev/shm"
+
+ADD = """
+import sys, time, numpy
+started = time.perf_counter()
+total = numpy.fromfile(sys.argv[1], numpy.float32)
+for path in sys.argv[2:]:
+    total += numpy.fromfile(path, numpy.float32)
+print(time.perf_counter() - started)
+"""
 
 
-class Place:
-    """A directory whose results are removed between runs."""
+class Conversion:
+    """A conversion, and copying as many bytes, each into an empty directory of its own."""
 
-    def __init__(self, directory: str, source: str) -> None:
+    def __init__(self, directory: str, source: str, target: str, *options: str) -> None:
         self.directory = os.path.join(directory, "out")
         self.source = source
-        self.clean()
+        self.target = os.path.join(self.directory, target)
+        self.options = options
 
     def clean(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
         os.mkdir(self.directory)
 
-    def copy(self) -> float:
-        """Return the seconds that copying the data and syncing the copy takes."""
+    def convert(self, *options: str) -> float:
         self.clean()
+        return run([*CKPT, "convert", self.source, self.target, *self.options, *options]).seconds
+
+    def copy(self, *, sync: bool) -> float:
+        """Return the seconds of `cp`, and `sync` of the copy: the source has as many bytes as the result."""
+        self.clean()
+        source = self.source + SHARD if os.path.exists(self.source + SHARD) else self.source
+        copy = os.path.join(self.directory, "copy")
         started = time.perf_counter()
-        subprocess.run(["cp", self.source + SHARD, os.path.join(self.directory, "copy")], check=True)
-        subprocess.run(["sync", os.path.join(self.directory, "copy")], check=True)
+        run(["cp", source, copy], watch=False)
+        if sync:
+            run(["sync", copy], watch=False)
         return time.perf_counter() - started
 
-    def convert(self, name: str, *options: str) -> float:
-        self.clean()
-        return run([*CKPT, "convert", self.source, os.path.join(self.directory, name), *options]).seconds
+
+def _conversions(directory: str, bundle: str, h5: str) -> list[tuple[str, Conversion]]:
+    return [
+        ("bundle to bundle", Conversion(directory, bundle, "copy-1")),
+        ("bundle to .safetensors", Conversion(directory, bundle, "copy.safetensors")),
+        ("bundle to .h5", Conversion(directory, bundle, "copy.h5", "--like", h5)),
+        (".h5 to bundle", Conversion(directory, h5, "copy-1", "--to", "name")),
+    ]
 
 
-def rows(directory: str) -> Iterator[Row]:
-    source = large_bundle(os.path.join(directory, "source-1"), 200, 2 << 30)
-    place = Place(directory, source)
-    for target in ("copy-1", "copy.safetensors"):
-        for bar, options in ((2, ["--no-verify"]), (3.5, [])):
-            proof = "verified" if not options else "not verified"
-            yield at_most(
-                f"convert 2 GB to {target}, {proof} / cp and sync",
-                lambda target=target, options=options: place.convert(target, "--weights-only", *options),
-                place.copy,
-                bar,
-                rounds=3,
+def rows(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]]:
+    bundle = large_bundle(os.path.join(directory, "source-1"), 200, scale.of(2 << 30))
+    h5 = large_h5(os.path.join(directory, "source.h5"), 200, scale.of(2 << 30))
+    for what, conversion in _conversions(directory, bundle, h5):
+        for bar, options in ((1.5, ("--no-verify",)), (2.5, ())):
+            name = f"convert 2 GB {what}{', not verified' if options else ''} / cp and sync"
+            yield (
+                name,
+                partial(
+                    at_most,
+                    name,
+                    partial(conversion.convert, *options),
+                    partial(conversion.copy, sync=True),
+                    bar,
+                    scale.rounds,
+                ),
             )
-    yield from _renaming(directory, source)
-    yield from _comparing(directory, source)
-    place.clean()
-    base = python("import numpy, click")
-    for name, command in (
-        ("convert 2 GB", [*CKPT, "convert", source, os.path.join(place.directory, "m-1")]),
-        ("diff --exact 2 GB", [*CKPT, "diff", "-q", "--exact", source, os.path.join(directory, "same-1")]),
-        ("stats 2 GB", [*CKPT, "stats", source]),
-    ):
-        yield memory(f"memory above import numpy, click: {name}", command, base, 150)
+    name = "convert 2 GB .h5 to bundle / h5repack"
+    yield name, partial(_repack, name, directory, h5, scale)
+    yield from _in_memory(directory, bundle, h5, scale)
+    yield from _renaming(directory, bundle, scale)
+    os.unlink(h5)
+    for file in (".index", SHARD):
+        os.unlink(bundle + file)
+    yield from _one_large_tensor(directory, scale)
+    name = "average of 5 x 400 MB / numpy reading and adding them"
+    yield name, partial(_average, name, directory, scale)
 
 
-def _renaming(directory: str, source: str) -> Iterator[Row]:
+def _in_memory(directory: str, bundle: str, h5: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]]:
+    """The same where no disk hides anything: source and target are files in memory."""
+    with tempfile.TemporaryDirectory(prefix="ckpt-bench-", dir=MEMORY_FILES) as memory_files:
+        for what, _ in _conversions(directory, bundle, h5):
+            shutil.rmtree(memory_files)
+            os.mkdir(memory_files)
+            source = os.path.join(memory_files, "source-1")
+            for suffix in (".index", SHARD) if what.startswith("bundle") else ():
+                shutil.copy(bundle + suffix, source + suffix)
+            there = h5  # a template is read for its layout alone
+            if not what.startswith("bundle"):
+                there = shutil.copy(h5, memory_files)
+            conversion = dict(_conversions(memory_files, source, there))[what]
+            name = f"convert 2 GB {what} on tmpfs, not verified / cp"
+            yield (
+                name,
+                partial(
+                    at_most,
+                    name,
+                    partial(conversion.convert, "--no-verify"),
+                    partial(conversion.copy, sync=False),
+                    1.5,
+                    scale.rounds,
+                ),
+            )
+
+
+def _repack(name: str, directory: str, h5: str, scale: Scale) -> Row:
+    conversion = Conversion(directory, h5, "copy-1", "--to", "name")
+    program = installed("h5repack", "hdf5-tools")
+
+    def repack() -> float:
+        conversion.clean()
+        copy = os.path.join(conversion.directory, "copy.h5")
+        return run([program, h5, copy], watch=False).seconds + run(["sync", copy], watch=False).seconds
+
+    return at_most(name, conversion.convert, repack, None, scale.heavy_rounds)
+
+
+def _renaming(directory: str, source: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]]:
+    sparse = sparse_bundle(os.path.join(directory, "sparse-1"), 200, 1 << 40)
     moved = os.path.join(directory, "moved-1")
     for suffix in (".index", SHARD):
         shutil.copy(source + suffix, moved + suffix)
     prefixes = iter(range(1000))
 
-    def rename() -> float:
-        command = [*CKPT, "rename", "--in-place", moved, "--add-prefix", f"p{next(prefixes)}/"]
-        return run(command).seconds - run([*CKPT, "ls", SMALL]).seconds
+    def in_place(path: str) -> float:
+        return beyond_start("rename", "--in-place", path, "--add-prefix", f"p{next(prefixes)}/")
 
-    rename()
-    seconds = min(rename() for _ in range(3))
-    name = "rename --in-place 2 GB, seconds beyond start-up"
-    yield Row(name, f"{seconds:.3f} s", "", seconds, "<= 1 s", seconds <= 1)
-    for suffix in (".index", SHARD):
-        os.remove(moved + suffix) if os.path.exists(moved + suffix) else None
+    def linked() -> float:
+        target = os.path.join(directory, f"linked-{next(prefixes)}")
+        seconds = beyond_start("rename", "--link", source, target, "--add-prefix", "p/")
+        for suffix in (".index", SHARD):
+            os.unlink(target + suffix)
+        return seconds
+
+    for name, measure in (
+        ("rename --in-place 2 GB, beyond start-up", partial(in_place, moved)),
+        ("rename --in-place 1 TB sparse, beyond start-up", partial(in_place, sparse)),
+        ("rename --link 2 GB, beyond start-up", linked),
+    ):
+        yield name, partial(seconds_at_most, name, measure, 0.3, scale.rounds)
+    for path in (moved, sparse):
+        for suffix in (".index", SHARD):
+            os.unlink(path + suffix)
 
 
-def _comparing(directory: str, source: str) -> Iterator[Row]:
-    same = os.path.join(directory, "same-1")
-    for suffix in (".index", SHARD):
-        shutil.copy(source + suffix, same + suffix)
-    tiny = large_bundle(os.path.join(directory, "tiny-1"), 200, 200 << 20)
-    yield at_most(
-        "diff, equal checksums: 2 GB / 200 MB",
-        lambda: run([*CKPT, "diff", "-q", source, same]).seconds,
-        lambda: run([*CKPT, "diff", "-q", tiny, tiny]).seconds,
-        1.5,
-    )
-    yield faster(
-        "diff --exact 2 GB, start-up subtracted / cmp",
-        lambda: (
-            run([*CKPT, "diff", "-q", "--exact", source, same]).seconds - run([*CKPT, "ls", SMALL]).seconds
-        ),
-        lambda: run(["cmp", source + SHARD, same + SHARD]).seconds,
-        0.5,
-        rounds=3,
+def _one_large_tensor(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]]:
+    """The memory that one tensor of 4 GB takes, however it is worked on."""
+    path = large_bundle(os.path.join(directory, "huge-1"), 1, scale.of(4 << 30))
+    target = os.path.join(directory, "out-1")
+    for name, command in (
+        ("convert", ["convert", path, target, "-j2"]),
+        ("convert --cast", ["convert", path, target, "-j2", "--cast", "bfloat16", "--overwrite"]),
+        ("verify", ["verify", "-j2", path]),
+        ("diff --exact", ["diff", "-q", "--exact", "-j2", path, path]),
+        ("average", ["average", "-j2", path, path, "-o", target, "--overwrite"]),
+        ("stats", ["stats", path]),
+    ):
+        title = f"memory above import numpy, click: {name}, one tensor of 4 GB"
+        yield title, partial(memory, title, [*CKPT, *command], BASE, 120)
+    for prefix in (path, target):
+        for suffix in (".index", SHARD):
+            os.unlink(prefix + suffix)
+
+
+def _average(name: str, directory: str, scale: Scale) -> Row:
+    sources = [
+        large_bundle(os.path.join(directory, f"mean-{number}"), 40, scale.of(400 << 20), seed=number)
+        for number in range(5)
+    ]
+    target = os.path.join(directory, "average-1")
+    rival = [*python(ADD), *(source + SHARD for source in sources)]
+    return at_most(
+        name,
+        lambda: run([*CKPT, "average", *sources, "-o", target, "--overwrite"]).seconds,
+        lambda: printed(rival),
+        2,
+        scale.rounds,
     )

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ckpt_cli.operations import average
+from ckpt_cli.operations import computed
 from formats import open_checkpoint
 from formats.files import PIECE
 from formats.tf.state_file import StateFile
@@ -78,14 +78,16 @@ def test_means_are_rounded_once(tmp_path: Path, ckpt: Callable) -> None:
     assert (found["i32"].tolist(), found["bool"].tolist(), found["text"].tolist()) == ([9], [False], [b"2"])
 
 
+@pytest.mark.parametrize("in_slices", [False, True], ids=["in ranges", "streamed"])
 def test_large_tensors_pass_in_pieces(
-    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+    in_slices: bool, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(average, "_MOST_HELD", 1)
+    monkeypatch.setattr(computed, "_MOST_HELD", 1)
     generator = np.random.default_rng(0)
     values = [generator.standard_normal(PIECE // 8 + 5) for _ in range(3)]
     for number, value in enumerate(values):
-        write_bundle(str(tmp_path / f"s-{number}"), {"w": value, "none": np.zeros((0, 2))})
+        stored = partitioned(value, [((0, 7),), ((7, PIECE // 8 - 2),)]) if in_slices else value
+        write_bundle(str(tmp_path / f"s-{number}"), {"w": stored, "none": np.zeros((0, 2))})
     ckpt("average", *(tmp_path / f"s-{n}" for n in range(3)), "-o", tmp_path / "mean")
     found = read(tmp_path / "mean")
     assert same(found["w"], (values[0] + values[1] + values[2]) / 3)
@@ -213,10 +215,8 @@ def test_npz_files_are_averaged_too(tmp_path: Path, ckpt: Callable) -> None:
         assert (found["w"].tolist(), found["n"].item()) == ([1.5, 0.0], 2)
 
 
-def test_a_format_that_cannot_be_written_is_refused_before_anything_is_read(
-    tmp_path: Path, ckpt: Callable
-) -> None:
+def test_listings_have_no_values_to_average(tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "l.json").write_text(ckpt("ls", "-l", "--json", STEPS[0]).out)
-    result = ckpt("average", tmp_path / "l.json", tmp_path / "l.json", "-o", tmp_path / "mean")
-    assert result.code == 3
-    assert "listing (saved listing) can be read, not written" in result.err
+    result = ckpt("average", tmp_path / "l.json", tmp_path / "l.json", "-o", tmp_path / "mean.json")
+    assert (result.code, sorted(os.listdir(tmp_path))) == (3, ["l.json"])
+    assert "a listing has no values" in result.err

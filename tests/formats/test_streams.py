@@ -25,6 +25,7 @@ from tests.support import (
     BUNDLES,
     HEADER,
     data_path,
+    manifest,
     numbers,
     partitioned,
     recorded,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from formats import LazyTensor
+    from formats.ranges import FileRange
 
 GOLDENS = [golden["path"] for golden in recorded(*BUNDLES, "tf-v1")]
 
@@ -64,6 +66,51 @@ def test_chunks_of_every_fixture_are_what_reading_returns(path: str) -> None:
             expected = whole.reshape(-1).tolist() if tensor.spec.dtype.itemsize is None else whole.tobytes()
             for max_bytes in (1, 20, 1 << 20):
                 assert joined(tensor, max_bytes) == expected, key
+
+
+def read_there(found: FileRange) -> bytes:
+    return found.read(0, found.size, np.empty(found.size, np.uint8)).tobytes()
+
+
+READABLE = [golden["path"] for golden in manifest()["checkpoints"] if golden["format"] != "orbax"]
+
+
+@pytest.mark.parametrize("path", READABLE)
+def test_what_lies_in_a_file_just_as_it_is_can_be_read_there(path: str) -> None:
+    """By a range of the file, that is, instead of by the format's own reader."""
+    with open_checkpoint(data_path(path)) as reader:
+        for key in reader:
+            tensor = reader[key]
+            if tensor.has_values and (found := tensor.file_range()) is not None:
+                assert read_there(found) == b"".join(bytes(chunk) for chunk in tensor.chunks()), key
+                assert found.crc32c == tensor.stored.crc32c
+
+
+def test_numbers_in_hdf5_are_found_in_the_file_where_they_can_be(tmp_path: Path) -> None:
+    import h5py
+
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    kinds = {
+        "float32": values,
+        "int64": values.astype(np.int64),
+        "half": values.astype(np.float16),
+        "big_endian": values.astype(">f4"),
+        "bool": values > 3,
+        "complex": values.astype(np.complex64),
+        "empty": values[:0],
+    }
+    with h5py.File(tmp_path / "t.h5", "w", userblock_size=512) as file:
+        for name, value in kinds.items():
+            file[name] = value
+        file.create_dataset("chunked", data=values, chunks=(1, 4), compression="gzip")
+        file.create_dataset("unwritten", shape=(3, 4), dtype=np.float32)
+    with open_checkpoint(tmp_path / "t.h5") as reader:
+        found = {key: reader[key].file_range() for key in reader}
+        there = {key for key, place in found.items() if place is not None}
+        assert {"float32", "int64", "half"} <= there
+        assert not {"big_endian", "bool", "chunked", "unwritten"} & there
+        for key in there:
+            assert read_there(found[key]) == reader[key].read().tobytes()
 
 
 @pytest.mark.parametrize(

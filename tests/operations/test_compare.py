@@ -22,9 +22,10 @@ from ckpt_cli.operations.compare import (
     compare,
     same_checksum,
 )
-from formats import ChecksumError, LazyTensor, dtypes, open_checkpoint
+from formats import ChecksumError, LazyTensor, dtypes, open_checkpoint, ranges
 from formats.files import PIECE
 from formats.tf.messages import BundleHeaderProto, VersionDef
+from formats.workers import TASK_BYTES
 from tests.support import numbers, partitioned, shard_path, strings, variants, write_bundle
 
 if TYPE_CHECKING:
@@ -185,8 +186,8 @@ class WithoutChecksum(LazyTensor):
     def read(self) -> np.ndarray:
         return self._tensor.read()
 
-    def read_slice(self, index: Any) -> np.ndarray:
-        return self._tensor.read_slice(index)
+    def read_region(self, index: Any) -> np.ndarray:
+        return self._tensor.read_region(index)
 
 
 @pytest.mark.parametrize(
@@ -207,10 +208,11 @@ def test_what_is_told_to_advance_adds_up_to_the_bytes(tmp_path: Path) -> None:
     other[-1] = 1
     assert compared(tmp_path, value, other, advance=told.append).differing == 1
     assert sum(told) == value.nbytes
-    assert max(told) <= PIECE
+    assert max(told) <= TASK_BYTES
 
 
-def test_counting_stops_early_where_that_is_enough(tmp_path: Path) -> None:
+def test_counting_stops_early_where_that_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "TASK_BYTES", PIECE)
     value = np.zeros(PIECE)
     assert compared(tmp_path, value, value + 1, stop_early=True).differing == PIECE // 8
 

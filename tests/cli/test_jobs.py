@@ -1,0 +1,158 @@
+"""What the commands write and print does not depend on how many work on it, nor do their errors."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from formats import ranges, workers
+from formats.writing import Place
+from tests.support import partitioned, shard_path, strings, variants, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+JOBS = (1, 2, 5)
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut tensors of a few kilobytes into many tasks."""
+    monkeypatch.setattr(ranges, "TASK_BYTES", 1 << 12)
+    monkeypatch.setattr(workers, "TASK_BYTES", 1 << 12)
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[str]:
+    """Return three bundles that differ in values alone."""
+    generator = np.random.default_rng(0)
+    paths = []
+    for number in range(3):
+        values = generator.standard_normal((900, 7)).astype(np.float32)
+        tensors = {
+            "large": values,
+            "double": generator.standard_normal(5000),
+            "half": generator.standard_normal(3000).astype(np.float16),
+            "partitioned": partitioned(values, [((0, 500), (0, -1)), ((500, 400), (0, -1))]),
+            "text": strings([b"a" * number, b"", b"c"]),
+            "state": variants([b"%d" % number]),
+            "empty": np.zeros((0, 3), np.float32),
+            "step": np.int64(number),
+            **{f"small/{n:03}": generator.standard_normal(n).astype(np.float32) for n in range(60)},
+        }
+        paths.append(str(tmp_path / f"source-{number}"))
+        write_bundle(paths[-1], tensors)
+    return paths
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("t-1", []),
+        ("t-1", ["--shard-size", "20000", "--merge-slices"]),
+        ("t-1", ["--cast", "float64"]),
+        ("t-1", ["--to", "v1"]),
+        ("t.safetensors", ["--exclude", "text", "--exclude", "state", "--cast", "bfloat16"]),
+        ("t.npz", ["--exclude", "text", "--exclude", "state"]),
+    ],
+    ids=["bundle", "shards", "cast", "v1", "safetensors", "npz"],
+)
+def test_converting_writes_the_same_bytes(
+    name: str, options: list[str], sources: list[str], tmp_path: Path, ckpt: Callable
+) -> None:
+    written = {}
+    for jobs in JOBS:
+        out = tmp_path / f"out{jobs}"
+        result = ckpt("convert", sources[0], out / name, "-j", jobs, *options)
+        assert result.code == 0, result.err
+        written[jobs] = files(out)
+    assert written[1]
+    assert written[1] == written[2] == written[5]
+
+
+def test_averaging_writes_the_same_bytes(sources: list[str], tmp_path: Path, ckpt: Callable) -> None:
+    written = {}
+    for jobs in JOBS:
+        result = ckpt("average", *sources, "-o", tmp_path / f"out{jobs}" / "mean", "-j", jobs)
+        assert result.code == 0, result.err
+        written[jobs] = files(tmp_path / f"out{jobs}")
+    assert written[1] == written[2] == written[5]
+
+
+def test_differences_are_the_same(sources: list[str], ckpt: Callable) -> None:
+    for options in ([], ["--exact", "--all"], ["--rtol", "0.5"], ["-M"]):
+        found = [ckpt("diff", "--json", *sources[:2], "-j", jobs, *options) for jobs in JOBS]
+        assert {result.code for result in found} == {1}
+        assert found[0].out == found[1].out == found[2].out
+        assert found[0].json["summary"]["changed"] > 60
+
+
+@pytest.mark.parametrize("command", ["verify", "convert", "average", "diff"])
+def test_damage_is_found_where_it_is(
+    command: str, sources: list[str], tmp_path: Path, ckpt: Callable
+) -> None:
+    """In the middle of a large tensor, and in one after it, which other workers may find before."""
+    path = shard_path(sources[0])
+    with open(path, "r+b") as file:
+        for at in (20_000, 60_000):
+            file.seek(at)
+            byte = file.read(1)
+            file.seek(at)
+            file.write(bytes([byte[0] ^ 1]))
+    (out := tmp_path / "out").mkdir()
+    arguments = {
+        "verify": ["verify", "--json", sources[0]],
+        "convert": ["convert", sources[0], out / "t-1"],
+        "average": ["average", *sources, "-o", out / "t-1"],
+        "diff": ["diff", "--exact", sources[0], sources[1]],
+    }[command]
+    found = [ckpt(*arguments, "-j", jobs) for jobs in JOBS]
+    assert {result.code for result in found} == {1 if command == "verify" else 3}
+    assert found[0].out == found[1].out == found[2].out
+    assert found[0].err == found[1].err == found[2].err
+    text = found[0].out if command == "verify" else found[0].err
+    assert "checksum" in text
+    assert os.listdir(out) == []
+
+
+@pytest.mark.parametrize("jobs", JOBS)
+def test_an_interrupt_while_others_write_leaves_nothing(
+    jobs: int, sources: list[str], tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (out := tmp_path / "out").mkdir()
+    write = Place.write
+
+    def interrupted(place: Place, at: int, data: Any) -> None:
+        write(place, at, data)
+        if at == 12 << 10:  # in the middle of a tensor
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Place, "write", interrupted)
+    assert ckpt("convert", sources[0], out / "t-1", "-j", jobs).code == 130
+    assert os.listdir(out) == []
+
+
+@pytest.mark.parametrize("jobs", JOBS)
+def test_a_full_disk_leaves_nothing(
+    jobs: int, sources: list[str], tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (out := tmp_path / "out").mkdir()
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    result = ckpt("convert", sources[0], out / "t-1", "-j", jobs)
+    assert result.code == 3
+    assert "no space left on device" in result.err
+    assert os.listdir(out) == []

@@ -1,0 +1,107 @@
+"""Tasks come back in order, whoever does them, and nothing runs on once somebody has had enough."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formats.ranges import Sum, cut
+from formats.wire.crc32c import combine, crc32c
+from formats.workers import TASK_BYTES, Workers, workers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+@pytest.mark.parametrize("size", [1, TASK_BYTES], ids=["small ones", "large ones"])
+@pytest.mark.parametrize("count", [0, 1, 2, 3000])
+def test_results_come_in_the_order_of_their_items(jobs: int, size: int, count: int) -> None:
+    with workers(jobs) as pool:
+        assert list(pool.map(square, range(count), lambda _: size)) == [n * n for n in range(count)]
+
+
+def test_any_executor_can_do_the_work() -> None:
+    with ProcessPoolExecutor(2) as executor:
+        assert list(Workers(lambda: executor, 2).map(square, range(50))) == [n * n for n in range(50)]
+
+
+def test_items_are_taken_only_a_little_ahead() -> None:
+    taken = 0
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        for number in range(1000):
+            taken += 1
+            yield number
+
+    with workers(2) as pool, closing(pool.map(square, items())) as results:
+        next(results)
+        assert taken < 10
+
+
+@pytest.mark.parametrize("how", ["a task fails", "the consumer fails"])
+def test_when_it_is_over_nothing_runs_any_more(how: str) -> None:
+    running = 0
+    lock = threading.Lock()
+
+    def slow(number: int) -> int:
+        nonlocal running
+        with lock:
+            running += 1
+        time.sleep(0.02)
+        with lock:
+            running -= 1
+        if how == "a task fails" and number == 3:
+            raise KeyError(number)
+        return number
+
+    def consume() -> None:
+        with closing(pool.map(slow, range(100))) as results:
+            for number in results:
+                if number == 4:
+                    raise KeyError(number)
+
+    with workers(5) as pool:
+        with pytest.raises(KeyError):
+            consume()
+        assert running == 0
+
+
+def test_the_first_failure_in_order_is_the_one_that_is_raised() -> None:
+    def fail(number: int) -> int:
+        time.sleep(0.01 * (3 - number))  # the last one fails first
+        raise KeyError(number)
+
+    with workers(3) as pool, pytest.raises(KeyError, match="0"):
+        list(pool.map(fail, range(3)))
+
+
+@given(st.lists(st.binary(max_size=40), max_size=6))
+def test_checksums_of_neighbours_make_that_of_the_whole(stretches: list[bytes]) -> None:
+    whole = Sum()
+    for stretch in stretches:
+        whole.add(Sum(crc32c(stretch), len(stretch)))
+    assert (whole.crc, whole.size) == (crc32c(b"".join(stretches)), sum(map(len, stretches)))
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 1 << 20, TASK_BYTES])
+def test_a_long_stretch_counts_as_long(size: int) -> None:
+    assert combine(crc32c(b"head"), crc32c(bytes(size)), size) == crc32c(b"head" + bytes(size))
+
+
+def test_ranges_cover_everything_once() -> None:
+    assert list(cut(0)) == [(0, 0)]
+    assert list(cut(TASK_BYTES)) == [(0, TASK_BYTES)]
+    assert list(cut(TASK_BYTES + 5)) == [(0, TASK_BYTES), (TASK_BYTES, TASK_BYTES + 5)]
