@@ -24,7 +24,7 @@ __all__ = ["Drawing", "Edge", "GraphNode", "Span", "draw", "graph_nodes", "reada
 _MOST_DRAWN = 400
 """Nodes in a picture beyond which nobody finds anything; what is deeper is collapsed."""
 
-_MOST_DRAWABLE = 20_000
+_MOST_DRAWABLE = 30_000
 """Nodes and edges beyond which no picture is made, whatever depth was asked for."""
 
 _LONGEST_LABEL = 1000

@@ -26,7 +26,7 @@ from ..files import RandomAccessFile
 __all__ = ["FILE_NAME", "StateFile", "looks_like_state_file"]
 
 FILE_NAME = "checkpoint"
-_LONGEST_PATH = 1 << 16  # No system opens one of more than 4096, which escapes make four times as long.
+_LONGEST_PATH = 1 << 20  # No system opens one of more than a few thousand.
 _LARGEST = 1 << 26  # A million paths; more is no state file.
 
 # Strings are possessive (`++`): kept for going back, each character would take a hundred bytes.

@@ -575,7 +575,7 @@ def state_of_a_million_paths(prefix: str) -> str:
 
 @bomb
 def state_of_one_long_path(prefix: str) -> str:
-    return _with_state(prefix, b'model_checkpoint_path: "' + b"x/" * 5_000_000 + b"-" + b"1" * 5_000 + b'"\n')
+    return _with_state(prefix, b'model_checkpoint_path: "' + b"x/" * 400_000 + b"-" + b"1" * 5_000 + b'"\n')
 
 
 @bomb

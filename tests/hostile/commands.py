@@ -41,6 +41,8 @@ COMMANDS = tuple(
     ls --json @
     ls -R @
     log @
+    rescue {} +
+    rescue {} + --sibling =
     log --json @
     show {}
     show --json {}
