@@ -579,6 +579,11 @@ def state_of_one_long_path(prefix: str) -> str:
 
 
 @bomb
+def state_of_ten_megabytes_of_escapes(prefix: str) -> str:
+    return _with_state(prefix, b'model_checkpoint_path: "' + b"\\x" * 5_000_000 + b'"\n')
+
+
+@bomb
 def state_of_times_without_end(prefix: str) -> str:
     times = b"all_model_checkpoint_timestamps: 1e999\nall_model_checkpoint_timestamps: -nan\n" * 1_000
     return _with_state(prefix, b'model_checkpoint_path: "b-1"\nall_model_checkpoint_paths: "b-1"\n' + times)
