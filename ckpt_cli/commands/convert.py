@@ -84,7 +84,7 @@ CANNOT = 3  # The exit code of input that cannot be read.
 @json_option
 @color_option
 def command(source: str, target: str, **options: Any) -> int:
-    """Convert a checkpoint into another format, or into the structure of another.
+    """Convert a checkpoint to another format, or another structure.
 
     Without --to the suffix of DST decides; without one it is SRC's own format if that
     is TensorFlow's, else tf-object.  Names and objects turn into each other through

@@ -97,7 +97,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
 @json_option
 @color_option
 def command(left: str, right: str, **options: Any) -> int:
-    """Show what was added, removed, or changed in dtype, shape or value from LEFT to RIGHT.
+    """Show what was added, removed or changed from LEFT to RIGHT.
 
     Tensors whose stored checksums agree are not read.  The others are read in pieces and
     compared in float64, a NaN being equal to a NaN.  Of a directory the latest checkpoint

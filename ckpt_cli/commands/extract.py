@@ -41,7 +41,7 @@ __all__ = ["command"]
 @json_option
 @color_option
 def command(path: str, target: str, **options: Any) -> int:
-    """Write tensors, or parts of them, to files that other programs read.
+    """Write tensors, or parts of them, as files others can read.
 
     KEY may have a slice, as in kernel[0:10,:], of which no more is read than it needs.
     A .npy file and stdout take one tensor, a directory one .npy file for each, its

@@ -56,7 +56,7 @@ _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
 @json_option
 @color_option
 def command(path: str, **options: Any) -> int:
-    """List the tensors of a checkpoint, or the checkpoints of a directory.
+    """List the checkpoints of a directory, or the tensors of one.
 
     A directory lists its checkpoints, oldest first; anything that names a checkpoint
     lists its tensors with dtype, shape and size.  Only the index is read; with -l also the

@@ -32,7 +32,7 @@ __all__ = ["command"]
 @json_option
 @color_option
 def command(source: str, target: str | None, **options: Any) -> int:
-    """Give the tensors of a checkpoint other keys; the format and the values stay.
+    """Give tensors other keys; the format and the values stay.
 
     In an object-based checkpoint rules see object paths, as ls -l shows them: edges of
     the object graph are changed, and keys and slot variables follow.  Elsewhere they see

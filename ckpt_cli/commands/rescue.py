@@ -38,7 +38,7 @@ _ALL, _SOME, _NOTHING = 0, 1, 3
 @json_option
 @color_option
 def command(damaged: str, target: str, sibling: str | None, **options: Any) -> int:
-    """Write what is intact of a damaged checkpoint to a new one, and list what is lost.
+    """Save what is intact of a damaged checkpoint, list the rest.
 
     Every tensor is held against its checksum.  Of an index, the blocks that are sound are
     used; a bundle whose shards are missing or short, a V1 file without its end, a zip

@@ -150,3 +150,12 @@ def test_a_directory_that_may_not_be_read(
     result = ckpt("ls", tmp_path)
     assert result.code == 3
     assert result.err == f"ckpt: error: {tmp_path}: permission denied\n"
+
+
+def test_help_says_of_each_command_what_it_does_in_a_line(
+    ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = ckpt("--help").out.partition("Commands:\n")[2].splitlines()
+    assert len(lines) >= 16
+    assert all(line.endswith(".") and "..." not in line for line in lines)
