@@ -5,9 +5,11 @@ PYTHON311 ?= python3.11
 VENV = .venv
 TF215 = .venv-tf215
 TF221 = .venv-tf221
+FUZZ = .venv-fuzz
+GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors
 DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 
-.PHONY: demo reinstall test lint fuzz interop bench bench-quick clean
+.PHONY: demo reinstall test lint fuzz fuzz-quick interop bench bench-quick clean
 
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
@@ -41,11 +43,30 @@ lint: $(VENV)/installed
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-fuzz: $(VENV)/installed
+# A minute of mutated files through every parser and command; each run of it takes the same ones.
+fuzz-quick: $(VENV)/installed
+	$(VENV)/bin/python -m tests.hostile.drive --seconds 3
+
+# Everything: larger files bit by bit, all commands on all bombs, more of hypothesis, then each parser for
+# FUZZ_SECONDS by mutation and as long guided by coverage.  Figures are printed; inputs that end badly
+# are kept in .fuzz.
+FUZZ_SECONDS ?= 600
+fuzz: $(VENV)/installed $(FUZZ)/installed
 	$(VENV)/bin/python -m pytest -m fuzz
+	HYPOTHESIS_PROFILE=thorough $(VENV)/bin/python -m pytest -m 'not fuzz' tests/hostile/test_mutation.py
+	$(VENV)/bin/python -m tests.hostile.drive --seconds $(FUZZ_SECONDS) --first $$(date +%s)000 --keep .fuzz/found
+	for target in $(GUIDED); do $(FUZZ)/bin/python -m tests.hostile.guided $$target .fuzz/$$target \
+		-artifact_prefix=.fuzz/found- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
+$(FUZZ)/installed: pyproject.toml
+	@command -v $(PYTHON311) >/dev/null || { echo 'make fuzz: atheris has wheels for $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }
+	$(PYTHON311) -m venv $(FUZZ)
+	rm -rf build *.egg-info
+	$(FUZZ)/bin/python -m pip install --quiet --disable-pip-version-check '.[fuzz]'
+	touch $@
 
 # TensorFlow is asked what it makes of our files, each release in its own environment.
-interop: $(VENV)/installed $(TF215)/installed $(TF221)/installed
+interop: $(VENV)/installed $(TF215)/installed $(TF221)/installed-safetensors
 	$(VENV)/bin/python -m pytest -m interop
 
 $(TF215)/installed:
@@ -54,13 +75,14 @@ $(TF215)/installed:
 	$(TF215)/bin/python -m pip install --quiet --disable-pip-version-check tensorflow-cpu==2.15.1
 	touch $@
 
-$(TF221)/installed:
+# The name of what is touched tells what is installed, so that an environment from before gets the rest.
+$(TF221)/installed-safetensors:
 	@command -v $(PYTHON311) >/dev/null || { echo 'make interop: TensorFlow 2.21.0 needs $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }
 	$(PYTHON311) -m venv $(TF221)
-	$(TF221)/bin/python -m pip install --quiet --disable-pip-version-check tensorflow-cpu==2.21.0
+	$(TF221)/bin/python -m pip install --quiet --disable-pip-version-check tensorflow-cpu==2.21.0 safetensors==0.8.0
 	touch $@
 
-bench: reinstall $(TF221)/installed
+bench: reinstall $(TF221)/installed-safetensors
 	CKPT_TF221=$(abspath $(TF221)) $(VENV)/bin/python -m tests.benchmarks
 
 # A look in a minute, which judges nothing and says which rivals are not installed.
@@ -68,4 +90,4 @@ bench-quick: reinstall
 	CKPT_TF221=$(abspath $(TF221)) $(VENV)/bin/python -m tests.benchmarks --quick
 
 clean:
-	rm -rf $(VENV) $(TF215) $(TF221) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(TF215) $(TF221) $(FUZZ) .fuzz build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -10,7 +10,7 @@ import click
 
 from . import __version__
 from .options import color_option
-from .render import error_lines
+from .render import choose_color, error_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,9 +74,12 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run `ckpt`.  This is where exceptions become messages and exit codes, and the only place."""
+    if not _have_streams():
+        sys.exit(CANNOT)
     for stream in (sys.stdout, sys.stderr):
         # What the locale cannot show is escaped, never an error.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    choose_color("auto")
     if "_CKPT_COMPLETE" in os.environ:
         # A shell asks what could come next; click answers, by the classes this registers.
         from . import completing  # noqa: F401
@@ -99,6 +102,16 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code or 0)
 
 
+def _have_streams() -> bool:
+    """Whether there is a stdout to write to.  Python has no object for a stream that was closed (`>&-`)."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  open as long as the program runs
+    if sys.stdout is None:
+        error_lines("standard output is closed")
+        return False
+    return True
+
+
 def _checkpoint_error() -> type[Exception]:
     from formats.errors import CheckpointError
 
@@ -106,7 +119,7 @@ def _checkpoint_error() -> type[Exception]:
 
 
 def _report(error: Exception) -> int:
-    from formats.errors import CheckpointError
+    from formats.errors import CheckpointError, NoCheckpointsError
 
     from .operations.select import NothingSelectedError
 
@@ -120,7 +133,8 @@ def _report(error: Exception) -> int:
         hints = (f"see {context.command_path} --help",) if context is not None else ()
     elif isinstance(error, CheckpointError):
         message, hints = str(error), error.hints
-        code = ANSWER_IS_NO if isinstance(error, NothingSelectedError | KeyError) else CANNOT
+        is_answer = isinstance(error, NothingSelectedError | NoCheckpointsError | KeyError)
+        code = ANSWER_IS_NO if is_answer else CANNOT
     else:
         assert isinstance(error, OSError)
         where = f"{error.filename}: " if error.filename else ""

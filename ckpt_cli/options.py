@@ -22,6 +22,7 @@ __all__ = [
     "completing",
     "jobs_option",
     "json_option",
+    "known_format",
     "path_argument",
     "rules_of",
     "selection_of",
@@ -42,9 +43,11 @@ def completing(what: str) -> Callable[[click.Context, click.Parameter, str], lis
     return offer
 
 
-def _set_color(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+def _set_color(_: click.Context, __: click.Parameter, value: str | None) -> None:
     if value is not None:
-        ctx.find_root().meta["ckpt.color"] = value
+        from .render import choose_color
+
+        choose_color(value)
 
 
 color_option = click.option(
@@ -138,6 +141,21 @@ def selection_of(options: dict[str, Any]) -> Selection:
         )
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context()) from error
+
+
+def known_format(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    """Return the id of the format that an option names, by its id or its short name; UsageError for none."""
+    if value is None:
+        return None
+    from formats.errors import UnknownFormatError
+    from formats.registry import format_named
+
+    from .operations.convert import ALIASES
+
+    try:
+        return format_named(ALIASES.get(value, value)).name
+    except UnknownFormatError as error:
+        raise click.UsageError(str(error), context) from error
 
 
 def _floating(_: click.Context, __: click.Parameter, value: str | None) -> DType | None:

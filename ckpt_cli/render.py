@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
+import shutil
 import sys
 import time
 from contextlib import contextmanager
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Column",
+    "choose_color",
     "document",
     "error_lines",
     "escape",
@@ -44,22 +45,29 @@ __all__ = [
 _LARGEST_RICH_TABLE = 2_000
 """Rows beyond which a terminal table is aligned without rich, whose layout takes 0.1 ms a row."""
 
-_UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\\\\\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
+_GAP = 2
+"""Spaces between the columns of a terminal table."""
+
+_LEAST_FOLDED = 16
+"""Characters that a column which may be folded keeps, however narrow the terminal."""
 
 
 def escape(text: str) -> str:
-    r"""Return text that is safe on a terminal and in a TSV line; `\` becomes `\\`, unsafe bytes `\xNN`."""
+    r"""Return text that is safe on a terminal and in a TSV line; `\` becomes `\\`, unsafe bytes `\xNN`.
+
+    Unsafe is what Unicode does not call printable: control and format characters, marks
+    that turn the writing direction, spaces that look like others, halves of characters.
+    """
     if text.isprintable() and "\\" not in text:  # nearly always, and faster than looking for each
         return text
-    return _UNSAFE.sub(_escape_one, text)
+    return "".join(map(_escape_one, text))
 
 
-def _escape_one(match: re.Match[str]) -> str:
-    character = match[0]
+def _escape_one(character: str) -> str:
     if character == "\\":
         return "\\\\"
+    if character.isprintable():
+        return character
     handler = "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass"
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", handler))
 
@@ -83,12 +91,19 @@ def is_terminal(stream: IO[str] | None = None) -> bool:
     return (stream or sys.stdout).isatty()
 
 
+_color = "auto"
+
+
+def choose_color(choice: str) -> None:
+    """Set what --color says, also for errors that are printed when no command runs any more."""
+    global _color  # noqa: PLW0603  a terminal is global
+    _color = choice
+
+
 def use_color(stream: IO[str]) -> bool:
     """Whether to colour what goes to `stream`, by --color, NO_COLOR, TERM and what it is."""
-    context = click.get_current_context(silent=True)
-    choice = context.find_root().meta.get("ckpt.color", "auto") if context else "auto"
-    if choice != "auto":
-        return bool(choice == "always")
+    if _color != "auto":
+        return _color == "always"
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
@@ -118,16 +133,16 @@ def error_lines(message: str, hints: Iterable[str] = ()) -> None:
 # For programs -------------------------------------------------------------------
 
 
-def lines(rows: Iterable[str], end: str = "\n") -> None:
+def lines(rows: Iterable[str]) -> None:
     """Print lines, joined before they are written: a listing can have a million."""
     batch = []
     for row in rows:
         batch.append(row)
         if len(batch) == 10_000:
-            sys.stdout.write(end.join(batch) + end)
+            sys.stdout.write("\n".join(batch) + "\n")
             batch.clear()
     if batch:
-        sys.stdout.write(end.join(batch) + end)
+        sys.stdout.write("\n".join(batch) + "\n")
 
 
 def tsv(rows: Iterable[Sequence[object]]) -> None:
@@ -186,7 +201,8 @@ class Column:
         self.fold = fold
 
 
-def _console() -> Any:
+def _console(least: int) -> Any:
+    """Return a console as wide as the terminal, or `least`, whose lines the terminal then wraps."""
     from rich.console import Console
 
     color = use_color(sys.stdout)
@@ -194,9 +210,11 @@ def _console() -> Any:
         file=sys.stdout,
         force_terminal=color or None,
         color_system="standard" if color else None,
+        no_color=not color,  # NO_COLOR has had its say, and --color always the last word
         highlight=False,
         emoji=False,
         markup=False,
+        width=max(least, shutil.get_terminal_size((100, 24)).columns),
     )
 
 
@@ -205,13 +223,19 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequ
     if len(rows) > _LARGEST_RICH_TABLE:
         _plain_table(columns, rows)
         return
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    total = -_GAP
+    for at, column in enumerate(columns):
+        natural = max(map(cell_len, (column.name, *(row[at] for row in rows))))
+        least = min(natural, _LEAST_FOLDED) if column.fold else natural
+        total += least + _GAP
         grid.add_column(
             Text(column.name),
+            min_width=least,
             justify="right" if column.right else "left",
             style=column.style,
             overflow="fold",
@@ -219,7 +243,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequ
         )
     for number, row in enumerate(rows):
         grid.add_row(*map(Text, row), style=styles[number] if styles else None)
-    _console().print(grid)
+    _console(total).print(grid)
 
 
 def _plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
@@ -304,7 +328,7 @@ def _bar(total: int, what: str) -> tuple[Any, Any]:
 
     console = Console(file=sys.stderr, color_system="standard" if use_color(sys.stderr) else None)
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
@@ -313,4 +337,4 @@ def _bar(total: int, what: str) -> tuple[Any, Any]:
         transient=True,
     )
     bar.start()
-    return bar, bar.add_task(what, total=total)
+    return bar, bar.add_task(escape(what), total=total)

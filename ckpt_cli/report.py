@@ -7,28 +7,32 @@ from typing import TYPE_CHECKING, Any
 from . import render
 
 if TYPE_CHECKING:
-    from .operations.transfer import Plan
+    from collections.abc import Sequence
+
+    from .operations.transfer import Dropped, Plan
 
 __all__ = ["report", "say_empty"]
 
 _MOST_LISTED = 20
 
 
-def report(plan: Plan, *, as_json: bool, dry_run: bool, verified: bool) -> None:
-    """Print a plan that was carried out, or that would be."""
-    found = plan.document(verified=verified)
+def report(plan: Plan, *, as_json: bool, dry_run: bool, verified: bool, prefix: tuple[str, ...] = ()) -> None:
+    """Print a plan that was carried out, or that would be; `prefix` begins the lines of one of several."""
     if as_json:
-        render.document(found)
+        head = {"source": plan.source, "target": plan.target, "format": plan.format}
+        dropped = [one._asdict() for one in plan.dropped]
+        render.long_document(head, "tensors", plan.rows(), lambda: {"dropped": dropped, "verified": verified})
         return
     if not render.is_terminal():
-        shapes = (",".join(map(str, row["shape"])) for row in found["tensors"])
-        rows = zip(found["tensors"], shapes, strict=True)
-        render.tsv([row["from"], row["to"], row["dtype"], shape] for row, shape in rows)
+        render.tsv(
+            [*prefix, row["from"], row["to"], row["dtype"], ",".join(map(str, row["shape"]))]
+            for row in plan.rows()
+        )
     elif dry_run:
         columns = [render.Column("FROM", fold=True), render.Column("TO", fold=True)]
         columns += [render.Column("DTYPE"), render.Column("SHAPE")]
-        render.table(columns, [_cells(row) for row in found["tensors"]])
-    _dropped(found)
+        render.table(columns, [_cells(row) for row in plan.rows()])
+    _dropped(plan.dropped)
     if render.is_terminal():
         done = "would write" if dry_run else "wrote"
         proof = ", verified" if verified else ""
@@ -41,10 +45,10 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [own, render.escape(row["to"]), row["dtype"], str(row["shape"])]
 
 
-def _dropped(found: dict[str, Any]) -> None:
-    for dropped in found["dropped"][:_MOST_LISTED]:
-        render.note(f"left out {dropped['key']}: {dropped['reason']}")
-    more = len(found["dropped"]) - _MOST_LISTED
+def _dropped(dropped: Sequence[Dropped]) -> None:
+    for one in dropped[:_MOST_LISTED]:
+        render.note(f"left out {one.key}: {one.reason}")
+    more = len(dropped) - _MOST_LISTED
     if more > 0:
         render.note(f"left out {more:,} more; --json lists them")
 

@@ -3,7 +3,11 @@
     members:            local header (PK 3 4): ..., name length: uint16 at 26, extra length: uint16
                         at 28, name, extra, data
     central directory:  (PK 1 2) per member: name, method, sizes, CRC-32, offset of its header
-    end:                (PK 5 6) where the central directory is
+    end:                (PK 5 6) where the central directory is, members: uint16 at 10; where that
+                        is 65535, 76 bytes before it stands (PK 6 6), members: uint64 at 32
+
+A directory is read until it ends, and a damaged length within it can swallow members, so
+those found are held against the number at the end.
 
 A stored member's bytes are bytes of the file, so a part of one is read as a part of any
 file.  A deflated one is inflated from its beginning, and never beyond the size that the
@@ -30,7 +34,16 @@ __all__ = ["Archive", "Cursor", "Member", "is_safe_name"]
 
 _LOCAL_MAGIC = b"PK\3\4"
 _LOCAL_SIZE = 30
+_DIRECTORY_MAGIC = b"PK\1\2"
+_END_MAGIC = b"PK\5\6"
+_LARGEST_END = 76 + 22 + 0xFFFF  # its comment is counted by 16 bits
+_ZIP64_MAGIC = b"PK\6\6"
+_ZIP64_SIZE = 56 + 20  # the record, and what says where it is
+_IN_ZIP64 = 0xFFFF
 _ENCRYPTED = 0x1
+_UTF8_NAME = 0x800
+_SIZES_BEHIND = 0x8
+_IN_ZIP64_EXTRA = 0xFFFFFFFF
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 MOST_UNEXPLAINED = 4 << 30
 MOST_EXPANSION = 100
@@ -53,8 +66,51 @@ def is_safe_name(name: str) -> bool:
     return not (name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/"))
 
 
+def _declared_members(file: RandomAccessFile) -> int:
+    """Return how many members the archive has by the record at its end, which zipfile has found there."""
+    start = max(0, file.size - _LARGEST_END)
+    tail = file.read(start, _LARGEST_END)
+    at = tail.rfind(_END_MAGIC)
+    count = int.from_bytes(tail[at + 10 : at + 12], "little")
+    record = tail[max(0, at - _ZIP64_SIZE) : at]
+    if count == _IN_ZIP64 and record.startswith(_ZIP64_MAGIC):
+        count = int.from_bytes(record[32:40], "little")
+    return count
+
+
+def _local_info(file: RandomAccessFile, at: int) -> zipfile.ZipInfo | None:
+    """Return a member by the header in front of it; None where there is none, or it does not say how long."""
+    header = file.read(at, _LOCAL_SIZE)
+    if len(header) < _LOCAL_SIZE or not header.startswith(_LOCAL_MAGIC):
+        return None
+    flags, method = struct.unpack_from("<HH", header, 6)
+    crc, stored, size, name_length, extra_length = struct.unpack_from("<IIIHH", header, 14)
+    rest = file.read(at + _LOCAL_SIZE, name_length + extra_length)
+    if flags & _SIZES_BEHIND or len(rest) < name_length + extra_length:
+        return None
+    extra = rest[name_length:]
+    if _IN_ZIP64_EXTRA in (stored, size):
+        if len(extra) < 20 or struct.unpack_from("<HH", extra) != (1, 16):
+            return None
+        size, stored = struct.unpack_from("<QQ", extra, 4)
+    try:
+        name = rest[:name_length].decode("utf-8" if flags & _UTF8_NAME else "cp437")
+    except UnicodeDecodeError:
+        return None
+    info = zipfile.ZipInfo(name)
+    info.orig_filename = info.filename = name
+    info.flag_bits, info.compress_type, info.CRC = flags, method, crc
+    info.compress_size, info.file_size, info.header_offset = stored, size, at
+    return info
+
+
 class Archive:
-    """An open zip archive.  `names` are those of its members, directories left out."""
+    """An open zip archive.  `names` are those of its members, directories left out.
+
+    `is_complete` says whether those are all; of one that is salvaged, some may be lost.
+    """
+
+    is_complete = True
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -73,15 +129,40 @@ class Archive:
             message = f"not a sound zip archive: {error}"
             hints = ("the copy or the save was interrupted; copy it again from where it came from",)
             raise CorruptCheckpointError(message, path=path, code="header", hints=hints) from error
+        declared = _declared_members(self.file)
+        if len(listed) != declared:
+            raise self._corrupt(f"{len(listed)} members in the directory, its end counts {declared}", None)
         self._infos: dict[str, zipfile.ZipInfo] = {}
         self._duplicate: str | None = None
         for info in listed:
-            if info.is_dir():
+            if info.filename.endswith("/"):
                 continue
             if info.filename in self._infos:
                 self._duplicate = info.filename
             self._infos[info.filename] = info
         self.names = tuple(self._infos)
+
+    @classmethod
+    def salvaged(cls, path: str) -> Archive:
+        """Return an archive whose directory is damaged, of the members that stand whole from the beginning.
+
+        What stands before each member tells the same as the directory, where sizes were
+        known when it was written, as numpy and Keras write them.
+        """
+        archive = cls.__new__(cls)
+        archive.path = path
+        archive.file = RandomAccessFile(path)
+        archive._duplicate = None
+        archive._infos = {}
+        at = 0
+        while (info := _local_info(archive.file, at)) is not None and info.filename not in archive._infos:
+            archive._infos[info.filename] = info
+            header = archive.file.read(at, _LOCAL_SIZE)
+            name_length, extra_length = struct.unpack_from("<HH", header, 26)
+            at += _LOCAL_SIZE + name_length + extra_length + info.compress_size
+        archive.names = tuple(name for name in archive._infos if not name.endswith("/"))
+        archive.is_complete = archive.file.read(at, 4) == _DIRECTORY_MAGIC
+        return archive
 
     def check(self) -> None:
         """Refuse what no checkpoint has: members that share a name or bytes, or lead elsewhere."""
@@ -113,10 +194,14 @@ class Archive:
         deflated = info.compress_type == zipfile.ZIP_DEFLATED
         if info.file_size > MOST_UNEXPLAINED and info.file_size > MOST_EXPANSION * info.compress_size:
             raise self._refused(f"member {name!r} makes {info.file_size} bytes out of {info.compress_size}")
-        header = self.file.read(info.header_offset, _LOCAL_SIZE)
-        if len(header) != _LOCAL_SIZE or not header.startswith(_LOCAL_MAGIC):
+        # No checksum covers a name: that it stands twice is what shows that one is damaged.
+        stored_name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_NAME else "cp437")
+        header = self.file.read(info.header_offset, _LOCAL_SIZE + len(stored_name))
+        if len(header) < _LOCAL_SIZE or not header.startswith(_LOCAL_MAGIC):
             raise self._corrupt(f"member {name!r}: no local header", info.header_offset)
         name_length, extra_length = struct.unpack_from("<HH", header, 26)
+        if name_length != len(stored_name) or header[_LOCAL_SIZE:] != stored_name:
+            raise self._corrupt(f"member {name!r} has another name where it lies", info.header_offset)
         offset = info.header_offset + _LOCAL_SIZE + name_length + extra_length
         if offset + info.compress_size > self.file.size:
             message = (
@@ -131,7 +216,7 @@ class Archive:
     def _refused(self, message: str) -> UnsupportedFeatureError:
         return UnsupportedFeatureError(message, path=self.path, code="header")
 
-    def _corrupt(self, message: str, offset: int) -> CorruptCheckpointError:
+    def _corrupt(self, message: str, offset: int | None) -> CorruptCheckpointError:
         return CorruptCheckpointError(message, path=self.path, offset=offset, code="header")
 
     def pieces(self, member: Member) -> Iterator[bytes]:

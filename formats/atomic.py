@@ -19,10 +19,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from typing import TYPE_CHECKING
 
 from .chunks import view_of
-from .errors import CheckpointError
+from .errors import CheckpointError, CheckpointExistsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,8 +34,10 @@ __all__ = [
     "StagedFile",
     "Staging",
     "aside_of",
+    "holding",
     "is_being_written",
     "put_back",
+    "refuse_irreplaceable",
     "refusing",
     "replace_file",
     "sync_directory",
@@ -70,6 +73,21 @@ def refusing(path: str) -> Iterator[None]:
             raise
         message = f"cannot be written: {str(error.strerror or error).lower()}"
         raise CheckpointError(message, path=path, hints=_HINTS.get(error.errno or 0, ())) from error
+
+
+def refuse_irreplaceable(path: str) -> None:
+    """Raise CheckpointExistsError where `path` is something that a file must not take the place of.
+
+    That is a directory, and a device, pipe or socket, also behind a link: who may write
+    to `/dev/null` by renaming would leave a system without one.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return
+    if not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "a device or a pipe"
+        raise CheckpointExistsError(f"is {what}, not a file that can be replaced", path=path)
 
 
 def sync_directory(path: str) -> None:
@@ -145,7 +163,7 @@ class Staging:
         try:
             with refusing(target):
                 if self._made:
-                    os.makedirs(self.directory)
+                    os.makedirs(self.directory, exist_ok=True)
                 os.mkdir(self.staged)
                 self._lock = _lock(self.staged)
         except BaseException:
@@ -194,6 +212,14 @@ class Staging:
                 finally:
                     os.close(fd)
             sync_directory(self.staged)
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the target's directory in this block, so that files of one set move in together.
+
+        Two commands that write one target at once would otherwise leave the index of one
+        and the data of the other.
+        """
+        return holding(self.directory)
 
     def move(self, name: str, final: str | None = None) -> None:
         """Move a staged file to its place, replacing what is there."""
@@ -253,16 +279,17 @@ class Staging:
         self._unlock()
 
 
-def _lock(path: str) -> int:
+def _lock(path: str, *, wait: bool = False) -> int:
     """Return a descriptor that locks a directory until it is closed, if only by death.
 
-    Raises BlockingIOError where another holds it.  A file system without locks locks nothing.
+    Raises BlockingIOError where another holds it, unless it is to `wait` for that.  A file
+    system without locks locks nothing.
     """
     import fcntl
 
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
         raise
@@ -270,7 +297,21 @@ def _lock(path: str) -> int:
         if error.errno not in _NO_LOCKS:
             os.close(fd)
             raise
+    except BaseException:  # Waiting was interrupted.
+        os.close(fd)
+        raise
     return fd
+
+
+@contextlib.contextmanager
+def holding(directory: str) -> Iterator[None]:
+    """Keep other commands from changing what is in a directory during this block; wait for one that does."""
+    with refusing(directory):
+        held = _lock(directory, wait=True)
+    try:
+        yield
+    finally:
+        os.close(held)
 
 
 def is_being_written(staged: str) -> bool:
@@ -310,6 +351,7 @@ def _missing_directories(path: str) -> list[str]:
 
 def replace_file(path: str, data: bytes) -> None:
     """Replace a file by one of this content, so that it is the old or the new one at every instant."""
+    refuse_irreplaceable(path)
     temporary = f"{path}.tempstate{int.from_bytes(os.urandom(8))}"
     try:
         file = StagedFile(temporary, path)

@@ -11,7 +11,13 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, UnknownFormatError
+from .errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    NoCheckpointsError,
+    UnknownFormatError,
+)
 from .foreign import foreign_directory
 from .paths import (
     FILE_SUFFIXES,
@@ -59,6 +65,13 @@ def locate_listed(directory: str, listed: str) -> Location | None:
         except CheckpointNotFoundError:
             continue
     return None
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
 
 
 class Directory:
@@ -118,7 +131,7 @@ class Directory:
     def _names(self) -> list[tuple[str, bool]]:
         try:
             with os.scandir(self.path) as entries:
-                return sorted((entry.name, entry.is_dir()) for entry in entries)
+                return sorted((entry.name, _is_directory(entry)) for entry in entries)
         except OSError as error:
             raise CheckpointError(str(error.strerror).lower(), path=self.path) from error
 
@@ -186,4 +199,4 @@ class Directory:
         damaged = next((member.error for member in self.members if member.error is not None), None)
         if damaged is not None:
             raise damaged
-        raise CheckpointNotFoundError("no checkpoints in this directory", path=self.path)
+        raise NoCheckpointsError("no checkpoints in this directory", path=self.path)

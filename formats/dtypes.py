@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["BY_NAME", "BY_NUMBER", "DTYPES", "INVALID", "STRING", "VARIANT", "DType", "from_numpy"]
+__all__ = [
+    "BY_NAME",
+    "BY_NUMBER",
+    "DTYPES",
+    "INVALID",
+    "STRING",
+    "VARIANT",
+    "DType",
+    "as_dtype",
+    "from_numpy",
+]
 
 
 class DType(NamedTuple):
@@ -146,3 +156,15 @@ def from_numpy(dtype: np.dtype[Any]) -> DType | None:
         return STRING
     found = BY_NAME.get(dtype.name)
     return found if found is not None and found.numpy == dtype.newbyteorder("=") else None
+
+
+def as_dtype(value: Any) -> DType:
+    """Return a dtype that is given as one, by TensorFlow's name, or as numpy's; ValueError for another."""
+    if isinstance(value, DType):
+        return value
+    import numpy as np
+
+    found = BY_NAME.get(value) if isinstance(value, str) else from_numpy(np.dtype(value))
+    if found is None:
+        raise ValueError(f"{value!r} is no dtype; there are {', '.join(BY_NAME)}")
+    return found

@@ -8,6 +8,7 @@
      ├── TensorNotFoundError           (KeyError)
      ├── CheckpointExistsError         (FileExistsError)
      ├── CheckpointNotFoundError       (FileNotFoundError)
+     │    └── NoCheckpointsError       a directory in which there is none: name another
      └── ConversionError               this cannot be represented there
           ├── UnsupportedDtypeError
           └── DuplicateKeyError
@@ -26,6 +27,7 @@ __all__ = [
     "ConversionError",
     "CorruptCheckpointError",
     "DuplicateKeyError",
+    "NoCheckpointsError",
     "TensorNotFoundError",
     "UnknownFormatError",
     "UnsupportedDtypeError",
@@ -90,6 +92,10 @@ class TensorNotFoundError(CheckpointError, KeyError):
 
 class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
     """There is no checkpoint at this path."""
+
+
+class NoCheckpointsError(CheckpointNotFoundError):
+    """The directory is there, and no checkpoint lies in it."""
 
 
 class CheckpointExistsError(CheckpointError, FileExistsError):

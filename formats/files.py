@@ -12,10 +12,12 @@ from typing import Self
 
 from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError
 
-__all__ = ["PIECE", "RandomAccessFile", "ReadAhead"]
+__all__ = ["CLOSED", "PIECE", "RandomAccessFile", "ReadAhead"]
 
 PIECE = 1 << 20
 """Bytes read at a time: past 1 MiB nothing gets faster, and the processor's cache still holds it."""
+
+CLOSED = "the checkpoint has been closed"
 
 _LARGEST_PREAD = 0x7FFFF000  # Linux transfers no more in one call.
 
@@ -40,6 +42,8 @@ class RandomAccessFile:
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes at `offset`, fewer where the file ends."""
+        if self._fd < 0:
+            raise CheckpointError(CLOSED, path=self.path)
         try:
             data = os.pread(self._fd, min(size, _LARGEST_PREAD, max(0, self.size - offset)), offset)
             if len(data) == size or offset + len(data) >= self.size:

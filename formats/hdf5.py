@@ -25,6 +25,7 @@ from .files import PIECE
 from .h5.reader import H5Reader
 from .h5.safe import MOST_SOFT_LINKS
 from .h5.tensors import RAW
+from .h5.writer import MOST_COMPONENTS
 from .model import Format, key_bytes
 from .slicing import boxes, index_shape
 from .writing import CheckpointWriter
@@ -192,8 +193,13 @@ def _check_names(target: Target) -> None:
     for spec in target.specs:
         key = spec.key
         parts = key.split("/")
-        if "\0" in key or any(part in ("", ".") for part in parts):
-            hints = ("give it another key in an earlier step, or leave it out: --exclude",)
+        hints = ("give it another key in an earlier step, or leave it out: --exclude",)
+        if key_bytes(key) != key.encode("utf-8", "replace"):
+            raise ConversionError(
+                "not UTF-8, which names in HDF5 are", path=target.path, key=key, hints=hints
+            )
+        too_deep = len(parts) > MOST_COMPONENTS
+        if too_deep or "\0" in key or any(part in ("", ".") for part in parts):
             raise ConversionError("no path that a dataset can have", path=target.path, key=key, hints=hints)
         for depth in range(1, len(parts)):
             if "/".join(parts[:depth]) in keys:

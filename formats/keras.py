@@ -13,6 +13,7 @@ keras/src/saving/saving_lib.py
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from functools import cached_property, partial
@@ -31,7 +32,7 @@ from .model import Finding, Format, Verification
 from .workers import SERIAL, Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .archive import Archive, Member
     from .h5.safe import H5File
@@ -45,27 +46,31 @@ METADATA = "metadata.json"
 WEIGHTS = "model.weights.h5"
 ASSETS = "assets/"
 _OTHER_WEIGHTS = ("model.weights.npz", "model.weights.json")
-_MOST_TEXT = 256 << 20
+_MOST_TEXT = 64 << 20
+_MOST_INFLATED = 16 << 20
+"""Bytes of a configuration beyond what is stored of it: a deflated one can be a thousand times as long."""
 
 
 def _open_weights(archive: Archive) -> tuple[H5File, IO[bytes] | None]:
     """Open the weights, in place where they are stored; else give the file they were copied to, too."""
     member = archive.member(WEIGHTS)
-    copy: IO[bytes] | None = None
-    if member.deflated:
-        copy = tempfile.TemporaryFile()  # noqa: SIM115  the reader closes it
+    if not member.deflated:
+        return _open_h5(archive, member, partial(_read_member, archive, member)), None
+    with contextlib.ExitStack() as opened:
+        copy = opened.enter_context(tempfile.TemporaryFile())
         archive.copy(member, copy)
         copy.flush()
-        read = partial(_read_at, copy.fileno())
-    else:
-        read = partial(_read_member, archive, member)
+        file = _open_h5(archive, member, partial(_read_at, copy.fileno()))
+        opened.pop_all()  # the reader closes it
+    return file, copy
+
+
+def _open_h5(archive: Archive, member: Member, read: Callable[[int, int], bytes]) -> H5File:
     path = f"{archive.path}:{WEIGHTS}"
     superblock = Superblock.find(read(0, 4096))
     if superblock is None:
         raise CorruptCheckpointError("not an HDF5 file", path=path, offset=0, code="hdf5-read")
-    return open_h5(
-        path, member.size, superblock, GuardedFile(read, member.size, superblock.length_size)
-    ), copy
+    return open_h5(path, member.size, superblock, GuardedFile(read, member.size, superblock.length_size))
 
 
 def _read_member(archive: Archive, member: Member, offset: int, size: int) -> bytes:
@@ -90,14 +95,28 @@ class KerasReader(WeightsReader):
             message = f"no {WEIGHTS}" + (f"; weights in {held[0]} are not read here" if held else "")
             raise UnsupportedFeatureError(message, path=self._archive.path, code="header")
         file, self._copy = _open_weights(self._archive)
-        super().__init__(probe.location, FORMAT, [file], lenient=lenient)
+        try:
+            super().__init__(probe.location, FORMAT, [file], lenient=lenient)
+        except CheckpointError:
+            self.close()
+            raise
+
+    def weights_flaw(self) -> str | None:
+        """Return what is wrong with the weights by the checksum that covers all of them at once."""
+        try:
+            for _ in self._archive.pieces(self._archive.member(WEIGHTS)):
+                pass
+        except CheckpointError as error:
+            return error.message
+        return None
 
     def _text(self, name: str) -> str | None:
         """Return a member as text; None, and a finding, where it cannot be read."""
         if name not in self._archive.names:
             return None
         try:
-            return self._archive.read(name, _MOST_TEXT).decode("utf-8")
+            most = min(_MOST_TEXT, self._archive.member(name).stored + _MOST_INFLATED)
+            return self._archive.read(name, most).decode("utf-8")
         except UnicodeDecodeError as error:
             self.findings.append(
                 Finding("error", "header", f"{name}: not UTF-8", file=self.location.head, offset=error.start)

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import json
 import os
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .dtypes import BY_NAME, INVALID
 from .errors import CorruptCheckpointError, UnsupportedFeatureError
+from .jsontext import LONGEST_KEY
 from .model import (
     KINDS,
     CheckpointReader,
@@ -77,8 +79,13 @@ class ListedTensor(LazyTensor):
             "a listing has no values", path=self._path, key=self.spec.key, hints=hints
         )
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:  # noqa: ARG002  no part of nothing
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:  # noqa: ARG002  no part of nothing
         return self.read()
+
+
+def _beginning(value: Any) -> str:
+    """Return how a JSON value begins; it can be a list of millions."""
+    return str(value[:20] if isinstance(value, list) else value)[:80]
 
 
 def _is_count(value: Any) -> bool:
@@ -97,6 +104,8 @@ def _spec(item: dict[str, Any]) -> TensorSpec:
     key, name, shape = item.get("key"), _optional(item, "dtype", str), item.get("shape")
     if not isinstance(key, str):
         raise ValueError(f"key {str(key)[:40]!r}, expected text")  # noqa: TRY004  the text is at fault
+    if len(key) > LONGEST_KEY:
+        raise ValueError(f"a key of more than {LONGEST_KEY} characters")
     if name is not None and name not in BY_NAME:
         raise ValueError(f"dtype {name[:40]!r} is not known")
     if (
@@ -104,7 +113,7 @@ def _spec(item: dict[str, Any]) -> TensorSpec:
         or len(shape) > MOST_DIMENSIONS
         or not all(_is_count(dim) for dim in shape)
     ):
-        raise ValueError(f"shape {str(shape)[:80]}")
+        raise ValueError(f"shape {_beginning(shape)}")
     return TensorSpec(key, BY_NAME[name] if name else INVALID, tuple(shape), _optional(item, "nbytes", int))
 
 
@@ -150,16 +159,16 @@ class ListingReader(CheckpointReader):
     def specs(self) -> Mapping[str, TensorSpec]:
         return self._specs
 
-    @property
+    @cached_property
     def kinds(self) -> Mapping[str, str]:
         kinds = ((key, self._items[key].get("kind")) for key in self._specs)
         return {key: kind if kind in KINDS else "variable" for key, kind in kinds}
 
-    @property
+    @cached_property
     def object_paths(self) -> Mapping[str, str]:
         return self._texts("object_path")
 
-    @property
+    @cached_property
     def full_names(self) -> Mapping[str, str]:
         return self._texts("full_name")
 
@@ -234,4 +243,4 @@ def _open(probe: Probe, lenient: bool) -> ListingReader:
     return ListingReader(probe, lenient=lenient)
 
 
-FORMAT = Format("listing", "saved listing", (), _sniff, _open, _create, frozenset(BY_NAME))
+FORMAT = Format("listing", "saved listing", (".json",), _sniff, _open, _create, frozenset(BY_NAME))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from .dtypes import INVALID, DType
-from .errors import CorruptCheckpointError, TensorNotFoundError
+from .errors import CheckpointError, CorruptCheckpointError, TensorNotFoundError
 from .files import PIECE
 from .workers import SERIAL, Workers
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .chunks import Chunk
-    from .paths import Location
+    from .paths import Fingerprint, Location
     from .probe import Probe
     from .ranges import FileRange
     from .tf.object_graph import ObjectGraph
@@ -46,7 +46,7 @@ __all__ = [
 KINDS = ("variable", "slot", "optimizer", "state", "graph")
 
 Index = tuple[slice, ...]
-"""A slice read: one slice with non-negative start and stop, step 1 or more, a dimension."""
+"""A region: for each dimension one slice within it, of step 1 or more."""
 
 
 def key_text(key: bytes) -> str:
@@ -127,12 +127,22 @@ class LazyTensor(ABC):
         arrays of bytes.  Raises ChecksumError, CorruptCheckpointError.
         """
 
-    @abstractmethod
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
-        """Return `read()[index]`, reading no more of the file than needed.
+    def read_slice(self, index: Any) -> np.ndarray[Any, Any]:
+        """Return `read()[index]`, always as an array, reading no more of the file than needed.
 
-        A checksum covers the whole tensor, so a part of it is not checked.
+        `index` is integers, slices that go forward and `...`, as numpy takes them.  A
+        checksum covers the whole tensor, so a part of it is not checked.  Raises
+        IndexError where the index is another or does not fit the shape.
         """
+        from .slicing import index_shape, normal_index
+
+        region, dropped = normal_index(index, self.spec.shape)
+        sizes = enumerate(index_shape(region))
+        return self.read_region(region).reshape([size for axis, size in sizes if axis not in dropped])
+
+    @abstractmethod
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
+        """Return what an index selects that is known to fit, of as many dimensions as the tensor."""
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
         """Yield the tensor in pieces of at most `max_bytes`, or one element where that is larger.
@@ -197,6 +207,8 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     location: Location
     object_graph: ObjectGraph | None = None
     findings: list[Finding]
+    fingerprint: Fingerprint | None = None
+    """What the files were before they were opened."""
 
     @property
     @abstractmethod
@@ -242,6 +254,15 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         What is yielded does not depend on who does the work.
         """
 
+    def has_changed(self) -> bool:
+        """Whether a file was written to, replaced or removed since the checkpoint was opened."""
+        return self.fingerprint is not None and self.location.fingerprint() != self.fingerprint
+
+    def check_unchanged(self) -> None:
+        """Raise a CheckpointError where it has changed: what was read may be of two checkpoints."""
+        if self.has_changed():
+            raise CheckpointError("changed while it was read; nothing was written", path=self.location.path)
+
     def close(self) -> None:
         """Close all files."""
 
@@ -265,7 +286,10 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        if isinstance(error, CheckpointError) and self.has_changed():
+            hint = f"{self.location.path} changed while it was read: run this again when nobody writes to it"
+            error.hints = (hint, *error.hints)
         self.close()
 
 
@@ -274,7 +298,7 @@ class Format(NamedTuple):
 
     `sniff` looks at a probe and says whether this is its format; formats exclude each
     other, so their order means nothing.  `open` reads; `lenient` asks it to list what
-    it can of a damaged checkpoint.  `writer` is None where a format cannot be written;
+    it can of a damaged checkpoint.  `writer` makes one that writes;
     `dtypes` are the names of those it can hold.
     """
 
@@ -283,5 +307,5 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...]
     sniff: Callable[[Probe], bool]
     open: Callable[[Probe, bool], CheckpointReader]
-    writer: Callable[[Target], CheckpointWriter] | None = None
-    dtypes: frozenset[str] = frozenset()
+    writer: Callable[[Target], CheckpointWriter]
+    dtypes: frozenset[str]

@@ -33,7 +33,7 @@ from .errors import (
 from .files import PIECE
 from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
 from .npy import LONGEST_HEADER, NPY_DTYPES, decode_header, npy_chunks
-from .slicing import full_index, index_shape, read_region
+from .slicing import fill_region, full_index, index_shape
 from .tf.kinds import name_kinds
 from .workers import SERIAL, Workers
 from .writing import CheckpointWriter
@@ -86,7 +86,7 @@ class NpzTensor(LazyTensor):
             yield self._exactly(cursor.read(header.data_offset + at, size), size)
         self._finish(cursor)
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         self._check()
         if self._member.deflated:
             cursor = Cursor(self._archive, self._member)
@@ -135,7 +135,7 @@ class NpzTensor(LazyTensor):
         shape, index = header.shape[::turn], index[::turn]
         raw = np.empty(index_shape(index), stored)
         if stored.itemsize:
-            read_region(read, shape, stored, index, raw, base=header.data_offset)
+            fill_region(read, shape, stored, index, raw, base=header.data_offset)
         if stored == np.bool_:
             np.not_equal(raw.view(np.uint8), 0, out=raw)
         if self.spec.dtype is STRING:
@@ -213,7 +213,7 @@ class NpzReader(CheckpointReader):
     def specs(self) -> Mapping[str, TensorSpec]:
         return self._specs
 
-    @property
+    @cached_property
     def kinds(self) -> Mapping[str, str]:
         return name_kinds(self._specs)
 

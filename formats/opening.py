@@ -47,8 +47,11 @@ def _is_state_file(path: str) -> bool:
 
 def open_location(location: Location, *, lenient: bool = False) -> CheckpointReader:
     """Return a reader of what lies at a location, as `open_checkpoint` does."""
+    fingerprint = location.fingerprint()
     probe = Probe(location)
-    return detect(probe).open(probe, lenient)
+    reader = detect(probe).open(probe, lenient)
+    reader.fingerprint = fingerprint
+    return reader
 
 
 def open_checkpoint(path: str | os.PathLike[str], *, lenient: bool = False) -> CheckpointReader:

@@ -8,14 +8,17 @@ are `formats.opening`'s.  Names are taken literally: a `[` or `*` is a character
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import stat
 from typing import NamedTuple
 
 from .errors import CheckpointNotFoundError
 
 __all__ = [
     "Location",
+    "bundle_prefix",
     "data_shards",
     "is_event_file",
     "is_leftover",
@@ -42,6 +45,9 @@ _LEFTOVER_FILE = re.compile(r".+\.tempstate\d+", re.DOTALL)
 _LEFTOVER_DIRECTORY = re.compile(r".+_temp(_[0-9a-f]{32})?", re.DOTALL)
 
 
+Fingerprint = dict[str, tuple[int, int, int, int]]
+
+
 class Location(NamedTuple):
     """Where a checkpoint lies.
 
@@ -65,6 +71,15 @@ class Location(NamedTuple):
             return found + data_shards(self.path)
         if self.head != self.path:
             return v1_shards(self.path) or found
+        return found
+
+    def fingerprint(self) -> Fingerprint:
+        """Return, by file, what changes when one is written to, replaced or removed."""
+        found = {}
+        for path in self.files():
+            with contextlib.suppress(FileNotFoundError):
+                status = os.stat(path)
+                found[path] = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         return found
 
 
@@ -110,6 +125,12 @@ def is_part(name: str) -> bool:
 def is_event_file(name: str) -> bool:
     """Whether a file is one of TensorBoard's event files, by what TensorBoard knows them by."""
     return "tfevents" in name
+
+
+def bundle_prefix(path: str) -> str:
+    """Return the prefix of the bundle that a path names: itself, or what its index or a shard begins with."""
+    shard = SHARD.fullmatch(path)
+    return shard["prefix"] if shard else path.removesuffix(".index")
 
 
 def step_of(name: str) -> int | None:
@@ -178,9 +199,35 @@ def _indexed(prefix: str, asked: str) -> Location:
     shards = data_shards(prefix)
     if shards:
         message = f"{os.path.basename(shards[0])} is there, but not {os.path.basename(prefix)}.index"
-        hint = "the index is written last: this save was interrupted, or the file was not copied"
-        raise CheckpointNotFoundError(message, path=asked, hints=(hint,))
+        hints = (
+            "the index is written last: this save was interrupted, or the file was not copied",
+            f"to rebuild it by another checkpoint of the same run: ckpt rescue {prefix} OUT --sibling OTHER",
+        )
+        raise CheckpointNotFoundError(message, path=asked, hints=hints)
+    found = _no_file(asked)
+    if found is not None:
+        raise CheckpointNotFoundError(f"{found}, not a file or directory", path=asked)
     raise CheckpointNotFoundError("no such file, prefix or directory", path=asked, hints=suggest(prefix))
+
+
+_NO_FILES = (
+    (stat.S_ISFIFO, "this is a pipe"),
+    (stat.S_ISSOCK, "this is a socket"),
+    (stat.S_ISCHR, "this is a device"),
+    (stat.S_ISBLK, "this is a device"),
+    (stat.S_ISLNK, "this is a symbolic link that leads nowhere"),
+)
+
+
+def _no_file(path: str) -> str | None:
+    """Return what lies at a path that is neither a file nor a directory; None where nothing does."""
+    for status in (os.stat, os.lstat):
+        try:
+            mode = status(path).st_mode
+        except (OSError, ValueError):  # ValueError: a NUL
+            continue
+        return next((what for applies, what in _NO_FILES if applies(mode)), None)
+    return None
 
 
 def suggest(path: str) -> tuple[str, ...]:
@@ -189,7 +236,8 @@ def suggest(path: str) -> tuple[str, ...]:
 
     directory, base = os.path.split(path)
     if directory and not os.path.isdir(directory):
-        return (f"the directory {directory} does not exist",)
+        there = os.path.lexists(directory)
+        return (f"{directory} is no directory" if there else f"the directory {directory} does not exist",)
     names = {
         re.sub(r"(\.index|\.data-\d{5,}-of-\d{5,}|\.meta)$", "", name)
         for name in os.listdir(directory or ".")

@@ -28,7 +28,7 @@ from .files import PIECE, RandomAccessFile
 from .jsontext import parse_object
 from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
 from .ranges import FileRange
-from .slicing import full_index, index_shape, read_region
+from .slicing import fill_region, full_index, index_shape
 from .tf.kinds import name_kinds
 from .workers import SERIAL, Workers
 from .writing import CheckpointWriter, Place
@@ -67,6 +67,11 @@ class _Entry(NamedTuple):
     end: int
 
 
+def _beginning(value: Any) -> str:
+    """Return how a JSON value begins; it can be a list of millions."""
+    return str(value[:20] if isinstance(value, list) else value)[:80]
+
+
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 63
 
@@ -83,9 +88,9 @@ def _entry(key: str, value: Any) -> _Entry:
         or len(shape) > MOST_DIMENSIONS
         or not all(_is_count(dim) for dim in shape)
     ):
-        raise ValueError(f"shape {str(shape)[:80]}")
+        raise ValueError(f"shape {_beginning(shape)}")
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(_is_count(at) for at in offsets):
-        raise ValueError(f"data_offsets {str(offsets)[:80]}")
+        raise ValueError(f"data_offsets {_beginning(offsets)}")
     return _Entry(key, _BY_CODE.get(code, INVALID), code, tuple(shape), *offsets)
 
 
@@ -98,7 +103,7 @@ class SafetensorsTensor(LazyTensor):
         self._offset = offset
 
     def read(self) -> np.ndarray[Any, Any]:
-        return self.read_slice(full_index(self.spec.shape))
+        return self.read_region(full_index(self.spec.shape))
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
         if self.spec.dtype.name == "bool":  # bytes other than 0 and 1 have to be made into these
@@ -115,11 +120,11 @@ class SafetensorsTensor(LazyTensor):
         size = self.spec.nbytes or 0
         return FileRange(self._file, self._offset, size, self.spec.key)
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         import numpy as np
 
         out = np.empty(index_shape(index), self.spec.dtype.numpy)
-        read_region(self._file.read_exactly, self.spec.shape, out.dtype, index, out, base=self._offset)
+        fill_region(self._file.read_exactly, self.spec.shape, out.dtype, index, out, base=self._offset)
         if out.dtype == np.bool_:
             np.not_equal(out.view(np.uint8), 0, out=out)
         return out
@@ -229,7 +234,7 @@ class SafetensorsReader(CheckpointReader):
     def specs(self) -> Mapping[str, TensorSpec]:
         return self._specs
 
-    @property
+    @cached_property
     def kinds(self) -> Mapping[str, str]:
         return name_kinds(self._specs)
 

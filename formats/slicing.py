@@ -8,6 +8,7 @@ cheaper than another call to the system.
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 from .errors import UnsupportedFeatureError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from .model import Index, TensorSpec
 
-__all__ = ["allocate", "boxes", "full_index", "index_shape", "read_region"]
+__all__ = ["allocate", "boxes", "fill_region", "full_index", "index_shape", "normal_index"]
 
 _LONG_ROW = 1 << 16
 """Bytes from which on a row is worth entering: sixteen pages."""
@@ -34,6 +35,38 @@ def full_index(shape: tuple[int, ...]) -> Index:
 def index_shape(index: Index) -> tuple[int, ...]:
     """Return the shape of what an index selects."""
     return tuple(len(range(part.start, part.stop, part.step)) for part in index)
+
+
+def normal_index(index: Any, shape: tuple[int, ...]) -> tuple[Index, tuple[int, ...]]:
+    """Return the region that an index of a shape selects, and the axes that integers in it take away.
+
+    Raises IndexError for what does not fit, and for what would be more than a region:
+    steps that go backward, new axes, lists and masks.
+    """
+    terms = list(index) if isinstance(index, tuple) else [index]
+    dots = [at for at, term in enumerate(terms) if term is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("more than one ...")
+    if len(terms) - len(dots) > len(shape):
+        raise IndexError(f"{len(terms) - len(dots)} dimensions, the tensor has {len(shape)}")
+    at, behind = (dots[0], dots[0] + 1) if dots else (len(terms), len(terms))
+    terms[at:behind] = [slice(None)] * (len(shape) - len(terms) + len(dots))
+    region, dropped = [], []
+    for axis, (term, dim) in enumerate(zip(terms, shape, strict=True)):
+        if isinstance(term, slice):
+            start, stop, step = term.indices(dim) if term.step != 0 else (0, 0, 0)
+            if step < 1:
+                raise IndexError("steps go forward")
+            region.append(slice(start, max(start, stop), step))
+            continue
+        if isinstance(term, bool) or getattr(term, "shape", None) or not hasattr(term, "__index__"):
+            raise IndexError(f"{term!r} is neither an integer nor a slice nor ...")
+        number = operator.index(term)
+        if not -dim <= number < dim:
+            raise IndexError(f"{number} is outside of dimension {axis}")
+        region.append(slice(number % dim, number % dim + 1, 1))
+        dropped.append(axis)
+    return tuple(region), tuple(dropped)
 
 
 def allocate(spec: TensorSpec, shape: tuple[int, ...], path: str) -> np.ndarray[Any, Any]:
@@ -50,7 +83,7 @@ def allocate(spec: TensorSpec, shape: tuple[int, ...], path: str) -> np.ndarray[
         raise UnsupportedFeatureError(message, path=path, key=spec.key) from error
 
 
-def read_region(
+def fill_region(
     read: Callable[[int, int], bytes],
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
@@ -77,7 +110,7 @@ def read_region(
         (row_bytes >= _LONG_ROW and not whole_rows) or row_bytes > PIECE or rows.step * row_bytes > PIECE
     ):
         for at, row in enumerate(rows):
-            read_region(read, shape[1:], dtype, index[1:], out[at], base=base + row * row_bytes)
+            fill_region(read, shape[1:], dtype, index[1:], out[at], base=base + row * row_bytes)
         return
     group = max(1, PIECE // (row_bytes * rows.step))
     for at in range(0, len(rows), group):

@@ -40,16 +40,19 @@ class ObjectReader(BundleReader):
     def load_object_graph(self) -> ObjectGraph:
         """Return the object graph; CheckpointError where it cannot be read or decoded."""
         spec = self[GRAPH_KEY].spec
+        path, offset = self.data_place(GRAPH_KEY, self.tensor(GRAPH_KEY).entry)
         if spec.dtype is not STRING or spec.shape:
             message = f"{spec.dtype} of shape {list(spec.shape)}, expected one string"
-            raise CorruptCheckpointError(message, path=self.index.path, key=GRAPH_KEY, code="graph-decode")
+            raise CorruptCheckpointError(
+                message, path=path, key=GRAPH_KEY, offset=offset, code="graph-decode"
+            )
         data = self[GRAPH_KEY].read()
         try:
             return ObjectGraph.decode(data.item())
         except ValueError as error:
             message = f"object graph: {error}"
             raise CorruptCheckpointError(
-                message, path=self.index.path, key=GRAPH_KEY, code="graph-decode"
+                message, path=path, key=GRAPH_KEY, offset=offset, code="graph-decode"
             ) from error
 
     @cached_property

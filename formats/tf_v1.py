@@ -37,7 +37,7 @@ from .wire.sstable import Table
 from .workers import SERIAL, Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy as np
 
@@ -54,12 +54,12 @@ READER_VERSION = 1
 class _Shard:
     """One file of a V1 checkpoint: its table, and slices by key."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, open_table: Callable[[RandomAccessFile], Table]) -> None:
         self.path = path
         match = V1_SHARD.fullmatch(path)
         self.number = int(match["shard"]) if match else 0
         self.file = RandomAccessFile(path)
-        self.table = Table(self.file.read, self.file.size, path)
+        self.table = open_table(self.file)
         self._last_keys = [last for last, _ in self.table.index]
         self._cached: tuple[int, dict[bytes, bytes]] = (-1, {})
 
@@ -89,9 +89,14 @@ class _Shard:
         at = bisect.bisect_left(self._last_keys, key)
         if at == len(self._last_keys):
             return None
-        if self._cached[0] != at:
-            self._cached = at, dict(self.table.entries(self.table.index[at][1]))
-        return self._cached[1].get(key)
+        block = self._cached  # another thread may put another in its place
+        if block[0] != at:
+            self._cached = block = at, dict(self.table.entries(self.table.index[at][1]))
+        return block[1].get(key)
+
+    def close(self) -> None:
+        self.file.close()
+        self._cached = (-1, {})
 
     def corrupt(
         self, message: str, offset: int | None, code: str, key: str | None = None
@@ -119,9 +124,9 @@ class V1Tensor(LazyTensor):
         return Stored(self._pieces[0].shard.number) if len(self._pieces) == 1 else Stored()
 
     def read(self) -> np.ndarray[Any, Any]:
-        return self.read_slice(full_index(self.spec.shape))
+        return self.read_region(full_index(self.spec.shape))
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         import numpy as np
 
         whole = tuple((0, dim) for dim in self.spec.shape)
@@ -209,7 +214,7 @@ class V1Reader(CheckpointReader):
         self._specs: dict[str, TensorSpec] = {}
         for path in self._shard_paths():
             try:
-                shard = _Shard(path)
+                shard = _Shard(path, self._open_table)
                 self._shards.append(shard)
                 for meta in shard.meta():
                     self._add(shard, meta)
@@ -223,13 +228,16 @@ class V1Reader(CheckpointReader):
             first = self.findings[0]
             raise CorruptCheckpointError(first.message, path=first.file, offset=first.offset, code=first.code)
 
+    def _open_table(self, file: RandomAccessFile) -> Table:
+        """Return the table in a file; salvaging finds its blocks in another way."""
+        return Table(file.read, file.size, file.path)
+
     def _shard_paths(self) -> list[str]:
         """Return the shards that are there; a missing one is a finding."""
-        if self.location.head == self.location.path:
-            return [self.location.head]
         found = self.location.files()
-        match = V1_SHARD.fullmatch(found[0])
-        assert match is not None
+        match = V1_SHARD.fullmatch(self.location.head)
+        if self.location.head == self.location.path or match is None:  # whatever its name: also NAME.index
+            return [self.location.head]
         count = int(match["count"])
         if len(found) < count:
             there = {int(found_match["shard"]) for path in found if (found_match := V1_SHARD.fullmatch(path))}
@@ -345,9 +353,16 @@ class V1Reader(CheckpointReader):
                     )
                 last = key
 
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        from .tf.producer import producer_of
+
+        sharded = V1_SHARD.fullmatch(self.location.path)
+        return producer_of(sharded["prefix"] if sharded else self.location.path)
+
     def close(self) -> None:
         for shard in self._shards:
-            shard.file.close()
+            shard.close()
 
 
 def _sniff(probe: Probe) -> bool:

@@ -15,9 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from .atomic import Staging
+from .atomic import Staging, refuse_irreplaceable
 from .chunks import chunks_of
-from .dtypes import INVALID
+from .dtypes import INVALID, as_dtype
 from .errors import (
     CheckpointExistsError,
     ConversionError,
@@ -26,6 +26,7 @@ from .errors import (
     TensorNotFoundError,
     UnsupportedDtypeError,
 )
+from .held import Held
 
 if TYPE_CHECKING:
     from .atomic import StagedFile
@@ -42,7 +43,8 @@ class Target(NamedTuple):
 
     `specs` stand in the caller's order.  `slices` gives the extents of tensors that are
     kept in slices, spelled as they shall be stored.  `shard_size` is in bytes.
-    `metadata` is what the format can say of itself, by the names readers use.
+    `metadata` is what the format can say of itself, by the names readers use.  Of a
+    `rehearsal` nothing is written: it refuses what the performance would, and has its notes.
     """
 
     path: str
@@ -52,6 +54,7 @@ class Target(NamedTuple):
     slices: Mapping[str, Sequence[Extents]] = {}
     shard_size: int | None = None
     metadata: Mapping[str, Any] = {}
+    rehearsal: bool = False
 
 
 class Place(NamedTuple):
@@ -68,15 +71,17 @@ class CheckpointWriter(ABC):
     """A checkpoint being written; a context manager.
 
     It is made with all specs, and refuses what the format cannot hold before the first
-    byte is written.  Each tensor is then written exactly once, in any order unless
-    `order` names one.  Leaving the `with` block commits; leaving it by an exception
-    abandons, and then nothing is left behind and an old target is untouched.
+    byte is written.  Each tensor is then written exactly once, in any order; what comes
+    before its turn in `order`, where that names one, is kept aside.  Leaving the `with`
+    block commits; leaving it by an exception abandons, and then nothing is left behind and
+    an old target is untouched.
 
     A subclass writes into `staging`: in `_start` what goes first, in `_finish` what goes
     last.  `notes` are what a person should know of what is written.
     """
 
     order: tuple[str, ...] | None = None
+    has_shards = False
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  the word of the field
         self.format = format
@@ -87,11 +92,19 @@ class CheckpointWriter(ABC):
         self._unfilled: dict[tuple[str, Extents | None], tuple[TensorSpec, Place]] = {}
         self.notes: list[str] = []
         self._state = "open"
-        found = [] if target.overwrite else self.existing(target.path)
-        if found:
-            hints = ("to replace it: --overwrite",)
-            raise CheckpointExistsError("is there already", path=found[0], hints=hints)
+        for found in self.existing(target.path):
+            refuse_irreplaceable(found)
+            if not target.overwrite:
+                hints = ("to replace it: --overwrite",)
+                raise CheckpointExistsError("is there already", path=found, hints=hints)
+        if target.shard_size is not None and not self.has_shards:
+            hints = ("leave out --shard-size, or write another format: --to tf-name",)
+            raise ConversionError(f"{format.name} is not written in shards", path=target.path, hints=hints)
+        if target.rehearsal:
+            self._state = "closed"
+            return
         self.staging = Staging(target.path)
+        self._held = Held(self.staging)
         try:
             self._start()
         except BaseException:
@@ -124,6 +137,19 @@ class CheckpointWriter(ABC):
 
     def write(self, key: str, data: Any) -> None:
         """Write a tensor: an array of its dtype and shape, or its chunks (see `LazyTensor.chunks`)."""
+        turn = next(iter(self._unwritten), None)
+        if self.order is None or self._state != "open" or key == turn or key not in self._unwritten:
+            self._write_in_turn(key, data)
+        elif key in self._held:
+            raise ValueError(f"tensor {key!r} is written already")
+        else:
+            self._state = "interrupted"
+            self._held.hold(self.specs[key], chunks_of(self.specs[key], data))
+            self._state = "open"
+        while (waiting := next(iter(self._unwritten), None)) is not None and waiting in self._held:
+            self._write_in_turn(waiting, self._held.release(waiting))
+
+    def _write_in_turn(self, key: str, data: Any) -> None:
         spec = self._begin(key)
         slices = self._unwritten[key]
         if slices != list(self.target.slices.get(key, ())):
@@ -201,7 +227,8 @@ class CheckpointWriter(ABC):
             raise ValueError(f"{self.target.path}: the writer is {self._state}")
         if self._unwritten:
             missing = next(iter(self._unwritten))
-            raise ValueError(f"{len(self._unwritten)} tensors are not written, {missing!r} for one")
+            count = len(self._unwritten) - len(self._held)
+            raise ValueError(f"{count} tensors are not written, {missing!r} for one")
         if self._unfilled:
             missing, _ = next(iter(self._unfilled))
             raise ValueError(f"{len(self._unfilled)} places are not filled, that of {missing!r} for one")
@@ -222,9 +249,10 @@ class CheckpointWriter(ABC):
         """Move the checkpoint to its place; the target is the old or the new one at every instant."""
         try:
             self.finish()
-            if not self.target.overwrite and (found := self.existing(self.target.path)):
-                raise CheckpointExistsError("has appeared meanwhile", path=found[0])
-            self._move_in()
+            with self.staging.alone():
+                if not self.target.overwrite and (found := self.existing(self.target.path)):
+                    raise CheckpointExistsError("has appeared meanwhile", path=found[0])
+                self._move_in()
         finally:
             self.abandon()
 
@@ -254,13 +282,16 @@ def create_checkpoint(
     slices: Mapping[str, Sequence[Extents]] | None = None,
     shard_size: int | None = None,
     metadata: Mapping[str, Any] | None = None,
+    rehearsal: bool = False,
 ) -> CheckpointWriter:
     """Return a writer of a new checkpoint at `path`, in the format of that id; it is a context manager.
 
-    `specs` are those of all tensors to be written, or a reader's `specs`.  The object
+    `specs` are those of all tensors to be written, or a reader's `specs`; a dtype may be
+    given by TensorFlow's name for it, or as numpy's.  The object
     graph of a tf-object checkpoint is written from `object_graph`, where given, instead
     of being one of the tensors.  `slices` keeps tensors partitioned, by their extents;
-    `shard_size` bounds the bytes of a data shard (a tensor is not split for it).
+    `shard_size` bounds the bytes of a data shard (a tensor is not split for it).  The
+    writer of a `rehearsal` writes nothing, but what would be refused is.
 
     Raises CheckpointExistsError for a target that is there, unless `overwrite`;
     UnsupportedDtypeError, DuplicateKeyError and ConversionError for what the format
@@ -269,11 +300,17 @@ def create_checkpoint(
     from .registry import format_named
 
     found = format_named(format)
-    if found.writer is None:
-        raise ConversionError(f"{found.name} ({found.title}) can be read, not written")
-    listed = tuple(specs.values() if isinstance(specs, Mapping) else specs)
+    given = specs.values() if isinstance(specs, Mapping) else specs
+    listed = tuple(spec._replace(dtype=as_dtype(spec.dtype), shape=tuple(spec.shape)) for spec in given)
     target = Target(
-        os.fspath(path), listed, overwrite, object_graph, dict(slices or {}), shard_size, dict(metadata or {})
+        os.fspath(path),
+        listed,
+        overwrite,
+        object_graph,
+        dict(slices or {}),
+        shard_size,
+        dict(metadata or {}),
+        rehearsal,
     )
     check_specs(target, found)
     return found.writer(target)

@@ -1,11 +1,20 @@
-"""How hypothesis runs: without deadlines on shared machines, and the same each time where CI is set."""
+"""How hypothesis runs: without deadlines on shared machines, and the same each time where CI is set.
+
+And what is printed at the end: how much damage was tried (`tests.counts`).
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, settings
+
+from tests import counts
+
+if TYPE_CHECKING:
+    import pytest
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "database": None}
 
@@ -17,3 +26,11 @@ settings.load_profile("ci" if os.environ.get("CI") else os.environ.get("HYPOTHES
 # Started in the background of a shell, a process has interrupts ignored, and so would the ones
 # it starts; tests of what an interrupt does need them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    found = counts.lines()
+    if found:
+        terminalreporter.section("damage tried")
+        for line in found:
+            terminalreporter.write_line(line)

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from typing import TYPE_CHECKING
 
 import click
 from click.testing import CliRunner
@@ -20,9 +19,6 @@ from click.testing import CliRunner
 from ckpt_cli.main import cli
 from formats.registry import all_formats
 from tests.support import data_path
-
-if TYPE_CHECKING:
-    from formats.model import Format
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 README = os.path.join(ROOT, "README.md")
@@ -38,12 +34,8 @@ def help_of(command: str) -> str:
 
 
 def formats_table() -> str:
-    rows = [f"| `{found.name}` | {found.title} | {_written(found)} |" for found in all_formats()]
-    return "\n".join(["| format | what it is | written |", "| --- | --- | --- |", *rows]) + "\n"
-
-
-def _written(found: Format) -> str:
-    return "yes" if found.writer is not None else "no"
+    rows = [f"| `{found.name}` | {found.title} |" for found in all_formats()]
+    return "\n".join(["| format | what it is |", "| --- | --- |", *rows]) + "\n"
 
 
 def on_terminal(arguments: list[str], directory: str) -> str:

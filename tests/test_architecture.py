@@ -128,7 +128,8 @@ def test_formats_do_not_import_each_other(module: str) -> None:
 
 def test_only_the_registry_knows_formats_and_by_name_alone() -> None:
     for module in modules():
-        assert module in FORMATS or not imports(module) & set(FORMATS), module
+        # Salvaging, which stands above the formats as the registry does, makes their readers out of remains.
+        assert module in (*FORMATS, "formats.salvage") or not imports(module) & set(FORMATS), module
 
 
 @pytest.mark.parametrize("module", [name for name in modules() if name.startswith("ckpt_cli")])

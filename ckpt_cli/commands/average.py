@@ -12,7 +12,8 @@ from formats.workers import workers
 
 from .. import render
 from ..operations.average import last_of, plan_average
-from ..operations.latest import make_latest
+from ..operations.latest import make_latest, state_beside
+from ..operations.suffixes import refuse_other_suffix
 from ..operations.transfer import execute
 from ..options import color_option, jobs_option, json_option
 from ..report import report
@@ -54,6 +55,7 @@ def command(sources: tuple[str, ...], target: str, last: int | None, **options: 
     locations = _locate(sources, last, target)
     with ExitStack() as stack:
         readers = [stack.enter_context(open_location(location)) for location in locations]
+        refuse_other_suffix(readers[-1].format, target, "averaging")
         plan = plan_average(readers, target)
         _carry_out(plan, len(readers), options)
     return 0
@@ -79,18 +81,19 @@ def _locate(sources: tuple[str, ...], last: int | None, target: str) -> list[Loc
 
 
 def _carry_out(plan: Plan, count: int, options: dict[str, Any]) -> None:
-    verify = not options["no_verify"] and not options["dry_run"]
-    notes = list(plan.notes)
-    if not options["dry_run"]:
-        with (
-            workers(options["jobs"]) as pool,
-            render.progress(plan.nbytes * (1 + verify), f"mean of {count}") as advance,
-        ):
-            notes = execute(
-                plan, overwrite=options["overwrite"], verify=verify, workers=pool, advance=advance
-            )
-        if options["update_state"]:
-            make_latest(plan.target)
+    overwrite, dry_run = options["overwrite"], options["dry_run"]
+    verify = not options["no_verify"] and not dry_run
+    if options["update_state"]:
+        state_beside(plan.target)  # One that cannot be read is refused before anything is written.
+    with (
+        workers(options["jobs"]) as pool,
+        render.progress(plan.nbytes * (1 + verify), f"mean of {count}") as advance,
+    ):
+        notes = execute(
+            plan, overwrite=overwrite, verify=verify, dry_run=dry_run, workers=pool, advance=advance
+        )
+    if options["update_state"] and not dry_run:
+        make_latest(plan.target)
     for text in notes:
         render.note(text)
     report(plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=verify)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from formats.atomic import replace_file
 from formats.directory import Directory
+from formats.errors import CheckpointExistsError
 from formats.opening import is_directory, open_checkpoint, open_location
-from formats.tf.state_file import FILE_NAME, StateFile
+from formats.tf.state_file import FILE_NAME
 from formats.workers import workers
 
 from .. import render
 from ..operations import convert, pairing, transfer
 from ..operations.keras_plan import read_config
 from ..operations.keys import renamed
-from ..operations.latest import make_latest
+from ..operations.latest import make_latest, state_beside
+from ..operations.run_directory import converted_name, converted_state, refuse_state_file
 from ..operations.select import choose
+from ..operations.suffixes import format_of_suffix
 from ..options import (
     cast_option,
     changing,
@@ -27,6 +29,7 @@ from ..options import (
     color_option,
     jobs_option,
     json_option,
+    known_format,
     path_argument,
     rules_of,
     selection_of,
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+CANNOT = 3  # The exit code of input that cannot be read.
+
 
 @click.command("convert")
 @path_argument("source", metavar="SRC")
@@ -45,7 +50,11 @@ __all__ = ["command"]
 @choosing
 @changing
 @click.option(
-    "--to", "to", metavar="FORMAT", help="Format of DST: an id, or object, name, v1, h5, weights-h5."
+    "--to",
+    "to",
+    callback=known_format,
+    metavar="FORMAT",
+    help="Format of DST: an id, or object, name, v1, h5, weights-h5.",
 )
 @click.option("--like", type=click.Path(), metavar="TEMPLATE", help="Keys, graph and layout from TEMPLATE.")
 @click.option(
@@ -75,7 +84,7 @@ __all__ = ["command"]
 @json_option
 @color_option
 def command(source: str, target: str, **options: Any) -> int:
-    """Convert a checkpoint into another format, or into the structure of another.
+    """Convert a checkpoint to another format, or another structure.
 
     Without --to the suffix of DST decides; without one it is SRC's own format if that
     is TensorFlow's, else tf-object.  Names and objects turn into each other through
@@ -107,66 +116,92 @@ def command(source: str, target: str, **options: Any) -> int:
     return 0
 
 
-def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any]) -> None:
+def _convert_one(
+    reader: CheckpointReader, target: str, options: dict[str, Any]
+) -> tuple[transfer.Plan, bool]:
+    """Convert one checkpoint, or rehearse that; return what was done, and whether it was verified."""
     keys = choose(reader, selection_of(options))
     rules = rules_of(options)
     names = renamed(reader, rules) if rules else None
-    for text in names.notes if names else ():
+    for text in names.notes if names and not options.get("rehearsal") else ():
         render.note(text)
     if options["like"] is None:
         into = convert.target_format(reader, target, options["to"])
         config = read_config(options["config"]) if options["config"] else None
         settings = convert.Settings(options["cast"], options["merge_slices"], names, config)
-        _carry_out(convert.plan_conversion(reader, keys, target, into, settings), options)
-        return
+        return _carry_out(convert.plan_conversion(reader, keys, target, into, settings), options)
     with open_checkpoint(options["like"]) as template:
         _check_format(template, reader, target, options["to"])
         strictness = pairing.Strictness(options["pair_by_shape"], options["partial"], options["cast"])
-        plan, pairs = pairing.plan_like(reader, keys, template, target, strictness, names)
+        if options["save_map"]:
+            # Before the plan, which is refused where pairs are missing: the map is there to add them.
+            pairs = pairing.pair(reader, keys, template, names=names, by_shape=strictness.by_shape)
+            _save_map(options["save_map"], pairs, overwrite=options["overwrite"])
+        plan, _ = pairing.plan_like(reader, keys, template, target, strictness, names)
         if options["merge_slices"]:
             plan = plan._replace(slices={})
-        if options["save_map"]:
-            _save_map(options["save_map"], pairs)
-        _carry_out(plan, options)
+        return _carry_out(plan, options)
 
 
 def _check_format(template: CheckpointReader, reader: CheckpointReader, target: str, to: str | None) -> None:
-    """Refuse to write another format than TEMPLATE's where one is asked for."""
-    into: Format = convert.target_format(reader, target, to) if to is not None else template.format
-    if into.name != template.format.name:
-        message = f"--like gives the layout of {template.format.name}, --to asks for {into.name}"
+    """Refuse to write another format than TEMPLATE's where one is asked for, or said by DST's suffix."""
+    own: Format = template.format
+    if to is not None:
+        into, what = convert.target_format(reader, target, to), "--to asks for"
+    else:
+        told = None if target.endswith(own.suffixes) else format_of_suffix(target)
+        into, what = told or own, f"{os.path.basename(target)} ends like"
+    if into.name != own.name:
+        message = f"--like gives the layout of {own.name}, {what} {into.name}"
         raise click.UsageError(message, click.get_current_context())
 
 
-def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> None:
-    verify = not options["no_verify"] and not options["dry_run"]
-    notes = list(plan.notes)
-    if not options["dry_run"]:
-        total = plan.nbytes * (2 if verify else 1)
-        with (
-            workers(options["jobs"]) as pool,
-            render.progress(total, os.path.basename(plan.target)) as advance,
-        ):
-            notes = transfer.execute(
-                plan,
-                overwrite=options["overwrite"],
-                shard_size=options["shard_size"],
-                verify=verify,
-                workers=pool,
-                advance=advance,
-            )
-        if options["update_state"]:
-            make_latest(plan.target)
+def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> tuple[transfer.Plan, bool]:
+    rehearsal = options.get("rehearsal", False)
+    dry_run = options["dry_run"] or rehearsal
+    verify = not options["no_verify"] and not dry_run
+    if options["update_state"]:
+        state_beside(plan.target)  # One that cannot be read is refused before anything is written.
+    with (
+        workers(options["jobs"]) as pool,
+        render.progress(plan.nbytes * (2 if verify else 1), os.path.basename(plan.target)) as advance,
+    ):
+        notes = transfer.execute(
+            plan,
+            overwrite=options["overwrite"],
+            shard_size=options["shard_size"],
+            verify=verify,
+            dry_run=dry_run,
+            workers=pool,
+            advance=advance,
+        )
+    if options["update_state"] and not dry_run:
+        make_latest(plan.target)
+    if rehearsal:
+        return plan, verify
     for text in notes:
         render.note(text)
-    if not options["each"]:
-        report(plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=verify)
+    if not (options["each"] and options["as_json"]):
+        prefix = (plan.target,) if options["each"] else ()
+        report(plan, as_json=options["as_json"], dry_run=dry_run, verified=verify, prefix=prefix)
+    return plan, verify
 
 
-def _save_map(path: str, pairs: dict[str, str]) -> None:
-    """Write the pairing as two columns, SRC's key and DST's, for editing and --map."""
-    rows = (f"{render.escape(mine)}\t{render.escape(theirs)}\n" for theirs, mine in pairs.items())
-    replace_file(path, "".join(rows).encode("utf-8"))
+def _save_map(path: str, pairs: dict[str, str], *, overwrite: bool) -> None:
+    """Write the pairing as two columns, SRC's key and DST's, for editing and --map.
+
+    A map that is there and says something else may have been edited.
+    """
+    rows = [f"{render.escape(mine)}\t{render.escape(theirs)}\n" for theirs, mine in pairs.items()]
+    text = "".join(rows).encode("utf-8")
+    if os.path.isfile(path) and not overwrite:
+        with open(path, "rb") as file:
+            there = file.read(len(text) + 1)
+        if sorted(there.splitlines()) != sorted(text.splitlines()):
+            hints = ("to replace it: --overwrite", "to take its pairs: --map")
+            raise CheckpointExistsError("is there already, with other pairs", path=path, hints=hints)
+        return
+    replace_file(path, text)
 
 
 def _convert_each(source: str, target: str, options: dict[str, Any]) -> int:
@@ -174,32 +209,32 @@ def _convert_each(source: str, target: str, options: dict[str, Any]) -> int:
     if not is_directory(source):
         raise click.UsageError(f"--each wants a directory, {source} is none", click.get_current_context())
     directory = Directory(source)
-    names: dict[str, str] = {}
+    for text in directory.notes:
+        render.note(text)
     sound = [member for member in directory.members if member.error is None]
     if not sound:
         directory.require_latest()
-    for member in sound:
-        with open_location(member.location) as reader:
-            into = convert.target_format(reader, "", options["to"])
-            suffix = into.suffixes[0] if into.suffixes and into.suffixes[0] != ".index" else ""
-            names[member.name] = member.name + suffix
-            _convert_one(reader, os.path.join(target, names[member.name]), {**options, "update_state": False})
-        render.note(f"{member.location.path} -> {os.path.join(target, names[member.name])}")
-    if not options["dry_run"]:
-        _write_state(directory, target, names)
+    names: dict[str, str] = {}
+    # All of it is rehearsed first, so that what cannot be converted is refused while nothing is written.
+    documents = []
+    for rehearsal in (True, False):
+        for member in sound:
+            with open_location(member.location) as reader:
+                into = convert.target_format(reader, "", options["to"])
+                names[member.name] = converted_name(member, into)
+                path = os.path.join(target, names[member.name])
+                job = {**options, "update_state": False, "rehearsal": rehearsal}
+                plan, verified = _convert_one(reader, path, job)
+                if options["as_json"] and not rehearsal:
+                    documents.append(plan.document(verified=verified))
+        state = converted_state(directory, names)
+        if rehearsal and state is not None and not options["overwrite"]:
+            refuse_state_file(target)
+    if state is not None and not options["dry_run"]:
+        replace_file(os.path.join(target, FILE_NAME), state.text())
     if options["as_json"]:
-        written = [{"source": old, "target": os.path.join(target, new)} for old, new in names.items()]
-        render.document({"directory": target, "checkpoints": written})
-    return 0
-
-
-def _write_state(directory: Directory, target: str, names: dict[str, str]) -> None:
-    latest = directory.latest
-    if latest is None:
-        return
-    state = StateFile(names[os.path.relpath(latest.path, directory.path)])
-    now = time.time()
-    for name in names.values():
-        state = state.with_latest(name, now)
-    state = state._replace(latest=names[os.path.relpath(latest.path, directory.path)])
-    replace_file(os.path.join(target, FILE_NAME), state.text())
+        render.document({"directory": target, "checkpoints": documents})
+    damaged = [member for member in directory.members if member.error is not None]
+    for member in damaged:
+        render.warning(f"not converted: {member.error}")
+    return CANNOT if damaged else 0

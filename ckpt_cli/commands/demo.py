@@ -41,7 +41,7 @@ _TRY = (
 @json_option
 @color_option
 def command(directory: str, *, overwrite: bool, dry_run: bool, as_json: bool) -> int:
-    """Train a small model and leave run directories to try everything on.
+    """Train a small model, for run directories to try things on.
 
     The model and the loop are those of TensorFlow's checkpoint guide: one Dense layer,
     Adam, 50 steps, a checkpoint every tenth, the three latest kept.  DIR/tf_ckpts is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,6 +42,12 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ..
     return names
 
 
+def _number(_: click.Context, __: click.Parameter, value: float) -> float:
+    if math.isnan(value):  # No value is so far apart that a range would say so.
+        raise click.BadParameter("'nan' is no tolerance")
+    return value
+
+
 @click.command("diff")
 @path_argument("left")
 @path_argument("right")
@@ -49,9 +56,21 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ..
 @click.option("--no-values", is_flag=True, help="Compare keys, dtypes and shapes alone.")
 @click.option("--exact", is_flag=True, help="Read values even where stored checksums agree.")
 @click.option(
-    "--rtol", type=click.FloatRange(0), default=0.0, metavar="R", help="Values may be R * |right| apart."
+    "--rtol",
+    type=click.FloatRange(0),
+    callback=_number,
+    default=0.0,
+    metavar="R",
+    help="Values may be R * |right| apart.",
 )
-@click.option("--atol", type=click.FloatRange(0), default=0.0, metavar="A", help="Values may be A apart.")
+@click.option(
+    "--atol",
+    type=click.FloatRange(0),
+    callback=_number,
+    default=0.0,
+    metavar="A",
+    help="Values may be A apart.",
+)
 @click.option("--stat", is_flag=True, help="Show how many elements changed, a line a tensor.")
 @click.option("--all", "everything", is_flag=True, help="Show what is the same, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code tells.")
@@ -78,7 +97,7 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ..
 @json_option
 @color_option
 def command(left: str, right: str, **options: Any) -> int:
-    """Show what was added, removed, or changed in dtype, shape or value from LEFT to RIGHT.
+    """Show what was added, removed or changed from LEFT to RIGHT.
 
     Tensors whose stored checksums agree are not read.  The others are read in pieces and
     compared in float64, a NaN being equal to a NaN.  Of a directory the latest checkpoint
@@ -101,7 +120,7 @@ def command(left: str, right: str, **options: Any) -> int:
             render.note(location.note)
     found, names = _compare(ours, theirs, options)
     if options["as_json"]:
-        render.document(found.document(everything=options["everything"]))
+        render.long_document(found.head(), "entries", found.rows(everything=options["everything"]), dict)
     elif not options["quiet"]:
         if render.is_terminal():
             render.title(f"{found.left} -> {found.right}")
@@ -189,7 +208,8 @@ def _each(left: str, right: str, options: dict[str, Any]) -> int:
     for name in both:
         found, names = _compare(ours[name], theirs[name], options)
         fails = found.fails(options["fail_on"]) or fails
-        documents.append({"schema": 1, **found.document(everything=options["everything"])})
+        entries = list(found.rows(everything=options["everything"]))
+        documents.append({"schema": 1, **found.head(), "entries": entries})
         if not options["as_json"] and not options["quiet"]:
             if render.is_terminal():
                 render.title(name)

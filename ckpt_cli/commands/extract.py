@@ -41,7 +41,7 @@ __all__ = ["command"]
 @json_option
 @color_option
 def command(path: str, target: str, **options: Any) -> int:
-    """Write tensors, or parts of them, to files that other programs read.
+    """Write tensors, or parts of them, as files others can read.
 
     KEY may have a slice, as in kernel[0:10,:], of which no more is read than it needs.
     A .npy file and stdout take one tensor, a directory one .npy file for each, its
@@ -74,15 +74,14 @@ def command(path: str, target: str, **options: Any) -> int:
 
 
 def _carry_out(plan: Plan, output: Output, options: dict[str, Any]) -> None:
-    proven = output.is_proven and not options["dry_run"]
-    notes = list(plan.notes)
-    if not options["dry_run"]:
-        if output.kind == "stdout":
-            for chunk in stream(plan):
-                sys.stdout.buffer.write(view_of(chunk))
-            return
-        with render.progress(plan.nbytes * (1 + proven), os.path.basename(plan.target)) as advance:
-            notes = write(plan, output, overwrite=options["overwrite"], advance=advance)
+    overwrite, dry_run = options["overwrite"], options["dry_run"]
+    if output.kind == "stdout" and not dry_run:
+        for chunk in stream(plan):
+            sys.stdout.buffer.write(view_of(chunk))
+        return
+    proven = output.is_proven and not dry_run
+    with render.progress(plan.nbytes * (1 + proven), os.path.basename(plan.target)) as advance:
+        notes = write(plan, output, overwrite=overwrite, dry_run=dry_run, advance=advance)
     for text in notes:
         render.note(text)
     report(plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=proven)

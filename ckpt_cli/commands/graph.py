@@ -41,7 +41,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 @json_option
 @color_option
 def command(path: str, depth: int | None, output: str | None, **options: Any) -> int:
-    """Show the object graph of a checkpoint: objects, the edges between them, what they hold.
+    """Show the object graph of a checkpoint, or draw it.
 
     The tree takes the shortest way to each object; where an object is shared, or an edge
     goes back, -> says where it is shown.  Optimizers are red, variables blue, slot

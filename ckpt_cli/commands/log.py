@@ -42,7 +42,7 @@ _MOST_TAGS = 10
 @json_option
 @color_option
 def command(directory: str, **options: Any) -> int:
-    """Show a run over time: for each checkpoint of a directory, what became of it.
+    """Show a run over time, checkpoint by checkpoint.
 
     Step, how many tensors changed since the checkpoint before, the norm of the weights,
     NaN in any tensor, and the loss where TensorBoard's event files lie beside.  Below, curves,

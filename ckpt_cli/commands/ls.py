@@ -18,7 +18,7 @@ from ..options import choosing, color_option, json_option, path_argument, select
 from ..report import say_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from formats.model import CheckpointReader, TensorSpec
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 KIND_STYLES = {"slot": "yellow", "optimizer": "red", "state": "cyan", "graph": "bright_black", "variable": ""}
+_DEEPEST = 200
+"""Branches of a tree; what is left of a longer key is one name."""
+
 _MOST_BESIDE = 3
 _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
 
@@ -53,7 +56,7 @@ _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
 @json_option
 @color_option
 def command(path: str, **options: Any) -> int:
-    """List the tensors of a checkpoint, or the checkpoints of a directory.
+    """List the checkpoints of a directory, or the tensors of one.
 
     A directory lists its checkpoints, oldest first; anything that names a checkpoint
     lists its tensors with dtype, shape and size.  Only the index is read; with -l also the
@@ -117,9 +120,15 @@ def _as_json(reader: CheckpointReader, specs: list[TensorSpec], options: dict[st
 
 
 def _as_null(_: CheckpointReader, specs: list[TensorSpec], __: dict[str, Any]) -> None:
+    _write_null(spec.key for spec in specs)
+
+
+def _write_null(names: Iterable[str]) -> None:
+    """Write keys or names byte for byte as they are stored, which not every encoding of text can."""
     from formats.model import key_bytes
 
-    sys.stdout.buffer.write(b"".join(key_bytes(spec.key) + b"\0" for spec in specs))
+    sys.stdout.flush()
+    sys.stdout.buffer.write(b"".join(key_bytes(name) + b"\0" for name in names))
 
 
 def _as_keys(_: CheckpointReader, specs: list[TensorSpec], __: dict[str, Any]) -> None:
@@ -154,7 +163,7 @@ def _as_tree(reader: CheckpointReader, specs: list[TensorSpec], _: dict[str, Any
     root: dict[str, tuple[str, Any]] = {}
     for spec in specs:
         branches = root
-        for part in (parts := _shown_key(reader, spec).split("/"))[:-1]:
+        for part in (parts := _shown_key(reader, spec).split("/", _DEEPEST))[:-1]:
             branches = branches.setdefault(part, ("", {}))[1]
         below = branches[parts[-1]][1] if parts[-1] in branches else {}
         branches[parts[-1]] = (f"{spec.dtype} {list(spec.shape)}", below)
@@ -309,7 +318,7 @@ def _list_recursively(path: str, options: dict[str, Any]) -> int:
 def _show_directory(found: dict[str, Any], options: dict[str, Any]) -> None:
     rows = found["checkpoints"][::-1] if options["reverse"] else found["checkpoints"]
     if options["null"]:
-        render.lines((row["name"] for row in rows), end="\0")
+        _write_null(row["name"] for row in rows)
     elif options["keys_only"]:
         render.lines(render.escape(row["name"]) for row in rows)
     elif not render.is_terminal():

@@ -36,7 +36,7 @@ _STYLES = {_MATTERS: "red", _LEFT: "yellow", _HARMLESS: "green"}
 @json_option
 @color_option
 def command(checkpoint: str, target: str, allow_unused: bool, as_json: bool) -> int:
-    """Show what restore() of CHECKPOINT would do to the objects that TARGET was saved from.
+    """Show what restoring CHECKPOINT would do to TARGET's objects.
 
     TARGET is an object-based checkpoint of the program, saved once, trained or not: all
     of its objects count as built.  CHECKPOINT is matched by objects, or, where it has

@@ -7,9 +7,11 @@ from typing import Any
 
 import click
 
+from formats.opening import open_checkpoint
+
 from .. import render
-from ..operations.latest import make_latest
-from ..operations.rename import open_source, plan_rename
+from ..operations.latest import make_latest, state_beside
+from ..operations.rename import plan_rename
 from ..options import changing, color_option, json_option, path_argument, rules_of
 from ..report import report
 
@@ -30,7 +32,7 @@ __all__ = ["command"]
 @json_option
 @color_option
 def command(source: str, target: str | None, **options: Any) -> int:
-    """Give the tensors of a checkpoint other keys; the format and the values stay.
+    """Give tensors other keys; the format and the values stay.
 
     In an object-based checkpoint rules see object paths, as ls -l shows them: edges of
     the object graph are changed, and keys and slot variables follow.  Elsewhere they see
@@ -52,28 +54,31 @@ def command(source: str, target: str | None, **options: Any) -> int:
         raise click.UsageError(
             "nothing to change: give --sub, --strip-prefix, --add-prefix or --map", _context()
         )
-    opened = open_source(source)
-    with opened.reader as reader:
+    with open_checkpoint(source) as reader:
         if reader.location.note:
             render.note(reader.location.note)
         rename = plan_rename(
-            opened,
+            reader,
             target,
             rules,
             overwrite=options["overwrite"],
             link=options["link"],
             full_names=options["full_names"],
         )
-        verify = not options["no_verify"] and not options["dry_run"]
-        notes = list(rename.plan.notes)
-        if not options["dry_run"]:
-            name = os.path.basename(rename.plan.target)
-            with render.progress(rename.nbytes * (2 if verify else 1), name) as advance:
-                notes = rename.run(
-                    overwrite=options["overwrite"] or target is None, verify=verify, advance=advance
-                )
-            if options["update_state"]:
-                make_latest(rename.plan.target)
+        dry_run = options["dry_run"]
+        verify = not options["no_verify"] and not dry_run
+        if options["update_state"]:
+            state_beside(rename.plan.target)  # One that cannot be read is refused before anything is written.
+        name = os.path.basename(rename.plan.target)
+        with render.progress(rename.nbytes * (2 if verify else 1), name) as advance:
+            notes = rename.run(
+                overwrite=options["overwrite"] or target is None,
+                verify=verify,
+                dry_run=dry_run,
+                advance=advance,
+            )
+        if options["update_state"] and not dry_run:
+            make_latest(rename.plan.target)
     for text in notes:
         render.note(text)
     report(rename.plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=verify)

@@ -39,7 +39,7 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
 @json_option
 @color_option
 def command(path: str, fail_on: tuple[str, ...], as_json: bool, **options: Any) -> int:
-    """Show min, max, mean, std, l2 norm, zeros, NaN and infinities of tensors.
+    """Show min, max, mean, std, l2, zeros, NaN and infinities.
 
     Computed in float64, NaN counted and left out, in memory that does not grow with
     the tensors.  Strings and variants are passed over.

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.model import Finding
+from formats.paths import data_shards
 
 from .. import render
 from ..operations.verify import Result, expand, verify_one
-from ..options import color_option, completing, jobs_option, json_option, path_argument
+from ..options import color_option, completing, jobs_option, json_option, known_format, path_argument
 
 if TYPE_CHECKING:
     from formats.paths import Location
@@ -26,6 +27,7 @@ _MOST_SHOWN = 20
 @click.option(
     "--roundtrip",
     "to",
+    callback=known_format,
     metavar="FORMAT",
     help="Also convert to FORMAT and back, in a temporary folder, and compare.",
 )
@@ -65,8 +67,9 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, **options: Any)
     --outputs-like builds the model from the configuration that a full .h5 or a .keras file
     carries, PATH or B, as data: nothing it names is executed.  Outputs must be equal to the
     last bit, on --input or on seeded numbers.  What is not known here is named, with exit 3.
-    --trains-like rebuilds a stack of Dense and Conv2D layers and its optimizer from the
-    object graph: weights and slots must be equal, to the last bit, after a step as well.
+    --trains-like builds model and optimizer from the configuration of a full .h5 or a .keras
+    file, PATH or B; without one, a stack of Dense and Conv2D layers and its optimizer from
+    the object graph.  Weights and slots must be equal, to the last bit, after a step as well.
 
     \b
       ckpt verify run/                              every checkpoint of a run
@@ -91,7 +94,10 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, **options: Any)
         if result.ok and not result.has_checksums:
             render.note(f"{result.path}: {result.format} stores no checksums, so values cannot be proved")
         if result.unreadable:
-            render.error_lines(_sentence(result), result.hints)
+            render.error_lines(_sentence(result), (*result.hints, *_ways_out(result)))
+        elif result.tensors and _is_damaged(result):
+            sound = f"{result.tensors:,} tensors are sound; to save them"
+            render.note(f"{result.path}: {sound}: ckpt rescue {result.path} OUT")
     return _exit_code(results)
 
 
@@ -163,7 +169,7 @@ def _data_size(location: Location) -> int:
 def _exit_code(results: list[Result]) -> int:
     if all(result.ok for result in results):
         return 0
-    return 3 if not any(result.listed for result in results) else 1
+    return 1 if any(result.listed or result.is_empty for result in results) else 3
 
 
 def _sentence(result: Result) -> str:
@@ -171,6 +177,23 @@ def _sentence(result: Result) -> str:
     where = finding.file or result.path
     offset = f": offset {finding.offset}" if finding.offset is not None else ""
     return f"{where}{offset}: {finding.message}"
+
+
+_COMPUTED = frozenset(("roundtrip", "outputs", "training", "config-shape"))
+"""Codes of findings about a model; the file itself may be sound."""
+
+
+def _is_damaged(result: Result) -> bool:
+    return any(f.severity == "error" and f.code not in _COMPUTED for f in result.findings)
+
+
+def _ways_out(result: Result) -> tuple[str, ...]:
+    """Return a hint where an index is what is damaged, and there are data for another one."""
+    index = result.findings[0].file or ""
+    prefix = index.removesuffix(".index")
+    if prefix == index or not data_shards(prefix):
+        return ()
+    return (f"to save what is intact: ckpt rescue {prefix} OUT, perhaps with --sibling OTHER",)
 
 
 def _counts(result: Result) -> str:

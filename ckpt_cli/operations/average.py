@@ -52,10 +52,6 @@ def plan_average(readers: Sequence[CheckpointReader], target: str) -> Plan:
     last = readers[-1]
     for reader in readers[:-1]:
         _check_alike(reader, last)
-    if last.format.writer is None:
-        message = f"{last.format.name} ({last.format.title}) can be read, not written"
-        hints = ("convert the sources first: ckpt convert SRC DST --to object",)
-        raise ConversionError(message, path=last.location.path, hints=hints)
     moves = []
     for key in last.specs:
         tensor: LazyTensor = last[key]
@@ -69,7 +65,14 @@ def plan_average(readers: Sequence[CheckpointReader], target: str) -> Plan:
     rest = f"; {len(moves) - averaged:,} are those of {last.location.path}" if averaged < len(moves) else ""
     notes = (f"{averaged:,} tensors are the mean of {len(readers)} checkpoints{rest}",)
     return Plan(
-        source, target, last.format.name, tuple(moves), slices=slices, metadata=last.metadata, notes=notes
+        source,
+        target,
+        last.format.name,
+        tuple(moves),
+        slices=slices,
+        metadata=last.metadata,
+        notes=notes,
+        sources=tuple(readers),
     )
 
 

@@ -98,7 +98,7 @@ class Computed(LazyTensor):
         data = b"".join(map(bytes, self.chunks()))
         return np.frombuffer(data, self.spec.dtype.numpy).reshape(self.spec.shape).copy()
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         return self.read()[index]
 
 

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.dtypes import BY_NAME, DType
 from formats.errors import DuplicateKeyError, UnsupportedDtypeError
 from formats.model import Format, TensorSpec
-from formats.paths import step_of
-from formats.registry import all_formats, format_named
+from formats.paths import bundle_prefix, step_of
+from formats.registry import format_named
 from formats.tf.bundle import OBJECT_GRAPH_KEY
 from formats.tf.invent import invent_graph
 from formats.tf.prune import prune
 
 from . import keras_plan
 from .select import NothingSelectedError
+from .suffixes import format_of_suffix
 from .transfer import Dropped, Move, Plan
 
 if TYPE_CHECKING:
@@ -61,11 +62,9 @@ def target_format(source: CheckpointReader, path: str, to: str | None) -> Format
     """Return the format to write: the one asked for, that of the path's suffix, or the source's own."""
     if to is not None:
         return format_named(ALIASES.get(to, to))
-    matches = [
-        (len(suffix), found) for found in all_formats() for suffix in found.suffixes if path.endswith(suffix)
-    ]
-    if matches and not path.endswith(".index"):
-        return max(matches, key=lambda match: match[0])[1]
+    told = format_of_suffix(path)
+    if told is not None:
+        return told
     return source.format if source.format.name in TENSORFLOW else format_named("tf-object")
 
 
@@ -101,6 +100,7 @@ def plan_conversion(
         slices,
         metadata,
         tuple(chosen.notes),
+        (source,),
     )
 
 
@@ -248,7 +248,7 @@ def _save_counter(key: str, target: str) -> Move:
     import numpy as np
 
     spec = TensorSpec(key, BY_NAME["int64"], ())
-    return Move(spec, None, None, np.array(step_of(target) or 1, np.int64))
+    return Move(spec, None, None, np.array(step_of(bundle_prefix(target)) or 1, np.int64))
 
 
 def _in_node_order(moves: Sequence[Move], graph: ObjectGraph) -> list[Move]:

@@ -117,10 +117,13 @@ class Diff(NamedTuple):
         """Return the entries to show: those that changed, or all."""
         return [entry for entry in self.entries if everything or entry.change != "same"]
 
-    def document(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return the document of `diff --json`."""
-        entries = [entry.document() for entry in self.shown(everything=everything)]
-        return {"left": self.left, "right": self.right, "summary": self.summary, "entries": entries}
+    def head(self) -> dict[str, Any]:
+        """Return the document of `diff --json` but for its entries."""
+        return {"left": self.left, "right": self.right, "summary": self.summary}
+
+    def rows(self, *, everything: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the entries of the document."""
+        return (entry.document() for entry in self.shown(everything=everything))
 
     def fails(self, changes: Iterable[str]) -> bool:
         """Whether there is a change of one of these sorts."""
@@ -315,10 +318,15 @@ def _with_values(entry: Entry, difference: Difference) -> Entry:
 
 def _with_renames(left: CheckpointReader, right: CheckpointReader, entries: list[Entry]) -> list[Entry]:
     """Return the entries, those of one tensor under two keys put together."""
-    removed = {entry.left.key: entry for entry in entries if entry.change == "removed" and entry.left}
-    added = {entry.right.key: entry for entry in entries if entry.change == "added" and entry.right}
-    found = find_renames(left, right, list(removed), list(added))
-    gone = {*(id(removed[old]) for old in found), *(id(added[new]) for new in found.values())}
-    kept = [entry for entry in entries if id(entry) not in gone]
-    kept += [Entry(new, "renamed", old, removed[old].left, added[new].right) for old, new in found.items()]
-    return sorted(kept, key=_order)
+    removed = [entry.left.key for entry in entries if entry.change == "removed" and entry.left]
+    added = [entry.right.key for entry in entries if entry.change == "added" and entry.right]
+    found = find_renames(left, right, removed, added)
+    sources = {new: old for old, new in found.items()}
+    kept = []
+    for entry in entries:
+        if entry.change == "removed" and entry.left and entry.left.key in found:
+            continue
+        old = sources.get(entry.key) if entry.change == "added" else None
+        kept.append(entry if old is None else Entry(entry.key, "renamed", old, left.specs[old], entry.right))
+    kept.sort(key=_order)
+    return kept

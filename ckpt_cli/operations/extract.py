@@ -16,9 +16,10 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.atomic import StagedFile, Staging, refusing, sync_directory
+from formats.atomic import StagedFile, Staging, refuse_irreplaceable, refusing, sync_directory
 from formats.dtypes import BY_NAME, VARIANT, DType
 from formats.errors import CheckpointExistsError, ConversionError, DuplicateKeyError, UnsupportedDtypeError
+from formats.h5.writer import MOST_COMPONENTS
 from formats.npy import NPY_DTYPES, npy_chunks
 from formats.registry import format_named
 
@@ -120,7 +121,9 @@ def plan_extract(
         raise ConversionError(message, path=output.path, hints=hints)
     named, notes = _named(moves, output)
     source, target = reader.location.path, output.path
-    return Plan(source, target, output.name, tuple(named), tuple(dropped), notes=tuple(notes))
+    return Plan(
+        source, target, output.name, tuple(named), tuple(dropped), notes=tuple(notes), sources=(reader,)
+    )
 
 
 def _cast(spec: TensorSpec, cast: DType | None) -> DType:
@@ -163,6 +166,8 @@ def _dotted(keys: Sequence[str], path: str) -> dict[str, str]:
     names: dict[str, str] = {}
     taken: set[str] = set()
     for key in sorted(keys, key=lambda key: key.count("/")):
+        if key.count("/") > MOST_COMPONENTS:
+            raise ConversionError("no path that a dataset can have", path=path, key=key[:100] + "…")
         name, at = key, key.find("/")
         while at >= 0:
             if name[:at] in taken:
@@ -182,7 +187,11 @@ def stream(plan: Plan) -> Iterator[Chunk]:
     """Yield the one tensor of a plan as a `.npy` file."""
     (move,) = plan.moves
     assert move.tensor is not None
-    return npy_chunks(move.spec, cast_chunks(move.tensor, move.spec), None)
+    try:
+        yield from npy_chunks(move.spec, cast_chunks(move.tensor, move.spec), None)
+    except ConversionError as error:
+        error.path = error.path or plan.source
+        raise
 
 
 def write(
@@ -190,16 +199,21 @@ def write(
     output: Output,
     *,
     overwrite: bool = False,
+    dry_run: bool = False,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
     """Write a plan's target and return notes; nothing is left behind where that fails.
 
     Raises CheckpointExistsError for a target that is there, unless `overwrite`; of a
-    directory, then, only the files of that name are replaced.
+    directory, then, only the files of that name are replaced.  A dry run raises it, too,
+    and writes nothing.
     """
     try:
         if output.is_proven:
-            return execute(plan, overwrite=overwrite, advance=advance)
+            return execute(plan, overwrite=overwrite, dry_run=dry_run, advance=advance)
+        if dry_run:
+            _check_target(output, overwrite=overwrite)
+            return list(plan.notes)
         _write_staged(plan, output, overwrite=overwrite, advance=advance)
     except ConversionError as error:
         error.path = error.path or plan.source
@@ -213,6 +227,7 @@ def _write_staged(plan: Plan, output: Output, *, overwrite: bool, advance: Calla
     try:
         if output.kind == "directory":
             _stage_files(plan, staging, advance)
+            plan.check_unchanged()
             _check_target(output, overwrite=overwrite)
             with refusing(output.path):
                 _move_directory(plan, staging)
@@ -222,19 +237,23 @@ def _write_staged(plan: Plan, output: Output, *, overwrite: bool, advance: Calla
                 file.write(chunk)
                 advance(len(chunk))
             staging.sync()
-            _check_target(output, overwrite=overwrite)
-            staging.move_in()
+            plan.check_unchanged()
+            with staging.alone():
+                _check_target(output, overwrite=overwrite)
+                staging.move_in()
     finally:
         staging.remove()
 
 
 def _check_target(output: Output, *, overwrite: bool) -> None:
     path = output.path
-    if not os.path.lexists(path):
+    if output.kind == "stdout" or not os.path.lexists(path):
         return
     is_directory = os.path.isdir(path)
-    if is_directory != (output.kind == "directory"):
-        raise CheckpointExistsError(f"is a {'directory' if is_directory else 'file'}", path=path)
+    if output.kind != "directory":
+        refuse_irreplaceable(path)
+    elif not is_directory:
+        raise CheckpointExistsError("is a file", path=path)
     if not overwrite and not (is_directory and not os.listdir(path)):
         raise CheckpointExistsError("is there already", path=path, hints=("to replace it: --overwrite",))
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from formats.errors import ConversionError
 from formats.tf.keys import VARIABLE_VALUE
-from formats.tf.kinds import optimizer_nodes
+from formats.tf.kinds import listed_slots, optimizer_nodes
 from formats.tf.object_graph import ROOT
 
 if TYPE_CHECKING:
@@ -23,9 +24,19 @@ __all__ = ["Drawing", "Edge", "GraphNode", "Span", "draw", "graph_nodes", "reada
 _MOST_DRAWN = 400
 """Nodes in a picture beyond which nobody finds anything; what is deeper is collapsed."""
 
+_MOST_DRAWABLE = 30_000
+"""Nodes and edges beyond which no picture is made, whatever depth was asked for."""
+
+_LONGEST_LABEL = 1000
+"""Characters of a variable's path in the names of its slots: there can be any number of them."""
+
 
 class GraphNode(NamedTuple):
-    """A node, and the tensors that are its attributes; `spec` is that of the first."""
+    """A node, and the tensors that are its attributes; `spec` is that of the first.
+
+    `slots` are (variable, name, slot variable) of an optimizer: those that hang on it by triples,
+    and those in its lists, which are its descendants besides.
+    """
 
     id: int
     object_path: str | None
@@ -72,6 +83,8 @@ def graph_nodes(reader: CheckpointReader, graph: ObjectGraph) -> list[GraphNode]
     slots: dict[int, list[tuple[int, str, int]]] = {}
     for slot in graph.slots:
         slots.setdefault(slot.optimizer, []).append((slot.variable, slot.name, slot.node))
+    for listed in listed_slots(graph, specs):
+        slots.setdefault(listed.optimizer, []).append((listed.variable, listed.name, listed.node))
     optimizers = optimizer_nodes(graph)
     slot_nodes = {slot.node for slot in graph.slots}
     nodes = []
@@ -119,7 +132,8 @@ class Span(NamedTuple):
 
 def slot_label(nodes: list[GraphNode], variable: int, name: str) -> str:
     """Return what a slot variable is called at its optimizer."""
-    return f"{name} of {nodes[variable].object_path or f'node {variable}'}"
+    path = nodes[variable].object_path or f"node {variable}"
+    return f"{name} of {path if len(path) <= _LONGEST_LABEL else path[:_LONGEST_LABEL] + '…'}"
 
 
 def span(nodes: list[GraphNode]) -> Span:
@@ -129,17 +143,16 @@ def span(nodes: list[GraphNode]) -> Span:
     order = [ROOT]
     plain = {child for node in nodes for _, child in node.children}
     for number in order:
-        edges = list(nodes[number].children)
-        edges += [
-            (slot_label(nodes, variable, name), slot)
-            for variable, name, slot in nodes[number].slots
-            if slot not in plain
-        ]
-        for name, child in edges:
+        for name, child in nodes[number].children:
             if child not in level:
                 level[child], parent[child] = level[number] + 1, number
                 branches.setdefault(number, []).append((name, child))
                 order.append(child)
+        for variable, name, slot in nodes[number].slots:
+            if slot not in level and slot not in plain:
+                level[slot], parent[slot] = level[number] + 1, number
+                branches.setdefault(number, []).append((slot_label(nodes, variable, name), slot))
+                order.append(slot)
     below = dict.fromkeys(order, 0)
     nbytes = {number: nodes[number].nbytes for number in order}
     for number in reversed(order[1:]):
@@ -183,12 +196,18 @@ def draw(title: str, nodes: list[GraphNode], tree: Span, depth: int) -> Drawing:
     """Return what a picture shows of a graph down to a depth."""
     shown = {number for number, level in tree.level.items() if level <= depth}
     drawn = [nodes[number] for number in tree.level if number in shown]
+    count = sum(1 + len(node.children) + 2 * len(node.slots) for node in drawn)
+    if count > _MOST_DRAWABLE:
+        hints = ("collapse what is deeper with --depth, or have all of it as data: --json",)
+        raise ConversionError(f"{count} nodes and edges are too many to draw", path=title, hints=hints)
     edges = []
+    plain = {child for node in nodes for _, child in node.children}
     for node in drawn:
         edges += [Edge(node.id, child, name) for name, child in node.children if child in shown]
         for variable, name, slot in node.slots:
             if slot in shown:
-                edges.append(Edge(node.id, slot, name, dashed=True))
+                if slot not in plain:
+                    edges.append(Edge(node.id, slot, name, dashed=True))
                 if variable in shown:
                     edges.append(Edge(variable, slot, name, dashed=True))
     return Drawing(title, drawn, edges, tree, depth)

@@ -22,7 +22,17 @@ from formats.h5.config import Layer, expected_weights, layer_of, model_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Edge", "ModelError", "Placed", "Unit", "Variable", "from_config", "from_names", "legacy_order"]
+__all__ = [
+    "Edge",
+    "ModelError",
+    "Placed",
+    "Unit",
+    "Variable",
+    "from_config",
+    "from_names",
+    "legacy_order",
+    "trained_order",
+]
 
 
 class ModelError(ValueError):
@@ -104,6 +114,11 @@ class Unit:
 def legacy_order(unit: Unit) -> list[Variable]:
     """Return all variables of a layer in the order of keras-h5: what is trained, then what is not."""
     return [variable for half in _halves(unit) for variable in half]
+
+
+def trained_order(unit: Unit) -> list[Variable]:
+    """Return the variables that training changes, in the order of Keras' `trainable_variables`."""
+    return _halves(unit)[0]
 
 
 def _halves(unit: Unit) -> tuple[list[Variable], list[Variable]]:

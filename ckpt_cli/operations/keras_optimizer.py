@@ -15,46 +15,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.jsontext import parse_object
+from formats.h5.config import snake_case
+from formats.h5.optimizer import SLOT_LISTS, optimizer_state
 
-from .keras_graph import OPTIMIZER, SlotOf
-from .keras_model import Edge, Unit, Variable, legacy_order
+from .keras_model import Edge, Unit, Variable, legacy_order, trained_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from formats.h5.weights import WeightsReader
+    from formats.h5.optimizer import Held
     from formats.model import CheckpointReader
 
+    from .keras_graph import SlotOf
     from .keras_model import Placed
 
 __all__ = ["Optimizer", "optimizer_of"]
 
-_SAME_SLOTS = frozenset(("adam", "adamw"))
+_SAME_SLOTS = frozenset(("adagrad", "adam", "adamw", "rmsprop", "sgd"))
 
-_SLOT_LISTS: dict[str, dict[str, str]] = {
-    "Adam": {"m": "_momentums", "v": "_velocities", "vhat": "_velocity_hats"},
-    "AdamW": {"m": "_momentums", "v": "_velocities", "vhat": "_velocity_hats"},
-    "Nadam": {"m": "_momentums", "v": "_velocities"},
-    "SGD": {"m": "momentums"},
-    "RMSprop": {
-        "velocity": "_velocities",
-        "momentum": "_momentums",
-        "average_gradient": "_average_gradients",
-    },
-    "Adagrad": {"accumulator": "_accumulators"},
-    "Adamax": {"m": "_m", "u": "_u"},
-    "Ftrl": {"accumulator": "_accumulators", "linear": "_linears"},
-    "Adadelta": {
-        "accumulated_grad": "_accumulated_grads",
-        "accumulated_delta_var": "_accumulated_delta_vars",
-    },
+_ORDER: dict[str, tuple[tuple[str, ...], ...]] = {
+    "Adam": (("m", "v"), ("vhat",)),
+    "AdamW": (("m", "v"), ("vhat",)),
+    "Nadam": (("m", "v"),),
+    "SGD": (("m",),),
+    "RMSprop": (("velocity",), ("momentum",), ("average_gradient",)),
+    "Adagrad": (("accumulator",),),
+    "Adamax": (("m", "u"),),
+    "Ftrl": (("accumulator", "linear"),),
+    "Adadelta": (("accumulated_grad", "accumulated_delta_var"),),
 }
-"""Attributes in which optimizers of Keras 2 list their slots, by class and the slot's name."""
-
-_LARGEST_RATE = 1e38  # What float32 holds.
-_LEGACY_SCALARS = ("beta", "beta_1", "beta_2", "decay", "learning_rate", "momentum", "rho")
-"""Hyperparameters that a legacy optimizer's node has as variables, where its configuration has them."""
+"""Slots by class, as they are listed: for each variable those of the first group, then of the next."""
+_IN_KERAS_3 = {"m": "momentum", "v": "velocity", "vhat": "velocity_hat", "u": "norm"}
 
 
 class Optimizer(NamedTuple):
@@ -68,16 +59,72 @@ class Optimizer(NamedTuple):
     iteration: Variable
     slots: tuple[Variable, ...]
     rates: Mapping[str, Variable]
+    settings: Mapping[str, Any] = {}
+    owners: tuple[Variable, ...] = ()
+    """The variable of the model that each slot belongs to, where that is known."""
+
+    def owned(self, model: Unit, shapes: Mapping[str, tuple[int, ...]]) -> Optimizer:
+        """Return the same with the owners of its slots, and with names for slots that have none.
+
+        `shapes` are those of all tensors: what does not fit is of another model, and stays unnamed.
+        """
+        if self.style == "legacy" or self.name not in _ORDER:
+            return self
+        trained = trained_order(model)
+        listed = [
+            (slot, variable) for group in self._groups(len(trained)) for variable in trained for slot in group
+        ]
+        if len(listed) != len(self.slots) or any(
+            variable.key is None or held.key is None or shapes[variable.key] != shapes[held.key]
+            for held, (_, variable) in zip(self.slots, listed, strict=True)
+        ):
+            return self
+        for held, (slot, _) in zip(self.slots, listed, strict=True):
+            held.name = slot
+        return self._replace(owners=tuple(variable for _, variable in listed))
+
+    def _groups(self, trained: int) -> list[tuple[str, ...]]:
+        """Return the groups of slots that there are, by their number or, where that is not enough, names."""
+        groups = list(_ORDER[self.name])
+        if self.name == "RMSprop" and len(self.slots) == 2 * trained:
+            named = {slot.name for slot in self.slots if slot.name}
+            is_centered = bool(self.settings.get("centered")) or "average_gradient" in named
+            return [groups[0], groups[2 if is_centered else 1]] if self.settings or named else []
+        while groups and sum(map(len, groups)) * trained > len(self.slots):
+            groups.pop()
+        return groups
 
     def variables(self, style: str) -> list[Variable] | None:
         """Return the list that a style has; None where this optimizer cannot be told in it."""
         rate = self.rates.get("learning_rate")
         if style != self.style and (
-            "legacy" in (style, self.style) or self.name.lower() not in _SAME_SLOTS or rate is None
+            "legacy" in (style, self.style)
+            or self.name.lower() not in _SAME_SLOTS
+            or rate is None
+            or not self._has_momentum()
         ):
             return None
         head = [self.iteration, rate] if style == "3" and rate is not None else [self.iteration]
         return [*head, *self.slots]
+
+    def _has_momentum(self) -> bool:
+        """Whether an SGD has slots in both: Keras 2 keeps momentums that are not used, Keras 3 does not."""
+        if self.name != "SGD":
+            return True
+        return bool(self.slots) and (self.style == "3" or self.settings.get("momentum") != 0)
+
+    def _full_names(self, style: str) -> list[str]:
+        """Return the full names of the slots in a style; none where it is not known whose they are."""
+        if self.style == style and all(slot.full_name for slot in self.slots):
+            return [slot.full_name for slot in self.slots]
+        owned = list(zip(self.slots, self.owners, strict=True)) if self.owners else []
+        if style != "3":
+            return [f"{self.name}/{slot.name}/{owner.full_name}" for slot, owner in owned]
+        named = [
+            (_IN_KERAS_3.get(slot.name, slot.name), owner.full_name.replace("/", "_"))
+            for slot, owner in owned
+        ]
+        return [f"{snake_case(self.name)}/{owner}_{slot}" for slot, owner in named]
 
     def keys(self) -> list[str]:
         """Return the keys of all that it is made of in the source."""
@@ -93,8 +140,10 @@ class Optimizer(NamedTuple):
         listed = self.variables("2")
         if listed is None:
             return None
+        for slot, full_name in zip(self.slots, self._full_names("2"), strict=False):
+            slot.full_name = full_name
         slots: dict[str, list[Variable]] = {}
-        lists = _SLOT_LISTS.get(self.name, {})
+        lists = SLOT_LISTS.get(self.name, {})
         for variable in self.slots:
             edge = lists.get(variable.name)
             if edge is not None:
@@ -142,14 +191,11 @@ class Optimizer(NamedTuple):
         listed = self.variables(style)
         if listed is None:
             return None
-        prefix = self.name.lower() if style == "3" else self.name
+        prefix = snake_case(self.name) if style == "3" else self.name
         heads = {"2": ("iteration",), "legacy": (f"{prefix}/iter",)}
         head = heads.get(style, (f"{prefix}/iteration", f"{prefix}/learning_rate"))
-        names = list(head)
-        for number, slot in enumerate(self.slots):
-            given = slot.full_name if self.style == style else ""
-            names.append(given or f"{prefix}/slot_{number}")
-        return list(zip(listed, names, strict=True))
+        named = self._full_names(style) or [f"{prefix}/slot_{number}" for number in range(len(self.slots))]
+        return list(zip(listed, [*head, *named], strict=True))
 
     def weights_paths(self, major: str) -> list[Placed] | None:
         """Return the paths under which keras-weights and keras have the state."""
@@ -168,128 +214,14 @@ def _listed(variables: Sequence[Variable]) -> Unit:
 
 def optimizer_of(source: CheckpointReader) -> Optimizer | None:
     """Return the state that a checkpoint has of its optimizer; None where it has none that is known here."""
-    read = _READERS.get(source.format.name)
-    return read(source) if read is not None else None
-
-
-def _settings(source: CheckpointReader) -> tuple[str | None, dict[str, Any]]:
-    """Return class and settings of the optimizer that a training configuration tells of."""
-    text = source.metadata.get("training_config")
-    try:
-        found = parse_object(text).get("optimizer_config") if text else None
-    except ValueError:
-        found = None  # The weights do not depend on it; `verify` says what is wrong with it.
-    if not isinstance(found, dict):
-        return None, {}
-    name, config = found.get("class_name"), found.get("config")
-    known = str(name).rpartition(">")[2] if isinstance(name, str) else None
-    return known, config if isinstance(config, dict) else {}
-
-
-def _rates(names: Sequence[str], settings: Mapping[str, Any], prefix: str) -> dict[str, Variable]:
-    given = {name: settings.get(name) for name in names}
-    return {
-        name: Variable(name, False, f"{prefix}{name}", value=float(value))
-        for name, value in given.items()
-        if isinstance(value, int | float) and abs(value) <= _LARGEST_RATE
-    }
-
-
-def _of_h5(source: CheckpointReader) -> Optimizer | None:
-    group = source.metadata.get("optimizer")
-    if not group:
+    state = optimizer_state(source)
+    if state is None:
         return None
-    full = [name.removesuffix(":0") for name in group["weight_names"]]
-    first, settings = full[0], _settings(source)
-    variables = [Variable("", False, name, key) for name, key in zip(full, group["weights"], strict=True)]
-    if first == "iteration":
-        name = settings[0] or (full[1].partition("/")[0] if len(full) > 1 else "")
-        for variable in variables[1:]:
-            variable.name = variable.full_name.split("/")[1] if "/" in variable.full_name else ""
-        rates = _rates(("learning_rate",), settings[1], "")
-        return Optimizer("2", name, variables[0], tuple(variables[1:]), rates)
-    if first.endswith("/iter"):
-        name = first.removesuffix("/iter")
-        for variable in variables[1:]:
-            variable.name = variable.full_name.rpartition("/")[2]
-        rates = _rates(_LEGACY_SCALARS, settings[1], f"{name}/")
-        return Optimizer("legacy", name, variables[0], tuple(variables[1:]), rates)
-    if first.endswith("/iteration") and len(full) > 1 and full[1].endswith("/learning_rate"):
-        return Optimizer(
-            "3",
-            _cased(first.partition("/")[0]),
-            variables[0],
-            tuple(variables[2:]),
-            {"learning_rate": variables[1]},
-        )
-    return None
+    rates = {name: _variable(held) for name, held in state.rates.items()}
+    slots = tuple(_variable(held) for held in state.slots)
+    iteration = _variable(state.iteration)
+    return Optimizer(state.style, state.name, iteration, slots, rates, state.settings)
 
 
-def _cased(name: str) -> str:
-    """Return the class that an optimizer of Keras 3 is named after."""
-    return next((known for known in _SLOT_LISTS if known.lower() == name), name)
-
-
-def _of_weights(source: CheckpointReader) -> Optimizer | None:
-    reader: WeightsReader = source  # type: ignore[assignment]
-    keys = reader.variables("optimizer/vars")
-    if not keys:
-        return None
-    variables = [Variable("", False, "", key) for key in keys]
-    name = source.metadata["object_names"].get("optimizer/vars")
-    if name is None:
-        return Optimizer("2", "", variables[0], tuple(variables[1:]), {})
-    if len(variables) < 2:
-        return None
-    rates = {"learning_rate": variables[1]}
-    return Optimizer("3", _cased(name), variables[0], tuple(variables[2:]), rates)
-
-
-def _of_graph(source: CheckpointReader) -> Optimizer | None:
-    graph = source.object_graph
-    if graph is None:
-        return None
-    keys = {node: key for key, (node, _, _) in graph.tensors(source.specs).items()}
-    # `Checkpoint(model=...)` has it below the model.
-    found_at = (dict(graph.children(at)).get(OPTIMIZER) for at in graph.reachable())
-    node = next((at for at in found_at if at is not None), None)
-    if node is None:
-        return None
-    edges = dict(graph.children(node))
-
-    def variable(at: int | None, name: str = "") -> Variable | None:
-        if at is None or at not in keys:
-            return None
-        return Variable(name, False, source.full_names.get(keys[at], ""), keys[at])
-
-    iteration = variable(edges.get("_iterations", edges.get("iter")))
-    if iteration is None:
-        return None
-    slots = [variable(slot.node, slot.name) for slot in graph.slots if slot.optimizer == node]
-    if "iter" in edges:
-        rates = {name: held for name in _LEGACY_SCALARS if (held := variable(edges.get(name), name))}
-        name = iteration.full_name.removesuffix("/iter")
-        return Optimizer("legacy", name, iteration, tuple(slot for slot in slots if slot), rates)
-    listed = dict(graph.children(edges["_variables"])) if "_variables" in edges else {}
-    order = [listed[name] for name in sorted(listed, key=lambda name: (len(name), name))]
-    is_keras_3 = "_trainable_variables" in edges
-    found = [variable(at) for at in order[2 if is_keras_3 else 1 :]]
-    if None in found:
-        return None
-    rate = variable(edges.get("_learning_rate"), "learning_rate")
-    names = [held.full_name.split("/") for held in found if held is not None]
-    for held, name_parts in zip(found, names, strict=True):
-        assert held is not None
-        held.name = name_parts[1] if len(name_parts) > 2 else ""
-    name = names[0][0] if names else ""
-    rates = {"learning_rate": rate} if rate is not None else {}
-    kept = tuple(held for held in found if held is not None)
-    return Optimizer("3" if is_keras_3 else "2", _cased(name), iteration, kept, rates)
-
-
-_READERS: dict[str, Callable[[CheckpointReader], Optimizer | None]] = {
-    "keras-h5": _of_h5,
-    "keras-weights": _of_weights,
-    "keras": _of_weights,
-    "tf-object": _of_graph,
-}
+def _variable(held: Held) -> Variable:
+    return Variable(held.name, False, held.full_name, held.key, held.value)

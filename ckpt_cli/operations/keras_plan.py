@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.dtypes import BY_NAME
 from formats.errors import ConversionError
 from formats.files import RandomAccessFile
+from formats.h5.config import snake_case
 from formats.h5.legacy_writer import OPTIMIZER_WEIGHTS, Weight, WeightGroup, rekeyed, weight_keys
 from formats.jsontext import parse_object
 from formats.model import TensorSpec
@@ -107,7 +108,11 @@ def lay_out(chosen: Chosen) -> Laid:
     except ModelError as error:
         message = f"does not fit the model: {error}"
         raise ConversionError(message, path=source.location.path, hints=_HINTS) from error
-    return _LAYOUTS[target](chosen, _choose(chosen, model))
+    model = _choose(chosen, model)
+    if model.optimizer is not None:
+        shapes = {key: spec.shape for key, spec in source.specs.items()}
+        model = model._replace(optimizer=model.optimizer.owned(model.unit, shapes))
+    return _LAYOUTS[target](chosen, model)
 
 
 def _same_layout(chosen: Chosen) -> Laid:
@@ -204,7 +209,7 @@ def _choose(chosen: Chosen, model: Model) -> Model:
 
 
 def _name(unit: Unit, prefix: str = "") -> None:
-    """Give variables that have none the full names of Keras 2: `<layer>/<part>/<variable>`."""
+    """Give variables that have none their full names: `<layer>/<part>/<variable>`."""
     above = f"{prefix}/" if prefix else ""
     for variable in unit.variables():
         variable.full_name = variable.full_name or f"{above}{variable.name}"
@@ -227,7 +232,8 @@ def _objects(chosen: Chosen, model: Model) -> Laid:
 
 def _h5(chosen: Chosen, model: Model) -> Laid:
     suffix = "" if model.major == "3" else ":0"
-    _name(model.unit)
+    # A Sequential of Keras 3 has its name before those of its layers.
+    _name(model.unit, model.unit.name if not suffix and model.unit.class_name == "Sequential" else "")
     weights: list[Weight] = []
     variables: list[Variable] = []
     for layer in model.unit.layers:
@@ -282,7 +288,10 @@ def _h5_config(config: str | None) -> str | None:
 def _archive(chosen: Chosen, model: Model) -> Laid:
     if model.config is not None and "module" not in parse_object(model.config):
         message = "the configuration is that of a .h5 file, from which .keras archives are not loaded"
-        hints = ("--config FILE: the config.json of a .keras archive, or such an archive",)
+        hints = (
+            "--config FILE: the config.json of a .keras archive, or such an archive of the same model",
+            "weights alone need no other configuration: --to weights-h5, for model.load_weights(...)",
+        )
         raise ConversionError(message, path=chosen.source.location.path, hints=hints)
     return _weights(chosen, model)
 
@@ -293,7 +302,7 @@ def _weights(chosen: Chosen, model: Model) -> Laid:
     _place(model.unit, "", placed, names)
     state = model.optimizer.weights_paths("3") if model.optimizer else None
     if state is not None and model.optimizer is not None:
-        names["optimizer/vars"] = model.optimizer.name.lower()
+        names["optimizer/vars"] = snake_case(model.optimizer.name)
     metadata = {
         "object_names": names,
         "groups": list(names),

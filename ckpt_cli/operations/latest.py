@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 import time
 
-from formats.atomic import replace_file
+from formats.atomic import holding, replace_file
+from formats.paths import bundle_prefix
 from formats.tf.state_file import FILE_NAME, StateFile
 
-__all__ = ["make_latest"]
+__all__ = ["make_latest", "state_beside"]
+
+
+def state_beside(path: str) -> StateFile | None:
+    """Return what the state file beside a checkpoint says; CorruptCheckpointError where it cannot be read."""
+    state_path = os.path.join(os.path.dirname(path), FILE_NAME)
+    return StateFile.read(state_path) if os.path.isfile(state_path) else None
 
 
 def make_latest(path: str) -> None:
-    """Make a checkpoint, a bundle by its prefix, the latest in the state file beside it."""
-    directory, name = os.path.split(path)
-    state_path = os.path.join(directory, FILE_NAME)
-    state = StateFile.read(state_path) if os.path.isfile(state_path) else StateFile(name)
-    replace_file(state_path, state.with_latest(name, time.time()).text())
+    """Make a checkpoint the latest in the state file beside it, a bundle by its prefix whatever named it."""
+    directory, name = os.path.split(bundle_prefix(path))
+    with holding(directory or "."):
+        state = state_beside(path) or StateFile(name)
+        replace_file(os.path.join(directory, FILE_NAME), state.with_latest(name, time.time()).text())

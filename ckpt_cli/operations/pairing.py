@@ -221,6 +221,7 @@ def plan_like(  # noqa: PLR0917  what goes where, in that order
         template.object_graph,
         {key: extents for key, extents in slices.items() if extents},
         template.metadata,
+        sources=(source, template),
     )
     return plan, pairs
 
@@ -231,7 +232,7 @@ def _extents(template: CheckpointReader, key: str) -> list[tuple[tuple[int, int]
 
 def _in_order(template: CheckpointReader) -> list[str]:
     """Return TEMPLATE's keys in the order in which its data lie, where it tells."""
-    places = {key: template.tensor(key).stored for key in template.specs}
+    places = {key: template[key].stored for key in template.specs}
     return sorted(places, key=lambda key: (places[key].shard or 0, places[key].offset or 0))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.errors import CheckpointError
 from formats.files import PIECE
 from formats.model import LazyTensor
-from formats.slicing import boxes
+from formats.slicing import boxes, normal_index
 
 from .select import NothingSelectedError, Selection, choose, sift
 
@@ -55,7 +55,7 @@ class Part(NamedTuple):
         """Return the part, reading no more than it needs."""
         if self.region is None:
             return reader[self.key].read()
-        return reader[self.key].read_slice(self.region).reshape(self.shape)
+        return reader[self.key].read_region(self.region).reshape(self.shape)
 
     def tensor(self, reader: CheckpointReader) -> LazyTensor:
         """Return the part as a tensor of its own, under the whole one's key."""
@@ -84,9 +84,9 @@ class _PartTensor(LazyTensor):
         self._region = part.region
 
     def read(self) -> np.ndarray[Any, Any]:
-        return self._whole.read_slice(self._region).reshape(self.spec.shape)
+        return self._whole.read_region(self._region).reshape(self.spec.shape)
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         return self.read()[index]
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
@@ -102,7 +102,7 @@ class _PartTensor(LazyTensor):
                 slice(of.start + at.start * of.step, of.start + (at.stop - 1) * of.step + 1, of.step)
                 for of, at in zip(self._region, box, strict=True)
             )
-            yield from array_chunks(self._whole.read_slice(index), max_bytes)
+            yield from array_chunks(self._whole.read_region(index), max_bytes)
 
 
 def find_part(reader: CheckpointReader, text: str) -> Part:
@@ -194,31 +194,20 @@ def parse_index(text: str, spec: TensorSpec, path: str) -> tuple[Index, tuple[in
     terms = [term.strip() for term in text.split(",")] if text.strip() else []
     if terms and terms[-1] == "":
         terms.pop()
-    if terms.count("...") > 1:
-        raise wrong("more than one ...")
-    if "..." in terms:
-        at = terms.index("...")
-        terms[at : at + 1] = [":"] * (spec.rank - len(terms) + 1)
-    if len(terms) > spec.rank:
-        raise wrong(f"{len(terms)} dimensions")
-    index, dropped = [], []
-    for axis, dim in enumerate(spec.shape):
-        term = terms[axis] if axis < len(terms) else ":"
+    index: list[Any] = []
+    for term in terms:
         numbers = [part.strip() for part in term.split(":")]
-        if any(number and not _NUMBER.fullmatch(number) for number in numbers) or not 0 < len(numbers) <= 3:
+        if term == "...":
+            index.append(Ellipsis)
+        elif not term:
+            raise wrong("an empty dimension")
+        elif any(number and not _NUMBER.fullmatch(number) for number in numbers) or len(numbers) > 3:
             raise wrong(f"{term!r} is no slice")
-        if len(numbers) == 1:
-            if not numbers[0]:
-                raise wrong("an empty dimension")
-            at = int(numbers[0])
-            if not -dim <= at < dim:
-                raise wrong(f"{at} is outside of dimension {axis}")
-            index.append(slice(at % dim, at % dim + 1, 1))
-            dropped.append(axis)
-            continue
-        wanted = slice(*(int(number) if number else None for number in numbers))
-        if wanted.step is not None and wanted.step < 1:
-            raise wrong("steps go forward")
-        start, stop, step = wanted.indices(dim)
-        index.append(slice(start, max(start, stop), step))
-    return tuple(index), tuple(dropped)
+        elif len(numbers) == 1:
+            index.append(int(term))
+        else:
+            index.append(slice(*(int(number) if number else None for number in numbers)))
+    try:
+        return normal_index(tuple(index), spec.shape)
+    except IndexError as error:
+        raise wrong(str(error)) from error

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import CheckpointExistsError, ConversionError
 from formats.h5.legacy_writer import rekeyed
-from formats.opening import locate, open_location
-from formats.registry import all_formats
 from formats.tf.bundle_reader import BundleReader
 from formats.tf.bundle_rename import BundleRename
 from formats.tf.bundle_writer import BundleWriter, bundle_target
-from formats.tf.shards import Fingerprint, fingerprint
 from formats.writing import Target
 
 from .keys import Renamed, renamed
+from .suffixes import refuse_other_suffix
 from .transfer import Move, Plan, execute
 
 if TYPE_CHECKING:
@@ -29,20 +27,7 @@ if TYPE_CHECKING:
 
     from .keys import Rules
 
-__all__ = ["Rename", "Source", "open_source", "plan_rename"]
-
-
-class Source(NamedTuple):
-    """An open checkpoint, and its files' fingerprint from before it was opened."""
-
-    reader: CheckpointReader
-    before: Fingerprint
-
-
-def open_source(path: str) -> Source:
-    location = locate(path)
-    before = fingerprint(location.files())
-    return Source(open_location(location), before)
+__all__ = ["Rename", "plan_rename"]
 
 
 class Rename(NamedTuple):
@@ -58,16 +43,20 @@ class Rename(NamedTuple):
         *,
         overwrite: bool = False,
         verify: bool = True,
+        dry_run: bool = False,
         advance: Callable[[int], None] = lambda _: None,
     ) -> list[str]:
         """Carry it out; return notes for the person."""
         if self.bundle is not None:
-            return [*self.plan.notes, *self.bundle.run(verify=verify, advance=advance)]
-        return execute(self.plan, overwrite=overwrite, verify=verify, advance=advance)
+            if dry_run:
+                return list(self.plan.notes)
+            notes = self.bundle.run(overwrite=overwrite, verify=verify, advance=advance)
+            return [*self.plan.notes, *notes]
+        return execute(self.plan, overwrite=overwrite, verify=verify, dry_run=dry_run, advance=advance)
 
 
 def plan_rename(
-    source: Source,
+    reader: CheckpointReader,
     target: str | None,
     rules: Rules,
     *,
@@ -80,25 +69,20 @@ def plan_rename(
     Everything that can be refused is refused here: keys that collide, an object graph
     that cannot be as asked for, a target that is there, a format that is not written.
     """
-    reader = source.reader
     _refuse_saved_model(reader)
     names = renamed(reader, rules, full_names=full_names)
     path = reader.location.path if target is None else target
     if isinstance(reader, BundleReader):
         if target is not None:
             path = _bundle_prefix(reader, path)
-        bundle = BundleRename(reader, path, names.keys, names.object_graph, source.before, link=link)
+        bundle = BundleRename(reader, path, names.keys, names.object_graph, link=link)
         found = [] if target is None or overwrite else BundleWriter.existing(path)
         _refuse_existing(found)
         return Rename(_plan(reader, path, names), names.changed, bundle, bundle.nbytes)
-    if reader.format.writer is None:
-        message = f"{reader.format.name} ({reader.format.title}) can be read, not written"
-        hints = ("to another format, under other keys: ckpt convert",)
-        raise ConversionError(message, path=reader.location.path, hints=hints)
-    if target is None and len(source.before) > 1:
-        message = f"in {len(source.before)} files, which cannot be renamed in place"
+    if target is None and len(reader.files()) > 1:
+        message = f"in {len(reader.files())} files, which cannot be renamed in place"
         raise ConversionError(message, path=path, hints=("to a checkpoint of its own: ckpt rename SRC DST",))
-    _refuse_other_format(reader, path)
+    refuse_other_suffix(reader.format, path, "renaming")
     _refuse_existing([path] if target is not None and not overwrite and os.path.lexists(path) else [])
     plan = _plan(reader, path, names)
     if link:
@@ -115,6 +99,7 @@ def _plan(reader: CheckpointReader, path: str, names: Renamed) -> Plan:
         path,
         reader.format.name,
         tuple(sorted(moves, key=lambda move: move.spec)),
+        sources=(reader,),
         slices={key: [extents for extents, _ in found] for key, found in pieces.items() if found},
         metadata={} if is_bundle else rekeyed(reader.metadata, names.keys),
         notes=tuple(names.notes),
@@ -134,19 +119,8 @@ def _refuse_saved_model(reader: CheckpointReader) -> None:
 
 def _bundle_prefix(reader: CheckpointReader, target: str) -> str:
     prefix = bundle_target(Target(target, ())).path
-    _refuse_other_format(reader, target)
+    refuse_other_suffix(reader.format, target, "renaming")
     return prefix
-
-
-def _refuse_other_format(reader: CheckpointReader, target: str) -> None:
-    """Refuse a target whose suffix says another format: nobody would find out what it is."""
-    own = reader.format
-    if "." not in os.path.basename(target) or target.endswith(own.suffixes):
-        return
-    for other in all_formats():
-        if other.name != own.name and target.endswith(other.suffixes):
-            message = f"ends like {other.name}, and renaming keeps the format, {own.name}"
-            raise ConversionError(message, path=target, hints=("to another format: ckpt convert",))
 
 
 def _refuse_existing(found: list[str]) -> None:

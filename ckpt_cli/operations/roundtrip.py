@@ -44,8 +44,6 @@ def roundtrip(
     a warning, anything else an error.  Raises ConversionError where the way is barred.
     """
     with open_location(location) as source, tempfile.TemporaryDirectory(prefix="ckpt-") as folder:
-        if source.format.writer is None:
-            raise ConversionError(f"{source.format.name} can be read, not written", path=location.path)
         into = target_format(source, "", to)
         middle = os.path.join(folder, _name(location, into))
         try:

@@ -150,6 +150,8 @@ def places_of(path: str) -> tuple[str, str]:
                 raise CheckpointError(message, path=path)
         return os.path.dirname(path) or ".", path
     if not os.path.isdir(path):
+        if os.path.lexists(path):
+            raise CheckpointError("neither a directory nor a state file", path=path)
         raise CheckpointNotFoundError("no such directory", path=path, hints=suggest(path))
     if not is_directory(path):
         raise CheckpointError("one checkpoint, not a directory of them; it has no state file", path=path)

@@ -14,7 +14,7 @@ every tensor compared with its source, bit for bit, by tasks of the same kind.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +22,7 @@ from formats.chunks import equal_bytes, view_of
 from formats.errors import ConversionError, CorruptCheckpointError
 from formats.ranges import buffers, cut
 from formats.tf.payload import chunks_checksum
+from formats.tf.slices import region_of, slice_key, tiling_flaw
 from formats.wire.crc32c import mask
 from formats.workers import SERIAL, Workers
 from formats.writing import create_checkpoint
@@ -62,7 +63,10 @@ class Dropped(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Everything a conversion does.  `moves` stand in the order in which they are written."""
+    """Everything a conversion does.  `moves` stand in the order in which they are written.
+
+    `sources` are the open checkpoints that values come from, none of which may change meanwhile.
+    """
 
     source: str
     target: str
@@ -73,30 +77,38 @@ class Plan(NamedTuple):
     slices: Mapping[str, Sequence[Extents]] = {}
     metadata: Mapping[str, Any] = {}
     notes: tuple[str, ...] = ()
+    sources: tuple[CheckpointReader, ...] = ()
 
     @property
     def nbytes(self) -> int:
         return sum(move.spec.nbytes or 0 for move in self.moves)
 
+    def check_unchanged(self) -> None:
+        """Raise a CheckpointError where a source was written to, or replaced, since it was opened."""
+        for source in self.sources:
+            source.check_unchanged()
+
     def document(self, *, verified: bool) -> dict[str, Any]:
         """Return the JSON document that converting commands print."""
-        tensors = (
-            {
-                "from": move.source,
-                "to": move.spec.key,
-                "dtype": move.spec.dtype.name,
-                "shape": list(move.spec.shape),
-            }
-            for move in self.moves
-        )
         return {
             "source": self.source,
             "target": self.target,
             "format": self.format,
-            "tensors": list(tensors),
+            "tensors": list(self.rows()),
             "dropped": [dropped._asdict() for dropped in self.dropped],
             "verified": verified,
         }
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield what becomes of each tensor, as the document of converting commands shows it."""
+        for move in self.moves:
+            spec = move.spec
+            yield {
+                "from": move.source,
+                "to": spec.key,
+                "dtype": spec.dtype.name,
+                "shape": list(spec.shape),
+            }
 
 
 def cast_chunks(tensor: LazyTensor, spec: TensorSpec) -> Iterator[Chunk]:
@@ -133,6 +145,8 @@ def _units(plan: Plan, order: Iterable[str] | None = None) -> Iterator[_Unit]:
     for key in order or moves:
         move = moves[key]
         pieces = move.tensor.pieces() if key in plan.slices and move.tensor is not None else []
+        if order is not None:  # tensors in an order have their slices in that of their keys
+            pieces.sort(key=lambda piece: slice_key(b"", piece[0]))
         for extents, piece in pieces:
             yield _Unit(Move(move.spec._replace(shape=piece.spec.shape), move.source, piece), extents)
         if not pieces:
@@ -150,6 +164,27 @@ class _Part(NamedTuple):
     other: FileRange | None = None
 
 
+@contextmanager
+def _about(path: str) -> Iterator[None]:
+    """Let what a tensor's values turn out not to allow name the checkpoint that they are in."""
+    try:
+        yield
+    except ConversionError as error:
+        error.path = error.path or path
+        raise
+
+
+def _check_tiles(plan: Plan, spec: TensorSpec) -> None:
+    """Refuse to cut a tensor that comes whole into slices that do not cover it, or of strings."""
+    regions = [region_of(extents, spec.shape) for extents in plan.slices[spec.key]]
+    if spec.dtype.itemsize is None or tiling_flaw(regions, spec.shape):
+        hints = (f"to leave it out: --exclude '{spec.key}'", "or write it whole: --merge-slices")
+        message = (
+            "its slices do not cover its shape, or are of strings; values for the whole cannot be cut so"
+        )
+        raise ConversionError(message, path=plan.target, key=spec.key, hints=hints)
+
+
 def execute(
     plan: Plan,
     *,
@@ -157,13 +192,18 @@ def execute(
     shard_size: int | None = None,
     verify: bool = True,
     workers: Workers = SERIAL,
+    dry_run: bool = False,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
     """Write the plan's target and move it to its place; return notes for the person.
 
-    Nothing is left behind where anything fails, and an old target is untouched.
+    Nothing is left behind where anything fails, and an old target is untouched.  A dry
+    run writes nothing, and refuses what the real one would before its first byte.
     Raises CheckpointExistsError, ConversionError and what reading the source raises.
     """
+    for move in plan.moves:
+        if move.tensor is not None and not move.tensor.has_values:
+            move.tensor.read()  # A listing says so, before anything is written.
     writer = create_checkpoint(
         plan.target,
         format=plan.format,
@@ -173,12 +213,17 @@ def execute(
         slices=plan.slices,
         shard_size=shard_size,
         metadata=plan.metadata,
+        rehearsal=dry_run,
     )
-    with writer:
+    if dry_run:
+        return [*plan.notes, *writer.notes]
+    with _about(plan.source), writer:
         made = _copy(plan, writer, workers, advance)
         if verify:
             with writer.reopen() as written:
                 _compare(plan, written, made, workers, advance)
+        writer.finish()
+        plan.check_unchanged()
     return [*plan.notes, *writer.notes]
 
 
@@ -212,6 +257,8 @@ def _copies(plan: Plan, writer: CheckpointWriter, advance: Callable[[int], None]
                 yield _Part(unit, values, begin, end, place)
             continue
         if extents is None:
+            if plan.slices.get(move.spec.key):
+                _check_tiles(plan, move.spec)
             writer.write(move.spec.key, _chunks(move))
         else:
             writer.write_slice(move.spec.key, extents, _chunks(move))

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.directory import Directory
-from formats.errors import CheckpointError, CheckpointNotFoundError
+from formats.errors import CheckpointError, CheckpointNotFoundError, NoCheckpointsError
 from formats.model import Finding
 from formats.opening import is_directory, locate, open_location
 from formats.probe import Probe
@@ -38,6 +38,8 @@ class Result(NamedTuple):
     listed: int = 0
     has_checksums: bool = True
     hints: tuple[str, ...] = ()
+    is_empty: bool = False
+    """Whether this is a directory without checkpoints."""
     computed: Mapping[str, Any] = {}
     """Further fields of the document: what computing with the checkpoint gave."""
 
@@ -79,7 +81,9 @@ def expand(paths: tuple[str, ...]) -> list[Location | Result]:
 def _unreadable(path: str, error: CheckpointError, format_name: str | None = None) -> Result:
     code = "shard-missing" if isinstance(error, CheckpointNotFoundError) else error.code
     finding = Finding("error", code, error.message, error.key, error.path, error.offset)
-    return Result(path, format_name, (finding,), hints=error.hints)
+    return Result(
+        path, format_name, (finding,), hints=error.hints, is_empty=isinstance(error, NoCheckpointsError)
+    )
 
 
 def verify_one(location: Location, jobs: int = 1, advance: Callable[[int], None] = lambda _: None) -> Result:
@@ -152,6 +156,9 @@ def _verify_open(reader: CheckpointReader, jobs: int, advance: Callable[[int], N
             tensors += step.tensors
             nbytes += step.nbytes
             advance(step.nbytes)
+    if findings and reader.has_changed():
+        message = "changed while it was verified, which may be all that was found: verify it again"
+        findings.append(Finding("warning", "tensor-checksum", message, None, reader.location.head))
     return Result(
         reader.location.path,
         reader.format.name,

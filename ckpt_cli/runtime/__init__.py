@@ -12,9 +12,12 @@ show that a checkpoint is whole: that training goes on from it exactly where it 
     tensor ops tape program                 computing, gradients, recording
     datasets iterators                      tf.data
     keras                                   layers, models, optimizers
+    graphs estimator feature_column         tf.estimator, imported when it is asked for
 """
 
 from __future__ import annotations
+
+import importlib
 
 from . import compat, data, errors, keras, linalg, math, nest, nn, ops, random, train
 from .dtypes import (
@@ -60,6 +63,16 @@ __all__ = [  # noqa: PLE0604
     "int64", "keras", "linalg", "math", "name_scope", "nest", "nn", "ops", "random", "string", "train",
     "uint8", "uint16", "uint32", "uint64", "variant", *_functions,
 ]  # fmt: skip
+
+
+_LAZY = frozenset(("estimator", "feature_column"))
+
+
+def __getattr__(name: str) -> object:
+    """Import what few programs need when it is first asked for."""
+    if name in _LAZY:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def executing_eagerly() -> object:

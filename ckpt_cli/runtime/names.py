@@ -7,14 +7,24 @@ variable is called `Variable`.  Layer names are unique until `clear_session`.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
-__all__ = ["clear_names", "current_scope", "name_scope", "scoped", "to_snake_case", "unique_name"]
+__all__ = [
+    "clear_names",
+    "current_scope",
+    "fresh_names",
+    "name_scope",
+    "scoped",
+    "to_snake_case",
+    "unique_name",
+]
 
 _scopes: list[str] = [""]
 _used: Counter[str] = Counter()
@@ -69,3 +79,17 @@ def unique_name(base: str) -> str:
 def clear_names() -> None:
     """Begin counting anew."""
     _used.clear()
+
+
+@contextlib.contextmanager
+def fresh_names() -> Iterator[None]:
+    """Count and scope names anew within, and go on as before after."""
+    scopes, used = _scopes[:], _used.copy()
+    _scopes[:] = [""]
+    _used.clear()
+    try:
+        yield
+    finally:
+        _scopes[:] = scopes
+        _used.clear()
+        _used.update(used)

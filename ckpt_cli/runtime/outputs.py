@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .keras.model import Model
 
-__all__ = ["Outputs", "compare_outputs", "load_model", "read_input", "run"]
+__all__ = ["Outputs", "built_model", "compare_outputs", "inputs_of", "load_model", "read_input", "run"]
 
 _SEED = 20170601
 _EXAMPLES = 8
@@ -43,12 +43,13 @@ class Outputs(NamedTuple):
 
 def load_model(reader: CheckpointReader, by: CheckpointReader) -> Model:
     """Return the model of `by`'s configuration with the weights of `reader`."""
-    model = _built(by)
+    model = built_model(by)
     assign_weights(model, reader, weights_by_key(model, by))
     return model
 
 
-def _built(by: CheckpointReader) -> Model:
+def built_model(by: CheckpointReader) -> Model:
+    """Return the model of a configuration, its weights zeros."""
     elements = sum(spec.size for spec in by.specs.values())
     version = str(by.metadata.get("version") or "2")
     try:
@@ -76,7 +77,7 @@ def compare_outputs(left_path: str, right_path: str, given: Any = None) -> Outpu
         models = [
             load_model(reader, reader if _has_config(reader) else described[0]) for reader in (left, right)
         ]
-        inputs = _inputs(models[0], given)
+        inputs = inputs_of(models[0], given)
         try:
             outputs = [run(model, inputs) for model in models]
         except (ValueError, IndexError, MemoryError) as error:
@@ -131,7 +132,7 @@ def _symbols(model: Model) -> list[Any]:
     return [model._input._inbound[0].outputs]  # type: ignore[attr-defined]
 
 
-def _inputs(model: Model, given: Any) -> list[Any]:
+def inputs_of(model: Model, given: Any = None) -> list[Any]:
     """Return what the model is run on: the given array, or seeded values of the shapes it asks for."""
     symbols = _symbols(model)
     numbers = _fewest_rows(model)

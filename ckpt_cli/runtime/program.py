@@ -4,10 +4,14 @@ Recording a function runs it, and keeps every operation with where its inputs ca
 from: an argument, an earlier operation, or a constant.  Reading a variable is a step
 of the program, and so is changing one; a replay does to variables what running the
 function again would.  What the function decides in Python, it decided once.
+
+A program can be narrowed to what some of its tensors need: TensorFlow runs no more
+of a graph than what is asked of it.
 """
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .nest import flatten, map_structure
@@ -24,6 +28,8 @@ class _Step(NamedTuple):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     attributes: dict[str, Any]
+    changed: Any = None  # the variable that the step gives another value
+    read: Any = None  # the variable whose value the step is
 
 
 class Program:
@@ -60,11 +66,35 @@ class Program:
     def observe(self, operation: Operation, inputs: Any, outputs: Any, attributes: dict[str, Any]) -> None:
         """Be told of an operation that was run."""
         places = tuple(map(self._place, inputs))
-        self._steps.append(_Step(operation.forward, places, tuple(map(self._place, outputs)), attributes))
+        changed = attributes.get("variable") if operation.name != "read" else None
+        made = tuple(map(self._place, outputs))
+        self._steps.append(_Step(operation.forward, places, made, attributes, changed))
 
     def observe_read(self, variable: Any, output: Tensor) -> None:
         """Be told that a variable was read."""
-        self._steps.append(_Step(lambda: variable._value, (), (self._place(output),), {}))
+        self._steps.append(_Step(lambda: variable._value, (), (self._place(output),), {}, read=variable))
+
+    def narrowed(self, result: Any, changes: Callable[[Any, bool], bool]) -> Program:
+        """Return a program with another result, tensors of the recording, that runs only what it needs.
+
+        Variables are changed only where `changes` says so of a variable, told whether the
+        result needs its value afterwards.
+        """
+        other = copy.copy(self)
+        other.result = result
+        other._answer = map_structure(self._leaf, result)
+        needed = {self._place(leaf) for leaf in flatten(result) if leaf.__class__ is Tensor}
+        read: set[int] = set()
+        steps = []
+        for step in reversed(self._steps):
+            changed = step.changed
+            is_wanted = changed is not None and changes(changed, id(changed) in read)
+            if is_wanted or not needed.isdisjoint(step.outputs):
+                steps.append(step)
+                needed.update(step.inputs)
+                read.add(id(step.read))
+        other._steps = steps[::-1]
+        return other
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the steps with new arguments and return the new result."""
@@ -72,7 +102,7 @@ class Program:
         fed = [as_tensor(one)._value for one in flatten(arguments)]
         for number, value in zip(self._arguments, fed, strict=True):
             values[number] = value
-        for forward, inputs, outputs, attributes in self._steps:
+        for forward, inputs, outputs, attributes, *_ in self._steps:
             result = forward(*[values[place] for place in inputs], **attributes)
             if result.__class__ is tuple:
                 for place, part in zip(outputs, result, strict=True):

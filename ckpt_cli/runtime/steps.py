@@ -1,7 +1,8 @@
 """Verification by training: does it go on from two checkpoints in the same way?
 
-What can be told from an object graph alone is rebuilt: a stack of Dense and Conv2D
-layers, nodes with a `kernel` of rank 2 or 4 and perhaps a `bias`, in the order of the
+Where one of the two carries the configuration of a model and of its optimizer, both are
+made by it (`configured`).  Else what can be told from an object graph alone is rebuilt: a stack
+of Dense and Conv2D layers, nodes with a `kernel` of rank 2 or 4 and perhaps a `bias`, in the order of the
 graph, and the optimizer, by the names of its slots.  What a graph does not tell,
 activations and the numbers that 2.11's optimizers keep in their program, is taken to be
 Keras' default on both sides; it has no part in whether the two are the same.
@@ -21,14 +22,20 @@ from formats.errors import UnsupportedFeatureError
 from formats.opening import open_checkpoint
 
 from .checkpoint import read_into
+from .configured import Configured, is_trained
+from .errors import InvalidArgumentError
 from .functions import reduce_mean
 from .graph_view import GraphView
 from .keras import layers, optimizers
+from .nest import flatten
+from .random import set_seed
 from .tape import GradientTape
 from .tensor import as_tensor
 from .trackable import AutoTrackable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from formats.model import CheckpointReader
     from formats.tf.object_graph import ObjectGraph
 
@@ -36,8 +43,12 @@ __all__ = ["Steps", "compare_steps"]
 
 _SEED = 20180930
 _EXAMPLES = 8
+_DEEPEST = 200
+"""Edges to a layer: paths of a hostile chain of nodes would grow with its square."""
 
 Path = tuple[str, ...]
+_Left = tuple[dict[str, "np.ndarray[Any, Any]"], type]
+"""All variables of model and optimizer after a step by name, and the optimizer's class."""
 
 _LEGACY: dict[frozenset[str], tuple[str, dict[str, Any]]] = {
     frozenset(["m", "v"]): ("Adam", {}),
@@ -94,11 +105,15 @@ def compare_steps(left_path: str, right_path: str) -> Steps:
 
     Raises UnsupportedFeatureError, which names it, for what cannot be rebuilt.
     """
-    results = []
-    for path in (left_path, right_path):
-        with open_checkpoint(path) as reader:
-            found = _rebuild(reader)
-            results.append((_step(found, reader), type(found.optimizer)))
+    with open_checkpoint(left_path) as left_reader, open_checkpoint(right_path) as right_reader:
+        readers = (left_reader, right_reader)
+        described = [reader for reader in readers if is_trained(reader)]
+        results = [
+            _configured(reader, reader if reader in described else described[0])
+            if described
+            else _from_graph(reader)
+            for reader in readers
+        ]
     (left, kind), (right, other) = results
     if kind is not other or left.keys() != right.keys():
         message = f"its model or optimizer has other variables than that of {right_path}"
@@ -115,10 +130,12 @@ def _unknown(reader: CheckpointReader, what: str) -> UnsupportedFeatureError:
 
 
 def _paths(graph: ObjectGraph) -> dict[int, Path]:
-    """Return the first path to each node, breadth first."""
+    """Return the first path to each node, breadth first; no layer hangs deeper than `_DEEPEST`."""
     paths: dict[int, Path] = {0: ()}
     queue = [0]
     for number in queue:
+        if len(paths[number]) == _DEEPEST:
+            break
         for name, child in graph.children(number):
             if child not in paths:
                 paths[child] = (*paths[number], name)
@@ -223,8 +240,9 @@ def _hang(root: AutoTrackable, path: Path, leaf: Any) -> None:
     root._track(leaf, path[-1])
 
 
-def _step(found: _Found, reader: CheckpointReader) -> dict[str, np.ndarray[Any, Any]]:
-    """Restore, take one step, and return all variables of model and optimizer by name."""
+def _from_graph(reader: CheckpointReader) -> _Left:
+    """Return what a step leaves of the stack and the optimizer that an object graph tells of."""
+    found = _rebuild(reader)
     variables = [variable for _, layer in found.stack for variable in layer.trainable_variables]
     if isinstance(found.optimizer, optimizers.Optimizer):
         found.optimizer.build(variables)
@@ -241,23 +259,55 @@ def _step(found: _Found, reader: CheckpointReader) -> dict[str, np.ndarray[Any, 
     except (AssertionError, ValueError) as error:
         why = str(error).partition("\n")[0][:200]
         raise _unknown(reader, f"model and optimizer cannot be restored: {why}") from error
-    _train(found, variables)
+    random = np.random.default_rng(_SEED)
+    _train(lambda: _stacked(found, random), found.optimizer, variables, random)
+    return _values(variables, found.optimizer), type(found.optimizer)
+
+
+def _stacked(found: _Found, random: np.random.Generator) -> Any:
+    value: Any = as_tensor(random.standard_normal((_EXAMPLES, *found.example)).astype("f4"))
+    for number, (_, layer) in enumerate(found.stack):
+        if number == found.flatten_before:
+            value = layers.Flatten()(value)
+        value = layer(value)
+    return value
+
+
+def _train(
+    compute: Callable[[], Any], optimizer: Any, variables: list[Any], random: np.random.Generator
+) -> None:
+    """Take a step towards random outputs."""
+    # What a file holds may be infinite, or no root can be taken of it: the same on both sides.
+    with np.errstate(all="ignore"):
+        with GradientTape() as tape:
+            losses = []
+            for value in flatten(compute()):
+                difference = value - as_tensor(random.standard_normal(value.shape).astype("f4"))
+                losses.append(reduce_mean(difference * difference))
+            loss = sum(losses[1:], losses[0])
+        gradients = tape.gradient(loss, variables)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+
+def _configured(reader: CheckpointReader, by: CheckpointReader) -> _Left:
+    """Return what a step leaves of the model and the optimizer that a configuration describes."""
+    made = Configured(reader, by)
+    set_seed(_SEED)  # of what layers drop
+    values = [as_tensor(value) for value in made.inputs]
+    inputs = values[0] if len(values) == 1 else values
+    variables = made.model.trainable_variables
+    try:
+        _train(
+            lambda: made.model(inputs, training=True), made.optimizer, variables, np.random.default_rng(_SEED)
+        )
+    except (ValueError, LookupError, MemoryError, NotImplementedError, InvalidArgumentError) as error:
+        raise _unknown(by, f"the model cannot be trained here: {error}") from error
+    return _values(made.model.weights, made.optimizer), type(made.optimizer)
+
+
+def _values(variables: list[Any], optimizer: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the values of a model's variables and of its optimizer's, by name."""
     after = {f"{number} {variable.name}": variable for number, variable in enumerate(variables)}
-    state = list(found.optimizer.variables())
+    state = list(optimizer.variables())
     after |= {f"optimizer {number} {variable.name}": variable for number, variable in enumerate(state)}
     return {name: variable.numpy() for name, variable in after.items()}
-
-
-def _train(found: _Found, variables: list[Any]) -> None:
-    random = np.random.default_rng(_SEED)
-    value: Any = as_tensor(random.standard_normal((_EXAMPLES, *found.example)).astype("f4"))
-    with GradientTape() as tape:
-        for number, (_, layer) in enumerate(found.stack):
-            if number == found.flatten_before:
-                value = layers.Flatten()(value)
-            value = layer(value)
-        wanted = as_tensor(random.standard_normal(value.shape).astype("f4"))
-        difference = value - wanted
-        loss = reduce_mean(difference * difference)
-    gradients = tape.gradient(loss, variables)
-    found.optimizer.apply_gradients(zip(gradients, variables, strict=True))

@@ -9,7 +9,7 @@ import numpy as np
 
 from formats.tf.keys import VARIABLE_VALUE
 
-from . import dtypes
+from . import dtypes, graphs
 from .errors import InvalidArgumentError
 from .names import scoped
 from .reader import cpp_name
@@ -59,7 +59,9 @@ class Variable(TensorLike, Trackable):
             value = value.astype(wanted)
         self._free_shape = tuple(shape) if shape is not None else None
         self._value: Any = np.array(value)
-        self._shared_name = scoped(name if name is not None else "Variable")
+        graph, self._shared_name = graphs.current(), scoped(name if name is not None else "Variable")
+        if graph is not None:
+            self._shared_name = graph.add(self, self._shared_name)
         self._trainable = True if trainable is None else bool(trainable)
         self._unique_id = f"{self._shared_name}_{next(_ids)}"
         self.constraint = constraint

@@ -7,6 +7,7 @@ not keep thousands of them open.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dtypes import INVALID, STRING
@@ -85,7 +86,7 @@ class H5Reader(CheckpointReader):
         place = self._places[key]
         return H5Tensor(place.file, self._specs[key], place.path, place.soft)
 
-    @property
+    @cached_property
     def kinds(self) -> Mapping[str, str]:
         return {key: self.kind(key, spec) for key, spec in self._specs.items()}
 

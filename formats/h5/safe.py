@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
-from ..files import RandomAccessFile
+from ..files import CLOSED, RandomAccessFile
 from ..model import key_bytes, key_text
 from .guard import GuardedFile
 
@@ -192,6 +192,8 @@ class H5File:
 
     def find(self, path: str, start: Any | None = None, *, soft: int = 0) -> Any | None:
         """Return the object at a path, following hard links only; None where there is none."""
+        if not self._id.valid:
+            raise CheckpointError(CLOSED, path=self.path)
         found = self.root if start is None else start
         for name in key_bytes(path).split(b"/"):
             if name in (b"", b"."):

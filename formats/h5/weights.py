@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["WeightsReader"]
 
 
+def _is_number(text: str) -> bool:
+    """Whether a name is a variable's number; other scripts' digits, or thousands of them, are just a name."""
+    return text.isascii() and text.isdigit() and len(text) < 10
+
+
 class WeightsReader(H5Reader):
     """The variables of a model by their objects' paths, in one file or several."""
 
@@ -78,7 +83,7 @@ class WeightsReader(H5Reader):
             return super().kind(key, spec)
         group, _, number = rest.rpartition("/")
         first_slot = 2 if self.is_keras_3 else 1
-        is_scalar = number.isdigit() and int(number) < first_slot and not spec.shape
+        is_scalar = _is_number(number) and int(number) < first_slot and not spec.shape
         # An optimizer within another (loss scaling) keeps the slots; the outer one has scalars only.
         outer = group == "vars" and any(key.startswith("optimizer/inner_optimizer/") for key in self._specs)
         return "optimizer" if is_scalar or outer else "slot"
@@ -92,7 +97,7 @@ class WeightsReader(H5Reader):
         out: dict[str, list[str]] = {}
         for key in self._specs:
             group, _, number = key.rpartition("/")
-            if number.isdecimal():
+            if _is_number(number):
                 out.setdefault(group, []).append(key)
         for keys in out.values():
             keys.sort(key=lambda key: int(key.rpartition("/")[2]))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
     from ..model import TensorSpec
     from ..tf.slices import Extents
 
-__all__ = ["H5_DTYPES", "H5Skeleton", "H5Writer", "check_paths"]
+__all__ = ["H5_DTYPES", "MOST_COMPONENTS", "H5Skeleton", "H5Writer", "check_paths"]
+
+MOST_COMPONENTS = 1000
+"""Groups within groups that are written; one that holds much less is no longer read here."""
 
 H5_DTYPES = frozenset(
     name
@@ -128,11 +132,10 @@ class H5Writer(CheckpointWriter):
             try:
                 self._lay_out(skeleton)
                 self._offsets = skeleton.close()
-            except OSError as error:
-                with contextlib.suppress(OSError):
+            except (OSError, RuntimeError) as error:
+                with contextlib.suppress(OSError, RuntimeError):
                     skeleton.abandon()
-                # The library's own text is many lines about itself.
-                raise OSError(error.errno, os.strerror(error.errno) if error.errno else str(error)) from error
+                raise _plain(error) from error
             except BaseException:
                 skeleton.abandon()
                 raise
@@ -152,6 +155,16 @@ class H5Writer(CheckpointWriter):
         """Nothing goes last: the library wrote all but the values."""
 
 
+def _plain(error: OSError | RuntimeError) -> OSError:
+    """Return what a failing write said, without the library's many lines about itself.
+
+    What fails while a file is closed comes as a RuntimeError with the number in its text.
+    """
+    named = re.search(r"\berrno = (\d+)", str(error))
+    number = getattr(error, "errno", None) or (int(named[1]) if named else None)
+    return OSError(number, os.strerror(number)) if number else OSError(str(error).partition("\n")[0])
+
+
 def check_paths(path: str, datasets: Iterable[tuple[str, str]]) -> None:
     """Refuse (key, dataset's path) that cannot all be in one file; ConversionError names the key.
 
@@ -161,7 +174,9 @@ def check_paths(path: str, datasets: Iterable[tuple[str, str]]) -> None:
     groups: dict[str, str] = {}
     for key, dataset in datasets:
         components = dataset.split("/")
-        if any(component in ("", ".") or "\0" in component for component in components):
+        if len(components) > MOST_COMPONENTS or any(
+            component in ("", ".") or "\0" in component for component in components
+        ):
             hints = ("to give it another: --sub or --map",)
             raise ConversionError("HDF5 cannot have this path", path=path, key=key, hints=hints)
         keys[dataset] = key

@@ -16,6 +16,7 @@ tensorflow/core/util/tensor_bundle/tensor_bundle.cc, core/protobuf/tensor_bundle
 
 from __future__ import annotations
 
+import bisect
 import gc
 import re
 from contextlib import contextmanager
@@ -184,6 +185,7 @@ class BundleIndex:
         self.values: list[bytes] = []
         self._lenient = lenient
         self._heads: dict[bytes, tuple[DType, tuple[int, ...]]] = {}
+        self._blocks: list[tuple[int, int]] = []
         self.tensors: dict[str, int] = {}
         self.slice_entries: dict[bytes, int] = {}
         with RandomAccessFile(self.path) as file, _collector_paused():
@@ -214,6 +216,7 @@ class BundleIndex:
                     first = first if unsorted else (key, last, handle.offset)
                     unsorted += 1
                 last = key
+            self._blocks.append((len(keys), handle.offset))
             keys += [key for key, _ in entries]
             self.values += [value for _, value in entries]
         if unsorted:
@@ -239,6 +242,7 @@ class BundleIndex:
             return BundleHeaderProto(num_shards=self._count_shards())
         value = self.values[position]
         del keys[position], self.values[position]
+        self._blocks = [(first - (first > position), offset) for first, offset in self._blocks]
         try:
             header = BundleHeaderProto.decode(value)
         except ValueError as error:
@@ -325,6 +329,11 @@ class BundleIndex:
         place = (_varint(shard) if shard else 0, _varint(offset), _varint(size))
         return tuple.__new__(BundleEntry, (*known, *place, stored, ()))
 
+    def place(self, position: int) -> int | None:
+        """Return the offset, in the index file, of the block that holds an entry."""
+        at = bisect.bisect_right(self._blocks, position, key=lambda block: block[0])
+        return self._blocks[at - 1][1] if at else None
+
     def entry_or_none(self, position: int) -> BundleEntry | None:
         try:
             return self.entry(position)
@@ -351,7 +360,7 @@ class BundleIndex:
         try:
             entry = self.entry(position)
         except EntryError as flaw:
-            self.findings.append(Finding("error", flaw.code, str(flaw), key, self.path))
+            self.findings.append(Finding("error", flaw.code, str(flaw), key, self.path, self.place(position)))
             return TensorSpec(key, INVALID, _shape_or_scalar(self.values[position]))
         stored = entry.size if entry.dtype.itemsize is None else None
         return TensorSpec(key, entry.dtype, entry.shape, stored)

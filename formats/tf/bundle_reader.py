@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
-from ..files import PIECE, RandomAccessFile
+from ..files import CLOSED, PIECE, RandomAccessFile
 from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
 from ..paths import data_shards
 from ..ranges import FileRange
-from ..slicing import allocate, full_index, index_shape, read_region
+from ..slicing import allocate, fill_region, full_index, index_shape
 from ..wire.crc32c import extend, mask
 from ..workers import SERIAL, Workers
 from . import payload
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from ..chunks import Chunk
     from ..model import Index, Verification
+    from ..paths import Location
     from ..probe import Probe
     from .slices import Extents
 
@@ -66,7 +67,7 @@ class BundleTensor(LazyTensor):
         import numpy as np
 
         if self.entry.slices:
-            return self.read_slice(full_index(self.spec.shape))
+            return self.read_region(full_index(self.spec.shape))
         if self.spec.dtype.itemsize is None:
             return self._read_elements(full_index(self.spec.shape))
         reader, spec, entry = self._reader, self.spec, self.entry
@@ -104,7 +105,7 @@ class BundleTensor(LazyTensor):
             return None
         return np.ndarray(spec.shape, dtype, data).copy()
 
-    def read_slice(self, index: Index) -> np.ndarray[Any, Any]:
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         if self.spec.dtype.itemsize is None:
             return self._read_elements(index)
         entry = self.entry
@@ -112,7 +113,7 @@ class BundleTensor(LazyTensor):
         if entry.slices:
             return self._assemble(index)
         out = allocate(self.spec, index_shape(index), self._reader.index.path)
-        read_region(self._read_bytes, self.spec.shape, out.dtype, index, out)
+        fill_region(self._read_bytes, self.spec.shape, out.dtype, index, out)
         return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
@@ -138,7 +139,7 @@ class BundleTensor(LazyTensor):
 
     def read_some(self, index: Index) -> np.ndarray[Any, Any]:
         """Return a slice; of the whole, checked against its checksum."""
-        return self.read() if index == full_index(self.spec.shape) else self.read_slice(index)
+        return self.read() if index == full_index(self.spec.shape) else self.read_region(index)
 
     def _read_bytes(self, offset: int, size: int) -> bytes:
         entry = self.entry
@@ -193,11 +194,16 @@ class BundleReader(CheckpointReader):
     """A bundle, object-based or name-based; what the keys mean is the subclass's."""
 
     def __init__(self, probe: Probe, *, lenient: bool = False) -> None:
-        self.location = probe.location
-        self.index = BundleIndex(probe.location.path, lenient=lenient)
-        self.findings = self.index.findings
+        self.begin(probe.location, BundleIndex(probe.location.path, lenient=lenient))
+
+    def begin(self, location: Location, index: BundleIndex) -> None:
+        """Take an index, which need not be that of a file."""
+        self.location = location
+        self.index = index
+        self.findings = index.findings
         self.open_shards: OrderedDict[int, RandomAccessFile] = OrderedDict()
         self._lock = threading.Lock()
+        self._closed = False
 
     @cached_property
     def specs(self) -> Mapping[str, TensorSpec]:
@@ -211,7 +217,10 @@ class BundleReader(CheckpointReader):
         try:
             return self.index.entry(position)
         except EntryError as flaw:
-            raise CorruptCheckpointError(str(flaw), path=self.index.path, key=key, code=flaw.code) from flaw
+            place = self.index.place(position)
+            raise CorruptCheckpointError(
+                str(flaw), path=self.index.path, key=key, offset=place, code=flaw.code
+            ) from flaw
 
     def pieces(self, spec: TensorSpec, entry: BundleEntry) -> list[tuple[Region, BundleTensor]]:
         """Return the pieces of a partitioned tensor and what each covers.
@@ -262,10 +271,15 @@ class BundleReader(CheckpointReader):
     def _open_shard(self, shard: int, key: str | None) -> RandomAccessFile:
         file = self.open_shards.get(shard)
         if file is None:
+            if self._closed:
+                raise CheckpointError(CLOSED, path=self.location.path, key=key)
             num_shards = self.index.header.num_shards
             if not 0 <= shard < num_shards:
                 message = f"in shard {shard}, the header counts {num_shards}"
-                raise CorruptCheckpointError(message, path=self.index.path, key=key, code="entry")
+                place = self.index.place(self.index.tensors[key]) if key is not None else None
+                raise CorruptCheckpointError(
+                    message, path=self.index.path, key=key, offset=place, code="entry"
+                )
             try:
                 file = RandomAccessFile(data_shard(self.index.prefix, shard, num_shards))
             except CheckpointError as error:
@@ -310,15 +324,19 @@ class BundleReader(CheckpointReader):
             raise ChecksumError(message, path=path, key=key, offset=entry.offset, code="tensor-checksum")
 
     def corrupt(self, key: str, entry: BundleEntry, message: str, code: str) -> CorruptCheckpointError:
-        in_index = code in ("slice", "tensor-size") or bool(entry.slices)
-        path = (
-            self.index.path
-            if in_index
-            else data_shard(self.index.prefix, entry.shard, self.index.header.num_shards)
-        )
-        return CorruptCheckpointError(
-            message, path=path, key=key, offset=None if in_index else entry.offset, code=code
-        )
+        in_index = code in ("slice", "tensor-size")
+        path, offset = self.entry_place(key) if in_index else self.data_place(key, entry)
+        return CorruptCheckpointError(message, path=path, key=key, offset=offset, code=code)
+
+    def entry_place(self, key: str) -> tuple[str, int | None]:
+        """Return the index file and the offset of the block that holds a tensor's entry."""
+        return self.index.path, self.index.place(self.index.tensors[key])
+
+    def data_place(self, key: str, entry: BundleEntry) -> tuple[str, int | None]:
+        """Return the data shard and the offset of a tensor's bytes; of one in slices, its entry's place."""
+        if entry.slices:
+            return self.entry_place(key)
+        return data_shard(self.index.prefix, entry.shard, self.index.header.num_shards), entry.offset
 
     def missing_files(self) -> list[str]:
         """Return the data shards that are not there, of those that hold tensors.
@@ -341,9 +359,11 @@ class BundleReader(CheckpointReader):
         return verify_bundle(self, workers)
 
     def close(self) -> None:
-        for file in self.open_shards.values():
-            file.close()
-        self.open_shards.clear()
+        with self._lock:
+            self._closed = True
+            for file in self.open_shards.values():
+                file.close()
+            self.open_shards.clear()
 
 
 def _spell(region: Region) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from ..atomic import Staging, refusing, sync_directory
 from ..dtypes import STRING
 from ..errors import (
-    CheckpointError,
+    CheckpointExistsError,
     CheckpointNotFoundError,
     ConversionError,
     CorruptCheckpointError,
@@ -35,9 +35,10 @@ from ..wire.crc32c import extend, mask
 from ..wire.sstable import TableBuilder
 from .bundle import OBJECT_GRAPH_KEY, BundleEntry, BundleIndex, data_shard, encode_entry
 from .bundle_commit import BundleExchange
+from .bundle_writer import BundleWriter
 from .messages import BundleHeaderProto
 from .payload import length_bytes
-from .shards import CLONE, COPY, LINK, bring, fingerprint, same_bytes
+from .shards import CLONE, COPY, LINK, bring, same_bytes
 from .slices import slice_key
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
     from .bundle_reader import BundleReader
     from .object_graph import ObjectGraph
-    from .shards import Fingerprint
 
 __all__ = ["BundleRename"]
 
@@ -58,8 +58,7 @@ class BundleRename:
     """Writes the bundle of a reader to `prefix`, under other keys.
 
     `keys` gives every tensor its new key, `graph` is the object graph that goes with
-    them.  `before` is the fingerprint of the reader's files from before it was opened.
-    `link` shares shards where it can; in place they always are.
+    them.  `link` shares shards where it can; in place they always are.
     """
 
     def __init__(
@@ -68,14 +67,13 @@ class BundleRename:
         prefix: str,
         keys: Mapping[str, str],
         graph: ObjectGraph | None,
-        before: Fingerprint,
         *,
         link: bool = False,
     ) -> None:
         self._reader = reader
         self._prefix = prefix
         self._keys = keys
-        self._before = before
+        self._before = reader.fingerprint or {}
         self.in_place = _place(prefix) == _place(reader.index.prefix)
         self._ways = (LINK, CLONE, COPY) if self.in_place else (CLONE, LINK, COPY) if link else (COPY,)
         self._new_graph = graph
@@ -144,18 +142,24 @@ class BundleRename:
         paths = {number: data_shard(old.prefix, number, old.header.num_shards) for number in range(count)}
         return {number: path for number, path in paths.items() if path in self._before}
 
-    def run(self, *, verify: bool = True, advance: Callable[[int], None] = lambda _: None) -> list[str]:
+    def run(
+        self,
+        *,
+        overwrite: bool = False,
+        verify: bool = True,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> list[str]:
         """Write it and move it to its place; return notes for the person."""
         staging = Staging(self._prefix)
         try:
             brought = self._stage(staging, advance)
             if verify:
                 self._verify(staging, brought, advance)
-            if fingerprint(self._before) != self._before:
-                raise CheckpointError(
-                    "has changed meanwhile; nothing was written", path=self._reader.index.prefix
-                )
-            self._move_in(staging)
+            self._reader.check_unchanged()
+            with staging.alone():
+                if not (overwrite or self.in_place) and (found := BundleWriter.existing(self._prefix)):
+                    raise CheckpointExistsError("has appeared meanwhile", path=found[0])
+                self._move_in(staging)
         finally:
             staging.remove()
         return self._notes(brought)

@@ -12,6 +12,7 @@ bytes that belong to no entry, graphs with cycles and aliases.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from array import array
 from functools import partial
@@ -20,13 +21,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..dtypes import INVALID
 from ..errors import CheckpointError, ChecksumError, CorruptCheckpointError
 from ..files import PIECE
-from ..model import Finding, TensorSpec, Verification
+from ..model import Finding, TensorSpec, Verification, key_text
 from ..paths import SHARD, data_shards
 from ..ranges import Sum, cut
 from ..wire.crc32c import crc32c, extend, mask
 from ..workers import SERIAL, Workers
 from . import payload
-from .bundle import data_shard
+from .bundle import OBJECT_GRAPH_KEY, data_shard
 from .keys import looks_object_based
 from .slices import tiling_flaw
 
@@ -133,21 +134,21 @@ class _Structure:
         if not entry.slices:
             yield from self._part(number, spec, entry)
             return
-        path = self.reader.index.path
+        place = self.reader.entry_place(spec.key)
         try:
             pieces = self.reader.pieces(spec, entry)
-        except CorruptCheckpointError as error:
-            yield Finding.of(error, spec.key)
+        except CheckpointError as error:
+            yield Finding("error", error.code, error.message, error.key or spec.key, error.path, error.offset)
             return
         if tiling_flaw([region for region, _ in pieces], spec.shape) == "gap":
             # An optimizer that minimized a partitioned variable within a scope writes such slots.
             message = "its slices do not cover its shape; TensorFlow restores only what they hold"
-            yield Finding("warning", "slice", message, spec.key, path)
+            yield Finding("warning", "slice", message, spec.key, *place)
         if spec.dtype.name not in JOINABLE and len(pieces) > 1:
             message = (
                 f"TensorFlow cannot join slices of {spec.dtype}; convert with --merge-slices to make it whole"
             )
-            yield Finding("warning", "slice", message, spec.key, path)
+            yield Finding("warning", "slice", message, spec.key, *place)
         self.pieces[number] = len(pieces)
         for _, piece in pieces:
             yield from self._part(number, piece.spec, piece.entry)
@@ -214,7 +215,8 @@ def _shard_sizes(reader: BundleReader) -> dict[int, int]:
     for path in data_shards(reader.index.prefix):
         match = SHARD.fullmatch(path)
         if match and int(match["count"]) == count and int(match["shard"]) < count:
-            sizes[int(match["shard"])] = os.stat(path).st_size
+            with contextlib.suppress(FileNotFoundError):  # it has just been replaced by another save's
+                sizes[int(match["shard"])] = os.stat(path).st_size
     return sizes
 
 
@@ -368,8 +370,10 @@ def _object_graph(reader: BundleReader) -> Iterator[Finding]:
     known = len(reader.findings)
     graph = reader.object_graph
     if graph is not None:
+        key = key_text(OBJECT_GRAPH_KEY)
+        path, offset = reader.data_place(key, reader.tensor(key).entry)
         for flaw in graph.flaws(reader.specs):
-            yield Finding(flaw.severity, flaw.code, flaw.message, flaw.key, reader.index.path)
+            yield Finding(flaw.severity, flaw.code, flaw.message, flaw.key, path, offset)
         return
     # A graph whose bytes are damaged has been found so already; one that cannot be decoded is found here.
     yield from (finding for finding in reader.findings[known:] if finding.code.startswith("graph"))

@@ -19,7 +19,7 @@ from ..dtypes import STRING, VARIANT
 from ..errors import ConversionError, DuplicateKeyError
 from ..files import PIECE
 from ..model import TensorSpec, key_bytes
-from ..paths import SHARD, data_shards
+from ..paths import bundle_prefix, data_shards
 from ..wire.coding import encode_fixed32, encode_varint
 from ..wire.crc32c import extend, mask
 from ..wire.sstable import TableBuilder
@@ -60,9 +60,8 @@ _NOT_JOINED = BUNDLE_DTYPES - {
 
 def bundle_target(target: Target) -> Target:
     """Return a target with its prefix for a path, whichever file of the bundle was named."""
-    shard = SHARD.fullmatch(target.path)
-    prefix = shard["prefix"] if shard else target.path.removesuffix(".index")
-    if not os.path.basename(prefix):
+    prefix = bundle_prefix(target.path)
+    if not os.path.basename(prefix) or os.path.isdir(prefix):
         hint = f"name the checkpoint, for instance {os.path.join(prefix, 'ckpt-1')}"
         message = "a directory; a bundle's path is the prefix of its files"
         raise ConversionError(message, path=target.path, hints=(hint,))
@@ -71,6 +70,8 @@ def bundle_target(target: Target) -> Target:
 
 class BundleWriter(CheckpointWriter):
     """Writes a bundle, object-based or name-based; what the keys mean is not its business."""
+
+    has_shards = True
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
         _check_keys(target)

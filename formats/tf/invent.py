@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..errors import ConversionError
 from .keys import ATTRIBUTES, OPTIMIZER_SLOT, VARIABLE_VALUE, escape
 from .kinds import KERAS_SLOTS, TF1_SLOTS, NamedSlot, name_kinds, named_slots
 from .messages import (
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["SAVE_COUNTER", "Invented", "invent_graph"]
 
 SAVE_COUNTER = "save_counter"
+_MOST_EDGES = 1000
+"""Components of a name: each is a node whose key begins with all those above."""
+
 _NUMBERED = re.compile(r"(.+?)(?:_(\d+))?")
 _POWER = re.compile(r"(?P<scope>(?:.*/)?)(?P<name>beta[12]_power)(?:_(?P<number>\d+))?")
 _ADAFACTOR_SUFFIX = "_slot_"
@@ -112,6 +116,8 @@ def invent_graph(specs: Mapping[str, TensorSpec]) -> Invented:
     for key in specs:
         if key not in slots and kinds[key] != "optimizer":
             node = root
+            if key.count("/") > _MOST_EDGES:
+                raise ConversionError(f"more than {_MOST_EDGES} edges lead to it", key=key[:100] + "…")
             for part in key.split("/"):
                 node = node.child(part)
             node.full_name = key

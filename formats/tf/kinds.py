@@ -7,6 +7,7 @@ only where the variable it speaks of is there with the same shape.
 
 from __future__ import annotations
 
+import bisect
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from .object_graph import ObjectGraph
 
 __all__ = [
+    "ListedSlot",
     "NamedSlot",
+    "listed_slots",
     "name_kinds",
     "named_slot",
     "named_slots",
@@ -37,6 +40,10 @@ GRAPH_KEY = OBJECT_GRAPH_KEY.decode()
 
 NOWHERE = -1  # no node: a key that no attribute stands for
 _OPTIMIZER_EDGES = frozenset(("iter", "_iterations"))
+_LISTS = ("_variables", "_trainable_variables")
+_MOST_LISTED = 4_000_000
+"""Nodes that optimizers list, all together: a hostile graph has many optimizers share one long list."""
+
 _STATE_EDGES = frozenset(("metrics", "save_counter", "keras_api"))
 
 
@@ -74,17 +81,77 @@ def paired_slots(
     listed = "_trainable_variables" in edges
     variables = [node for _, node in graph.children(edges["_trainable_variables"])] if listed else model
     variables = [node for node in variables if node in specs]
+    # For each shape the places of its variables: a list that fits none of them costs no search.
+    places: dict[tuple[int, ...], list[int]] = {}
+    for place, node in enumerate(variables):
+        places.setdefault(specs[node].shape, []).append(place)
     pairs: dict[int, int] = {}
     at = 0
     for _, node in graph.children(edges["_variables"]) if "_variables" in edges else ():
         if node in scalars or node not in specs:
             continue
-        shape = specs[node].shape
-        match = next((i for i in range(at, len(variables)) if specs[variables[i]].shape == shape), None)
-        if match is not None:
-            at = match
-            pairs[node] = variables[match]
+        fitting = places.get(specs[node].shape, [])
+        following = bisect.bisect_left(fitting, at)
+        if following < len(fitting):
+            at = fitting[following]
+            pairs[node] = variables[at]
     return pairs
+
+
+class ListedSlot(NamedTuple):
+    """A slot variable that an optimizer keeps in a list, by the name of the list's edge."""
+
+    optimizer: int
+    variable: int
+    name: str
+    node: int
+
+
+def listed_slots(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> Iterator[ListedSlot]:
+    """Yield the slots of optimizers since Keras 2.11, where the graph tells of which variable each is.
+
+    An optimizer has one list for each kind, `_momentums`.  Keras 3 lists the variables in
+    the same order, `_trainable_variables`; in Keras 2 a slot has its variable's full name
+    in its own, `Adam/m/<full name>`.
+    """
+    by_node = _node_specs(graph, specs)
+    full_names = {
+        number: attribute.full_name
+        for number in by_node
+        for attribute in graph.nodes[number].attributes
+        if attribute.name == VARIABLE_VALUE
+    }
+    named: dict[str, list[int]] = {}
+    for number, full_name in full_names.items():
+        named.setdefault(full_name, []).append(number)
+    seen: set[int] = set()  # A list is of one optimizer; a hostile graph could give it to all.
+    for optimizer in sorted(optimizer_nodes(graph)):
+        edges = {name: node for name, node in graph.children(optimizer) if node not in seen}
+        seen.update(edges.values())
+        held = set(_listed(graph, edges.get("_variables")))
+        trained = _listed(graph, edges.get("_trainable_variables"))
+        for name, group in edges.items():
+            slots = _listed(graph, group)
+            if not slots or name == "_variables" or not held.issuperset(slots):
+                continue
+            owners = (
+                trained
+                if len(trained) == len(slots)
+                else [_owner(full_names.get(slot, ""), named) for slot in slots]
+            )
+            for slot, owner in zip(slots, owners, strict=True):
+                if owner in by_node and slot in by_node and by_node[owner].shape == by_node[slot].shape:
+                    yield ListedSlot(optimizer, owner, name, slot)
+
+
+def _listed(graph: ObjectGraph, group: int | None) -> list[int]:
+    return [node for _, node in graph.children(group)] if group is not None else []
+
+
+def _owner(full_name: str, named: Mapping[str, list[int]]) -> int:
+    """Return the variable whose full name a slot has in its own; nowhere where that is not one."""
+    found = named.get(full_name.split("/", 2)[-1], []) if full_name.count("/") > 1 else []
+    return found[0] if len(found) == 1 else NOWHERE
 
 
 def object_kinds(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[str, str]:
@@ -98,18 +165,23 @@ def object_kinds(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[st
         if name in _STATE_EDGES
     }
     model = graph.reachable((ROOT,), without=optimizers | state_roots)
-    trainable = {
-        node
+    groups = {
+        group
         for optimizer in optimizers
         for name, group in graph.children(optimizer)
         if name == "_trainable_variables"
-        for _, node in graph.children(group)
     }
+    trainable = {node for group in groups for _, node in graph.children(group)}
     kinds_of_nodes = dict.fromkeys(graph.reachable(optimizers), "optimizer")
     kinds_of_nodes.update(dict.fromkeys(graph.reachable(state_roots, without=optimizers), "state"))
     kinds_of_nodes.update(dict.fromkeys([*model, *trainable], "variable"))
     in_order = [node for node in model if node in node_specs]
+    left = _MOST_LISTED
     for optimizer in optimizers:
+        lists = [group for name, group in graph.children(optimizer) if name in _LISTS]
+        left -= sum(len(graph.nodes[group].children) for group in lists) + (len(in_order) if lists else 0)
+        if not lists or left < 0:
+            continue
         for node in paired_slots(graph, optimizer, in_order, node_specs):
             if kinds_of_nodes.get(node) != "variable":
                 kinds_of_nodes[node] = "slot"
@@ -165,6 +237,7 @@ _KERAS_OPTIMIZERS = frozenset(["Adam", "Adamax", "Nadam", "SGD", "Adagrad", "Ada
 _POWER = re.compile(r"beta[12]_power(_\d+)?")
 _NUMBERED = re.compile(r"(.+?)(?:_(\d+))?")
 _ADAFACTOR = re.compile(r"(.+)_slot_(v|m|vr|vc)")
+_MOST_COMPONENTS = 100
 _AVERAGE = "ExponentialMovingAverage"
 
 
@@ -190,6 +263,11 @@ def _less_one_dimension(factor: tuple[int, ...], shape: tuple[int, ...]) -> bool
     return len(shape) - len(factor) == 1 and all(factor.count(dim) <= shape.count(dim) for dim in factor)
 
 
+def _too_deep(key: str) -> bool:
+    """Whether a key has so many components that trying each would take its length squared."""
+    return key.count("/") > _MOST_COMPONENTS
+
+
 def _split(key: str) -> Iterator[tuple[str, str]]:
     """Yield (prefix, rest) of a key at each `/`, the longest prefix first."""
     at = key.rfind("/")
@@ -201,7 +279,7 @@ def _split(key: str) -> Iterator[tuple[str, str]]:
 def named_slot(key: str, specs: Mapping[str, TensorSpec]) -> NamedSlot | None:
     """Return the slot that a key of a name-based checkpoint is, or None."""
     head, _, last = key.rpartition("/")
-    if last.startswith(_AVERAGE):
+    if last.startswith(_AVERAGE) or _too_deep(key):
         return None
     # <v>/Adam, <v>/t_0/Adagrad, <v>/adam_m: whatever the optimizer is called.
     for variable, suffix in _split(key):

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from .object_graph import ROOT
+from .object_graph import ROOT, most_path_characters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
@@ -174,13 +174,22 @@ class GraphTarget:
 
 
 def display_names(graph: ObjectGraph) -> dict[int, str]:
-    """Return what TensorFlow's messages call each node: `(root).net.l1`, or whose state a slot is."""
+    """Return what TensorFlow's messages call each node: `(root).net.l1`, or whose state a slot is.
+
+    As with object paths, what is at the end of a very long chain goes without.
+    """
     names: dict[int, str] = {}
+    left = most_path_characters(len(graph.nodes))
     for node, came_from in graph.reachable().items():
-        names[node] = "(root)" if came_from is None else f"{names[came_from[0]]}.{came_from[1]}"
+        if came_from is None:
+            names[node] = "(root)"
+        elif came_from[0] in names and left >= 0:
+            names[node] = f"{names[came_from[0]]}.{came_from[1]}"
+            left -= len(names[node])
     for slot in graph.slots:
-        if slot.optimizer in names and slot.variable in names:
+        if slot.optimizer in names and slot.variable in names and left >= 0:
             names[slot.node] = f"{names[slot.optimizer]}'s state '{slot.name}' for {names[slot.variable]}"
+            left -= len(names[slot.node])
     return names
 
 

@@ -199,6 +199,8 @@ class _MetaGraphFile:
                 if key not in self._collections:
                     return
         entry = self._decode(_CollectionEntry, start, size)
+        if entry.key not in self._collections:  # a key given twice: the last one counts
+            return
         values = entry.value.bytes_list.value if entry.value and entry.value.bytes_list else []
         try:
             self._collections[entry.key] += [VariableDef.decode(value) for value in values]

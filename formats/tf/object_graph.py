@@ -18,18 +18,19 @@ import itertools
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..wire.protobuf import iter_fields
 from .keys import SUFFIXES, VARIABLE_VALUE
 from .messages import BoolValue, TrackableObject, TrackableObjectGraph
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-__all__ = ["GraphFlaw", "KeyResolver", "ObjectGraph", "Slot"]
+__all__ = ["GraphFlaw", "KeyResolver", "ObjectGraph", "Slot", "most_path_characters"]
 
 ROOT = 0
-_MOST_PATH_CHARACTERS = (
-    1 << 26
-)  # Paths of a long chain of nodes grow with its square; what is behind goes without.
+_FEW_NODES = 1024
+_LEAST_NODE = 8
+"""Bytes that a node takes at least, with an edge that leads to it."""
 
 
 class Slot(NamedTuple):
@@ -39,6 +40,14 @@ class Slot(NamedTuple):
     variable: int
     name: str
     node: int
+
+
+def most_path_characters(nodes: int) -> int:
+    """Return how long all paths of a graph may be together.
+
+    Those of a long chain of nodes grow with its square; what is behind goes without.
+    """
+    return (1 << 22) + 128 * nodes
 
 
 class GraphFlaw(NamedTuple):
@@ -85,6 +94,9 @@ class ObjectGraph:
     @classmethod
     def decode(cls, data: bytes) -> ObjectGraph:
         """Return the graph in a serialized TrackableObjectGraph; ValueError where there is none."""
+        count = sum(number == 1 for number, *_ in iter_fields(data))
+        if count > _FEW_NODES + len(data) // _LEAST_NODE:
+            raise ValueError(f"{count} nodes in {len(data)} bytes, too few for edges to all of them")
         graph = cls(TrackableObjectGraph.decode(data))
         if not graph.nodes:
             raise ValueError("the object graph has no nodes, not even a root")
@@ -157,7 +169,7 @@ class ObjectGraph:
     def paths(self) -> dict[int, str]:
         """Object path by node: the edge names of the shortest way from the root, slots by their variable."""
         paths: dict[int, str] = {}
-        left = _MOST_PATH_CHARACTERS
+        left = most_path_characters(len(self.nodes))
         for node, came_from in self.reachable().items():
             if came_from is None:
                 paths[node] = ""

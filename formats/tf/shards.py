@@ -17,11 +17,11 @@ from ..atomic import refusing
 from ..errors import CheckpointError, CorruptCheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..atomic import Staging
 
-__all__ = ["CLONE", "COPY", "LINK", "Fingerprint", "bring", "fingerprint", "same_bytes"]
+__all__ = ["CLONE", "COPY", "LINK", "bring", "same_bytes"]
 
 LINK, CLONE, COPY = "link", "clone", "copy"
 
@@ -32,17 +32,6 @@ _CANNOT = frozenset(
     [errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.ENOSYS, errno.EMLINK]
 )
 """What systems say where a file cannot be linked, cloned, or copied by themselves."""
-
-Fingerprint = dict[str, tuple[int, int, int, int]]
-
-
-def fingerprint(paths: Iterable[str]) -> Fingerprint:
-    """Return what changes when one of these files is replaced or written to."""
-    found = {}
-    for path in paths:
-        status = os.stat(path)
-        found[path] = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-    return found
 
 
 def bring(staging: Staging, path: str, name: str, ways: Sequence[str], advance: Callable[[int], None]) -> str:

@@ -26,15 +26,17 @@ from ..files import RandomAccessFile
 __all__ = ["FILE_NAME", "StateFile", "looks_like_state_file"]
 
 FILE_NAME = "checkpoint"
+_LONGEST_PATH = 1 << 20  # No system opens one of more than a few thousand.
 _LARGEST = 1 << 26  # A million paths; more is no state file.
 
+# Strings are possessive (`++`): kept for going back, each character would take a hundred bytes.
 _TOKEN = re.compile(
     rb"""
       (?P<skip>   [ \t\r\n\f\v,;]+ | \#[^\n]* )
     | (?P<name>   [A-Za-z_]\w* )
     | (?P<number> [-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?[fF]? )
     | (?P<negative> -[A-Za-z]+ )
-    | (?P<string> "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' )
+    | (?P<string> "(?:[^"\\\n]++|\\.)*+" | '(?:[^'\\\n]++|\\.)*+' )
     | (?P<colon>  : )
     """,
     re.VERBOSE | re.DOTALL,
@@ -95,6 +97,9 @@ class StateFile(NamedTuple):
             if name in strings:
                 while position < len(tokens) and tokens[position][0] == "string":
                     position += 1
+                length = sum(len(literal) for _, literal in tokens[start:position])
+                if length > _LONGEST_PATH:
+                    raise ValueError(f"a path of {length} bytes")
                 value = b"".join(_unquote(literal) for _, literal in tokens[start:position])
                 strings[name].append(value.decode("utf-8", "surrogateescape"))
             elif position < len(tokens) and (number := _number(*tokens[position])) is not None:

@@ -81,7 +81,7 @@ def _packed_values(proto: bytes, number: int) -> bytes:
     parts = []
     for found, _, value, _, _ in iter_fields(proto):
         if found == number:
-            parts.append(value if isinstance(value, bytes) else encode_varint(value))
+            parts.append(encode_varint(value) if isinstance(value, int) else value)
     return b"".join(parts)
 
 

@@ -16,13 +16,15 @@ __all__ = ["compress", "decompress"]
 _LARGEST_RATIO = 22
 
 
-def decompress(data: bytes) -> bytes:
-    """Return the content of a raw snappy block; ValueError where it is none."""
+def decompress(data: bytes, most: int | None = None) -> bytes:
+    """Return the content of a raw snappy block; ValueError where it is none, or longer than `most`."""
     import cramjam
 
     length, _ = decode_varint(data, 0)
     if length > _LARGEST_RATIO * len(data):
         raise ValueError(f"snappy block of {len(data)} bytes claims {length} bytes of content")
+    if most is not None and length > most:
+        raise ValueError(f"snappy block of {length} bytes of content, at most {most} are read")
     try:
         content = bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:

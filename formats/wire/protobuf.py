@@ -47,15 +47,18 @@ __all__ = [
 VARINT, FIXED64_TYPE, LENGTH, FIXED32_TYPE = 0, 1, 2, 5
 _FIXED_SIZE = {FIXED64_TYPE: 8, FIXED32_TYPE: 4}
 
-RawValue = int | bytes
+RawValue = int | bytes | memoryview
+LARGE = 1 << 20
+"""Bytes from which on a field is looked at where it lies: a message within messages would be copied often."""
 
 
-def iter_fields(data: bytes) -> Iterator[tuple[int, int, RawValue, int, int]]:
+def iter_fields(data: bytes | memoryview) -> Iterator[tuple[int, int, RawValue, int, int]]:
     """Yield (number, wire type, value, start, end) of every field; ValueError where malformed.
 
-    Varints come as unsigned numbers, everything else as bytes; `data[start:end]`
-    is the field with its tag.
+    Varints come as unsigned numbers, everything else as bytes, or as a part of `data`
+    where that is a memoryview and the part is large; `data[start:end]` is the field with its tag.
     """
+    viewed = isinstance(data, memoryview)
     position, end = 0, len(data)
     while position < end:
         start = position
@@ -72,6 +75,8 @@ def iter_fields(data: bytes) -> Iterator[tuple[int, int, RawValue, int, int]]:
             if length > end - position:
                 raise ValueError(f"field {number} of {length} bytes, {end - position} are left")
             value = data[position : position + length]
+            if viewed and length < LARGE:
+                value = bytes(value)
             position += length
         elif wire_type == VARINT:
             value, position = decode_varint(data, position, end)
@@ -79,7 +84,7 @@ def iter_fields(data: bytes) -> Iterator[tuple[int, int, RawValue, int, int]]:
             size = _FIXED_SIZE[wire_type]
             if size > end - position:
                 raise ValueError(f"field {number} of {size} bytes, {end - position} are left")
-            value = data[position : position + size]
+            value = bytes(data[position : position + size])
             position += size
         else:
             raise ValueError(f"field {number} of wire type {wire_type}")
@@ -112,10 +117,19 @@ INT32 = Scalar(VARINT, _int32, encode_varint, 0)
 INT64 = Scalar(VARINT, signed64, encode_varint, 0)
 BOOL = Scalar(VARINT, bool, encode_varint, False)
 BYTES = Scalar(LENGTH, bytes, _bytes_with_length, b"")
+
+
+def _text(raw: bytes | memoryview) -> str:
+    if len(raw) >= LARGE:
+        raise ValueError(f"a text of {len(raw)} bytes, at most {LARGE} are read")
+    assert isinstance(raw, bytes)
+    return raw.decode("utf-8", "surrogateescape")
+
+
 # Hostile or very old files hold strings that are not UTF-8; their bytes survive as lone surrogates.
 TEXT = Scalar(
     LENGTH,
-    lambda raw: raw.decode("utf-8", "surrogateescape"),
+    _text,
     lambda text: _bytes_with_length(text.encode("utf-8", "surrogateescape")),
     "",
 )
@@ -147,7 +161,7 @@ def _decode_scalars(scalar: Scalar, wire_type: int, value: RawValue) -> list[Any
     """Return the value, or the values of a packed field."""
     if wire_type == scalar.wire_type:
         return [scalar.decode(value)]
-    if wire_type != LENGTH or not isinstance(value, bytes):
+    if wire_type != LENGTH or isinstance(value, int):
         raise ValueError(f"wire type {wire_type}, expected {scalar.wire_type}")
     if scalar.wire_type == VARINT:
         out, position = [], 0
@@ -185,18 +199,20 @@ class Message:
         assert not values, f"{type(self).__name__} has no field {sorted(values)}"
 
     @classmethod
-    def decode(cls, data: bytes) -> Self:
+    def decode(cls, data: bytes | memoryview) -> Self:
         """Return the message in `data`; ValueError where it is malformed."""
         message = cls()
         message._merge(data)
         return message
 
-    def _merge(self, data: bytes) -> None:
+    def _merge(self, data: bytes | memoryview) -> None:
         """Add the fields in `data`: a message given twice is both put together.
 
         Of scalars given twice, the last counts.
         """
         unknown = []
+        if len(data) >= LARGE:
+            data = memoryview(data)
         for number, wire_type, value, start, end in iter_fields(data):
             known = self._by_number.get(number)
             if known is None:
@@ -211,7 +227,7 @@ class Message:
                     setattr(self, name, scalar.decode(value))
                 else:
                     raise ValueError(f"{type(self).__name__}.{name}: wire type {wire_type}")
-            elif not isinstance(value, bytes) or wire_type != LENGTH:
+            elif isinstance(value, int) or wire_type != LENGTH:
                 raise ValueError(f"{type(self).__name__}.{name}: wire type {wire_type}, expected a message")
             elif field.repeated:
                 getattr(self, name).append(field.type.decode(value))

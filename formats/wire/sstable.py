@@ -41,6 +41,17 @@ PLAIN, SNAPPY = 0, 1
 BLOCK_SIZE = 262_144
 RESTART_INTERVAL = 16
 _LARGEST_KEY_GROWTH = 32
+_LONGEST_KEY = 1 << 20
+_LEAST_ENTRY = 12
+"""Bytes that an entry takes at least: three lengths, some of a key, and a dtype, size and checksum.
+
+An entry in memory is a hundred times the smallest that can be spelled, so a block of many is held to it.
+"""
+
+_FEW_ENTRIES = 4096
+_LARGE_BLOCK = 1 << 20
+_LARGEST_CONTENT = 64 << 20
+"""Bytes that a compressed block may hold: TensorFlow compresses none, LevelDB's default is 4 KiB."""
 
 Entry = tuple[bytes, bytes]
 
@@ -76,6 +87,7 @@ def decode_block(block: bytes) -> list[Entry]:
     # Keys that share long prefixes could fill the memory from a small file.  With a restart
     # point every 16 entries they cannot grow beyond 16 times what is stored.
     budget = _LARGEST_KEY_GROWTH * len(block) + (1 << 20)
+    most = max(_FEW_ENTRIES, len(block) // _LEAST_ENTRY)
     while position < end:
         # Three lengths below 128 are three bytes: all but a few entries of real files.
         lengths = block[position : position + 3]
@@ -91,6 +103,10 @@ def decode_block(block: bytes) -> list[Entry]:
             raise ValueError(
                 f"entry {len(entries)} runs past the block: lengths {shared}, {unshared}, {value_size}"
             )
+        if unshared > _LONGEST_KEY:
+            raise ValueError(
+                f"entry {len(entries)} has a key of {unshared} bytes, at most {_LONGEST_KEY} are read"
+            )
         key = key[:shared] + block[position:value_at]
         budget -= shared
         if budget < 0:
@@ -99,6 +115,8 @@ def decode_block(block: bytes) -> list[Entry]:
             )
         position = value_at + value_size
         append((key, block[value_at:position]))
+        if len(entries) > most:
+            raise ValueError(f"more than {most} entries in a block of {len(block)} bytes")
     return entries
 
 
@@ -121,6 +139,15 @@ class Table:
         self.size = size
         self._read = read
         self.index = self._read_index()
+
+    @classmethod
+    def of_blocks(
+        cls, read: Callable[[int, int], bytes], size: int, path: str, index: list[tuple[bytes, BlockHandle]]
+    ) -> Table:
+        """Return a table whose blocks have been found in another way: each with its last key."""
+        table = cls.__new__(cls)
+        table.path, table.size, table._read, table.index = path, size, read, index
+        return table
 
     def _corrupt(self, message: str, offset: int, code: str) -> CorruptCheckpointError:
         return CorruptCheckpointError(message, path=self.path, offset=offset, code=code)
@@ -156,27 +183,31 @@ class Table:
         if offset + size + TRAILER_SIZE > self.size:
             message = f"block of {size} bytes runs past the file's {self.size}"
             raise self._corrupt(message, offset, "block-checksum")
-        stored = self._read(offset, size + TRAILER_SIZE)
-        if len(stored) != size + TRAILER_SIZE:
-            raise self._corrupt(
-                f"{len(stored)} bytes, expected {size + TRAILER_SIZE}", offset, "block-checksum"
-            )
-        block, kind = stored[:size], stored[size]
-        found, expected = (
-            mask(extend(crc32c(block), stored[size : size + 1])),
-            int.from_bytes(stored[size + 1 :], "little"),
-        )
+        block, trailer = self._read_stored(offset, size)
+        if len(trailer) != TRAILER_SIZE:
+            message = f"{len(block) + len(trailer)} bytes, expected {size + TRAILER_SIZE}"
+            raise self._corrupt(message, offset, "block-checksum")
+        kind = trailer[0]
+        found = mask(extend(crc32c(block), trailer[:1]))
+        expected = int.from_bytes(trailer[1:], "little")
         if found != expected:
             message = f"block checksum {found:#010x}, stored {expected:#010x}"
             raise ChecksumError(message, path=self.path, offset=offset, code="block-checksum")
         if kind == SNAPPY:
             try:
-                return compression.decompress(block)
+                return compression.decompress(block, _LARGEST_CONTENT)
             except ValueError as error:
                 raise self._corrupt(str(error), offset, "block-checksum") from error
         if kind != PLAIN:
             raise self._corrupt(f"block type {kind}, expected 0 or 1", offset, "block-checksum")
         return block
+
+    def _read_stored(self, offset: int, size: int) -> tuple[bytes, bytes]:
+        """Return a block and its trailer, in one read unless taking that apart would need as much again."""
+        if size > _LARGE_BLOCK:
+            return self._read(offset, size), self._read(offset + size, TRAILER_SIZE)
+        stored = self._read(offset, size + TRAILER_SIZE)
+        return stored[:size], stored[size:]
 
     def entries(self, handle: BlockHandle) -> list[Entry]:
         """Return the entries of one data block."""

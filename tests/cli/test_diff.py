@@ -398,7 +398,14 @@ def test_damage_found_while_reading_exits_3(tmp_path: Path, ckpt: Callable) -> N
 
 @pytest.mark.parametrize(
     "options",
-    [("--fail-on", "colour"), ("--rtol", "-1"), ("--by", "shape"), ("-q", "--json"), ("--kind", "x")],
+    [
+        ("--fail-on", "colour"),
+        ("--rtol", "-1"),
+        ("--atol", "nan"),
+        ("--by", "shape"),
+        ("-q", "--json"),
+        ("--kind", "x"),
+    ],
 )
 def test_options_without_sense_are_usage(options: tuple[str, ...], ckpt: Callable) -> None:
     assert ckpt("diff", pair("step1"), pair("step2"), *options).code == 2

@@ -311,6 +311,14 @@ def test_a_listing_on_a_terminal_fits_and_shows_object_paths(terminal: Callable)
     assert "latest" in terminal("ls", GUIDE).out
 
 
+def test_a_narrow_terminal_loses_nothing(terminal: Callable) -> None:
+    """Keys are folded; what does not fit then is the terminal's to wrap: a step of 10 must not show as 1."""
+    assert terminal("ls", GUIDE, columns=30).out == terminal("ls", GUIDE).out
+    wide, narrow = (terminal("ls", CKPT, columns=columns, NO_COLOR="1").out for columns in (100, 30))
+    assert narrow != wide
+    assert sorted("".join(narrow.split())) == sorted("".join(wide.split()))
+
+
 def test_keys_reach_no_terminal_raw(tmp_path: Path, terminal: Callable, ckpt: Callable) -> None:
     from tests.support import write_bundle
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -63,6 +64,38 @@ def test_a_closed_pipe_ends_quietly() -> None:
     assert done.stdout.count("\n") == 1
 
 
+def test_names_that_are_not_utf_8_are_printed_as_they_are_behind_nul(tmp_path: Path) -> None:
+    name = os.fsencode(tmp_path) + b"/caf\xe9\n-1"
+    for suffix in (".index", ".data-00000-of-00001"):
+        shutil.copy(BERT + suffix, name + os.fsencode(suffix))
+    done = shell(f"ckpt ls -0 {tmp_path} | od -An -c")
+    assert done.stdout.split() == ["c", "a", "f", "351", "\\n", "-", "1", "\\0"]
+    assert shell(f"ckpt ls -1 {tmp_path}").stdout == "caf\\xe9\\x0a-1\n"
+
+
+def test_a_closed_stream_is_no_traceback() -> None:
+    done = shell(f"ckpt ls {BERT} >&-")
+    assert (done.returncode, done.stderr) == (3, "ckpt: error: standard output is closed\n")
+    assert shell("ckpt ls nowhere 2>&-").returncode == 3
+
+
+def test_color_also_holds_for_errors(ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[31m" in ckpt("ls", "nowhere", "--color", "always").err
+    assert "\x1b" not in ckpt("ls", "nowhere").err
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert "\x1b[31m" in ckpt("ls", "nowhere").err
+    assert "\x1b" not in ckpt("ls", "nowhere", "--color", "never").err
+
+
+@pytest.mark.parametrize("command", ["ls", "show", "stats", "verify", "state", "graph"])
+def test_a_directory_without_checkpoints_is_a_no(command: str, tmp_path: Path, ckpt: Callable) -> None:
+    result = ckpt(command, tmp_path)
+    assert result.code == 1
+    assert f"ckpt: error: {tmp_path}: no checkpoints" in result.err
+
+
 def test_an_interrupt_exits_130() -> None:
     code = (
         "import os, signal\n"
@@ -117,3 +150,12 @@ def test_a_directory_that_may_not_be_read(
     result = ckpt("ls", tmp_path)
     assert result.code == 3
     assert result.err == f"ckpt: error: {tmp_path}: permission denied\n"
+
+
+def test_help_says_of_each_command_what_it_does_in_a_line(
+    ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = ckpt("--help").out.partition("Commands:\n")[2].splitlines()
+    assert len(lines) >= 16
+    assert all(line.endswith(".") and "..." not in line for line in lines)

@@ -34,7 +34,7 @@ SPECIMENS = {
     "safetensors": data_path("interop", "weights.safetensors"),
     "listing": "listing.json",
 }
-WRITABLE = [found.name for found in all_formats() if found.writer is not None]
+WRITABLE = [found.name for found in all_formats()]
 SUFFIXES = {
     "keras-h5": ".h5",
     "keras-weights": ".weights.h5",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ckpt_cli.operations.keys import Rules
-from ckpt_cli.operations.rename import open_source, plan_rename
+from ckpt_cli.operations.rename import plan_rename
 from formats import (
     CheckpointError,
     CheckpointNotFoundError,
@@ -26,7 +26,7 @@ from formats.directory import Directory
 from formats.paths import data_shards
 from formats.tf import shards
 from formats.tf.messages import BundleHeaderProto, VersionDef
-from tests.faults import Killed, die, full, interrupt_after, interrupt_before, no_links, steps
+from tests.faults.steps import Killed, die, full, interrupt_after, interrupt_before, no_links, steps
 from tests.support import data_path, partitioned, same, shard_path, strings, write_bundle
 from tests.writing import files, read_all
 
@@ -49,8 +49,7 @@ def copy_of(parts: tuple[str, ...], directory: Path, name: str = "ckpt-1") -> st
 
 
 def rename(path: str, target: str | None = None, *, rules: Rules = RULES, **options: Any) -> list[str]:
-    opened = open_source(path)
-    with opened.reader:
+    with open_checkpoint(path) as opened:
         overwrite = options.get("overwrite", False)
         plan = plan_rename(opened, target, rules, **options)
         return plan.run(overwrite=overwrite or target is None)
@@ -241,10 +240,9 @@ def test_big_endian_bundles_get_a_big_endian_graph(tmp_path: Path) -> None:
     tensors = {GRAPH: strings([graph], ()), key: np.arange(5, dtype=">f4").view("<f4")}
     path = str(tmp_path / "ckpt-1")
     write_bundle(path, tensors, header=header)
-    opened = open_source(path)
-    # Written by hand, the graph's own checksum is that of a little-endian bundle.
-    opened.reader.__dict__["object_graph"] = open_checkpoint(data_path(*OBJECTS)).object_graph
-    with opened.reader:
+    with open_checkpoint(path) as opened:
+        # Written by hand, the graph's own checksum is that of a little-endian bundle.
+        opened.__dict__["object_graph"] = open_checkpoint(data_path(*OBJECTS)).object_graph
         plan_rename(opened, None, Rules.make(["^net=>model"])).run(overwrite=True)
     with open_checkpoint(path) as reader:
         assert reader.object_graph is not None
@@ -265,12 +263,11 @@ def test_several_shards_keep_their_numbers(tmp_path: Path) -> None:
 
 def test_a_source_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
     path = copy_of(OBJECTS, tmp_path)
-    opened = open_source(path)
-    with opened.reader:
+    with open_checkpoint(path) as opened:
         plan = plan_rename(opened, str(tmp_path / "out-1"), RULES)
         os.utime(shard_path(path), (1, 1))
         before = files(tmp_path)
-        with pytest.raises(CheckpointError, match="has changed meanwhile"):
+        with pytest.raises(CheckpointError, match="changed while it was read"):
             plan.run()
     assert files(tmp_path) == before
 

@@ -6,13 +6,22 @@ A format takes part by a line in `test_contract.GOLDENS`: a checkpoint its own p
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import formats
-from formats import CheckpointReader, LazyTensor, TensorNotFoundError, TensorSpec, open_checkpoint
+from formats import (
+    CheckpointError,
+    CheckpointReader,
+    CorruptCheckpointError,
+    LazyTensor,
+    TensorNotFoundError,
+    TensorSpec,
+    open_checkpoint,
+)
 from formats.dtypes import BY_NAME
 from formats.model import KINDS, Stored, key_bytes
 from formats.registry import all_formats, format_named
@@ -137,6 +146,40 @@ class ReaderContract:
             opened = _open_files(reader)
             assert opened
         assert not _open_files(reader)
+
+    def test_a_closed_reader_says_so_instead_of_reading(self, path: str) -> None:
+        with open_checkpoint(path) as reader:
+            key = max(reader, key=lambda key: reader.specs[key].size)
+            tensor = reader[key]
+            tensor.read()
+        reader.close()  # a second time does no harm
+        for read in (tensor.read, lambda: tensor.read_slice(()), lambda: list(tensor.chunks())):
+            with pytest.raises(CheckpointError, match="closed") as caught:
+                read()
+            assert not isinstance(caught.value, CorruptCheckpointError)
+        assert not _open_files(reader)
+
+    def test_threads_can_share_a_reader(self, path: str) -> None:
+        with open_checkpoint(path) as reader:
+            expected = {key: reader[key].read() for key in reader}
+        with open_checkpoint(path) as reader, ThreadPoolExecutor(4) as pool:
+            found = pool.map(lambda key: (key, reader[key].read()), list(reader) * 4)
+            assert all(same(array, expected[key]) for key, array in found)
+
+    def test_parts_are_taken_as_numpy_takes_them(self, reader: CheckpointReader) -> None:
+        """No index reaches beyond its tensor: what lies there is another's."""
+        for tensor in reader.values():
+            whole, shape = tensor.read(), tensor.spec.shape
+            beyond = tuple(slice(0, dim + 1000) for dim in shape)
+            assert same(tensor.read_slice(beyond), whole)
+            assert same(tensor.read_slice(...), whole)
+            assert same(tensor.read_slice(()), whole)
+            if shape and whole.size:
+                assert same(tensor.read_slice(-1), np.asarray(whole[(-1, ...)]))
+                assert same(tensor.read_slice((..., slice(-2, None))), whole[..., -2:])
+            for index in ((*beyond, slice(0, 1)), (*shape[:1], 0), None, "x", (1.5,), slice(None, None, -1)):
+                with pytest.raises(IndexError):
+                    tensor.read_slice(index)
 
     def test_lenient_opening_of_a_sound_checkpoint_is_the_same(
         self, path: str, reader: CheckpointReader

@@ -20,7 +20,7 @@ from formats.atomic import replace_file
 from formats.directory import Directory
 from formats.paths import SHARD, is_leftover
 from formats.tf.messages import BundleHeaderProto, VersionDef
-from tests.faults import Killed, die, full, interrupt_after, interrupt_before, no_links, steps
+from tests.faults.steps import Killed, die, full, interrupt_after, interrupt_before, no_links, steps
 from tests.support import same, write_bundle
 from tests.writing import files, read_all, save, spec_of, strings
 

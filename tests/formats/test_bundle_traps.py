@@ -23,10 +23,12 @@ from formats import (
     dtypes,
     open_checkpoint,
 )
+from formats.files import RandomAccessFile
 from formats.model import Finding, key_bytes
 from formats.tf.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto, VersionDef
 from formats.tf.slices import slice_key
 from formats.wire.crc32c import crc32c, masked_crc32c, unmask
+from formats.wire.sstable import Table
 from tests.support import (
     Entries,
     Stored,
@@ -749,3 +751,20 @@ def test_variants_by_hand(prefix: str) -> None:
         assert reads_alike(reader["none"]).shape == (0,)
         assert reads_alike(reader["one"]).item() == b"\x0a\x00"
         assert len(sample_indexes((3,))) == 5
+
+
+def test_a_damaged_entry_is_placed_in_its_block(prefix: str) -> None:
+    def spoil(entries: Entries) -> None:
+        proto(entries, b"t60").dtype = 77
+        proto(entries, b"t61").size = 3
+
+    write_bundle(prefix, {f"t{number:02}": SQUARE for number in range(64)}, edit=spoil, block_size=256)
+    with open_checkpoint(prefix) as reader:
+        findings = [finding for step in reader.verify() for finding in step.findings]
+        assert [(found.code, found.key) for found in findings] == [("dtype", "t60"), ("tensor-size", "t61")]
+        with RandomAccessFile(prefix + ".index") as file:
+            table = Table(file.read, file.size, file.path)
+            for found in findings:
+                (handle,) = (handle for _, handle in table.index if handle.offset == found.offset)
+                assert handle.offset > 0
+                assert key_bytes(found.key or "") in dict(table.entries(handle))

@@ -285,6 +285,13 @@ def test_pipes_and_broken_links_of_a_directory_are_passed_over(tmp_path: Path) -
     assert latest(tmp_path) == "ckpt-1"
 
 
+def test_links_of_a_directory_that_lead_in_circles_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "ckpt-9.index").symlink_to("ckpt-9.index")
+    save(tmp_path, "ckpt-1")
+    assert names(tmp_path) == ["ckpt-1"]
+
+
 def test_pipe_in_place_of_a_shard_is_an_error(tmp_path: Path) -> None:
     save(tmp_path, "ckpt-1")
     os.unlink(shard_path(str(tmp_path / "ckpt-1")))
@@ -294,6 +301,26 @@ def test_pipe_in_place_of_a_shard_is_an_error(tmp_path: Path) -> None:
         pytest.raises(CheckpointError, match="not a regular file"),
     ):
         reader["v"].read()
+
+
+def test_what_is_neither_file_nor_directory_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
+    named = {
+        "pipe": "a pipe",
+        "dangling": "a symbolic link",
+        "loop": "a symbolic link",
+        "/dev/zero": "a device",
+    }
+    for name, what in named.items():
+        with pytest.raises(CheckpointNotFoundError, match=f"this is {what}") as caught:
+            open_checkpoint(tmp_path / name)
+        assert caught.value.hints == ()
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(CheckpointNotFoundError) as caught:
+        open_checkpoint(tmp_path / "file" / "ckpt-1")
+    assert caught.value.hints == (f"{tmp_path}/file is no directory",)
 
 
 def test_links_to_files_are_followed(tmp_path: Path) -> None:

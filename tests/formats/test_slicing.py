@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats.files import PIECE
-from formats.slicing import full_index, index_shape, read_region
+from formats.slicing import fill_region, full_index, index_shape, normal_index
 from tests.support import same
 
 
 def region(array: np.ndarray[Any, Any], index: tuple[slice, ...], base: int = 0) -> tuple[Any, int]:
-    """Return what `read_region` reads of an array's bytes, and how many bytes it asked for."""
+    """Return what `fill_region` reads of an array's bytes, and how many bytes it asked for."""
     data = bytes(base) + array.tobytes()
     asked = 0
 
@@ -27,7 +27,7 @@ def region(array: np.ndarray[Any, Any], index: tuple[slice, ...], base: int = 0)
         return data[offset : offset + size]
 
     out = np.empty(index_shape(index), array.dtype)
-    read_region(read, array.shape, array.dtype, index, out, base=base)
+    fill_region(read, array.shape, array.dtype, index, out, base=base)
     return out, asked
 
 
@@ -54,6 +54,28 @@ def test_regions_are_numpys_slices(data: st.DataObject, dtype: str, base: int) -
 @given(st.lists(indexes, max_size=3).map(tuple))
 def test_shape_of_an_index_is_numpys(index: tuple[slice, ...]) -> None:
     assert index_shape(index) == np.empty((6,) * len(index), np.int8)[index].shape
+
+
+@given(st.data())
+def test_a_normal_index_selects_what_numpys_does(data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(0, 4), max_size=3)))
+    array = np.arange(math.prod(shape)).reshape(shape)
+    number = st.integers(-6, 6)
+    part = st.builds(slice, st.none() | number, st.none() | number, st.none() | st.integers(-2, 3))
+    index = tuple(data.draw(st.lists(part | number | st.just(...) | st.none() | st.booleans(), max_size=4)))
+    taken = any(term is None or isinstance(term, bool) for term in index)
+    backward = any(isinstance(term, slice) and (term.step or 1) < 0 for term in index)
+    try:
+        expected = np.asarray(array[index])
+    except (IndexError, ValueError):  # ValueError: a step of 0
+        expected = None
+    if expected is None or taken or backward:
+        with pytest.raises(IndexError):
+            normal_index(index, shape)
+        return
+    region, dropped = normal_index(index, shape)
+    assert all(0 <= at.start <= at.stop and at.step > 0 for at in region)
+    assert same(array[(*region, ...)].squeeze(dropped), expected)
 
 
 def test_full_index_is_everything() -> None:

@@ -351,14 +351,10 @@ def test_slices_that_do_not_fit(tmp_path: Path) -> None:
     refused(TensorNotFoundError, tmp_path, specs=[spec], slices={"w": []})
 
 
-def test_formats_that_are_not_known_or_not_written(tmp_path: Path) -> None:
+def test_formats_that_are_not_known(tmp_path: Path) -> None:
     refused(UnknownFormatError, tmp_path, format="tf-v3")
     for found in all_formats():
-        if found.name in WRITABLE:
-            assert found.writer is not None
-            assert found.dtypes
-        elif found.writer is None:
-            refused(ConversionError, tmp_path, format=found.name)
+        assert found.dtypes
 
 
 def test_prefix_that_tensorflow_takes_for_a_pattern_is_said(tmp_path: Path) -> None:
@@ -407,14 +403,53 @@ def test_interrupted_tensor_cannot_be_committed(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_v1_tensors_are_written_in_the_order_of_their_keys(tmp_path: Path) -> None:
-    specs = [spec_of("b", 1), spec_of("a", 1), spec_of("a/b", 1)]
-    with formats.create_checkpoint(tmp_path / "c", format="tf-v1", specs=specs) as writer:
-        assert writer.order == ("a", "a/b", "b")
-        with pytest.raises(ValueError, match="before its turn"):
-            writer.write("b", np.array(1))
-        for key in writer.order:
-            writer.write(key, np.array(1))
+def test_v1_tensors_come_in_any_order_and_are_written_in_that_of_their_keys(tmp_path: Path) -> None:
+    arrays = {
+        "b": np.arange(2),
+        "a": strings(b"\0", b"", b"long" * 100),
+        "a/b": np.zeros((0, 3)),
+        "c": np.array(1),
+    }
+    specs = [spec_of(key, array) for key, array in arrays.items()]
+    for path in (tmp_path / "given", tmp_path / "sorted"):
+        with formats.create_checkpoint(path, format="tf-v1", specs=specs) as writer:
+            assert writer.order == ("a", "a/b", "b", "c")
+            for key in writer.order if path.name == "sorted" else arrays:
+                writer.write(key, arrays[key])
+    assert (tmp_path / "given").read_bytes() == (tmp_path / "sorted").read_bytes()
+    assert sorted(os.listdir(tmp_path)) == ["given", "sorted"]
+
+
+def test_what_waits_for_its_turn_is_checked_and_not_taken_for_written(tmp_path: Path) -> None:
+    specs = [spec_of("a", 1), spec_of("b", 1), spec_of("c", 1)]
+    writer = formats.create_checkpoint(tmp_path / "c", format="tf-v1", specs=specs)
+    writer.write("b", np.array(1))
+    with pytest.raises(ValueError, match="'b' is written already"):
+        writer.write("b", np.array(1))
+    with pytest.raises(ValueError, match="array of shape"):
+        writer.write("c", np.zeros(3, np.int64))
+    with pytest.raises(ValueError, match="the writer is interrupted"):
+        writer.write("a", np.array(1))
+    writer.abandon()
+    with (
+        pytest.raises(ValueError, match="1 tensors are not written, 'a' for one"),
+        formats.create_checkpoint(tmp_path / "c", format="tf-v1", specs=specs[:2]) as writer,
+    ):
+        writer.write("b", np.array(1))
+    assert os.listdir(tmp_path) == []
+
+
+def test_dtypes_may_be_given_by_name_or_as_numpys(tmp_path: Path) -> None:
+    given = {"a": "float32", "b": np.int16, "c": np.dtype(ml_dtypes.bfloat16), "d": "string"}
+    specs = [TensorSpec(key, dtype, [0]) for key, dtype in given.items()]  # type: ignore[arg-type]
+    with formats.create_checkpoint(tmp_path / "c", format="tf-name", specs=specs) as writer:
+        for key in given:
+            writer.write(key, b"" if key != "d" else np.empty(0, object))
+    found = {key: array.dtype for key, array in read_all(tmp_path / "c").items()}
+    assert found == {"a": np.float32, "b": np.int16, "c": ml_dtypes.bfloat16, "d": object}
+    for wrong in ("double", np.datetime64):
+        with pytest.raises(ValueError, match="is no dtype"):
+            formats.create_checkpoint(tmp_path / "x", format="npz", specs=[TensorSpec("a", wrong, ())])  # type: ignore[arg-type]
 
 
 def test_slices_are_written_once_each(tmp_path: Path) -> None:

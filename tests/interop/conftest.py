@@ -114,3 +114,11 @@ def old_tensorflow() -> Iterator[TensorFlow]:
     judge = TensorFlow("2.15")
     yield judge
     judge.close()
+
+
+@pytest.fixture(scope="session")
+def new_tensorflow() -> Iterator[TensorFlow]:
+    """The release that has Keras 3."""
+    judge = TensorFlow("2.21")
+    yield judge
+    judge.close()

@@ -136,15 +136,14 @@ def _optimizer_values(model):
     return {"rate": rate, "values": [np.asarray(variable).tolist() for variable in kept]}
 
 
-def optimizer_state(model, weights, legacy=False):
-    """Compile a model with Adam, load weights into it and return the optimizer's state."""
+def optimizer_state(model, weights, legacy=False, optimizer="Adam", options=None):
+    """Compile a model with an optimizer, load weights into it and return the optimizer's state."""
     K.backend.clear_session()
     built = MODELS[model]()
     optimizers = K.optimizers.legacy if legacy else K.optimizers
-    built.compile(optimizers.Adam(0.5), "mse")
+    built.compile(getattr(optimizers, optimizer)(0.5, **(options or {})), "mse")
     if legacy:
-        optimizer = built.optimizer
-        optimizer.apply_gradients((tf.zeros_like(v), v) for v in built.trainable_variables)
+        built.optimizer.apply_gradients((tf.zeros_like(v), v) for v in built.trainable_variables)
     else:
         built.optimizer.build(built.trainable_variables)
     status = built.load_weights(weights)
@@ -158,6 +157,17 @@ def loaded_optimizer_state(path):
     """Load a compiled model from a file and return the state of its optimizer."""
     K.backend.clear_session()
     return _optimizer_values(K.models.load_model(path))
+
+
+def save_trained(path, optimizer, options):
+    """Save a whole model in HDF5 after a few steps, and return the optimizer's state."""
+    K.backend.clear_session()
+    K.utils.set_random_seed(5)
+    model = nest()
+    model.compile(getattr(K.optimizers, optimizer)(0.125, **options), "mse")
+    model.fit(np.ones([2, 4]), np.ones([2, 2]), epochs=2, verbose=0)
+    model.save(path)
+    return _optimizer_values(model)
 
 
 def save_legacy(directory):

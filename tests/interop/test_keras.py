@@ -194,6 +194,42 @@ def test_the_state_of_adam_goes_from_keras_2_to_keras_3_and_back(
     assert state_of(back, "optimizer") == values
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [
+        ("Adam", {"amsgrad": True}),
+        ("AdamW", {}),
+        ("RMSprop", {"momentum": 0.5, "centered": True}),
+        ("RMSprop", {"centered": True}),
+        ("Adagrad", {}),
+        ("SGD", {"momentum": 0.5}),
+    ],
+)
+def test_the_state_of_other_optimizers_goes_from_keras_to_keras(
+    old_tensorflow: TensorFlow,
+    new_tensorflow: TensorFlow,
+    optimizer: str,
+    options: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    """Each Keras loads, by the names and numbers of its own optimizer, what the other has written."""
+    source = str(tmp_path / "old.h5")
+    told = {"optimizer": optimizer, "options": options}
+    state = old_tensorflow.ask("keras", "save_trained", path=source, **told)
+    weights = converted(source, tmp_path / "new.weights.h5")
+    assert new_tensorflow.ask("keras", "optimizer_state", model="nest", weights=weights, **told) == state
+    objects = converted(source, tmp_path / "objects")
+    assert old_tensorflow.ask("keras", "optimizer_state", model="nest", weights=objects, **told) == state
+
+    source = str(tmp_path / "new.h5")
+    state = new_tensorflow.ask("keras", "save_trained", path=source, **told)
+    objects = converted(source, tmp_path / "from_new")
+    assert old_tensorflow.ask("keras", "optimizer_state", model="nest", weights=objects, **told) == state
+    again = converted(objects, tmp_path / "again.h5", source)
+    with formats.open_checkpoint(source) as first, formats.open_checkpoint(again) as second:
+        assert list(second.specs) == list(first.specs)
+
+
 def test_the_state_of_keras_3_becomes_objects(tensorflow: TensorFlow, tmp_path: Path) -> None:
     source = data_path("keras3_mlp", "mlp.keras")
     weights = converted(source, tmp_path / "mlp")

@@ -186,8 +186,8 @@ class WithoutChecksum(LazyTensor):
     def read(self) -> np.ndarray:
         return self._tensor.read()
 
-    def read_slice(self, index: Any) -> np.ndarray:
-        return self._tensor.read_slice(index)
+    def read_region(self, index: Any) -> np.ndarray:
+        return self._tensor.read_region(index)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import ckpt_cli.runtime as tf
 import formats
 from ckpt_cli.operations.graph import draw, graph_nodes, readable_depth, span
 from ckpt_cli.operations.graph_files import WRITERS, dot, html, mermaid, svg
+from formats.tf.kinds import listed_slots
 from formats.tf.messages import ObjectReference, TrackableObject, TrackableObjectGraph
 from formats.tf.object_graph import ObjectGraph
 from tests.support import data_path
@@ -72,6 +73,54 @@ def test_the_guides_whole_graph():
         slot = f"{variable} ({name} of optimizer)"
         expected |= {("optimizer", slot, name, True), (variable, slot, name, True)}
     assert edges == Counter(expected)
+
+
+@pytest.mark.parametrize(
+    ("path", "variables", "first"),
+    [
+        ("guide_adam_new/tf_ckpts/ckpt-10", {"kernel": "net/l1/kernel", "bias": "net/l1/bias"}, 1),
+        ("guide_adam_keras3/tf_ckpts/ckpt-10", {"kernel": "net/l1/_kernel", "bias": "net/l1/bias"}, 2),
+    ],
+)
+def test_slots_in_lists_are_tied_to_their_variables(path, variables, first):
+    """Optimizers since Keras 2.11 have lists: names tell the ties, or the list of what is trained."""
+    colors, edges = seen(drawing(data_path(path)))
+    slots = [f"optimizer/_variables/{first + number}" for number in range(4)]
+    assert [slot for slot, color in colors.items() if color == "orange"] == slots
+    ties = {(start, end, name) for start, end, name, dashed in edges if dashed}
+    assert ties == {
+        (variables[at], slots[2 * number + which], name)
+        for number, at in enumerate(("kernel", "bias"))
+        for which, name in enumerate(("_momentums", "_velocities"))
+    }
+
+
+def test_slots_of_equal_shapes_are_told_apart():
+    with formats.open_checkpoint(data_path("keras3_mlp", "mlp_both-1")) as reader:
+        graph, names = reader.object_graph, full_names(reader)
+        found = {
+            (names[slot.variable], slot.name): names[slot.node] for slot in listed_slots(graph, reader.specs)
+        }
+    model = (
+        "hidden/kernel",
+        "hidden/bias",
+        "bn/gamma",
+        "bn/beta",
+        "ln/gamma",
+        "ln/beta",
+        "head/kernel",
+        "head/bias",
+    )
+    assert found == {
+        (f"mlp/{at}", f"_{slot}"): f"adam/mlp_{at.replace('/', '_')}_{kind}"
+        for at in model
+        for slot, kind in (("momentums", "momentum"), ("velocities", "velocity"))
+    }
+
+
+def full_names(reader):
+    owners = reader.object_graph.tensors(reader.specs)
+    return {node: reader.full_names[key] for key, (node, _, _) in owners.items() if key in reader.full_names}
 
 
 def test_the_guides_partial_graph(tmp_path):

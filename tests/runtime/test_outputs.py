@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import formats
+from ckpt_cli.operations.convert import Settings, plan_conversion, target_format
+from ckpt_cli.operations.transfer import execute
 from ckpt_cli.runtime.keras.from_config import model_from_config
 from ckpt_cli.runtime.outputs import compare_outputs, load_model, run
 from tests.support import data_path
@@ -52,6 +54,39 @@ def test_other_files_of_the_same_weights_say_the_same(path, suffix):
     if not os.path.exists(other) or (suffix == ".index" and "keras3" in path):
         return
     assert compare_outputs(data_path(path), other).differing == 0
+
+
+TARGETS = {"tf-object": "c-1", "keras-h5": "c.h5", "keras-weights": "c.weights.h5", "keras": "c.keras"}
+
+
+@pytest.mark.parametrize("to", TARGETS)
+@pytest.mark.parametrize("path", MODELS)
+def test_outputs_are_those_keras_recorded_after_a_conversion(path, to, tmp_path):
+    """Of every format that can hold a model, also run by the configuration that was carried along."""
+    source, target = data_path(path), str(tmp_path / TARGETS[to])
+    stem = data_path(path.partition(".")[0])
+    if to == "keras" and not path.endswith(".keras"):
+        with pytest.raises(formats.errors.ConversionError) as refused:
+            converted(source, target, to)
+        assert any("--config FILE" in hint for hint in refused.value.hints)
+        assert any("--to weights-h5" in hint for hint in refused.value.hints)
+        return
+    converted(source, target, to)
+    given = np.load(f"{stem}.input.npy")
+    assert compare_outputs(target, source, given).differing == 0
+    with formats.open_checkpoint(target) as reader, formats.open_checkpoint(source) as by:
+        carried = to in ("keras-h5", "keras")
+        (found,) = run(load_model(reader, reader if carried else by), [given])
+    np.testing.assert_allclose(found, np.load(f"{stem}.output.npy"), rtol=1e-5, atol=1e-6)
+
+
+def converted(source, target, to):
+    """Convert by the plan of `ckpt convert`."""
+    with formats.open_checkpoint(source) as reader:
+        plan = plan_conversion(
+            reader, list(reader.specs), target, target_format(reader, target, to), Settings()
+        )
+        execute(plan)
 
 
 def test_every_kind_of_file_is_compared():

@@ -74,8 +74,8 @@ def _by_path(model: Model, reader: CheckpointReader, *, keras3: bool) -> dict[st
     return {key: variable for key, variable in places if key in reader}
 
 
-def assign_weights(model: Model, reader: CheckpointReader, named: Mapping[str, Any]) -> None:
-    """Give a model the weights of a checkpoint.
+def assign_weights(model: Model, reader: CheckpointReader, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a model the weights of a checkpoint, and return its variables by the keys there.
 
     `named` are its variables by the keys of the checkpoint with the configuration.
     Raises UnsupportedFeatureError where some are missing or have other shapes.
@@ -90,6 +90,7 @@ def assign_weights(model: Model, reader: CheckpointReader, named: Mapping[str, A
             message = f"{len(named) - len(pairs)} of the model's {len(named)} weights are not in it by name"
             raise UnsupportedFeatureError(message, path=reader.location.path)
     assign(reader, pairs)
+    return pairs
 
 
 def assign(reader: CheckpointReader, pairs: Mapping[str, Any]) -> None:

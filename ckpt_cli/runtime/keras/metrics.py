@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from ..functions import argmax, reduce_sum
 from ..module import Module
-from ..tensor import Tensor, as_tensor
+from ..ops.elementwise import cast
+from ..shaping import reshape
+from ..tensor import OPERATIONS, Tensor, as_tensor
 from ..variable import Variable
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ __all__ = [
     "get",
 ]
 
+_op = OPERATIONS
+
 
 class Metric(Module):
     """A mean of something, kept as a total and a count."""
@@ -34,21 +37,19 @@ class Metric(Module):
         self.count = Variable(0.0, name="count", trainable=False)
 
     def _observe(self, values: Any, sample_weight: Any = None) -> None:
-        values = np.asarray(values, np.float32)
-        weights = (
-            np.ones_like(values)
-            if sample_weight is None
-            else np.broadcast_to(as_tensor(sample_weight)._value, values.shape)
-        )
-        self.total.assign_add(np.float32((values * weights).sum()))
-        self.count.assign_add(np.float32(weights.sum()))
+        number = cast(values, "float32")
+        weights = _op["ones_like"](number)
+        if sample_weight is not None:
+            weights = weights * cast(sample_weight, "float32")
+        self.total.assign_add(reduce_sum(number * weights))
+        self.count.assign_add(reduce_sum(weights))
 
     def update_state(self, *arguments: Any, **options: Any) -> None:
         raise NotImplementedError
 
     def result(self) -> Tensor:
-        count = float(self.count)
-        return as_tensor(float(self.total) / count if count else 0.0)
+        has_any = cast(self.count > 0, "float32")
+        return self.total / _op["maximum"](self.count, 1 - has_any) * has_any
 
     def reset_state(self) -> None:
         self.total.assign(0.0)
@@ -61,32 +62,37 @@ class Metric(Module):
 
 class Mean(Metric):
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
-        self._observe(as_tensor(values)._value, sample_weight)
+        self._observe(values, sample_weight)
 
 
 class _Matches(Metric):
     """A share of predictions that are right."""
 
-    _is_right: Callable[..., Any]
+    _is_right: Callable[[Tensor, Tensor], Tensor]
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        self._observe(type(self)._is_right(as_tensor(y_true)._value, as_tensor(y_pred)._value), sample_weight)
+        self._observe(type(self)._is_right(as_tensor(y_true), as_tensor(y_pred)), sample_weight)
+
+
+def _same(labels: Tensor, found: Tensor) -> Tensor:
+    """Compare labels with predictions of the same places, whatever their dtypes."""
+    return reshape(cast(labels, found.dtype), [-1, *found.shape[1:]]) == found
 
 
 class Accuracy(_Matches):
-    _is_right = staticmethod(lambda labels, found: labels == found)
+    _is_right = staticmethod(_same)
 
 
 class BinaryAccuracy(_Matches):
-    _is_right = staticmethod(lambda labels, found: labels == (found > 0.5))
+    _is_right = staticmethod(lambda labels, found: _same(labels, cast(found > 0.5, found.dtype)))
 
 
 class CategoricalAccuracy(_Matches):
-    _is_right = staticmethod(lambda labels, found: labels.argmax(-1) == found.argmax(-1))
+    _is_right = staticmethod(lambda labels, found: argmax(labels, -1) == argmax(found, -1))
 
 
 class SparseCategoricalAccuracy(_Matches):
-    _is_right = staticmethod(lambda labels, found: labels.reshape(found.shape[:-1]) == found.argmax(-1))
+    _is_right = staticmethod(lambda labels, found: _same(labels, argmax(found, -1)))
 
 
 _BY_NAME: dict[str, type[Metric]] = {

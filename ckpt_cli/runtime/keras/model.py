@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, graphs
 from ..checkpoint import CheckpointOptions, read_into, write_checkpoint
 from ..containers import Container
 from ..graph_view import GraphView
@@ -283,12 +283,16 @@ class Sequential(Model):
                 if name in self._links.deferred:
                     self._settle(name, layer)
 
-    def _build_stack(self) -> None:
-        """Build the layers outside of any name scope, by calling them on zeros."""
-        from ..names import name_scope
+    def _build_stack(self, *, is_called: bool = False) -> None:
+        """Build the layers by calling them on zeros.
+
+        That is outside of any name scope, but in a graph where the model did not know its
+        input: there TensorFlow builds it as it is called.
+        """
+        from ..names import current_scope, name_scope
 
         assert self._input is not None
-        with name_scope(None):
+        with name_scope(current_scope() if is_called and graphs.current() is not None else None):
             x = self._input._inbound[0].outputs
             for layer in self._stack:
                 x = KerasTensor(layer(x.zeros))
@@ -309,7 +313,7 @@ class Sequential(Model):
             "_input",
             InputLayer(batch_input_shape=(None, *one.shape[1:]), dtype=dtypes.as_dtype(one.dtype).name),
         )
-        self._build_stack()
+        self._build_stack(is_called=True)
         self._settle_layers()
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:

@@ -7,14 +7,18 @@ replayed program draws anew.
 
 from __future__ import annotations
 
+import contextlib
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..tensor import OPERATIONS, define
 
-__all__ = ["generator_for", "reset_seed", "truncated_normal"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["generator_for", "reset_seed", "seeded", "truncated_normal"]
 
 _op = OPERATIONS
 _state: dict[str, Any] = {"generator": np.random.default_rng(), "seed": None, "made": 0}
@@ -23,6 +27,17 @@ _state: dict[str, Any] = {"generator": np.random.default_rng(), "seed": None, "m
 def reset_seed(seed: int | None) -> None:
     """Seed everything random from here on."""
     _state.update(generator=np.random.default_rng(seed), seed=seed, made=0)
+
+
+@contextlib.contextmanager
+def seeded(seed: int | None) -> Iterator[None]:
+    """Seed everything random within, and go on as before after."""
+    before = dict(_state)
+    reset_seed(seed)
+    try:
+        yield
+    finally:
+        _state.update(before)
 
 
 def generator_for(seed: int | None) -> np.random.Generator:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
 from formats.paths import data_shards
 
+from ... import graphs
 from ...checkpoint import Checkpoint
+from ...names import name_scope
 from ...reader import CheckpointReader, checkpoint_exists, list_variables, load_checkpoint, load_variable
 from ...state_file import get_checkpoint_state, latest_checkpoint, update_state_file
 from ...variable import Variable
@@ -23,34 +26,60 @@ __all__ = [
     "list_variables", "load_checkpoint", "load_variable", "remove_checkpoint", "update_checkpoint_state",
 ]  # fmt: skip
 
-_steps: list[Variable | None] = [None]
-"""The global step of each open scope; a scope is what a graph is to TensorFlow."""
+
+_LAZY = {
+    "AdagradOptimizer": "optimizers",
+    "AdamOptimizer": "optimizers",
+    "CheckpointSaverHook": "saving",
+    "CheckpointSaverListener": "saving",
+    "GradientDescentOptimizer": "optimizers",
+    "LoggingTensorHook": "hooks",
+    "MomentumOptimizer": "optimizers",
+    "NanLossDuringTrainingError": "hooks",
+    "NanTensorHook": "hooks",
+    "Saver": "saver",
+    "Scaffold": "scaffold",
+    "SessionRunArgs": "hooks",
+    "SessionRunContext": "hooks",
+    "SessionRunHook": "hooks",
+    "SessionRunValues": "hooks",
+    "StepCounterHook": "saving",
+    "StopAtStepHook": "hooks",
+}
+"""By name: the module of `estimator` that has it, imported when it is first asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        package = __name__.removesuffix(".compat.v1.train")
+        return getattr(importlib.import_module(f"{package}.estimator.{_LAZY[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _graph() -> graphs.Graph:
+    return graphs.current() or graphs.DEFAULT
 
 
 @contextlib.contextmanager
 def global_step_scope() -> Iterator[None]:
-    """Open a scope that has no global step yet."""
-    _steps.append(None)
-    try:
+    """Open a graph, which has no global step yet."""
+    with graphs.Graph().opened():
         yield
-    finally:
-        _steps.pop()
 
 
 def get_global_step(graph: Any = None) -> Variable | None:
     """Return the global step, None where there is none."""
-    del graph
-    return _steps[-1]
+    return (graph or _graph()).global_step
 
 
 def create_global_step(graph: Any = None) -> Variable:
     """Make the global step; ValueError where there is one."""
-    del graph
-    if _steps[-1] is not None:
+    graph = graph or _graph()
+    if graph.global_step is not None:
         raise ValueError('"global_step" already exists.')
-    step = Variable(0, dtype="int64", name="global_step", trainable=False)
-    _steps[-1] = step
-    return step
+    with name_scope(None):
+        graph.global_step = Variable(0, dtype="int64", name="global_step", trainable=False)
+    return graph.global_step
 
 
 def get_or_create_global_step(graph: Any = None) -> Variable:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import graphs
 from ...names import name_scope
 from ...tensor import OPERATIONS
 from ...trackable import AutoTrackable
@@ -83,9 +84,13 @@ class Optimizer(AutoTrackable):
                 continue
             self._hyper[name] = self._add_weight(name, value, "float32")
 
+    def _scope(self) -> name_scope:
+        """Return the scope of the optimizer's variables; in a graph it is within those that are open."""
+        return name_scope(self._name if graphs.current() is not None else f"{self._name}/")
+
     def _add_weight(self, name: str, value: Any, dtype: str) -> Variable:
         # Hyperparameters are within the optimizer's name, whoever asks for them first.
-        with name_scope(f"{self._name}/"):
+        with self._scope():
             variable = Variable(value, name=name, dtype=dtype, trainable=False)
         self._track(variable, name)
         return variable
@@ -157,7 +162,7 @@ class Optimizer(AutoTrackable):
         pairs = clipped(pairs, self.clipnorm, self.clipvalue, self.global_clipnorm)
         _ = self.iterations
         self._create_hypers()
-        with name_scope(f"{self._name}/"):
+        with self._scope():
             self._create_slots([variable for _, variable in pairs])
         for gradient, variable in pairs:
             self._update(gradient, variable)
@@ -183,6 +188,9 @@ class Optimizer(AutoTrackable):
         if current is None:
             current = Variable(rate, name="current_learning_rate", dtype="float32", trainable=False)
             object.__setattr__(self, "_current_rate", current)
+            graph = graphs.current()
+            if graph is not None:
+                graph.make_derived(current)
         return current.assign(rate)
 
     def minimize(
@@ -190,6 +198,14 @@ class Optimizer(AutoTrackable):
     ) -> Any:
         del grad_loss
         return self.apply_gradients(computed(loss, var_list, tape), name=name)
+
+    def get_updates(self, loss: Any, params: Any) -> list[Any]:
+        """Take one step on what the open graph has recorded, as model functions of Estimators do."""
+        graph = graphs.current()
+        if graph is None or graph.tape is None:
+            raise RuntimeError("get_updates needs a graph: call it within an Estimator's model_fn")
+        gradients = graph.tape.gradient(loss, list(params))
+        return [self.apply_gradients(zip(gradients, params, strict=True))]
 
     def get_weights(self) -> list[Any]:
         return [weight.numpy() for weight in self._weights]
@@ -236,6 +252,9 @@ class SGD(Optimizer):
             **self._step(),
         )
 
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"nesterov": self.nesterov}
+
 
 class Adam(Optimizer):
     """Adam; with `amsgrad`, the largest second moment so far is what divides."""
@@ -271,6 +290,9 @@ class Adam(Optimizer):
             **self._step(),
         )
 
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"epsilon": self.epsilon, "amsgrad": self.amsgrad}
+
 
 class Adagrad(Optimizer):
     """Adagrad: every element's rate falls with the squares it has seen."""
@@ -297,6 +319,9 @@ class Adagrad(Optimizer):
         OPERATIONS["apply_adagrad"](
             gradient, variable=variable, accumulator=slot, epsilon=self.epsilon, inside=False, **self._step()
         )
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"initial_accumulator_value": self._initial, "epsilon": self.epsilon}
 
 
 class RMSprop(Optimizer):
@@ -336,3 +361,6 @@ class RMSprop(Optimizer):
             inside=self._has_momentum,
             **self._step(),
         )
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"epsilon": self.epsilon, "centered": self.centered}

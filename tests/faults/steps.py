@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,9 @@ CHANGING = (
     "unlink",
     "rmdir",
     "fsync",
+    "fdatasync",
+    "truncate",
+    "ftruncate",
 )
 
 
@@ -59,6 +63,25 @@ def steps(at: int, act: Callable[[Callable[[], Any]], Any], *, forever: bool = F
 
 def die(_call: Callable[[], Any]) -> None:
     raise Killed
+
+
+def exit_before(_call: Callable[[], Any]) -> None:
+    """End the process as SIGKILL does: nothing of it runs any more."""
+    os._exit(-signal.SIGKILL & 0xFF)
+
+
+def exit_after(call: Callable[[], Any]) -> None:
+    call()
+    os._exit(-signal.SIGKILL & 0xFF)
+
+
+def failing(number: int) -> Callable[[Callable[[], Any]], None]:
+    """Return what fails with this errno."""
+
+    def fail(_call: Callable[[], Any]) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
 
 
 def interrupt_before(_call: Callable[[], Any]) -> None:

@@ -1,0 +1,126 @@
+"""`ckpt rescue`: what is left of a damaged checkpoint."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from formats.salvage import find_damaged
+
+from .. import render
+from ..operations.rescue import plan_rescue
+from ..operations.transfer import execute
+from ..options import color_option, completing, json_option, path_argument
+
+if TYPE_CHECKING:
+    from ..operations.rescue import Rescue
+
+__all__ = ["command"]
+
+_MOST_LISTED = 20
+_ALL, _SOME, _NOTHING = 0, 1, 3
+
+
+@click.command("rescue")
+@path_argument("damaged", metavar="DAMAGED")
+@path_argument("target", metavar="OUT")
+@click.option(
+    "--sibling",
+    type=click.Path(),
+    metavar="OTHER",
+    help="Rebuild a missing or damaged .index by another checkpoint of the same run.",
+    shell_complete=completing("checkpoints"),
+)
+@click.option("--overwrite", is_flag=True, help="Replace OUT where it is there already.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print what would be saved and lost, and write nothing.")
+@json_option
+@color_option
+def command(damaged: str, target: str, sibling: str | None, **options: Any) -> int:
+    """Save what is intact of a damaged checkpoint, list the rest.
+
+    Every tensor is held against its checksum.  Of an index, the blocks that are sound are
+    used; a bundle whose shards are missing or short, a V1 file without its end, a zip
+    without its directory, an HDF5 or safetensors file that was cut off give what they
+    still hold.  The format stays.  An object graph loses the objects whose values are
+    lost; one that is damaged itself is made anew from the keys.
+
+    With --sibling an index that is missing or damaged is rebuilt: OTHER says which
+    tensors there are and in which order they lie.  A tensor is proved by a checksum that
+    is left of the damaged index, or by being the same as OTHER's; what nothing proves is
+    written, too, and listed as unproved.  DAMAGED is never touched.
+
+    Exits 0 if all was saved, 1 if something is lost, 3 if nothing could be saved.
+
+    \b
+      ckpt rescue run/ckpt-10 saved/ckpt-10
+      ckpt rescue run/ckpt-10 saved/ckpt-10 --sibling run/ckpt-9
+      ckpt rescue cut.safetensors saved.safetensors --dry-run
+    """
+    location = find_damaged(damaged)
+    if location.note:
+        render.note(location.note)
+    size = sum(size for *_, size, _ in location.fingerprint().values())
+    with render.progress(size, os.path.basename(damaged)) as advance:
+        rescue = plan_rescue(damaged, target, sibling, advance)
+    write = rescue.plan is not None and not options["dry_run"]
+    notes = list(rescue.notes)
+    if write and rescue.plan is not None:
+        with render.progress(rescue.plan.nbytes * 2, os.path.basename(target)) as advance:
+            notes = execute(rescue.plan, overwrite=options["overwrite"], advance=advance)
+    _show(rescue, notes, as_json=options["as_json"], written=write)
+    if rescue.plan is None:
+        count, first = len(rescue.lost), rescue.lost[0].finding.message if rescue.lost else ""
+        what = f"{count:,} tensors are lost, the first: {first}" if count else "it holds no tensors"
+        render.error_lines(f"{rescue.source}: nothing can be saved: {what}", ())
+        return _NOTHING
+    return _SOME if rescue.lost else _ALL
+
+
+def _show(rescue: Rescue, notes: list[str], *, as_json: bool, written: bool) -> None:
+    for text in notes:
+        render.note(text)
+    document = rescue.document(verified=written)
+    if as_json:
+        render.document(document)
+        return
+    if not render.is_terminal():
+        render.tsv(_rows(document))
+        return
+    _list("lost", [(row["key"] or "(unknown keys)", row["reason"]) for row in document["lost"]], "red")
+    unproved = [(row["key"], row["reason"]) for row in document["unproved"]]
+    if any(row["proof"] for row in document["tensors"]):
+        _list("not proved", unproved, "yellow")
+    elif unproved:
+        render.note(f"nothing proves these values: {unproved[0][1]}")
+    if rescue.plan is not None:
+        done = "wrote" if written else "would write"
+        size = render.human_size(rescue.plan.nbytes)
+        known = len(rescue.plan.moves) + len(rescue.lost)
+        counts = f"{rescue.plan.format}  {len(rescue.plan.moves):,} of {known:,} tensors, {size}"
+        render.title(f"{done} {rescue.plan.target}", counts)
+
+
+def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
+    """Return TSV: saved, unproved or lost; key, dtype, shape, why."""
+    reasons = {row["key"]: row["reason"] for row in document["unproved"]}
+    rows: list[tuple[object, ...]] = []
+    for row in document["tensors"]:
+        status = "unproved" if row["proof"] is None else "saved"
+        shape = ",".join(map(str, row["shape"]))
+        rows.append((status, row["to"], row["dtype"], shape, reasons.get(row["from"])))
+    for row in document["lost"]:
+        shape = ",".join(map(str, row["shape"] or ()))
+        rows.append(("lost", row["key"], row["dtype"], shape, row["reason"]))
+    return rows
+
+
+def _list(what: str, rows: list[tuple[str, str]], style: str) -> None:
+    if not rows:
+        return
+    columns = [render.Column(what.upper(), fold=True), render.Column("WHY", fold=True)]
+    shown = [[render.escape(key), render.escape(why)] for key, why in rows[:_MOST_LISTED]]
+    render.table(columns, shown, [style] * len(shown))
+    if len(rows) > _MOST_LISTED:
+        render.note(f"{len(rows) - _MOST_LISTED:,} more {what}; --json lists them")

@@ -1,0 +1,100 @@
+"""tf.compat.v1.losses: each is a mean over what weighs something, and is collected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import nn
+from ...functions import reduce_sum, stack
+from ...ops.elementwise import cast
+from ...ops.neural import sigmoid_cross_entropy as _sigmoid_cross_entropy
+from ...tensor import OPERATIONS, Tensor, as_tensor
+from . import add_to_collection, get_collection
+
+__all__ = [
+    "absolute_difference", "add_loss", "get_losses", "get_total_loss", "mean_squared_error",
+    "sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy",
+]  # fmt: skip
+
+_op = OPERATIONS
+_COLLECTION = "losses"
+
+
+def _collected(losses: Tensor, weights: Any, collection: str | None) -> Tensor:
+    """Return the mean of the losses whose weight is not zero, each times its weight."""
+    weight = _op["ones_like"](losses) * cast(weights, losses.dtype)
+    present: Tensor = cast(weight != 0, losses.dtype)
+    count = reduce_sum(present)
+    # Where nothing weighs anything the loss is zero, and not 0/0.
+    loss = reduce_sum(losses * weight) / _op["maximum"](count, 1.0)
+    if collection is not None:
+        add_to_collection(collection, loss)
+    return loss
+
+
+def sparse_softmax_cross_entropy(
+    labels: Any, logits: Any, weights: Any = 1.0, scope: str | None = None,
+    loss_collection: str | None = _COLLECTION,
+) -> Tensor:  # fmt: skip
+    """Return the loss of class ids."""
+    del scope
+    ids = as_tensor(labels)
+    if ids.ndim == as_tensor(logits).ndim:
+        ids = _op["squeeze"](ids, axis=(-1,))
+    return _collected(nn.sparse_softmax_cross_entropy_with_logits(ids, logits), weights, loss_collection)
+
+
+def softmax_cross_entropy(
+    onehot_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0, scope: str | None = None,
+    loss_collection: str | None = _COLLECTION,
+) -> Tensor:  # fmt: skip
+    """Return the loss of probabilities."""
+    del scope
+    x = as_tensor(logits)
+    labels = cast(onehot_labels, x.dtype) * (1.0 - label_smoothing) + label_smoothing / x.shape[-1]
+    return _collected(nn.softmax_cross_entropy_with_logits(labels, x), weights, loss_collection)
+
+
+def sigmoid_cross_entropy(
+    multi_class_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0,
+    scope: str | None = None, loss_collection: str | None = _COLLECTION,
+) -> Tensor:  # fmt: skip
+    """Return the loss of labels that are each true or not."""
+    del scope
+    x = as_tensor(logits)
+    labels = cast(multi_class_labels, x.dtype) * (1.0 - label_smoothing) + 0.5 * label_smoothing
+    return _collected(_sigmoid_cross_entropy(labels, x), weights, loss_collection)
+
+
+def mean_squared_error(
+    labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
+    loss_collection: str | None = _COLLECTION,
+) -> Tensor:  # fmt: skip
+    del scope
+    x = as_tensor(predictions)
+    return _collected(_op["squared_difference"](x, cast(labels, x.dtype)), weights, loss_collection)
+
+
+def absolute_difference(
+    labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
+    loss_collection: str | None = _COLLECTION,
+) -> Tensor:  # fmt: skip
+    del scope
+    x = as_tensor(predictions)
+    return _collected(abs(x - cast(labels, x.dtype)), weights, loss_collection)
+
+
+def add_loss(loss: Any, loss_collection: str | None = _COLLECTION) -> None:
+    if loss_collection is not None:
+        add_to_collection(loss_collection, loss)
+
+
+def get_losses(scope: str | None = None, loss_collection: str = _COLLECTION) -> list[Any]:
+    del scope
+    return get_collection(loss_collection)
+
+
+def get_total_loss(add_regularization_losses: bool = True, name: str = "total_loss") -> Tensor:
+    """Return the sum of the losses that were collected."""
+    del add_regularization_losses, name
+    return reduce_sum(stack(get_losses()))

@@ -1,0 +1,145 @@
+"""A training step of a model and an optimizer that a stored configuration describes.
+
+    model          the configuration of a full `.h5` or a `.keras` file
+    optimizer      the same file's training configuration, and the layout of its state
+    values         any checkpoint of the two: Keras' formats, or an object graph
+
+State lies in lists, one slot after the other in the order in which its class makes them;
+only a legacy optimizer's in an object graph hangs on variables.  Every shape is held
+against the model before a value is assigned.  Numbers that tensors hold (the learning
+rate, in most layouts) go before those of the configuration.
+
+The loss is a mean square, whatever the model was compiled with, and constraints and
+regularizers of layers are left out: on both sides alike, they tell nothing about state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from formats.errors import UnsupportedFeatureError
+from formats.h5.optimizer import OptimizerState, optimizer_settings, optimizer_state
+
+from .keras import optimizers
+from .keras.from_reader import assign, assign_weights, weights_by_key
+from .outputs import built_model, inputs_of
+
+if TYPE_CHECKING:
+    from formats.model import CheckpointReader
+
+    from .keras.model import Model
+
+__all__ = ["Configured", "is_trained"]
+
+_COMMON = ("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
+_MODERN: dict[str, tuple[str, ...]] = {
+    "SGD": ("momentum", "nesterov"),
+    "Adam": ("beta_1", "beta_2", "epsilon", "amsgrad"),
+    "Adagrad": ("initial_accumulator_value", "epsilon"),
+    "RMSprop": ("rho", "momentum", "epsilon", "centered"),
+}
+"""Settings of the optimizers known here; the learning rate is one of all."""
+_IRRELEVANT = frozenset(
+    ("name", "learning_rate", "lr", "decay", "jit_compile", "is_legacy_optimizer", "ema_momentum",
+     "ema_overwrite_frequency")
+)  # fmt: skip
+"""What changes nothing, with `use_ema` refused; a legacy optimizer's `decay` is taken apart."""
+
+
+def is_trained(reader: CheckpointReader) -> bool:
+    """Whether a checkpoint carries the configuration of a model and of its optimizer."""
+    return bool(reader.metadata.get("config")) and optimizer_settings(reader)[0] is not None
+
+
+class Configured:
+    """A model, its optimizer, and the inputs to train on, out of `reader`, by the configuration of `by`."""
+
+    def __init__(self, reader: CheckpointReader, by: CheckpointReader) -> None:
+        self.model = built_model(by)
+        pairs = assign_weights(self.model, reader, weights_by_key(self.model, by))
+        state = optimizer_state(reader)
+        if state is None:
+            raise _refused(reader.location.path, f"{reader.format.name} holds no state of an optimizer")
+        self.optimizer = _optimizer(by, state)
+        _restore(self.optimizer, self.model, state, reader, pairs)
+        self.inputs = inputs_of(self.model)
+
+
+def _refused(path: str, what: str) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(f"{what}, so no training step can be taken", path=path)
+
+
+def _optimizer(by: CheckpointReader, state: OptimizerState) -> Any:
+    """Return the optimizer that a training configuration describes, in the style of the state."""
+    name, settings = optimizer_settings(by)
+    path = by.location.path
+    if name not in _MODERN:
+        raise _refused(path, f"optimizer {name!r} is not known here")
+    wanted = (*_MODERN[name], *_COMMON)
+    options = {key: value for key, value in settings.items() if key in wanted}
+    for key, value in settings.items():
+        if key not in wanted and key not in _IRRELEVANT and value not in (None, False):
+            raise _refused(path, f"optimizer {name!r} with {key}={value!r} is not known here")
+    options["learning_rate"] = settings.get("learning_rate", settings.get("lr"))
+    if state.style == "legacy":
+        options["decay"] = settings.get("decay") or 0.0
+    for key, value in options.items():
+        if not isinstance(value, int | float) and (value is not None or key not in _COMMON):
+            raise _refused(path, f"optimizer {name!r} with {key}={value!r} is not known here")
+    module: Any = optimizers
+    if state.style == "legacy":
+        module = optimizers.legacy
+        options = {key: value for key, value in options.items() if value is not None}
+    elif settings.get("decay"):
+        raise _refused(path, f"optimizer {name!r} with decay={settings['decay']!r} is not known here")
+    try:
+        return getattr(module, name)(**options)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise _refused(path, f"optimizer {name!r} cannot be made: {error}") from error
+
+
+def _restore(
+    optimizer: Any, model: Model, state: OptimizerState, reader: CheckpointReader, pairs: dict[str, Any]
+) -> None:
+    """Give an optimizer its state, all of it or, where something does not fit, none."""
+    trained = model.trainable_variables
+    legacy = state.style == "legacy"
+    slots = _legacy_slots(optimizer, trained, state, pairs) if legacy else _slots(optimizer, trained, state)
+    if slots is None:
+        message = f"its {len(state.slots)} slots are not those of {type(optimizer).__name__} and this model"
+        raise _refused(reader.location.path, message)
+    placed = {str(state.iteration.key): optimizer.iterations, **slots}
+    for name, held in state.rates.items():
+        variable = getattr(optimizer, name, None) if legacy else optimizer.learning_rate
+        if held.key is not None and variable is not None:
+            placed[held.key] = variable
+    assign(reader, placed)
+
+
+def _slots(optimizer: Any, trained: list[Any], state: OptimizerState) -> dict[str, Any] | None:
+    optimizer.build(trained)
+    own = list(optimizer.variables)[1:]
+    if not state.slots and isinstance(optimizer, optimizers.SGD) and not optimizer.momentum:
+        own = []  # Keras 3 keeps no momentums that are not used.
+    if len(own) != len(state.slots):
+        return None
+    return {str(held.key): variable for held, variable in zip(state.slots, own, strict=True)}
+
+
+def _legacy_slots(
+    optimizer: Any, trained: list[Any], state: OptimizerState, pairs: dict[str, Any]
+) -> dict[str, Any] | None:
+    optimizer._create_slots(trained)
+    own = [variable for variable in optimizer.weights if variable is not optimizer.iterations]
+    if len(own) != len(state.slots):
+        return None
+    if any(held.owner is None for held in state.slots):
+        return {str(held.key): variable for held, variable in zip(state.slots, own, strict=True)}
+    found = {}
+    for held in state.slots:
+        variable = pairs.get(str(held.owner))
+        slot = optimizer._slot_or_none(variable, held.name) if variable is not None else None
+        if slot is None:
+            return None
+        found[str(held.key)] = slot
+    return found

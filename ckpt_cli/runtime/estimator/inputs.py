@@ -1,0 +1,63 @@
+"""What an `input_fn` gives: batches of features and labels."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..datasets import Dataset
+from ..nest import map_structure
+from ..tensor import as_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Batch", "argument_names", "batches"]
+
+
+class Batch(NamedTuple):
+    """Tensors, or dicts of them; `labels` is None where there are none."""
+
+    features: Any
+    labels: Any = None
+
+    def arguments(self) -> tuple[Any, ...]:
+        return (self.features,) if self.labels is None else (self.features, self.labels)
+
+
+def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the arguments that a function takes."""
+    return tuple(inspect.signature(function).parameters)
+
+
+def batches(found: Any) -> Iterator[Batch]:
+    """Yield the batches of what an input_fn returned: a dataset, or features and labels for every step.
+
+    A dataset is gone through from its first pass on, so that what a call sees does not
+    depend on the calls before it.
+    """
+    if found is None:
+        raise ValueError("input_fn should return a Dataset, or features and labels; it returned None.")
+    if not isinstance(found, Dataset):
+        batch = _parsed(map_structure(_tensor, found))
+        while True:
+            yield batch
+    cursor = found.open(0)
+    while True:
+        try:
+            element = cursor.next()
+        except StopIteration:
+            return
+        yield _parsed(element)
+
+
+def _tensor(value: Any) -> Any:
+    return None if value is None else as_tensor(value)
+
+
+def _parsed(element: Any) -> Batch:
+    if isinstance(element, list | tuple):
+        if len(element) != 2:
+            raise ValueError("input_fn should return (features, labels) as a len 2 tuple.")
+        return Batch(element[0], element[1])
+    return Batch(element)

@@ -1,0 +1,198 @@
+"""tf.compat.v1.train's optimizers: slots under their variable's name.
+
+    dnn/hiddenlayer_0/kernel/Adagrad     the first slot, `<variable>/<optimizer's name>`
+    v/Adam v/Adam_1                      m and v
+    beta1_power beta2_power              Adam's, beside the variables
+
+They differentiate what the graph that is open has recorded, without a tape of the program's.
+tensorflow/python/training/optimizer.py, slot_creator.py
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import graphs
+from ..keras.optimizers.gradients import computed, present
+from ..names import name_scope
+from ..tensor import OPERATIONS
+from ..variable import Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "AdagradOptimizer", "AdamOptimizer", "GradientDescentOptimizer", "MomentumOptimizer", "Optimizer",
+]  # fmt: skip
+
+
+_op = OPERATIONS
+
+
+class Optimizer:
+    """Base; a subclass makes its slots and applies one gradient to one variable."""
+
+    slot_infix = ""
+    """What stands between variable and optimizer in a slot's name: `t_0/` in canned Estimators.
+
+    They partition each variable, into one part, and minimize within a scope; the part's slot
+    is named after the end of the part's name that is as long as the scope's (formats.md 13.1).
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._slots: dict[tuple[int, str], tuple[Any, Variable]] = {}
+        self._others: dict[tuple[int, str], Variable] = {}
+
+    def get_name(self) -> str:
+        return self._name
+
+    def get_slot(self, var: Any, name: str) -> Any:
+        """Return a variable's slot, None where there is none."""
+        return self._slots.get((id(var), name), (None, None))[1]
+
+    def get_slot_names(self) -> list[str]:
+        return sorted({name for _, name in self._slots})
+
+    def _slot(self, variable: Any, name: str, initial: float = 0.0) -> Variable:
+        slot = self.get_slot(variable, name)
+        if slot is None:
+            with name_scope(None):
+                slot = Variable(
+                    np.full_like(variable._value, initial),
+                    trainable=False,
+                    name=f"{variable._shared_name}/{self.slot_infix}{self._name}",
+                )
+            self._slots[id(variable), name] = (variable, slot)
+        return slot
+
+    def _other(self, name: str, initial: float) -> Variable:
+        """Return a variable that belongs to no other, one for each graph."""
+        key = (id(graphs.current()), name)
+        if key not in self._others:
+            self._others[key] = Variable(np.float32(initial), trainable=False, name=name)
+        return self._others[key]
+
+    def compute_gradients(self, loss: Any, var_list: Any = None, **options: Any) -> list[tuple[Any, Any]]:
+        """Return gradients and variables, all that are trainable in the graph unless told."""
+        del options
+        graph = graphs.current()
+        if callable(loss):
+            if var_list is None:
+                raise ValueError("var_list is needed where loss is a function")
+            return computed(loss, var_list, None)
+        if graph is None or graph.tape is None:
+            raise RuntimeError("`loss` passed to Optimizer.compute_gradients should be a function when eager "
+                               "execution is enabled.")  # fmt: skip
+        variables = list(var_list or [one for one in graph.global_variables() if one.trainable])
+        return list(zip(graph.tape.gradient(loss, variables), variables, strict=True))
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+    ) -> Any:
+        """Take one step, and count it in `global_step`."""
+        del name
+        pairs = present(grads_and_vars)
+        self._prepare([variable for _, variable in pairs])
+        for gradient, variable in pairs:
+            self._update(gradient, variable)
+        self._finish()
+        if global_step is not None:
+            global_step.assign_add(1)
+        return graphs.Done()
+
+    def minimize(self, loss: Any, global_step: Any = None, var_list: Any = None, **options: Any) -> Any:
+        return self.apply_gradients(self.compute_gradients(loss, var_list, **options), global_step)
+
+    def _prepare(self, variables: list[Any]) -> None:
+        """Make what is needed, slot after slot for all variables."""
+
+    def _update(self, gradient: Any, variable: Any) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """Change what changes once for each step."""
+
+
+class GradientDescentOptimizer(Optimizer):
+    def __init__(self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent") -> None:
+        del use_locking
+        super().__init__(name)
+        self._rate = learning_rate
+
+    def _update(self, gradient: Any, variable: Any) -> None:
+        variable.assign_sub(self._rate * gradient)
+
+
+class MomentumOptimizer(Optimizer):
+    def __init__(
+        self, learning_rate: Any, momentum: Any, use_locking: bool = False, name: str = "Momentum",
+        use_nesterov: bool = False,
+    ) -> None:  # fmt: skip
+        del use_locking
+        super().__init__(name)
+        self._rate, self._momentum, self._is_nesterov = learning_rate, momentum, use_nesterov
+
+    def _prepare(self, variables: list[Any]) -> None:
+        for variable in variables:
+            self._slot(variable, "momentum")
+
+    def _update(self, gradient: Any, variable: Any) -> None:
+        slot = self.get_slot(variable, "momentum")
+        slot.assign(self._momentum * slot + gradient)
+        moved = gradient + self._momentum * slot if self._is_nesterov else slot
+        variable.assign_sub(self._rate * moved)
+
+
+class AdagradOptimizer(Optimizer):
+    def __init__(
+        self, learning_rate: Any, initial_accumulator_value: float = 0.1, use_locking: bool = False,
+        name: str = "Adagrad",
+    ) -> None:  # fmt: skip
+        del use_locking
+        if initial_accumulator_value <= 0.0:
+            raise ValueError(f"initial_accumulator_value must be positive: {initial_accumulator_value}")
+        super().__init__(name)
+        self._rate, self._initial = learning_rate, initial_accumulator_value
+
+    def _prepare(self, variables: list[Any]) -> None:
+        for variable in variables:
+            self._slot(variable, "accumulator", self._initial)
+
+    def _update(self, gradient: Any, variable: Any) -> None:
+        _op["apply_adagrad"](
+            gradient, variable=variable, accumulator=self.get_slot(variable, "accumulator"), lr=self._rate,
+            step=None, decay=None, epsilon=0.0, inside=False,
+        )  # fmt: skip
+
+
+class AdamOptimizer(Optimizer):
+    def __init__(
+        self, learning_rate: Any = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8,
+        use_locking: bool = False, name: str = "Adam",
+    ) -> None:  # fmt: skip
+        del use_locking
+        super().__init__(name)
+        self._rate, self._beta1, self._beta2, self._epsilon = learning_rate, beta1, beta2, epsilon
+
+    def _prepare(self, variables: list[Any]) -> None:
+        self._power1, self._power2 = (
+            self._other("beta1_power", self._beta1),
+            self._other("beta2_power", self._beta2),
+        )
+        for variable in variables:
+            self._slot(variable, "m")
+            self._slot(variable, "v")
+
+    def _update(self, gradient: Any, variable: Any) -> None:
+        m, v = self.get_slot(variable, "m"), self.get_slot(variable, "v")
+        m.assign_add((gradient - m) * (1 - self._beta1))
+        v.assign_add((gradient * gradient - v) * (1 - self._beta2))
+        rate = self._rate * _op["sqrt"](1 - self._power2) / (1 - self._power1)
+        variable.assign_sub(rate * m / (_op["sqrt"](v) + self._epsilon))
+
+    def _finish(self) -> None:
+        self._power1.assign(self._power1 * self._beta1)
+        self._power2.assign(self._power2 * self._beta2)

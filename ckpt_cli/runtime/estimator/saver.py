@@ -1,0 +1,331 @@
+"""tf.compat.v1.train.Saver: variables under their names, and which checkpoints are kept.
+
+    <path>-<step>.index, .data-00000-of-00001   name-based, as TensorFlow's Saver writes it
+    checkpoint                                  the state file, paths relative to it
+
+No `.meta` is written: there is no graph to put into it, and an Estimator needs none to go on.
+A restore holds every variable against the checkpoint before it changes the first.
+tensorflow/python/training/saver.py
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import formats
+from formats import dtypes
+from formats.model import TensorSpec
+
+from .. import graphs
+from ..checkpoint import read_into, write_checkpoint
+from ..compat.v1.train import remove_checkpoint
+from ..errors import InvalidArgumentError, NotFoundError
+from ..reader import cpp_name, opened
+from ..state_file import get_checkpoint_state, update_state_file
+from ..tensor import TensorLike
+from ..unknown import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from formats.model import CheckpointReader
+
+    from ..checkpoint import Checkpoint
+    from ..variable import Variable
+
+__all__ = ["ObjectSaver", "Saver", "keys_by_name"]
+
+logger = logging.getLogger("ckpt_cli.runtime")
+
+_MOST_SHOWN = 5
+
+
+class _Kept(NamedTuple):
+    path: str
+    saved: float  # seconds since 1970
+
+
+class _Keeper:
+    """Writes checkpoints by step, keeps the latest few, and remembers which in the state file."""
+
+    def __init__(self, max_to_keep: int | None, keep_checkpoint_every_n_hours: float | None) -> None:
+        self._max_to_keep = max_to_keep
+        self._hours = keep_checkpoint_every_n_hours or 0.0
+        self._next_preserved = time.time() + self._hours * 3600.0
+        self._kept: list[_Kept] = []
+        self.restored_from: str | None = None
+
+    @property
+    def last_checkpoints(self) -> list[str]:
+        """The checkpoints that may one day be deleted, oldest first."""
+        return [one.path for one in self._kept]
+
+    def set_last_checkpoints(self, last_checkpoints: Iterable[str]) -> None:
+        self._kept = [_Kept(path, time.time()) for path in last_checkpoints]
+
+    def recover_last_checkpoints(self, checkpoint_paths: Iterable[str]) -> None:
+        """Take over checkpoints that an earlier saver wrote and that are still there."""
+        kept = []
+        for path in checkpoint_paths:
+            for file in (path + ".index", path):
+                if os.path.isfile(file):
+                    kept.append(_Kept(path, os.path.getmtime(file)))
+                    break
+        self._kept = kept
+
+    def recover(self, directory: str) -> None:
+        """Take over what a directory's state file lists, and what of it lies in the directory.
+
+        A copy of a run may name the checkpoints of the run it is a copy of, which are not
+        its own to delete.  Paths are taken as this saver would write them, so that one that is
+        saved again is not thought to be another.
+        """
+        state = get_checkpoint_state(directory)
+        listed = state.all_model_checkpoint_paths if state is not None else []
+        here = os.path.realpath(directory)
+        self.recover_last_checkpoints(
+            os.path.join(directory, os.path.basename(path))
+            for path in listed
+            if os.path.realpath(os.path.dirname(path) or ".") == here
+        )
+
+    def save(
+        self,
+        sess: Any,
+        save_path: str | os.PathLike[str],
+        global_step: Any = None,
+        latest_filename: str | None = None,
+        meta_graph_suffix: str = "meta",
+        write_meta_graph: bool = True,
+        write_state: bool = True,
+        **options: Any,
+    ) -> str:
+        """Write `<save_path>-<step>`; then name it in the state file and delete what is one too many."""
+        del sess, meta_graph_suffix, write_meta_graph, options
+        refuse("Saver.save", latest_filename=latest_filename)
+        path = os.fspath(save_path)
+        if global_step is not None:
+            path = f"{path}-{int(global_step)}"
+        self._write(path)
+        if write_state:
+            others = (one for one in self._kept if os.path.realpath(one.path) != os.path.realpath(path))
+            self._kept = [*others, _Kept(path, time.time())]
+            surplus = len(self._kept) - self._max_to_keep if self._max_to_keep else 0
+            gone, self._kept = self._kept[: max(surplus, 0)], self._kept[max(surplus, 0) :]
+            update_state_file(os.path.dirname(path), path, self.last_checkpoints)
+            for one in gone:
+                self._delete(one)
+        return path
+
+    def _delete(self, one: _Kept) -> None:
+        if self._hours and one.saved > self._next_preserved:
+            self._next_preserved += self._hours * 3600.0
+            return
+        remove_checkpoint(one.path)
+
+    def restore(self, sess: Any, save_path: str | os.PathLike[str]) -> None:
+        """Restore a checkpoint, or nothing of it: raise before the first variable is changed."""
+        del sess
+        path = os.fspath(save_path)
+        self._read(path)
+        self.restored_from = os.path.realpath(path)
+
+    def _write(self, path: str) -> None:
+        raise NotImplementedError
+
+    def _read(self, path: str) -> None:
+        raise NotImplementedError
+
+
+class Saver(_Keeper):
+    """Saves variables by name; `var_list` is a list of them, or a dict that names them otherwise."""
+
+    def __init__(
+        self,
+        var_list: Any = None,
+        reshape: bool = False,
+        sharded: bool = False,
+        max_to_keep: int | None = 5,
+        keep_checkpoint_every_n_hours: float | None = 10000.0,
+        name: str | None = None,
+        restore_sequentially: bool = False,
+        saver_def: Any = None,
+        builder: Any = None,
+        defer_build: bool = False,
+        allow_empty: bool = False,
+        write_version: int = 2,
+        pad_step_number: bool = False,
+        save_relative_paths: bool = False,
+        filename: str | None = None,
+    ) -> None:
+        refuse(
+            "Saver", reshape=reshape, saver_def=saver_def, builder=builder, pad_step_number=pad_step_number,
+            filename=filename, write_version=write_version != 2,
+        )  # fmt: skip
+        # Paths are always relative here, and a directory that was moved stays whole.
+        del sharded, name, restore_sequentially, save_relative_paths
+        super().__init__(max_to_keep, keep_checkpoint_every_n_hours)
+        self._var_list = var_list
+        self._allow_empty = allow_empty
+        self._graph = graphs.current()
+        if self._graph is None and var_list is None:
+            raise RuntimeError(
+                "When eager execution is enabled, `var_list` must specify a list or dict of variables to save"
+            )
+        self._built = None if defer_build else self._found()
+
+    def _variables(self) -> dict[str, Variable]:
+        """Return the variables by key: those that there were when the saver was built."""
+        if self._built is None:
+            self._built = self._found()
+        return self._built
+
+    def _found(self) -> dict[str, Variable]:
+        if self._var_list is None:
+            assert self._graph is not None
+            found: Mapping[str, Any] = _by_name(self._graph.global_variables())
+        elif isinstance(self._var_list, dict):
+            found = self._var_list
+        else:
+            found = _by_name(self._var_list)
+        for key, variable in found.items():
+            if not isinstance(variable, TensorLike):
+                raise TypeError(f"Variable to save is not a Variable: {key}: {variable}")
+        if not found and not self._allow_empty:
+            raise ValueError("No variables to save")
+        return dict(sorted(found.items()))
+
+    def _write(self, path: str) -> None:
+        values = {key: variable._value for key, variable in self._variables().items()}
+        specs = []
+        for key, value in values.items():
+            dtype = dtypes.from_numpy(value.dtype)
+            if dtype is None:
+                raise TypeError(f"{key}: {value.dtype} cannot be saved")
+            specs.append(TensorSpec(key, dtype, value.shape))
+        with formats.create_checkpoint(path, format="tf-name", specs=specs, overwrite=True) as writer:
+            for key, value in values.items():
+                writer.write(key, value)
+
+    def _read(self, path: str) -> None:
+        variables = self._variables()
+        with opened(path) as reader:
+            keys = keys_by_name(reader)
+            _check(path, variables, keys, reader)
+            values = {name: reader[keys[name]].read() for name in variables}
+        for name, variable in variables.items():
+            variable._set(np.asarray(values[name]))
+
+
+def _by_name(variables: Iterable[Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for variable in variables:
+        name = getattr(variable, "_shared_name", None)
+        if name in found:
+            raise ValueError(f"At least two variables have the same name: {name}")
+        found[str(name)] = variable
+    return found
+
+
+def keys_by_name(reader: CheckpointReader) -> dict[str, str]:
+    """Return the keys of a checkpoint by variable name; those of an object-based one by full name."""
+    if reader.format.name != "tf-object":
+        return {key: key for key in reader.specs}
+    graph = reader.load_object_graph()  # type: ignore[attr-defined]
+    attributes = [attribute for node in graph.nodes for attribute in node.attributes]
+    return {one.full_name: one.checkpoint_key for one in attributes if one.full_name}
+
+
+def _check(path: str, variables: dict[str, Variable], keys: dict[str, str], reader: CheckpointReader) -> None:
+    """Raise NotFoundError or InvalidArgumentError where variables and checkpoint do not go together."""
+    missing, other = [], []
+    for name, variable in variables.items():
+        spec = reader.specs.get(keys[name]) if name in keys else None
+        if spec is None:
+            missing.append(f"Key {name} not found in checkpoint")
+        elif variable._free_shape is None and spec.shape != variable._value.shape:
+            wanted, stored = ",".join(map(str, variable._value.shape)), ",".join(map(str, spec.shape))
+            other.append(
+                f"tensor_name = {name}; shape in shape_and_slice spec [{wanted}] does not match the shape "
+                f"stored in checkpoint: [{stored}]"
+            )
+        elif spec.dtype.name != variable.dtype.name:
+            wanted, stored = cpp_name(variable.dtype.name), cpp_name(spec.dtype.name)
+            other.append(
+                f"tensor_name = {name}; expected dtype {wanted} does not equal original dtype {stored}"
+            )
+    if other:
+        raise InvalidArgumentError(_refusal(path, [*other, *missing]))
+    if missing:
+        raise NotFoundError(_refusal(path, missing))
+
+
+def _refusal(path: str, reasons: list[str]) -> str:
+    shown = reasons[:_MOST_SHOWN]
+    if len(reasons) > len(shown):
+        shown.append(f"and {len(reasons) - len(shown)} more")
+    return _REFUSED.format(path=path, reasons="\n".join(shown))
+
+
+_REFUSED = """\
+Restoring from checkpoint failed. This is most likely due to a mismatch between the current graph and the \
+graph from the checkpoint. Please ensure that you have not altered the graph expected based on the \
+checkpoint. Original error:
+
+{path}: {reasons}
+
+Nothing was restored and nothing was written. To go on with this checkpoint, give the model the sizes and \
+names it was trained with (`ckpt ls` lists them); to train the changed model, give it another model_dir."""
+
+
+def _names(variables: list[Any]) -> str:
+    return ", ".join(variable.name for variable in variables)
+
+
+class ObjectSaver(_Keeper):
+    """Saves what hangs on a Checkpoint, object-based: what a Scaffold makes of `saver=Checkpoint`."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        max_to_keep: int | None = 5,
+        keep_checkpoint_every_n_hours: float | None = 10000.0,
+    ) -> None:
+        super().__init__(max_to_keep, keep_checkpoint_every_n_hours)
+        self._checkpoint = checkpoint
+        self._graph = graphs.current()
+        self._has_warned = False
+
+    def _write(self, path: str) -> None:
+        forgotten = self._unsaved(self._checkpoint._view.graph().objects)
+        if forgotten and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "%s: not saved, they do not hang on the Scaffold's saver: %s", path, _names(forgotten)
+            )
+        write_checkpoint(path, self._checkpoint._view)
+
+    def _read(self, path: str) -> None:
+        before = [(variable, variable._value) for variable in self._unsaved(())]
+        try:
+            read_into(path, self._checkpoint._view).assert_existing_objects_matched()
+        except (AssertionError, ValueError, InvalidArgumentError) as error:
+            for variable, value in before:
+                variable._set(value)
+            raise InvalidArgumentError(_refusal(path, [str(error)])) from error
+        forgotten = self._unsaved(self._checkpoint._view.graph().objects)
+        if forgotten:
+            raise InvalidArgumentError(
+                f"Variables not initialized: {_names(forgotten)}. They do not hang on the Checkpoint that "
+                "the Scaffold has as its saver, and checkpoints do not hold them; attach their owner to it."
+            )
+
+    def _unsaved(self, saved: Iterable[Any]) -> list[Any]:
+        known = {id(one) for one in saved}
+        variables = self._graph.global_variables() if self._graph is not None else []
+        return [variable for variable in variables if id(variable) not in known]

@@ -1,0 +1,357 @@
+"""A bundle's index as far as it can still be told, and where a sibling has to help.
+
+Three sources say what lies where in the data shards, in falling order of trust:
+
+    sound blocks of the index     their checksum holds, so their entries are right
+    damaged blocks                an entry that can be read may be right in part; that the data
+                                  agree with its checksum shows where the bytes are and that
+                                  they are sound, not that key, dtype and shape are right
+    a sibling's index             another checkpoint of the same run: same keys, dtypes, shapes,
+                                  and the same order in the shards
+
+Between saves of one run only strings and variants change their size (an iterator's state
+for one), and these say themselves how long they are, under a checksum of their own.  So a
+shard is walked in the sibling's order, and the walk has to end where the file ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..dtypes import VARIANT
+from ..errors import CheckpointError, CheckpointNotFoundError
+from ..files import RandomAccessFile
+from ..model import Finding, key_text
+from ..paths import SHARD, data_shards
+from ..wire.crc32c import mask
+from ..wire.salvage import find_blocks, readable_entries
+from ..wire.sstable import Table
+from . import payload
+from .bundle import BundleEntry, BundleIndex, EntryError, data_shard, decode_entry, encode_entry
+from .messages import BundleHeaderProto
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["CHECKSUM", "Placed", "Remains", "SalvagedIndex", "encoded", "place_by", "read_remains"]
+
+CHECKSUM, UNCHANGED = "checksum", "sibling"
+"""What proves a tensor: its stored checksum, or that it is the sibling's to the last bit."""
+
+
+class Remains(NamedTuple):
+    """What is left of an index: entries by key, as stored, of sound and of damaged blocks."""
+
+    header: BundleHeaderProto
+    sound: dict[bytes, bytes]
+    doubtful: dict[bytes, bytes]
+    findings: tuple[Finding, ...]
+
+
+class Placed(NamedTuple):
+    """An entry, what proves the bytes it names, and if nothing does, why."""
+
+    entry: BundleEntry
+    proof: str | None
+    doubt: str | None = None
+
+
+class SalvagedIndex(BundleIndex):
+    """An index made of entries instead of a file."""
+
+    def __init__(self, prefix: str, header: BundleHeaderProto, entries: Mapping[bytes, bytes]) -> None:
+        self.prefix = prefix
+        self.path = prefix + ".index"
+        self.findings = []
+        keys = sorted(entries)
+        self.values = [entries[key] for key in keys]
+        self.size = sum(map(len, self.values))
+        self.header = header
+        self.big_endian = header.endianness == 1
+        self.tensors = {}
+        self.slice_entries = {}
+        self._lenient = True
+        self._heads = {}
+        self._blocks = []
+        self._sort_out(keys)
+
+
+def read_remains(prefix: str) -> Remains:
+    """Return what is left of the index of a prefix, which may be nothing."""
+    path = prefix + ".index"
+    findings: list[Finding] = []
+    sound: dict[bytes, bytes] = {}
+    doubtful: dict[bytes, bytes] = {}
+    data: bytes | None
+    try:
+        with RandomAccessFile(path) as file:
+            data = file.read(0, file.size)
+    except CheckpointNotFoundError:
+        findings.append(Finding("error", "shard-missing", "there is no index", None, path))
+        data = None
+    for finding, entries in _blocks(data, path) if data is not None else ():
+        if finding is not None:
+            findings.append(finding)
+        into = sound if finding is None else doubtful
+        for key, value in entries:
+            into.setdefault(key, value)
+    header = _header(prefix, sound, doubtful, findings)
+    sound.pop(b"", None)
+    doubtful.pop(b"", None)
+    return Remains(header, sound, doubtful, tuple(findings))
+
+
+def _blocks(data: bytes, path: str) -> Iterator[tuple[Finding | None, list[tuple[bytes, bytes]]]]:
+    """Yield the entries of each data block; with a finding, of one that is damaged."""
+    if not data:
+        yield Finding("error", "footer", "there is nothing in it", None, path, 0), []
+        return
+    try:
+        table = Table(lambda offset, size: data[offset : offset + size], len(data), path)
+    except CheckpointError as error:
+        yield Finding("error", error.code, error.message, None, path, error.offset), []
+        for block in find_blocks(data):
+            message = "a block is cut off or damaged, and what stands behind it is lost"
+            flaw = Finding("error", "block-checksum", message, None, path, block.handle.offset)
+            yield None if block.is_sound else flaw, block.entries
+        return
+    last, damaged = b"", False
+    for key, handle in table.index:
+        try:
+            yield None, table.entries(handle)
+        except CheckpointError as error:
+            span = f"keys after {key_text(last)!r} up to {key_text(key)!r}"
+            message = f"{error.message}; it held the {span}"
+            found = data[handle.offset : handle.offset + handle.size]
+            yield (
+                Finding("error", error.code, message, None, path, handle.offset),
+                readable_entries(found),
+            )
+            damaged = True
+        last = key
+    for block in find_blocks(data) if damaged else ():  # a handle may be wrong, and its block sound
+        if block.is_sound:
+            yield None, block.entries
+
+
+def _header(
+    prefix: str, sound: Mapping[bytes, bytes], doubtful: Mapping[bytes, bytes], findings: list[Finding]
+) -> BundleHeaderProto:
+    """Return the header; the count of shards is that of the files where it names none of them."""
+    header = None
+    for entries in (sound, doubtful):
+        if header is None and b"" in entries:
+            try:
+                header = BundleHeaderProto.decode(entries[b""])
+            except ValueError:
+                continue
+    counts = {int(match["count"]) for path in data_shards(prefix) if (match := SHARD.fullmatch(path))}
+    if header is None:
+        header = BundleHeaderProto(num_shards=max(counts, default=0))
+    elif counts and header.num_shards not in counts and len(counts) == 1:
+        (count,) = counts
+        message = f"counts {header.num_shards} shards, the files' names {count}; theirs is taken"
+        findings.append(Finding("warning", "header", message, None, prefix + ".index", 0))
+        header.num_shards = count
+    if header.endianness not in (0, 1):
+        header.endianness = 0
+    return header
+
+
+class _Shards:
+    """The data shards of a prefix, opened when they are read."""
+
+    def __init__(self, prefix: str, count: int, *, big_endian: bool) -> None:
+        self._prefix = prefix
+        self._count = count
+        self._big_endian = big_endian
+        self._files: dict[int, RandomAccessFile | None] = {}
+
+    def file(self, shard: int) -> RandomAccessFile | None:
+        if shard not in self._files:
+            try:
+                self._files[shard] = RandomAccessFile(data_shard(self._prefix, shard, self._count))
+            except CheckpointError:
+                self._files[shard] = None
+        return self._files[shard]
+
+    def crc(self, entry: BundleEntry) -> int | None:
+        """Return the masked checksum of what an entry names; None where it cannot be so."""
+        file = self.file(entry.shard)
+        if file is None or entry.offset + entry.size > file.size:
+            return None
+        count = _elements(entry)
+        if entry.dtype.itemsize is not None and entry.size != count * entry.dtype.itemsize:
+            return None
+        try:
+            found = payload.checksum(
+                lambda offset, size: file.read_exactly(entry.offset + offset, size),
+                entry.dtype,
+                count,
+                entry.size,
+                big_endian=self._big_endian,
+            )
+        except (CheckpointError, ValueError):
+            return None
+        return mask(found)
+
+    def length(self, entry: BundleEntry, place: int) -> int | None:
+        """Return how many bytes a tensor of strings or variants at a place says that it has."""
+        file = self.file(entry.shard)
+        if file is None or place > file.size:
+            return None
+        count = _elements(entry)
+        if not count:
+            return entry.size
+        try:
+            found = payload.elements(
+                lambda offset, size: file.read_exactly(place + offset, size),
+                entry.dtype,
+                count,
+                file.size - place,
+                big_endian=self._big_endian,
+            )
+        except (CheckpointError, ValueError):
+            return None
+        return found[-1].offset + found[-1].size + (4 if entry.dtype is VARIANT else 0)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            if file is not None:
+                file.close()
+
+
+def _elements(entry: BundleEntry) -> int:
+    count = 1
+    for dim in entry.shape:
+        count *= dim
+    return count
+
+
+def place_by(
+    sibling: BundleIndex, prefix: str, remains: Remains
+) -> tuple[dict[bytes, Placed], list[Finding]]:
+    """Return the entries that a sibling has and sound blocks have not, as they lie in these shards.
+
+    Findings say which of the sibling's tensors cannot be told, and why.
+    """
+    header = remains.header
+    known = {key for key, value in remains.sound.items() if _decoded(value) is not None}
+    entries = {key: entry for key, entry in _entries(sibling) if key not in known}
+    shards = _Shards(prefix, header.num_shards, big_endian=header.endianness == 1)
+    placed: dict[bytes, Placed] = {}
+    findings: list[Finding] = []
+    try:
+        places = {
+            shard: _walk(sibling, shard, shards)
+            for shard in {entry.shard for entry in entries.values() if not entry.slices}
+        }
+        for key, entry in entries.items():
+            doubtful = _decoded(remains.doubtful.get(key, b""))
+            if entry.slices:
+                placed[key] = Placed(entry, CHECKSUM)  # it holds no data; its pieces tell
+                continue
+            found = _prove(entry, doubtful, places[entry.shard], shards)
+            if isinstance(found, Placed):
+                placed[key] = found
+            else:
+                path = data_shard(prefix, entry.shard, header.num_shards)
+                findings.append(Finding("error", "entry", found, key_text(key), path))
+    finally:
+        shards.close()
+    return placed, findings
+
+
+def _decoded(value: bytes) -> BundleEntry | None:
+    if not value:
+        return None
+    try:
+        return decode_entry(value)
+    except EntryError:
+        return None
+
+
+def _entries(index: BundleIndex) -> Iterator[tuple[bytes, BundleEntry]]:
+    for position, key in enumerate(index.keys):
+        entry = index.entry_or_none(position)
+        if entry is not None:
+            yield key, entry
+
+
+def _prove(
+    entry: BundleEntry, doubtful: BundleEntry | None, layout: _Layout, shards: _Shards
+) -> Placed | str:
+    """Return where a sibling's tensor lies here and what proves it, or why that cannot be said."""
+    if shards.file(entry.shard) is None:
+        return "its data shard is missing"
+    if doubtful is not None and (doubtful.dtype, doubtful.shape) == (entry.dtype, entry.shape):
+        if shards.crc(doubtful) == doubtful.crc32c:
+            return Placed(doubtful, CHECKSUM)
+    else:
+        doubtful = None
+    place = layout.places.get((entry.offset, entry.size))
+    if place is None:
+        return "where it lies cannot be told: strings before it are damaged"
+    here = entry._replace(offset=place[0], size=place[1])
+    crc = shards.crc(here)
+    if crc is None:
+        return "its bytes contradict themselves, or are cut off"
+    here = here._replace(crc32c=crc)
+    if doubtful is not None and crc == doubtful.crc32c:
+        return Placed(here, CHECKSUM)
+    if crc == entry.crc32c and here.size == entry.size:
+        return Placed(here, UNCHANGED)
+    if doubtful is not None and not layout.fits:
+        return "its bytes contradict its checksum"
+    if not layout.fits:
+        return "the sibling's layout does not end where this shard does, and no checksum of it is known"
+    return Placed(here, None, "it is where the sibling has it, and no checksum of it is known")
+
+
+class _Layout(NamedTuple):
+    """Place and size here, by offset and size in the sibling; whether it all ends with the file."""
+
+    places: dict[tuple[int, int], tuple[int, int]]
+    fits: bool
+
+
+def _walk(sibling: BundleIndex, shard: int, shards: _Shards) -> _Layout:
+    """Return where the tensors of the sibling's shard lie in the one here."""
+    file = shards.file(shard)
+    found = (entry for _, entry in _entries(sibling) if not entry.slices and entry.shard == shard)
+    places: dict[tuple[int, int], tuple[int, int]] = {}
+    shift = end = theirs = 0
+    adrift = False
+    size_there = _size(data_shard(sibling.prefix, shard, sibling.header.num_shards))
+    for entry in sorted(found, key=lambda entry: (entry.offset, entry.size)):
+        span = entry.offset, entry.size
+        if span in places or file is None:
+            continue
+        theirs = max(theirs, entry.offset + entry.size)
+        if adrift:
+            continue
+        size: int | None = entry.size
+        if entry.dtype.itemsize is None:
+            size = shards.length(entry, entry.offset + shift)
+        if size is None:
+            adrift = file.size != size_there
+            continue
+        places[span] = entry.offset + shift, size
+        end = max(end, entry.offset + shift + size)
+        shift += size - entry.size
+    tail = max(0, size_there - theirs) if size_there is not None else 0
+    fits = file is not None and not adrift and file.size in (end + tail, size_there)
+    return _Layout(places, fits)
+
+
+def _size(path: str) -> int | None:
+    try:
+        with RandomAccessFile(path) as file:
+            return file.size
+    except CheckpointError:
+        return None
+
+
+def encoded(placed: Mapping[bytes, Placed]) -> dict[bytes, bytes]:
+    """Return entries as an index stores them."""
+    return {key: encode_entry(found.entry) for key, found in placed.items()}

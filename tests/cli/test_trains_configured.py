@@ -1,0 +1,212 @@
+"""`ckpt verify --trains-like` where a configuration describes the model and its optimizer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import h5py
+import numpy as np
+import pytest
+
+import ckpt_cli.runtime as tf
+import formats
+from tests.support import data_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+K, L = tf.keras, tf.keras.layers
+
+TRAINED = ("keras_mlp/mlp.with_optimizer.h5", "keras3_mlp/mlp.keras", "keras3_mlp/mlp.legacy.h5")
+"""Fixtures with the configurations of a model and of its optimizer, all of one model with ten weights."""
+VARIABLES = 10 + 1 + 2 * 8
+
+CONV = {
+    "class_name": "Sequential",
+    "config": {
+        "name": "net",
+        "layers": [
+            {"class_name": "InputLayer", "config": {"name": "i", "batch_input_shape": [None, 4, 4, 2]}},
+            {
+                "class_name": "Conv2D",
+                "config": {"name": "conv", "filters": 3, "kernel_size": [3, 3], "padding": "same"},
+            },
+            {"class_name": "Flatten", "config": {"name": "flat"}},
+            {"class_name": "Dense", "config": {"name": "head", "units": 2, "activation": "tanh"}},
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("path", TRAINED)
+@pytest.mark.parametrize("target", ["c-1", "c.weights.h5", "c.h5", "c.keras"])
+def test_training_goes_on_after_a_conversion(path: str, target: str, tmp_path: Path, ckpt: Callable) -> None:
+    source = data_path(path)
+    if target == "c.keras" and path != "keras3_mlp/mlp.keras":
+        archive = data_path("keras3_mlp", "mlp.keras")
+        assert ckpt("convert", source, tmp_path / target, "--config", archive).code == 0
+    else:
+        assert ckpt("convert", source, tmp_path / target).code == 0
+    result = ckpt("verify", "--json", tmp_path / target, "--trains-like", source)
+    assert result.code == 0, result.err
+    (found,) = result.json["results"]
+    expected = {"like": source, "variables": VARIABLES, "differing": 0, "first": None, "optimizer": "Adam"}
+    assert found["training"] == expected
+
+
+def _trained(folder: Path, optimizer: tf.keras.optimizers.Optimizer, ckpt: Callable) -> Path:
+    """Return a whole model in HDF5 after a step: what Keras would write, its training configuration, too."""
+    K.backend.clear_session()
+    tf.random.set_seed(3)
+    model = K.Sequential(
+        [
+            L.Input([4, 4, 2]),
+            L.Conv2D(3, 3, padding="same", name="conv"),
+            L.Flatten(),
+            L.Dense(2, activation="tanh", name="head"),
+        ]
+    )
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(model(np.ones((2, 4, 4, 2), "f4")) ** 2)
+    variables = model.trainable_variables
+    optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+    saved = tf.train.Checkpoint(model=model, optimizer=optimizer).save(folder / "a")
+    config, whole = folder / "net.json", folder / "whole.h5"
+    config.write_text(json.dumps(CONV))
+    converted = ckpt("convert", saved, whole, "--config", config)
+    assert converted.code == 0, converted.err
+    told = {"class_name": f"Custom>{type(optimizer).__name__}", "config": optimizer.get_config()}
+    with h5py.File(whole, "r+") as file:
+        file.attrs["training_config"] = json.dumps({"loss": "mse", "optimizer_config": told})
+    return whole
+
+
+OPTIMIZERS = {
+    "Adam": (lambda: K.optimizers.Adam(0.1), 2),
+    "amsgrad": (lambda: K.optimizers.Adam(0.1, amsgrad=True, weight_decay=0.01), 3),
+    "SGD": (lambda: K.optimizers.SGD(0.1, clipnorm=1.0), 1),
+    "nesterov": (lambda: K.optimizers.SGD(0.1, momentum=0.5, nesterov=True), 1),
+    "RMSprop": (lambda: K.optimizers.RMSprop(0.1), 1),
+    "centered": (lambda: K.optimizers.RMSprop(0.1, momentum=0.5, centered=True), 3),
+    "Adagrad": (lambda: K.optimizers.Adagrad(0.1), 1),
+    "legacy Adam": (lambda: K.optimizers.legacy.Adam(0.1, decay=0.01), 2),
+    "legacy amsgrad": (lambda: K.optimizers.legacy.Adam(0.1, amsgrad=True), 3),
+    "legacy SGD": (lambda: K.optimizers.legacy.SGD(0.1), 0),
+    "legacy momentum": (lambda: K.optimizers.legacy.SGD(0.1, momentum=0.5), 1),
+    "legacy RMSprop": (lambda: K.optimizers.legacy.RMSprop(0.1, momentum=0.5, centered=True), 3),
+    "legacy Adagrad": (lambda: K.optimizers.legacy.Adagrad(0.1), 1),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_through_an_object_graph(name: str, tmp_path: Path, ckpt: Callable) -> None:
+    make, slots = OPTIMIZERS[name]
+    optimizer = make()
+    whole = _trained(tmp_path, optimizer, ckpt)
+    assert ckpt("convert", whole, tmp_path / "b-1").code == 0
+    result = ckpt("verify", "--json", tmp_path / "b-1", "--trains-like", whole)
+    assert result.code == 0, result.err
+    training = result.json["results"][0]["training"]
+    assert (training["variables"], training["optimizer"]) == (4 + 1 + 4 * slots, type(optimizer).__name__)
+    with h5py.File(whole, "r+") as file:
+        slot = file["optimizer_weights"]
+        slot.visititems(lambda _, held: held.write_direct(np.full_like(held, 7)) if _is_array(held) else None)
+    result = ckpt("verify", "--json", tmp_path / "b-1", "--trains-like", whole)
+    assert (result.code, "Traceback" in result.err) == (1, False)
+    assert result.json["results"][0]["training"]["differing"] > 0
+
+
+HELD_BY_KERAS_3 = [name for name in OPTIMIZERS if not name.startswith("legacy") and name != "SGD"]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_through_weights_of_keras_3(name: str, tmp_path: Path, ckpt: Callable) -> None:
+    """State is carried there and back under its names, or, where Keras 3 has it otherwise, is listed."""
+    whole, weights, back = (
+        _trained(tmp_path, OPTIMIZERS[name][0](), ckpt),
+        tmp_path / "b.weights.h5",
+        "back.h5",
+    )
+    plan = ckpt("convert", "--json", whole, weights).json
+    found = ckpt("verify", weights, "--trains-like", whole)
+    if name not in HELD_BY_KERAS_3:
+        assert {entry["key"].partition("/")[0] for entry in plan["dropped"]} == {"optimizer_weights"}
+        assert {entry["reason"] for entry in plan["dropped"]} == {
+            "optimizer state that keras-weights does not hold in this form"
+        }
+        assert (found.code, "holds no state of an optimizer" in found.err) == (3, True)
+        return
+    assert (found.code, plan["dropped"]) == (0, []), found.err
+    assert ckpt("convert", weights, tmp_path / back, "--config", whole).code == 0
+    with (
+        formats.open_checkpoint(str(whole)) as first,
+        formats.open_checkpoint(str(tmp_path / back)) as second,
+    ):
+        state = [(key, first[key].read().tolist()) for key in first.metadata["optimizer"]["weights"]]
+        assert [
+            (key, second[key].read().tolist()) for key in second.metadata["optimizer"]["weights"]
+        ] == state
+
+
+def _is_array(held: object) -> bool:
+    return isinstance(held, h5py.Dataset)
+
+
+def test_another_learning_rate_is_found(tmp_path: Path, ckpt: Callable) -> None:
+    source, changed = data_path(TRAINED[2]), tmp_path / "changed.h5"
+    shutil.copy(source, changed)
+    with h5py.File(changed, "r+") as file:
+        file["optimizer_weights/adam/learning_rate"][()] = 0.5
+    result = ckpt("verify", "--json", changed, "--trains-like", source)
+    assert result.code == 1
+    assert [finding["code"] for finding in result.json["results"][0]["findings"]] == ["training"]
+
+
+def _with_settings(folder: Path, change: dict[str, object], class_name: str = "Custom>Adam") -> Path:
+    path = folder / "told.h5"
+    shutil.copy(data_path(TRAINED[0]), path)
+    with h5py.File(path, "r+") as file:
+        told = json.loads(file.attrs["training_config"])
+        told["optimizer_config"]["class_name"] = class_name
+        told["optimizer_config"]["config"] |= change
+        file.attrs["training_config"] = json.dumps(told)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("class_name", "change", "message"),
+    [
+        ("Custom>Lion", {}, "optimizer 'Lion' is not known here"),
+        ("Adam", {"use_ema": True}, "optimizer 'Adam' with use_ema=True is not known here"),
+        ("Adam", {"decay": 0.5}, "optimizer 'Adam' with decay=0.5 is not known here"),
+        (
+            "Adam",
+            {"learning_rate": {"class_name": "CosineDecay"}},
+            "with learning_rate={'class_name': 'CosineDecay'} is not",
+        ),
+        ("Adam", {"clipnorm": 1.0, "global_clipnorm": 1.0}, "optimizer 'Adam' cannot be made"),
+        ("Adam", {"amsgrad": True}, "its 16 slots are not those of Adam and this model"),
+        ("SGD", {}, "optimizer 'SGD' with beta_1=0.9 is not known here"),
+        ("Adam", {"beta_1": "many"}, "optimizer 'Adam' with beta_1='many' is not known here"),
+    ],
+)
+def test_what_is_not_known_is_named(
+    class_name: str, change: dict[str, object], message: str, tmp_path: Path, ckpt: Callable
+) -> None:
+    path = _with_settings(tmp_path, change, class_name)
+    result = ckpt("verify", path, "--trains-like", path)
+    assert (result.code, "Traceback" in result.err) == (3, False)
+    assert message in result.err
+    assert "so no training step can be taken" in result.err
+
+
+@pytest.mark.parametrize("target", ["lost.npz", "lost-1"])
+def test_state_that_is_not_there_is_named(target: str, tmp_path: Path, ckpt: Callable) -> None:
+    source = data_path(TRAINED[0])
+    assert ckpt("convert", source, tmp_path / target, "--weights-only").code == 0
+    result = ckpt("verify", tmp_path / target, "--trains-like", source)
+    assert result.code == 3
+    assert "holds no state of an optimizer, so no training step can be taken" in result.err

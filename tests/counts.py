@@ -1,0 +1,29 @@
+"""How much the tests of damage tried, and what came of it: printed at the end of the test run.
+
+A test says `count("truncations", 412)`; what is said under one name adds up, in the order
+in which the names first came.  `state` keeps a sentence that is no sum.
+"""
+
+from __future__ import annotations
+
+__all__ = ["count", "lines", "state"]
+
+_counted: dict[str, int] = {}
+_stated: dict[str, str] = {}
+
+
+def count(what: str, number: int = 1) -> None:
+    """Add to what is printed under a name, "truncations" for example."""
+    _counted[what] = _counted.get(what, 0) + number
+
+
+def state(what: str, text: str) -> None:
+    """Print this of a name; the last one said stays."""
+    _stated[what] = text
+
+
+def lines() -> list[str]:
+    """Return what was counted and stated, a line each."""
+    return [f"{number:>12,}  {what}" for what, number in _counted.items()] + [
+        f"{what}: {text}" for what, text in _stated.items()
+    ]

@@ -1,0 +1,142 @@
+"""Every write of everything `ckpt` writes fails, or is the last thing a process does.
+
+The steps of an operation are the calls that change the file system (`tests.faults.steps`).
+One after the other is made to fail in each of four ways, and the process is killed before
+and after it.  All of them are tried by `make fuzz`, some of each operation by `make test`.
+What the HDF5 library and zip files write below Python is cut off by a limit on the size of files.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from formats.errors import CheckpointError
+from tests.counts import count
+from tests.faults.operations import OPERATIONS, check, cli, debris, look, prepare
+from tests.faults.steps import die, exit_after, exit_before, failing, steps
+from tests.writing import files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+ERRNOS = (errno.ENOSPC, errno.EIO, errno.EINTR, errno.EACCES)
+TIDYING = ("unlink", "rmdir")
+"""Steps of tidying up; where they fail, something is left, under a name that says so."""
+
+SOME = 12
+"""`make test` tries every so manieth step."""
+
+
+class Trial:
+    """An operation, what readers see before and after it, and its steps."""
+
+    def __init__(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.name = name
+        self._root = tmp_path
+        self._number = 0
+        self._monkeypatch = monkeypatch
+        self.fresh()
+        self.before = look("run")
+        with steps(0, die) as made:
+            OPERATIONS[name]()
+        self.steps = list(made)
+        self.after = look("run")
+        assert self.after != self.before, "the operation does nothing"
+        assert debris("run") == []
+
+    def fresh(self) -> None:
+        """Go to a new copy of the directory."""
+        self._number += 1
+        directory = self._root / str(self._number)
+        prepare(str(directory))
+        self._monkeypatch.chdir(directory)
+
+    def some(self) -> Iterator[int]:
+        """Yield some numbers of steps, others for each operation, always the last."""
+        first = zlib.crc32(self.name.encode()) % SOME
+        yield from sorted({*range(1 + first, len(self.steps) + 1, SOME), len(self.steps)})
+
+
+@pytest.fixture
+def trial(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: object
+) -> Trial:
+    return Trial(request.param, tmp_path, monkeypatch)
+
+
+def fail_at(trial: Trial, at: int, number: int) -> None:
+    trial.fresh()
+    before = files("run")
+    with steps(at, failing(number)) as made:
+        try:
+            OPERATIONS[trial.name]()
+        except (CheckpointError, OSError, RuntimeError):
+            failed = True
+        else:
+            failed = False
+    now = look("run")
+    check(now, trial.before, trial.after)
+    assert failed or now == trial.after
+    if made[at - 1] not in TIDYING:
+        assert debris("run") == []
+        if now == trial.before and trial.name != "state: fewer":  # its state file comes before its deletions
+            assert files("run") == before
+    count("points at which a write failed")
+
+
+def kill_at(trial: Trial, at: int, act: Callable[[Callable[[], object]], None]) -> None:
+    trial.fresh()
+    child = os.fork()
+    if child == 0:
+        with steps(at, act):
+            OPERATIONS[trial.name]()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL & 0xFF
+    now = look("run")
+    check(now, trial.before, trial.after)
+    cli("state", "--fix", "run")()
+    assert debris("run") == []
+    tidy = look("run")
+    assert tidy.checkpoints == now.checkpoints
+    assert tidy.latest == now.latest
+    count("points at which a process was killed")
+
+
+every_operation = pytest.mark.parametrize("trial", OPERATIONS, indirect=True)
+
+
+@every_operation
+def test_some_writes_fail(trial: Trial) -> None:
+    for number, at in enumerate(trial.some()):
+        fail_at(trial, at, ERRNOS[number % len(ERRNOS)])
+
+
+@every_operation
+def test_some_writes_are_the_last_thing(trial: Trial) -> None:
+    for number, at in enumerate(trial.some()):
+        kill_at(trial, at, (exit_before, exit_after)[number % 2])
+
+
+@pytest.mark.fuzz
+@every_operation
+@pytest.mark.parametrize("number", ERRNOS, ids=errno.errorcode.get)
+def test_every_write_fails(trial: Trial, number: int) -> None:
+    for at in range(1, len(trial.steps) + 1):
+        fail_at(trial, at, number)
+
+
+@pytest.mark.fuzz
+@every_operation
+@pytest.mark.parametrize("act", [exit_before, exit_after])
+def test_every_write_is_the_last_thing(trial: Trial, act: Callable[[Callable[[], object]], None]) -> None:
+    for at in range(1, len(trial.steps) + 1):
+        kill_at(trial, at, act)

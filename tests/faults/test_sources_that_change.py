@@ -1,0 +1,80 @@
+"""Sources that are cut, written to or replaced while they are read: noticed, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from formats.atomic import Staging
+from tests.writing import files, save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ARRAYS = {name: np.arange(300.0) + number for number, name in enumerate("abc")}
+SOURCES = {"-1": "tf-name", ".npz": "npz", ".safetensors": "safetensors"}
+
+
+def cut(path: str) -> None:
+    os.truncate(path, os.path.getsize(path) - 1000)
+
+
+def write_into(path: str) -> None:
+    with open(path, "r+b") as file:
+        file.seek(-500, os.SEEK_END)
+        file.write(b"\xff" * 8)
+
+
+def replace(path: str) -> None:
+    shutil.copy(path, path + ".new")
+    os.replace(path + ".new", path)
+
+
+CHANGES = {
+    "cut before it is read": (cut, Staging, "__init__"),
+    "replaced before it is read": (replace, Staging, "__init__"),
+    "written to when all is read": (write_into, os, "fsync"),
+}
+"""What becomes of the source, and at the first call of what."""
+
+COMMANDS = {
+    "convert": ("convert", "{source}", "out/v.hdf5", "--to", "hdf5"),
+    "convert without a proof": ("convert", "{source}", "out/v-1", "--to", "name", "--no-verify"),
+    "extract": ("extract", "{source}", "-o", "out/v.json"),
+    "extract to a directory": ("extract", "{source}", "-o", "out/parts/"),
+    "rename": ("rename", "{source}", "out/r{suffix}", "--add-prefix", "model/"),
+    "average": ("average", "{source}", "{other}", "-o", "out/m{suffix}"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("suffix", SOURCES)
+def test_a_source_that_changes_is_noticed(
+    suffix: str, command: str, change: str, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, other = f"in/w{suffix}", f"in/o{suffix}"
+    monkeypatch.chdir(tmp_path)
+    save(source, ARRAYS, SOURCES[suffix])
+    save(other, ARRAYS, SOURCES[suffix])
+    os.mkdir("out")
+    act, owner, moment = CHANGES[change]
+    data = f"{source}.data-00000-of-00001" if suffix == "-1" else source
+    real = getattr(owner, moment)
+
+    def call(*arguments: Any) -> None:
+        monkeypatch.setattr(owner, moment, real)
+        act(data)
+        real(*arguments)
+
+    monkeypatch.setattr(owner, moment, call)
+    result = ckpt(*(part.format(source=source, other=other, suffix=suffix) for part in COMMANDS[command]))
+    assert result.code == 3, result
+    assert "Traceback" not in result.err
+    assert f"hint: {source} changed while it was read: run this again" in result.err
+    assert files("out") == {}

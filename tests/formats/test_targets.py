@@ -1,0 +1,94 @@
+"""Where a checkpoint is written to: what may be replaced by it, and who else is writing there."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import formats
+from formats import CheckpointExistsError
+from formats.atomic import Staging, replace_file
+from tests.writing import read_all, save, spec_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OLD = {"a": np.arange(5), "b": np.ones((3, 2), np.float32)}
+NEW = {"a": np.arange(7), "c": np.zeros((3, 2), np.float32)}
+
+
+# Two writers of one target --------------------------------------------------------------
+
+
+def test_two_commits_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index of one and the data of the other would be no checkpoint at all."""
+    writers = []
+    for arrays in (OLD, NEW):
+        specs = [spec_of(key, array) for key, array in arrays.items()]
+        writer = formats.create_checkpoint(tmp_path / "c", format="tf-name", specs=specs, overwrite=True)
+        for key, array in arrays.items():
+            writer.write(key, array)
+        writer.finish()
+        writers.append(writer)
+    moved: list[tuple[int, str]] = []
+    second = threading.Thread(target=writers[1].commit)
+    real = Staging.move
+
+    def move(self: Staging, name: str, final: str | None = None) -> None:
+        if not moved:
+            second.start()
+            time.sleep(0.1)
+        moved.append((threading.get_ident(), name))
+        real(self, name, final)
+
+    monkeypatch.setattr(Staging, "move", move)
+    writers[0].commit()
+    second.join()
+    owners = [owner for owner, _ in moved]
+    assert len(set(owners)) == 2
+    assert owners == sorted(owners, key=owners.index)
+    assert list(read_all(tmp_path / "c")) == list(NEW)
+
+
+# What a file must not take the place of -----------------------------------------------
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_directories_and_devices_are_not_replaced(overwrite: bool, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npz")
+    (tmp_path / "link.npz").symlink_to("pipe.npz")
+    (tmp_path / "d.npz").mkdir()
+    for name, what in (
+        ("pipe.npz", "a device or a pipe"),
+        ("link.npz", "a device"),
+        ("d.npz", "a directory"),
+    ):
+        with pytest.raises(CheckpointExistsError, match=what) as caught:
+            formats.create_checkpoint(tmp_path / name, format="npz", specs=[], overwrite=overwrite)
+        assert caught.value.hints == ()
+    with pytest.raises(CheckpointExistsError, match="a device"):
+        replace_file(str(tmp_path / "pipe.npz"), b"")
+    assert sorted(os.listdir(tmp_path)) == ["d.npz", "link.npz", "pipe.npz"]
+
+
+def test_a_directory_is_no_prefix(tmp_path: Path) -> None:
+    """`out` beside `out.index` would be two checkpoints of one name."""
+    (tmp_path / "run").mkdir()
+    for path in (tmp_path / "run", tmp_path / "run" / "."):
+        with pytest.raises(formats.ConversionError, match="a directory") as caught:
+            formats.create_checkpoint(path, format="tf-name", specs=[])
+        assert "ckpt-1" in caught.value.hints[0]
+
+
+def test_a_rehearsal_refuses_and_touches_nothing(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"format": "tf-name", "specs": [spec_of("v", np.zeros(2))], "rehearsal": True}
+    formats.create_checkpoint(tmp_path / "missing" / "c", **options)
+    assert os.listdir(tmp_path) == []
+    save(tmp_path / "c", OLD)
+    with pytest.raises(CheckpointExistsError):
+        formats.create_checkpoint(tmp_path / "c", **options)
