@@ -331,15 +331,18 @@ def _measure_finite(
 
     one, other = left.astype("f8"), right.astype("f8")
     with np.errstate(all="ignore"):
-        delta = np.abs(np.subtract(one, other, out=one), out=one)
-        largest = float(delta.max())
+        delta = np.subtract(one, other, out=one)
+        largest = max(float(delta.max()), -float(delta.min()))
         if not largest or not math.isfinite(largest):
             return None if largest else SAME
-        size = np.abs(other, out=other)
-        beyond = delta if tolerance == EQUAL else delta > tolerance.atol + tolerance.rtol * size
-        differing = int(np.count_nonzero(beyond))
-        # Of two zeros the quotient is NaN, which fmax passes over.
-        return Difference(differing, largest, float(np.fmax.reduce(np.divide(delta, size, out=delta))))
+        if tolerance == EQUAL:
+            beyond = left != right
+        else:
+            beyond = np.abs(delta) > tolerance.atol + tolerance.rtol * np.abs(other)
+        relative = np.divide(delta, other, out=delta)
+        # Of two zeros the quotient is NaN, which fmax and fmin pass over.
+        furthest = max(float(np.fmax.reduce(relative)), -float(np.fmin.reduce(relative)))
+        return Difference(int(np.count_nonzero(beyond)), largest, furthest)
 
 
 def _measure(
