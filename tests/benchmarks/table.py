@@ -14,7 +14,7 @@ _BLOCK = re.compile(r"(<!-- benchmarks -->\n).*?(<!-- end -->)", re.DOTALL)
 def table(machine: str, rows: list[Row]) -> str:
     """Return the rows as Markdown, under a line that says which machine it was."""
     lines = [
-        f"One run, medians, on a virtual machine: {machine}.",
+        f"Medians, ours and the rival in turn, on a virtual machine: {machine}.",
         "",
         "| work | ckpt | rival | figure | bar | holds | memory |",
         "| --- | ---: | ---: | ---: | ---: | --- | ---: |",
