@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from tests.benchmarks.data import large_bundle, many_tensors
 from tests.benchmarks.harness import (
     CKPT,
     ROOT,
+    Missing,
     Row,
     at_most,
     faster,
@@ -130,6 +132,8 @@ def _safetensors(name: str, directory: str, path: str, scale: Scale) -> Row:
     timed = TIMED.format(most=1_000_000)
     ours = python(READ_OURS.format(path=target, shuffled=False) + timed)
     theirs = tensorflow(READ_SAFETENSORS.format(path=target) + timed)
+    if subprocess.run(tensorflow("import safetensors"), capture_output=True, check=False).returncode:
+        raise Missing("safetensors is not installed beside TensorFlow 2.21")
     return faster(name, lambda: printed(ours), lambda: printed(theirs), None, scale.heavy_rounds)
 
 
