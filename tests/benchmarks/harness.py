@@ -130,6 +130,11 @@ class Scale(NamedTuple):
         return int(amount * self.part)
 
     @property
+    def quick(self) -> bool:
+        """Whether this is a look of a minute, in which few rows can wait for TensorFlow's import."""
+        return self.part < 1
+
+    @property
     def heavy_rounds(self) -> int:
         """Rounds of what takes seconds."""
         return min(self.rounds, 3)

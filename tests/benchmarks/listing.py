@@ -63,7 +63,8 @@ def rows(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]
     many = many_tensors(os.path.join(directory, "many-1"), scale.of(100_000))
     million = many_tensors(os.path.join(directory, "million-1"), scale.of(1_000_000))
     name = f"ls, {scale.of(100_000):,} tensors / list_variables without import"
-    yield name, partial(_many, name, many, scale)
+    if not scale.quick:
+        yield name, partial(_many, name, many, scale)
     name = "ls, ten times as many / ten times the time beyond start-up"
     yield name, partial(_linear, name, million, many, scale)
     name = "ls, bytes of memory a tensor"
