@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from formats.tf.object_graph import ObjectGraph
 
-    from .convert import Chosen
+    from .chosen import Chosen
     from .keras_model import Placed
 
 __all__ = ["KERAS", "Laid", "concerns", "lay_out", "read_config"]

@@ -206,6 +206,12 @@ class BundleReader(CheckpointReader):
         self._closed = False
 
     @cached_property
+    def metadata(self) -> dict[str, Any]:
+        from .producer import producer_of
+
+        return producer_of(self.location.path)
+
+    @cached_property
     def specs(self) -> Mapping[str, TensorSpec]:
         return self.index.specs()
 

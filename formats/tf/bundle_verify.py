@@ -96,8 +96,8 @@ def verify_bundle(reader: BundleReader, workers: Workers = SERIAL) -> Iterator[V
     yield Verification(findings=tuple(reader.findings))
     structure = _Structure(reader)
     yield Verification(findings=tuple(structure.check()))
-    yield from _verify_data(reader, structure, workers)
     yield Verification(findings=tuple(_object_graph(reader)))
+    yield from _verify_data(reader, structure, workers)
 
 
 class _Structure:
