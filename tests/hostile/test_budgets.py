@@ -102,7 +102,7 @@ def test_hostile_files_cost_every_command_little(
     # What inflates is honest work where all of it is asked for, as JSON or as V1's one piece a tensor.
     inflates = make.__name__ in ("npz_that_inflates_a_thousandfold", "h5_of_zeros_in_large_chunks")
     few = tuple(line.split() for line in (*EACH, *IN_TURN))
-    # Rescue holds a key six times over, as SECURITY.md says: of the file, the index, the plan, what is written.
+    # Rescue holds a key six times over, as SECURITY.md says: read, decoded, planned, written.
     long_key = make.__name__.endswith("key_of_a_hundred_megabytes")
     all_but_rescue = tuple(command for command in COMMANDS if command[0] != "rescue")
     try_commands(server, make, tmp_path, few if inflates else all_but_rescue if long_key else COMMANDS)
