@@ -31,6 +31,7 @@ _DEEPEST = 200
 """Branches of a tree; what is left of a longer key is one name."""
 
 _MOST_BESIDE = 3
+_NUMBERS = ("shard", "offset", "crc32c")
 _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
 
 
@@ -185,13 +186,12 @@ def _as_table(reader: CheckpointReader, specs: list[TensorSpec], options: dict[s
         render.Column("SIZE", right=True),
         render.Column("KIND"),
     ]
+    more = []
     if wide:
+        more = ["shard", "offset", "crc32c", *_names_beside_keys(reader)]
         columns += [
-            render.Column("SHARD", right=True),
-            render.Column("OFFSET", right=True),
-            render.Column("CRC32C", right=True),
-            render.Column("OBJECT PATH", fold=True),
-            render.Column("FULL NAME", fold=True),
+            render.Column(name.replace("_", " ").upper(), right=name in _NUMBERS, fold=name not in _NUMBERS)
+            for name in more
         ]
     marks = options["trainable"].marks if wide else {}
     if marks:
@@ -209,12 +209,17 @@ def _as_table(reader: CheckpointReader, specs: list[TensorSpec], options: dict[s
         ]
         if marks:
             cells.append({True: "yes", False: "no", None: ""}[marks.get(spec.key)])
-        if wide:
-            cells += [_cell(row[name]) for name in _LONG[1:]]
+        cells += [_cell(row[name]) for name in more]
         rows.append(cells)
         styles.append(KIND_STYLES.get(row["kind"] or "", ""))
     render.table(columns, rows, styles)
     _summary(reader, specs)
+
+
+def _names_beside_keys(reader: CheckpointReader) -> list[str]:
+    """Return the fields that name a tensor otherwise than its key does: a person needs no key twice."""
+    names = {"object_path": reader.object_paths, "full_name": reader.full_names}
+    return [field for field, known in names.items() if any(key != name for key, name in known.items())]
 
 
 def _cell(value: object) -> str:

@@ -331,3 +331,13 @@ def test_keys_reach_no_terminal_raw(tmp_path: Path, terminal: Callable, ckpt: Ca
     assert shown in out
     assert "\x1b" not in out
     assert json.loads(ckpt("ls", "--json", prefix).out)["tensors"][0]["key"] == hostile
+
+
+def test_a_long_table_names_nothing_twice(terminal: Callable) -> None:
+    by_name = terminal("ls", "-l", data_path("name_based", "adam", "model.ckpt-5"), columns=120, NO_COLOR="1")
+    assert "CRC32C" in by_name.out
+    assert "FULL NAME" not in by_name.out
+    assert "OBJECT PATH" not in by_name.out
+    by_object = terminal("ls", "-l", CKPT, columns=200, NO_COLOR="1")
+    assert "OBJECT PATH" in by_object.out
+    assert "FULL NAME" in by_object.out
