@@ -131,6 +131,17 @@ def test_shape_wins_over_dtype(tmp_path: Path, ckpt: Callable) -> None:
     }
 
 
+def test_shapes_that_a_saver_would_restore_without_a_word_fail_here(ckpt: Callable) -> None:
+    """Trap 17: TF1's Saver takes a value of another shape into a resource variable in silence."""
+    small, large = (data_path("estimator_iris", "models", name) for name in ("iris", "iris_20_20"))
+    result = ckpt("diff", small, large, "--json", "--no-values", "--fail-on", "shape")
+    assert result.code == 1
+    entries = {entry["key"]: entry for entry in result.json["entries"] if entry["change"] == "shape"}
+    assert entries["dnn/hiddenlayer_0/kernel"]["left"]["shape"] == [4, 10]
+    assert entries["dnn/hiddenlayer_0/kernel"]["right"]["shape"] == [4, 20]
+    assert ckpt("match", small, large).code == 1
+
+
 def test_renamed_tensors_name_their_old_key(ckpt: Callable) -> None:
     document = ckpt("diff", "-M", "--json", pair("name_based"), pair("name_based_renamed")).json
     assert [(entry["from"], entry["key"], entry["change"]) for entry in document["entries"]] == [
