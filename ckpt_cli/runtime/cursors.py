@@ -7,6 +7,7 @@ theirs.  What a pass is given beside that is its number: a shuffled pass is shuf
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,19 +44,20 @@ Element = Any
 State = dict[str, Any]
 
 
-class Cursor:
+class Cursor(ABC):
     """A place in a pass over a dataset."""
 
+    @abstractmethod
     def next(self) -> Element:
         """Return the next element; StopIteration at the end, and ever after."""
-        raise NotImplementedError
 
+    @abstractmethod
     def state(self) -> State:
         """Return what `restore` needs to be here again: JSON with arrays in it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def restore(self, state: State) -> None:
-        raise NotImplementedError
+        """Go back to where a state was taken."""
 
 
 def _call(function: Callable[..., Any], element: Element) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from formats.tf.matching import display_names
@@ -19,22 +20,25 @@ __all__ = ["CheckpointLoadStatus", "InitializationOnlyStatus", "LoadStatus", "Na
 _MOST_SHOWN = 10
 
 
-class LoadStatus:
+class LoadStatus(ABC):
     """Base of the statuses; each assertion returns the status, or raises AssertionError."""
 
+    @abstractmethod
     def assert_consumed(self) -> Any:
-        raise NotImplementedError
+        """Raise where a value of the checkpoint, or an object of the program, has no counterpart."""
 
+    @abstractmethod
     def assert_existing_objects_matched(self) -> Any:
-        raise NotImplementedError
+        """Raise where an object that the program has made so far got no value."""
 
+    @abstractmethod
     def assert_nontrivial_match(self) -> Any:
-        raise NotImplementedError
+        """Raise where nothing matched but the root."""
 
-    def run_restore_ops(self, session: Any = None) -> None:
+    def run_restore_ops(self, session: Any = None) -> None:  # noqa: B027  graphs had something to run here
         """Do nothing: values are restored at once."""
 
-    def initialize_or_restore(self, session: Any = None) -> None:
+    def initialize_or_restore(self, session: Any = None) -> None:  # noqa: B027  graphs had something to run here
         """Do nothing: values are restored at once."""
 
     def expect_partial(self) -> Any:

@@ -14,6 +14,7 @@ tensorflow_estimator/python/estimator/canned/dnn.py
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import nn
@@ -72,7 +73,7 @@ def _dense(x: Tensor, units: int, name: str, made: list[Variable]) -> Tensor:
     return nn.bias_add(x @ kernel, bias)
 
 
-class _Classifier(Estimator):
+class _Classifier(Estimator, ABC):
     """What both kinds have in common; a subclass has its optimizers and says how a step is taken."""
 
     def __init__(
@@ -113,12 +114,13 @@ class _Classifier(Estimator):
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
+    @abstractmethod
     def _make_optimizer(self, optimizer: Any) -> Any:
         """Return an optimizer of the call's own: its variables belong to the call's graph."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _take_step(self, optimizer: Any, pairs: list[tuple[Any, Any]]) -> Any:
-        raise NotImplementedError
+        """Return the operation that applies (gradient, variable) pairs and counts the step."""
 
 
 def _named(optimizer: str, known: dict[str, Any]) -> Any:

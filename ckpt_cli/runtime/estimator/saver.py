@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ class _Kept(NamedTuple):
     saved: float  # seconds since 1970
 
 
-class _Keeper:
+class _Keeper(ABC):
     """Writes checkpoints by step, keeps the latest few, and remembers which in the state file."""
 
     def __init__(self, max_to_keep: int | None, keep_checkpoint_every_n_hours: float | None) -> None:
@@ -135,11 +136,13 @@ class _Keeper:
         self._read(path)
         self.restored_from = os.path.realpath(path)
 
+    @abstractmethod
     def _write(self, path: str) -> None:
-        raise NotImplementedError
+        """Write a checkpoint at this prefix."""
 
+    @abstractmethod
     def _read(self, path: str) -> None:
-        raise NotImplementedError
+        """Take all values from a checkpoint, or raise before the first is taken."""
 
 
 class Saver(_Keeper):
