@@ -261,7 +261,7 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     def check_unchanged(self) -> None:
         """Raise a CheckpointError where it has changed: what was read may be of two checkpoints."""
         if self.has_changed():
-            raise CheckpointError("changed while it was read; nothing was written", path=self.location.path)
+            raise CheckpointError("changed while it was read", path=self.location.path)
 
     def close(self) -> None:
         """Close all files."""

@@ -155,6 +155,8 @@ def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[
             render.progress(_nbytes(other, pairs), other.location.name) as advance,
         ):
             found = diff_pairs(one, other, pairs, settings, advance, workers=pool)
+        one.check_unchanged()
+        other.check_unchanged()
         if options["as_json"] or options["quiet"] or not render.is_terminal():
             return found, {}
         mine = labels(one, "object-path", changed)

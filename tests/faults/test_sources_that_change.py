@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from ckpt_cli.commands import diff
 from formats.atomic import Staging
 from tests.writing import files, save
 
@@ -78,3 +79,25 @@ def test_a_source_that_changes_is_noticed(
     assert "Traceback" not in result.err
     assert f"hint: {source} changed while it was read: run this again" in result.err
     assert files("out") == {}
+
+
+@pytest.mark.parametrize("suffix", SOURCES)
+def test_no_answer_comes_of_comparing_what_changes(
+    suffix: str, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source, other = f"w{suffix}", f"o{suffix}"
+    save(source, ARRAYS, SOURCES[suffix])
+    save(other, {**ARRAYS, "a": ARRAYS["a"] + 1}, SOURCES[suffix])
+    assert ckpt("diff", source, other).code == 1
+    real = diff.diff_pairs
+
+    def compare(*arguments: Any, **options: Any) -> Any:
+        found = real(*arguments, **options)
+        replace(f"{source}.data-00000-of-00001" if suffix == "-1" else source)
+        return found
+
+    monkeypatch.setattr(diff, "diff_pairs", compare)
+    result = ckpt("diff", source, other)
+    assert result.code == 3
+    assert f"hint: {source} changed while it was read: run this again" in result.err
