@@ -156,26 +156,30 @@ def split_attribute(message: bytes) -> tuple[bytes, Attribute]:
 
 
 def fixed_strings(attribute: Attribute) -> list[bytes] | None:
-    """Return an attribute's strings without the NULs that pad them; None where they vary in length."""
+    """Return an attribute's strings without the NULs that pad them; None where they vary in length.
+
+    An attribute without elements can be of any type: h5py makes an empty list one of numbers.
+    """
+    elements = _elements(attribute)
+    if not elements or _is_fixed_string(attribute.datatype):
+        return [element.rstrip(b"\0") for element in elements]
     if _is_variable_string(attribute.datatype):
         return None
-    if not _is_fixed_string(attribute.datatype):
-        raise UnfamiliarError
-    return [part.rstrip(b"\0") for part in _elements(attribute)]
+    raise UnfamiliarError
 
 
 def variable_strings(attribute: Attribute) -> list[tuple[int, int, int]]:
     """Return length, collection and number in it of an attribute's strings."""
-    return [_STRING.unpack(part) for part in _elements(attribute)]
+    return [_STRING.unpack(element) for element in _elements(attribute)]
 
 
 def _elements(attribute: Attribute) -> list[bytes]:
     shape = shape_of(attribute.dataspace)
     count = math.prod(shape) if shape is not None else 0
     size = int.from_bytes(attribute.datatype[4:8], "little")
-    if not size or len(attribute.values) < count * size:
+    if count and (not size or len(attribute.values) < count * size):
         raise UnfamiliarError
-    return [attribute.values[at : at + size] for at in range(0, count * size, size)]
+    return [attribute.values[at * size : (at + 1) * size] for at in range(count)]
 
 
 # Datatypes -----------------------------------------------------------------------------
