@@ -325,9 +325,7 @@ class BundleIndex:
             return entry
         _, shard, offset, size, crc32c = plain.groups()
         stored = int.from_bytes(crc32c, "little") if crc32c else 0
-        # Whoever reads a hundred thousand small tensors waits for this: it does without the fields' names.
-        place = (_varint(shard) if shard else 0, _varint(offset), _varint(size))
-        return tuple.__new__(BundleEntry, (*known, *place, stored, ()))
+        return BundleEntry(*known, _varint(shard), _varint(offset), _varint(size), stored)
 
     def place(self, position: int) -> int | None:
         """Return the offset, in the index file, of the block that holds an entry."""

@@ -5,7 +5,6 @@ Data shards are opened when a tensor in them is read, and a bounded number stays
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import OrderedDict
 from functools import cached_property
@@ -33,12 +32,11 @@ if TYPE_CHECKING:
     from ..paths import Location
     from ..probe import Probe
     from .slices import Extents
+    from .small import SmallTensors
 
 __all__ = ["BundleReader", "BundleTensor"]
 
 _MOST_OPEN_SHARDS = 64
-_SMALL = 1 << 16
-_MOST_NUMPY_DIMENSIONS = 32
 
 
 class BundleTensor(LazyTensor):
@@ -64,16 +62,19 @@ class BundleTensor(LazyTensor):
         return Stored(entry.shard, entry.offset, entry.crc32c, self._reader.index.big_endian)
 
     def read(self) -> np.ndarray[Any, Any]:
+        reader, spec = self._reader, self.spec
+        if spec.dtype.itemsize is None:
+            return self._read_elements(full_index(spec.shape))
+        small = reader.small.read(spec, self._position)
+        return self._read_whole() if small is None else small
+
+    def _read_whole(self) -> np.ndarray[Any, Any]:
+        """Return a tensor of fixed width, whatever its size, or say what is wrong with it."""
         import numpy as np
 
-        if self.entry.slices:
-            return self.read_region(full_index(self.spec.shape))
-        if self.spec.dtype.itemsize is None:
-            return self._read_elements(full_index(self.spec.shape))
         reader, spec, entry = self._reader, self.spec, self.entry
-        small = self._read_small(reader.open_shards.get(entry.shard), spec, entry)
-        if small is not None:
-            return payload.decode_numbers(small, big_endian=reader.index.big_endian)
+        if entry.slices:
+            return self.read_region(full_index(spec.shape))
         reader.check_size(spec, entry)
         out = allocate(spec, spec.shape, reader.index.path)
         flat = out.reshape(-1).view(np.uint8)
@@ -85,25 +86,6 @@ class BundleTensor(LazyTensor):
             crc = extend(crc, piece)
         reader.check_crc(spec.key, entry, crc)
         return payload.decode_numbers(out, big_endian=reader.index.big_endian)
-
-    @staticmethod
-    def _read_small(
-        file: RandomAccessFile | None, spec: TensorSpec, entry: BundleEntry
-    ) -> np.ndarray[Any, Any] | None:
-        """Return a tensor of an open shard that is read at one go, as stored.
-
-        There can be a hundred thousand of them.  None is for everything else, sound or
-        not: the long way says what is wrong.
-        """
-        import numpy as np
-
-        if file is None or entry.size > _SMALL or len(spec.shape) > _MOST_NUMPY_DIMENSIONS:
-            return None
-        dtype = spec.dtype.numpy
-        data = file.read(entry.offset, entry.size)
-        if len(data) != math.prod(spec.shape) * dtype.itemsize or mask(extend(0, data)) != entry.crc32c:
-            return None
-        return np.ndarray(spec.shape, dtype, data).copy()
 
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         if self.spec.dtype.itemsize is None:
@@ -214,6 +196,12 @@ class BundleReader(CheckpointReader):
     @cached_property
     def specs(self) -> Mapping[str, TensorSpec]:
         return self.index.specs()
+
+    @cached_property
+    def small(self) -> SmallTensors:
+        from .small import SmallTensors  # which needs numpy, and a listing does not
+
+        return SmallTensors(self.index, self.open_shards)
 
     def tensor(self, key: str) -> BundleTensor:
         return BundleTensor(self, self.specs[key], self.index.tensors[key])
