@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
-from ..files import CLOSED, PIECE, RandomAccessFile
+from ..files import CLOSED, PIECE, RandomAccessFile, ReadAhead
 from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
 from ..paths import data_shards
 from ..ranges import FileRange
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["BundleReader", "BundleTensor"]
 
 _MOST_OPEN_SHARDS = 64
+"""With as many stretches that were read ahead, they hold 16 MiB."""
 
 
 class BundleTensor(LazyTensor):
@@ -183,7 +184,7 @@ class BundleReader(CheckpointReader):
         self.location = location
         self.index = index
         self.findings = index.findings
-        self.open_shards: OrderedDict[int, RandomAccessFile] = OrderedDict()
+        self.open_shards: OrderedDict[int, ReadAhead] = OrderedDict()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -260,11 +261,11 @@ class BundleReader(CheckpointReader):
     def shard(self, shard: int, key: str | None = None) -> RandomAccessFile:
         """Return an open data shard; `key` is the tensor that an error is to name."""
         with self._lock:
-            return self._open_shard(shard, key)
+            return self._open_shard(shard, key).file
 
-    def _open_shard(self, shard: int, key: str | None) -> RandomAccessFile:
-        file = self.open_shards.get(shard)
-        if file is None:
+    def _open_shard(self, shard: int, key: str | None) -> ReadAhead:
+        ahead = self.open_shards.get(shard)
+        if ahead is None:
             if self._closed:
                 raise CheckpointError(CLOSED, path=self.location.path, key=key)
             num_shards = self.index.header.num_shards
@@ -275,15 +276,15 @@ class BundleReader(CheckpointReader):
                     message, path=self.index.path, key=key, offset=place, code="entry"
                 )
             try:
-                file = RandomAccessFile(data_shard(self.index.prefix, shard, num_shards))
+                ahead = ReadAhead(RandomAccessFile(data_shard(self.index.prefix, shard, num_shards)))
             except CheckpointError as error:
                 error.key = key
                 raise
             if len(self.open_shards) >= _MOST_OPEN_SHARDS:
                 # It closes when nobody reads from it any more, which another thread may be doing.
                 self.open_shards.popitem(last=False)
-            self.open_shards[shard] = file
-        return file
+            self.open_shards[shard] = ahead
+        return ahead
 
     def read_bytes(self, shard: int, offset: int, size: int) -> bytes:
         return self.shard(shard).read_exactly(offset, size)
@@ -355,8 +356,8 @@ class BundleReader(CheckpointReader):
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            for file in self.open_shards.values():
-                file.close()
+            for ahead in self.open_shards.values():
+                ahead.file.close()
             self.open_shards.clear()
 
 

@@ -3,10 +3,11 @@
     plain entry:  08 dtype, 12 length shape, [18 shard], [20 offset], [28 size], [35 crc32c: fixed32]
     place:        shard: int32, size: int32, offset: int64, checksum, unmasked: uint32
 
-Whoever reads them one by one would wait for their entries longer than for their values.
-So what entries as TensorFlow writes nearly all of them say of the place is decoded by
-numpy, a field of thousands in one step.  Of any other entry, and of a tensor that is
-not small, the place has a size of -1.
+Whoever reads them one by one would wait for their entries and for the system longer
+than for their values.  So what entries as TensorFlow writes nearly all of them say of
+the place is decoded by numpy, a field of thousands in one step, and a shard in which
+somebody goes forward is read ahead.  Of any other entry, and of a tensor that is not
+small, the place has a size of -1.
 
 All that is checked of a tensor is checked here, too, but what is wrong is not said:
 every tensor can be read the long way, which says it.
@@ -20,13 +21,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ..errors import CheckpointError
 from ..wire.crc32c import crc32c, unmask
 from . import payload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..files import RandomAccessFile
+    from ..files import ReadAhead
     from ..model import TensorSpec
     from .bundle import BundleIndex
 
@@ -55,7 +57,7 @@ _LONGEST = 4 + 0x7F + 3 * (1 + _VARINT) + 5
 class SmallTensors:
     """Reads small tensors from the shards that are open."""
 
-    def __init__(self, index: BundleIndex, open_shards: Mapping[int, RandomAccessFile]) -> None:
+    def __init__(self, index: BundleIndex, open_shards: Mapping[int, ReadAhead]) -> None:
         self._places = decode_places(index.values)
         self._open_shards = open_shards
         self._big_endian = index.big_endian
@@ -66,13 +68,15 @@ class SmallTensors:
         None is for one that is not small, not in an open shard, or not sound.
         """
         shard, size, offset, checksum = PLACE.unpack_from(self._places, position * PLACE.size)
-        file = self._open_shards.get(shard)
-        if file is None or size < 0:
+        ahead = self._open_shards.get(shard)
+        if ahead is None or size < 0:
             return None
-        data = file.read(offset, size)
         try:
+            data = ahead.read(offset, size)
             stored = np.ndarray(spec.shape, spec.dtype.numpy, data)
-        except (TypeError, ValueError):  # fewer bytes than values, or more dimensions than numpy has
+        except (CheckpointError, TypeError, ValueError):
+            # What cannot be read may lie behind the tensor; else there are fewer bytes than
+            # values, or more dimensions than numpy has.
             return None
         if stored.nbytes != size or crc32c(data) != checksum:
             return None

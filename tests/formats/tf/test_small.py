@@ -1,4 +1,4 @@
-"""Small tensors: their places are those of their entries, and they read alike in any order."""
+"""Small tensors: their places are those of their entries, and read ahead or not they read alike."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats import CheckpointError, ChecksumError, CorruptCheckpointError, dtypes, open_checkpoint
+from formats.files import RandomAccessFile, ReadAhead
 from formats.tf import small
 from formats.tf.bundle import BundleEntry, BundleIndex, EntryError, decode_entry, encode_entry
 from formats.tf.bundle_reader import BundleReader
@@ -167,16 +168,20 @@ def several() -> dict[str, Any]:
     return dict(sorted(tensors.items()))
 
 
+@pytest.mark.parametrize("size", [1, 13, 100, 1 << 18])
 @pytest.mark.parametrize("order", ["key", "reverse", "random", "twice"])
-def test_any_order_reads_the_same(prefix: str, order: str) -> None:
+def test_any_order_reads_the_same(
+    prefix: str, order: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tensors = several()
     write_bundle(prefix, tensors, num_shards=2)
     keys = {
         "key": list(tensors),
         "reverse": list(reversed(tensors)),
-        "random": random.Random(0).sample(list(tensors), len(tensors)),
+        "random": random.Random(size).sample(list(tensors), len(tensors)),
         "twice": [key for key in tensors for _ in range(2)],
     }[order]
+    monkeypatch.setattr(ReadAhead, "SIZE", size)
     with open_checkpoint(prefix) as reader:
         kept = []
         for key in keys:
@@ -232,7 +237,31 @@ def test_a_tensor_beyond_the_end_of_its_shard_is_corrupt_and_those_before_it_are
             assert (caught.value.key, caught.value.offset) == (key, offset)
 
 
-def test_nothing_is_read_from_a_closed_reader(prefix: str) -> None:
+def test_a_tensor_before_what_cannot_be_read_is_read(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = {f"t{number}": np.full(3, number, np.int16) for number in range(5)}
+    write_bundle(prefix, tensors)
+    pread, preadv = os.pread, os.preadv
+
+    def limited(fd: int, size: int, offset: int) -> bytes:
+        if offset + size > 18:
+            raise OSError(5, "Input/output error")
+        return pread(fd, size, offset)
+
+    def limited_into(fd: int, buffers: Any, offset: int) -> int:
+        if offset + sum(map(len, buffers)) > 18:
+            raise OSError(5, "Input/output error")
+        return preadv(fd, buffers, offset)
+
+    with open_checkpoint(prefix) as reader:
+        assert len(reader.specs) == 5
+        monkeypatch.setattr(os, "pread", limited)
+        monkeypatch.setattr(os, "preadv", limited_into)
+        assert all(same(reader[key].read(), tensors[key]) for key in ("t0", "t1", "t2"))
+        with pytest.raises(CheckpointError, match="cannot be read: input/output error"):
+            reader["t3"].read()
+
+
+def test_what_was_read_ahead_is_not_read_from_a_closed_reader(prefix: str) -> None:
     write_bundle(prefix, {f"t{number}": np.full(3, number, np.int16) for number in range(5)})
     with open_checkpoint(prefix) as reader:
         tensors = list(reader.values())
@@ -268,3 +297,41 @@ def test_strings_alone_need_no_places(prefix: str) -> None:
         assert isinstance(reader, BundleReader)
         assert reader.object_graph is not None
         assert "small" not in vars(reader)
+
+
+# Going forward ----------------------------------------------------------------------
+
+
+def test_whoever_goes_forward_is_read_ahead_for_and_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(200)))
+    asked: list[tuple[int, int]] = []
+    read = RandomAccessFile.read
+
+    def watched(self: RandomAccessFile, offset: int, size: int) -> bytes:
+        asked.append((offset, size))
+        return read(self, offset, size)
+
+    monkeypatch.setattr(RandomAccessFile, "read", watched)
+    monkeypatch.setattr(ReadAhead, "SIZE", 50)
+    with RandomAccessFile(str(path)) as file:
+        ahead = ReadAhead(file)
+        for offset, size, system in [
+            (100, 4, (100, 4)),  # somewhere
+            (20, 4, (20, 4)),  # somewhere else
+            (24, 4, (24, 50)),  # it goes on from there
+            (28, 46, None),
+            (70, 8, (70, 50)),  # and over the end of what was read
+            (110, 60, (110, 60)),  # more than is read ahead
+            (10, 4, (10, 4)),
+            (12, 4, (12, 50)),
+            (62, 0, None),
+            (190, 20, (190, 20)),  # past the end
+            (200, 4, (200, 50)),
+            (500, 4, (500, 4)),
+        ]:
+            assert ahead.read(offset, size) == bytes(range(200))[offset : offset + size]
+            assert asked == ([system] if system else [])
+            asked.clear()
