@@ -36,7 +36,7 @@ from formats.writing import Target
 from .transfer import Dropped, Move, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from multiprocessing.connection import Connection
 
     from formats.model import TensorSpec
@@ -126,7 +126,8 @@ def plan_rescue(
     lost = {} if not _needs_a_child(location) else _survey_apart(location)
     salvage = open_damaged(location, other)
     if not _needs_a_child(location):
-        lost = {key: flaw for key in salvage.reader.specs if (flaw := _flaw(salvage, key, advance))}
+        found = _flaws(salvage, salvage.reader.specs, advance)
+        lost = {key: flaw for key, flaw in found if flaw is not None}
     return _Planner(salvage, lost, path, target, sibling).rescue()
 
 
@@ -137,12 +138,22 @@ def _place(path: str) -> str:
 # What is intact ---------------------------------------------------------------------
 
 
-def _flaw(salvage: Salvage, key: str, advance: Callable[[int], None] = lambda _: None) -> Finding | None:
-    """Read a tensor to its last byte; return why it is lost, None where it is not."""
+def _flaws(
+    salvage: Salvage, keys: Iterable[str], advance: Callable[[int], None] = lambda _: None
+) -> Iterator[tuple[str, Finding | None]]:
+    """Read tensors to their last byte; yield for each why it is lost, None where it is not."""
+    specs = salvage.reader.specs
+    known = {finding.key: finding for finding in reversed(salvage.reader.findings)}
+    for key in keys:
+        if specs[key].dtype is INVALID:
+            undecoded = Finding("error", "entry", "its entry cannot be decoded", key)
+            yield key, known.get(key, undecoded)
+        else:
+            yield key, _flaw(salvage, key, advance)
+
+
+def _flaw(salvage: Salvage, key: str, advance: Callable[[int], None]) -> Finding | None:
     reader = salvage.reader
-    if reader.specs[key].dtype is INVALID:
-        known = (finding for finding in reader.findings if finding.key == key)
-        return next(known, Finding("error", "entry", "its entry cannot be decoded", key))
     if salvage.cut is not None:
         salvage.cut.is_touched = False
     try:
@@ -232,10 +243,11 @@ def _report_to(sender: Connection, location: Location, done: frozenset[str]) -> 
             }
         )
         return
-    for key in salvage.reader.specs:
-        if key not in done:
-            sender.send(key)
-            sender.send((key, _flaw(salvage, key)))
+    left = [key for key in salvage.reader.specs if key not in done]
+    flaws = _flaws(salvage, left)
+    for key in left:
+        sender.send(key)
+        sender.send(next(flaws))
     sender.send(("", None))
 
 
@@ -341,11 +353,12 @@ class _Planner:
         for finding in self.salvage.losses:
             if finding.key is not None and finding.key not in known:
                 self.lost.append(Lost(finding.key, None, finding))
-            elif finding.key is None and graph is None:
+            elif finding.key is None and (graph is None or finding.code == "entry"):
                 self.lost.append(Lost(None, None, finding))
             elif finding.key is None:
                 self.notes.append(_said(finding))
-        if graph is not None and any(finding.key is None for finding in self.salvage.losses):
+        hidden = any(finding.key is None and finding.code != "entry" for finding in self.salvage.losses)
+        if graph is not None and hidden:
             for key in claimed_keys(graph, self.reader.specs):
                 if key not in known:
                     self._lose(key, "block-checksum", "the block of the index that named it is damaged")

@@ -28,7 +28,7 @@ from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeature
 from ..files import RandomAccessFile
 from ..model import Finding, TensorSpec, key_bytes, key_text
 from ..paths import SHARD, data_shards
-from ..wire.sstable import Table
+from ..wire.sstable import Table, are_keys_too_long
 from .messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto
 from .slices import Extents, extents_of, slice_key, slice_proto
 
@@ -203,11 +203,17 @@ class BundleIndex:
     def _read(self, table: Table) -> list[bytes]:
         keys: list[bytes] = []
         last = None
-        unsorted = 0
+        unsorted = size = 0
         first = (b"", b"", 0)
         for _, handle in table.index:
             try:
                 entries = table.entries(handle)
+                size += sum([len(key) for key, _ in entries])
+                if are_keys_too_long(size, len(keys) + len(entries)):
+                    message = f"keys of {size} bytes up to here, and no more is read"
+                    raise CorruptCheckpointError(
+                        message, path=self.path, offset=handle.offset, code="block-checksum"
+                    )
             except CorruptCheckpointError as error:
                 self._flaw(error)
                 continue
