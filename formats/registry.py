@@ -49,6 +49,7 @@ _NOT_FORMATS = frozenset(
         "foreign",
         "held",
         "jsontext",
+        "limits",
         "model",
         "npy",
         "opening",

@@ -50,6 +50,9 @@ __all__ = ["FORMAT", "SafetensorsReader"]
 LONGEST_HEADER = 100_000_000
 MOST_DIMENSIONS = 254  # TensorFlow's own limit; the product of dimensions stays cheap to take.
 METADATA = "__metadata__"
+MOST_METADATA = 16 << 20
+"""Characters that are written: a header is made whole, and held several times over while it is."""
+
 _LENGTH_SIZE = 8
 _BY_CODE = {dtype.safetensors: dtype for dtype in DTYPES if dtype.safetensors}
 _KNOWN_TO_OTHERS = frozenset(("C64", "F8_E8M0", "F4", "F6_E2M3", "F6_E3M2"))
@@ -70,6 +73,10 @@ class _Entry(NamedTuple):
 def _beginning(value: Any) -> str:
     """Return how a JSON value begins; it can be a list of millions."""
     return str(value[:20] if isinstance(value, list) else value)[:80]
+
+
+def _metadata_size(strings: Mapping[str, str]) -> int:
+    return sum(len(key) + len(value) for key, value in strings.items())
 
 
 def _is_count(value: Any) -> bool:
@@ -183,6 +190,10 @@ class SafetensorsReader(CheckpointReader):
                 Finding("error", "header", f"{METADATA} is no object of strings", file=self._file.path)
             )
             self._strings = {}
+        if self._lenient and (size := _metadata_size(self._strings)) > MOST_METADATA:
+            message = f"{METADATA} has {size} characters: more than {MOST_METADATA} is not written again"
+            self.findings.append(Finding("warning", "header", message, file=self._file.path))
+            self._strings = {}
         return header
 
     def _take(self, key: str, value: Any) -> _Entry | None:
@@ -281,7 +292,11 @@ class SafetensorsWriter(CheckpointWriter):
         for spec in target.specs:
             _check_key(target, spec.key)
         specs = sorted(target.specs, key=lambda spec: (-(spec.dtype.itemsize or 0), key_bytes(spec.key)))
-        header = _encode_header(specs, target.metadata.get(METADATA) or {})
+        strings = target.metadata.get(METADATA) or {}
+        if (size := _metadata_size(strings)) > MOST_METADATA:
+            message = f"{METADATA} of {size} characters, at most {MOST_METADATA} are written"
+            raise ConversionError(message, path=target.path)
+        header = _encode_header(specs, strings)
         if len(header) > LONGEST_HEADER:
             message = f"a header of {len(header)} bytes, at most {LONGEST_HEADER} are allowed"
             raise ConversionError(message, path=target.path)

@@ -25,6 +25,7 @@ from . import dtypes
 from .dtypes import INVALID, STRING
 from .errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from .files import RandomAccessFile
+from .limits import KeySizes
 from .model import CheckpointReader, Finding, Format, LazyTensor, Stored, TensorSpec, Verification, key_bytes
 from .paths import V1_SHARD
 from .slicing import allocate, full_index, index_shape
@@ -212,11 +213,13 @@ class V1Reader(CheckpointReader):
         self._shards: list[_Shard] = []
         self._pieces: dict[str, list[_Piece]] = {}
         self._specs: dict[str, TensorSpec] = {}
+        self._sizes = KeySizes()
         for path in self._shard_paths():
             try:
                 shard = _Shard(path, self._open_table)
                 self._shards.append(shard)
                 for meta in shard.meta():
+                    self._count(shard, meta.name)
                     self._add(shard, meta)
             except CheckpointError as error:
                 if not lenient:
@@ -246,6 +249,12 @@ class V1Reader(CheckpointReader):
             message = f"{count - len(found)} of {count} shards are missing, whose tensors cannot be told"
             self.findings.append(Finding("error", "shard-missing", message, None, name))
         return found
+
+    def _count(self, shard: _Shard, key: str) -> None:
+        try:
+            self._sizes.add(() if key in self._specs else (key,))
+        except ValueError as error:
+            raise shard.corrupt(f"metadata: {error}", 0, "header") from error
 
     def _add(self, shard: _Shard, meta: SavedSliceMeta) -> None:
         key = meta.name

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dtypes import INVALID, STRING
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ..limits import KeySizes
 from ..model import CheckpointReader, Finding, TensorSpec, Verification, key_bytes
 from ..workers import SERIAL, Workers
 from .safe import H5File, damage
@@ -45,6 +46,7 @@ class H5Reader(CheckpointReader):
         self._lenient = lenient
         self._places: dict[str, _Place] = {}
         self._specs: dict[str, TensorSpec] = {}
+        self._sizes = KeySizes()
 
     def flaw(self, error: CheckpointError) -> None:
         """Raise what keeps tensors from being listed; with `lenient` it becomes a finding."""
@@ -57,6 +59,11 @@ class H5Reader(CheckpointReader):
         if key in self._specs:
             message = f"datasets {self._places[key].path!r} and {path!r} have one key"
             self.flaw(CorruptCheckpointError(message, path=file.path, key=key, code="hdf5-read"))
+            return
+        try:
+            self._sizes.add((key,))
+        except ValueError as error:
+            self.flaw(CorruptCheckpointError(str(error), path=file.path, code="hdf5-read"))
             return
         self._places[key] = _Place(file, path, soft)
         spec = TensorSpec(key, INVALID, ())

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import CLOSED, RandomAccessFile
+from ..limits import are_keys_too_long
 from ..model import key_bytes, key_text
 from .guard import GuardedFile
 
@@ -34,6 +35,7 @@ HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowE
 MOST_OBJECTS = 4_000_000
 MOST_DEPTH = 256
 MOST_SOFT_LINKS = 16
+_SHOWN_OF_PATH = 200
 CHUNK_CACHE = 4 << 20
 """Bytes of decompressed chunks kept for an open dataset; larger chunks are not kept at all."""
 
@@ -206,13 +208,21 @@ class H5File:
     def links(self, group: Any, path: str) -> list[tuple[bytes, int]]:
         """Return name and kind of a group's links, in the order of names."""
         found: list[tuple[bytes, int]] = []
+        size = 0
 
         def collect(name: bytes, info: Any) -> int | None:
+            nonlocal size
+            size += len(path) + len(name)
+            if len(found) > MOST_OBJECTS or are_keys_too_long(size, len(found)):
+                return 1
             found.append((name, info.type))
-            return 1 if len(found) > MOST_OBJECTS else None
+            return None
 
-        with damage(self.path, f"group {path or '/'!r}"):
+        with damage(self.path, f"group {path[:_SHOWN_OF_PATH] or '/'!r}"):
             group.links.iterate(collect, info=True)
+        if are_keys_too_long(size, len(found)):
+            message = f"group {path[:_SHOWN_OF_PATH] or '/'!r}: names of {size} bytes, more than is read"
+            raise CorruptCheckpointError(message, path=self.path, code="hdf5-read")
         return found
 
     # Walking ---------------------------------------------------------------------
@@ -230,10 +240,14 @@ class H5File:
 
         seen: set[int] = set()
         pending = self._steps(self.root if top is None else top, "", 0, flaw)
-        count = 0
+        count = size = 0
         while pending:
             step = pending.pop()
-            count += 1
+            count, size = count + 1, size + len(step.path)
+            if are_keys_too_long(size, count):
+                message = f"paths of {size} characters, more than is read"
+                flaw(CorruptCheckpointError(message, path=self.path, code="hdf5-read"))
+                return
             if count > MOST_OBJECTS or step.depth > MOST_DEPTH:
                 limit = (
                     f"more than {MOST_OBJECTS} objects"

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointError, CheckpointNotFoundError
 from ..files import RandomAccessFile
+from ..limits import are_keys_too_long
 from ..model import Finding, key_text
 from ..paths import SHARD, data_shards
 from ..wire.salvage import LARGEST_READABLE, find_blocks, readable_entries
-from ..wire.sstable import Table, are_keys_too_long, decode_block
+from ..wire.sstable import Table, decode_block
 from .messages import BundleHeaderProto
 
 if TYPE_CHECKING:

@@ -22,18 +22,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..files import PIECE, ReadAhead
+from ..limits import LONGEST_KEY, are_keys_too_long
 from .coding import MAX_VARINT64_BYTES, decode_varint
 from .crc32c import extend, mask
-from .sstable import (
-    LARGEST_CONTENT,
-    LONGEST_KEY,
-    PLAIN,
-    SNAPPY,
-    TRAILER_SIZE,
-    BlockHandle,
-    are_keys_too_long,
-    most_entries,
-)
+from .sstable import LARGEST_CONTENT, PLAIN, SNAPPY, TRAILER_SIZE, BlockHandle, most_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

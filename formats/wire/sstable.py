@@ -25,6 +25,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ChecksumError, CorruptCheckpointError
+from ..limits import LONGEST_KEY, are_keys_too_long
 from . import compression
 from .coding import decode_varint, encode_fixed32, encode_varint
 from .crc32c import crc32c, extend, mask
@@ -38,7 +39,6 @@ __all__ = [
     "BlockHandle",
     "Table",
     "TableBuilder",
-    "are_keys_too_long",
     "decode_block",
     "encode_block",
     "most_entries",
@@ -51,11 +51,7 @@ PLAIN, SNAPPY = 0, 1
 BLOCK_SIZE = 262_144
 RESTART_INTERVAL = 16
 _LARGEST_KEY_GROWTH = 32
-LONGEST_KEY = 1 << 20
 _SHOWN_OF_KEY = 40
-_USUAL_KEY, _LONG_KEYS = 1 << 10, 8 << 20
-"""Bytes of a key that nobody minds, and of all that is longer, together: whoever reads keys holds copies."""
-
 _LEAST_ENTRY = 12
 """Bytes that an entry takes at least: three lengths, some of a key, and a dtype, size and checksum.
 
@@ -63,6 +59,9 @@ An entry in memory is a hundred times the smallest that can be spelled, so a blo
 """
 
 _FEW_ENTRIES = 4096
+_FEW_BLOCKS, _LEAST_BLOCK = 4096, 512
+"""A handle takes more memory than a small block has bytes: LevelDB's blocks have 4 KiB, TensorFlow's 256."""
+
 _LARGE_BLOCK = 1 << 20
 LARGEST_CONTENT = 64 << 20
 """Bytes that a compressed block may hold: TensorFlow compresses none, LevelDB's default is 4 KiB."""
@@ -86,18 +85,13 @@ class BlockHandle(NamedTuple):
         return encode_varint(self.offset) + encode_varint(self.size)
 
 
-def are_keys_too_long(size: int, count: int) -> bool:
-    """Whether so many keys of so many bytes together are more than is read of a table."""
-    return size > _USUAL_KEY * count + _LONG_KEYS
-
-
 def most_entries(size: int) -> int:
     """Return how many entries are read of a block of this size."""
     return max(_FEW_ENTRIES, size // _LEAST_ENTRY)
 
 
-def decode_block(block: bytes, left_out: list[str] | None = None) -> list[Entry]:
-    """Return the entries of a block; ValueError where it is malformed.
+def decode_block(block: bytes, left_out: list[str] | None = None, most: int | None = None) -> list[Entry]:
+    """Return the entries of a block; ValueError where it is malformed, or has more than `most`.
 
     Of a key that is too long to be read `left_out` is told, where that is given, and its
     entry passed over; otherwise it is an error.
@@ -116,7 +110,7 @@ def decode_block(block: bytes, left_out: list[str] | None = None) -> list[Entry]
     # point every 16 entries they cannot grow beyond 16 times what is stored.
     budget = _LARGEST_KEY_GROWTH * len(block) + (1 << 20)
     long = 0
-    most = most_entries(len(block))
+    most = most_entries(len(block)) if most is None else most
     while position < end:
         # Three lengths below 128 are three bytes: all but a few entries of real files.
         lengths = block[position : position + 3]
@@ -151,7 +145,7 @@ def decode_block(block: bytes, left_out: list[str] | None = None) -> list[Entry]
             raise ValueError(
                 f"the keys of a block of {len(block)} bytes are longer than {_LARGEST_KEY_GROWTH} times that"
             )
-        if long > _LONG_KEYS and are_keys_too_long(long, len(entries)):
+        if long and are_keys_too_long(long, len(entries)):
             raise ValueError(f"keys of {long} bytes in a block of {len(block)}")
         position = value_at + value_size
         append((key, block[value_at:position]))
@@ -203,7 +197,7 @@ class Table:
         try:
             _, position = BlockHandle.decode(footer)
             handle, position = BlockHandle.decode(footer, position)
-            entries = decode_block(self.read_block(handle))
+            entries = decode_block(self.read_block(handle), most=max(_FEW_BLOCKS, self.size // _LEAST_BLOCK))
             index = [(key, BlockHandle.decode(value)[0]) for key, value in entries]
         except ValueError as error:
             raise self._corrupt(f"index block: {error}", at, "footer") from error

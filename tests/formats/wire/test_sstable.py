@@ -247,7 +247,7 @@ def test_long_keys_as_tensorflow_writes_them_are_no_bomb() -> None:
 def test_one_block_indexed_many_times_is_corrupt() -> None:
     """A few bytes of index for each repetition of a whole block would fill the memory."""
     block = encode_block([(b"k%04d" % number, b"") for number in range(1000)])
-    index = [(b"l%06d" % number, BlockHandle(0, len(block))) for number in range(5000)]
+    index = [(b"l%06d" % number, BlockHandle(0, len(block))) for number in range(4000)]
     data = stored_block(block) + table_tail(len(block) + 5, index)
     with pytest.raises(CorruptCheckpointError, match="more than once") as caught:
         table(data)
