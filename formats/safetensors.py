@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .chunks import array_chunks, whole_elements
 from .dtypes import DTYPES, INVALID, DType
-from .errors import CheckpointError, ConversionError, CorruptCheckpointError
+from .errors import CheckpointError, ConversionError, CorruptCheckpointError, UnsupportedFeatureError
 from .files import PIECE, RandomAccessFile
 from .jsontext import parse_object
 from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
@@ -51,7 +51,7 @@ LONGEST_HEADER = 100_000_000
 MOST_DIMENSIONS = 254  # TensorFlow's own limit; the product of dimensions stays cheap to take.
 METADATA = "__metadata__"
 MOST_METADATA = 16 << 20
-"""Characters that are written: a header is made whole, and held several times over while it is."""
+"""Characters of it that are read: whoever shows or writes it holds it several times over."""
 
 _LENGTH_SIZE = 8
 _BY_CODE = {dtype.safetensors: dtype for dtype in DTYPES if dtype.safetensors}
@@ -73,10 +73,6 @@ class _Entry(NamedTuple):
 def _beginning(value: Any) -> str:
     """Return how a JSON value begins; it can be a list of millions."""
     return str(value[:20] if isinstance(value, list) else value)[:80]
-
-
-def _metadata_size(strings: Mapping[str, str]) -> int:
-    return sum(len(key) + len(value) for key, value in strings.items())
 
 
 def _is_count(value: Any) -> bool:
@@ -190,9 +186,13 @@ class SafetensorsReader(CheckpointReader):
                 Finding("error", "header", f"{METADATA} is no object of strings", file=self._file.path)
             )
             self._strings = {}
-        if self._lenient and (size := _metadata_size(self._strings)) > MOST_METADATA:
-            message = f"{METADATA} has {size} characters: more than {MOST_METADATA} is not written again"
-            self.findings.append(Finding("warning", "header", message, file=self._file.path))
+        size = sum(len(key) + len(value) for key, value in self._strings.items())
+        if size > MOST_METADATA:
+            message = f"{METADATA} of {size} characters, at most {MOST_METADATA} are read"
+            hints = (f"to save the tensors without it: ckpt rescue {self._file.path} OUT.safetensors",)
+            self._flaw(
+                UnsupportedFeatureError(message, path=self._file.path, offset=0, code="header", hints=hints)
+            )
             self._strings = {}
         return header
 
@@ -292,11 +292,7 @@ class SafetensorsWriter(CheckpointWriter):
         for spec in target.specs:
             _check_key(target, spec.key)
         specs = sorted(target.specs, key=lambda spec: (-(spec.dtype.itemsize or 0), key_bytes(spec.key)))
-        strings = target.metadata.get(METADATA) or {}
-        if (size := _metadata_size(strings)) > MOST_METADATA:
-            message = f"{METADATA} of {size} characters, at most {MOST_METADATA} are written"
-            raise ConversionError(message, path=target.path)
-        header = _encode_header(specs, strings)
+        header = _encode_header(specs, target.metadata.get(METADATA) or {})
         if len(header) > LONGEST_HEADER:
             message = f"a header of {len(header)} bytes, at most {LONGEST_HEADER} are allowed"
             raise ConversionError(message, path=target.path)
