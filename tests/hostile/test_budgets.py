@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MEMORY = 100 << 20
 EXCEPTIONS = {"h5_of_zeros_in_large_chunks": 32 << 20}
-"""What SECURITY.md excepts: a compressed chunk is there packed and unpacked, of the source and of what is written."""
+"""What SECURITY.md excepts: compressed chunks are there packed and unpacked, read and written."""
 
 SECONDS = 20
 """Of the processor; what is slow because the machine is busy does not count."""
