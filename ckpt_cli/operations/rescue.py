@@ -73,7 +73,8 @@ class Lost(NamedTuple):
 class Rescue(NamedTuple):
     """What is to be saved, by a plan as converting has one, and what is lost.
 
-    `graph` says what becomes of the object graph: kept, trimmed, sibling or rebuilt.
+    `graph` says what becomes of the object graph: kept, trimmed, sibling or rebuilt;
+    `refusal` why the damaged checkpoint could not be opened at all.
     """
 
     plan: Plan | None
@@ -84,7 +85,8 @@ class Rescue(NamedTuple):
     doubts: dict[str, str]
     graph: str | None
     sibling: str | None
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    refusal: CheckpointError | None = None
 
     def document(self, *, verified: bool) -> dict[str, Any]:
         """Return the JSON document: that of converting, with what is lost and what is not proved."""
@@ -114,21 +116,36 @@ def plan_rescue(
 ) -> Rescue:
     """Read all that is left of a checkpoint and return what saving it does.
 
-    Its `plan` is None where not one tensor is left.  Raises CheckpointError where there is
-    nothing to begin with, or OUT is the damaged checkpoint or its sibling.
+    Its `plan` is None where not one tensor is left.  Raises CheckpointError where the sibling
+    cannot help, and where OUT is the damaged checkpoint or its sibling.
     """
-    location = find_damaged(path)
+    try:
+        location = find_damaged(path)
+    except CheckpointError as error:
+        return _refused(path, target, sibling, error)
     other = open_checkpoint(sibling) if sibling is not None else None
     for kept in (location.path, *([other.location.path] if other is not None else [])):
         if _place(kept) == _place(bundle_target(Target(target, ())).path):
             hints = ("what is left is written to a place of its own",)
             raise ConversionError("is one of the checkpoints to be read", path=target, hints=hints)
-    lost = {} if not _needs_a_child(location) else _survey_apart(location)
-    salvage = open_damaged(location, other)
+    try:
+        lost = {} if not _needs_a_child(location) else _survey_apart(location)
+        salvage = open_damaged(location, other)
+    except ConversionError:
+        raise
+    except CheckpointError as error:
+        return _refused(path, target, sibling, error)
     if not _needs_a_child(location):
         found = _flaws(salvage, salvage.reader.specs, advance)
         lost = {key: flaw for key, flaw in found if flaw is not None}
     return _Planner(salvage, lost, path, target, sibling).rescue()
+
+
+def _refused(source: str, target: str, sibling: str | None, error: CheckpointError) -> Rescue:
+    """Return what a source that cannot be opened comes to: all of it is lost, for this reason."""
+    flaw = Finding("error", error.code, error.message, error.key, error.path or source, error.offset)
+    lost = Lost(error.key, None, flaw)
+    return Rescue(None, source, target, (lost,), {}, {}, None, sibling, refusal=error)
 
 
 def _place(path: str) -> str:

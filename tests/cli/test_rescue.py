@@ -130,6 +130,22 @@ def test_nothing_left(name: str, tmp_path: Path, ckpt: Callable[..., Any]) -> No
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("path", ["corrupt/index_text/ckpt", "corrupt/h5_text/weights.h5", "there/is/none"])
+def test_a_source_that_cannot_be_opened_is_a_document_too(
+    path: str, tmp_path: Path, ckpt: Callable[..., Any]
+) -> None:
+    told = ckpt("rescue", data_path(path), tmp_path / "out")
+    done = ckpt("rescue", data_path(path), tmp_path / "out", "--json")
+    assert (done.code, told.code) == (NOTHING, NOTHING)
+    assert (done.err, told.out) == (told.err, "")
+    (lost,) = done.json["lost"]
+    assert lost["key"] is None
+    assert lost["reason"][:20] in done.err
+    empty = {"format": None, "tensors": [], "unproved": [], "verified": False, "graph": None}
+    assert {name: done.json[name] for name in empty} == empty
+    assert done.json["schema"] == 1
+
+
 @pytest.mark.parametrize(
     "name", sorted(name for name in (*BUNDLES, *NOTHING_LEFT) if name.startswith("index_"))
 )
