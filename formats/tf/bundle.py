@@ -211,7 +211,7 @@ class BundleIndex:
                 entries = table.entries(handle)
                 size += sum([len(key) for key, _ in entries])
                 if are_keys_too_long(size, len(keys) + len(entries)):
-                    message = f"keys of {size} bytes up to here, and no more is read"
+                    message = f"keys of {size} bytes up to here, more than is read"
                     raise CorruptCheckpointError(
                         message, path=self.path, offset=handle.offset, code="block-checksum"
                     )

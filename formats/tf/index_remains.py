@@ -126,7 +126,9 @@ class _Blocks:
             self._keys_size += len(key)
             if are_keys_too_long(self._keys_size, len(self.sound) + len(self.doubtful)):
                 self._keys_size -= len(key)
-                message = f"keys of {self._keys_size} bytes so far, and no more is read: entries are left out"
+                message = (
+                    f"keys of {self._keys_size} bytes so far, and no more are read: entries are left out"
+                )
                 self._note("block-checksum", message, handle.offset)
                 return
             into[key] = value

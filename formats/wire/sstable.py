@@ -146,7 +146,7 @@ def decode_block(block: bytes, left_out: list[str] | None = None, most: int | No
                 f"the keys of a block of {len(block)} bytes are longer than {_LARGEST_KEY_GROWTH} times that"
             )
         if long and are_keys_too_long(long, len(entries)):
-            raise ValueError(f"keys of {long} bytes in a block of {len(block)}")
+            raise ValueError(f"keys of {long} bytes in a block of {len(block)}, more than is read")
         position = value_at + value_size
         append((key, block[value_at:position]))
         if len(entries) > most:
