@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from .errors import ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
 from .files import PIECE, RandomAccessFile
-from .limits import KeySizes
+from .wire.limits import KeySizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import json
 import re
 from typing import Any
 
-from .limits import KeySizes
+from .wire.limits import KeySizes
 
 __all__ = ["parse_object"]
 

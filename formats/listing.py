@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from .dtypes import BY_NAME, INVALID
 from .errors import CorruptCheckpointError, UnsupportedFeatureError
-from .limits import KeySizes
 from .model import (
     KINDS,
     CheckpointReader,
@@ -31,6 +30,7 @@ from .model import (
 )
 from .tf.payload import chunks_checksum
 from .wire.crc32c import mask
+from .wire.limits import KeySizes
 from .workers import SERIAL, Workers
 from .writing import CheckpointWriter
 

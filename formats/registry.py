@@ -49,7 +49,6 @@ _NOT_FORMATS = frozenset(
         "foreign",
         "held",
         "jsontext",
-        "limits",
         "model",
         "npy",
         "opening",

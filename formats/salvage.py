@@ -20,7 +20,7 @@ from . import keras, npz, tf_name, tf_object, tf_v1
 from .archive import Archive
 from .dtypes import INVALID, STRING
 from .errors import CheckpointError, CheckpointNotFoundError, ConversionError
-from .files import RandomAccessFile
+from .files import RandomAccessFile, ReadAhead
 from .model import Finding, key_bytes
 from .opening import locate
 from .paths import SHARD, Location, data_shards
@@ -288,7 +288,7 @@ def _open_otherwise(location: Location, error: CheckpointError) -> Salvage | Non
 def _begins_as_v1(path: str) -> bool:
     """Whether a file's first block is sound, and its first entry V1 metadata."""
     with RandomAccessFile(path) as file:
-        block = next(find_blocks(file), None)
+        block = next(find_blocks(ReadAhead(file).read, file.size), None)
         if block is None or not block.is_sound:
             return False
         try:
@@ -307,7 +307,7 @@ class _V1Reader(tf_v1.V1Reader):
         except CheckpointError as error:
             self.findings.append(Finding("error", error.code, error.message, None, file.path, error.offset))
         table = Table.of_blocks(file.read, file.size, file.path, [])
-        for block in find_blocks(file):
+        for block in find_blocks(ReadAhead(file).read, file.size):
             if not block.is_sound:
                 break
             try:

@@ -25,7 +25,6 @@ from . import dtypes
 from .dtypes import INVALID, STRING
 from .errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from .files import RandomAccessFile
-from .limits import KeySizes
 from .model import CheckpointReader, Finding, Format, LazyTensor, Stored, TensorSpec, Verification, key_bytes
 from .paths import V1_SHARD
 from .slicing import allocate, full_index, index_shape
@@ -34,6 +33,7 @@ from .tf.kinds import name_kinds
 from .tf.messages import SavedSliceMeta, SavedTensorSlices
 from .tf.slices import Extents, Region, extents_of, fill, region_of, slice_key, tiling_flaw
 from .tf.v1_values import VALUE_FIELDS, decode_values
+from .wire.limits import KeySizes
 from .wire.sstable import Table
 from .workers import SERIAL, Workers
 

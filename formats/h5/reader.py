@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dtypes import INVALID, STRING
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
-from ..limits import KeySizes
 from ..model import CheckpointReader, Finding, TensorSpec, Verification, key_bytes
+from ..wire.limits import KeySizes
 from ..workers import SERIAL, Workers
 from .safe import H5File, damage
 from .tensors import H5Tensor, check_place, describe

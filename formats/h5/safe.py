@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import CLOSED, RandomAccessFile
-from ..limits import are_keys_too_long
 from ..model import key_bytes, key_text
+from ..wire.limits import are_keys_too_long
 from .guard import GuardedFile
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from .. import dtypes
 from ..dtypes import INVALID, DType
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import RandomAccessFile
-from ..limits import are_keys_too_long
 from ..model import Finding, TensorSpec, key_bytes, key_text
 from ..paths import SHARD, data_shards
+from ..wire.limits import are_keys_too_long
 from ..wire.sstable import Table
 from .messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto
 from .slices import Extents, extents_of, slice_key, slice_proto

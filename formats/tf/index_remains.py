@@ -14,10 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointError, CheckpointNotFoundError
-from ..files import RandomAccessFile
-from ..limits import are_keys_too_long
+from ..files import RandomAccessFile, ReadAhead
 from ..model import Finding, key_text
 from ..paths import SHARD, data_shards
+from ..wire.limits import are_keys_too_long
 from ..wire.salvage import LARGEST_READABLE, find_blocks, readable_entries
 from ..wire.sstable import Table, decode_block
 from .messages import BundleHeaderProto
@@ -89,7 +89,7 @@ class _Blocks:
 
     def _walk(self, table: Table, known: set[BlockHandle]) -> None:
         """Take the blocks that the file has one behind the other, but those that are known."""
-        for block in find_blocks(self._file):
+        for block in find_blocks(ReadAhead(self._file).read, self._file.size):
             if block.is_sound:
                 if block.handle not in known:
                     self._take(table, block.handle)
@@ -126,9 +126,7 @@ class _Blocks:
             self._keys_size += len(key)
             if are_keys_too_long(self._keys_size, len(self.sound) + len(self.doubtful)):
                 self._keys_size -= len(key)
-                message = (
-                    f"keys of {self._keys_size} bytes so far, and no more are read: entries are left out"
-                )
+                message = f"keys of {self._keys_size} bytes so far, and no more: entries are left out"
                 self._note("block-checksum", message, handle.offset)
                 return
             into[key] = value

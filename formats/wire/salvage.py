@@ -21,20 +21,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..files import PIECE, ReadAhead
-from ..limits import LONGEST_KEY, are_keys_too_long
 from .coding import MAX_VARINT64_BYTES, decode_varint
 from .crc32c import extend, mask
+from .limits import LONGEST_KEY, are_keys_too_long
 from .sstable import LARGEST_CONTENT, PLAIN, SNAPPY, TRAILER_SIZE, BlockHandle, most_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from ..files import RandomAccessFile
     from .sstable import Entry
+
+    Read = Callable[[int, int], bytes]
 
 __all__ = ["LARGEST_READABLE", "FoundBlock", "find_blocks", "readable_entries"]
 
+_PIECE = 1 << 20
 LARGEST_READABLE = 16 << 20
 """Bytes of a damaged block that entries are looked for in: TensorFlow's have 256 KiB and an entry at most."""
 
@@ -49,40 +50,42 @@ class FoundBlock(NamedTuple):
     is_sound: bool
 
 
-def find_blocks(file: RandomAccessFile) -> Iterator[FoundBlock]:
-    """Yield the data blocks of a table; the last is damaged, or empty, where more are missing."""
-    ahead = ReadAhead(file)
+def find_blocks(read: Read, size: int) -> Iterator[FoundBlock]:
+    """Yield the data blocks of a table; the last is damaged, or empty, where more are missing.
+
+    `read(offset, size)` returns bytes of the file, and is called for each entry; `size` is the file's.
+    """
     at = 0
-    while at < file.size:
-        kind = SNAPPY if ahead.read(at, 1) != b"\0" else PLAIN
-        entries_end, end = _snappy_end(ahead, at) if kind == SNAPPY else _plain_end(ahead, at)
-        if end is None or not _has_trailer(file, at, end, kind):
+    while at < size:
+        kind = SNAPPY if read(at, 1) != b"\0" else PLAIN
+        entries_end, end = _snappy_end(read, at) if kind == SNAPPY else _plain_end(read, at)
+        if end is None or not _has_trailer(read, at, end, kind):
             break
         if entries_end == at:
             return  # the metaindex block: no data block is empty
         yield FoundBlock(BlockHandle(at, end - at), is_sound=True)
         at = end + TRAILER_SIZE
-    yield FoundBlock(BlockHandle(at, file.size - at), is_sound=False)
+    yield FoundBlock(BlockHandle(at, size - at), is_sound=False)
 
 
-def _has_trailer(file: RandomAccessFile, at: int, end: int, kind: int) -> bool:
+def _has_trailer(read: Read, at: int, end: int, kind: int) -> bool:
     """Whether a block that ends here has its type and its checksum behind it."""
-    trailer = file.read(end, TRAILER_SIZE)
+    trailer = read(end, TRAILER_SIZE)
     if len(trailer) != TRAILER_SIZE or trailer[0] != kind:
         return False
     crc = 0
-    for begin in range(at, end, PIECE):
-        crc = extend(crc, file.read(begin, min(PIECE, end - begin)))
+    for begin in range(at, end, _PIECE):
+        crc = extend(crc, read(begin, min(_PIECE, end - begin)))
     return mask(extend(crc, trailer[:1])) == int.from_bytes(trailer[1:], "little")
 
 
-def _plain_end(ahead: ReadAhead, at: int) -> tuple[int, int | None]:
+def _plain_end(read: Read, at: int) -> tuple[int, int | None]:
     """Return where the entries of a plain block end, and where its restart points do, None if nowhere."""
     position, before, count = at, 0, 0
     while count <= most_entries(position - at):
-        head = ahead.read(position, 3 * MAX_VARINT64_BYTES)
+        head = read(position, 3 * MAX_VARINT64_BYTES)
         if head[:3] == b"\0\0\0":
-            return position, _restarts_end(ahead, position, position - at)
+            return position, _restarts_end(read, position, position - at)
         try:
             shared, used = decode_varint(head, 0)
             unshared, used = decode_varint(head, used)
@@ -96,14 +99,14 @@ def _plain_end(ahead: ReadAhead, at: int) -> tuple[int, int | None]:
     return position, None
 
 
-def _restarts_end(ahead: ReadAhead, at: int, entries_size: int) -> int | None:
+def _restarts_end(read: Read, at: int, entries_size: int) -> int | None:
     """Return where restart points that begin at `at` end, with their count; None if nowhere.
 
     An entry takes three bytes at least, so the restart point of this number is above it.
     """
     count, last = 0, -1
     while True:
-        raw = ahead.read(at + 4 * count, 4)
+        raw = read(at + 4 * count, 4)
         value = int.from_bytes(raw, "little")
         if len(raw) < 4:
             return None
@@ -114,21 +117,21 @@ def _restarts_end(ahead: ReadAhead, at: int, entries_size: int) -> int | None:
         count, last = count + 1, value
 
 
-def _snappy_end(ahead: ReadAhead, at: int) -> tuple[int | None, int | None]:
+def _snappy_end(read: Read, at: int) -> tuple[int | None, int | None]:
     """Return where a snappy block that begins at `at` ends, None where there is none; its entries, too.
 
     literal:  length - 1 in the six upper bits, or in the 1 to 4 bytes that follow; its bytes
     copies:   a tag and 1, 2 or 4 bytes of offset; length in the tag
     """
     try:
-        left, used = decode_varint(ahead.read(at, MAX_VARINT64_BYTES), 0)
+        left, used = decode_varint(read(at, MAX_VARINT64_BYTES), 0)
     except ValueError:
         return None, None
     if left > LARGEST_CONTENT:
         return None, None
     position = at + used
     while left > 0:
-        element = ahead.read(position, 5)
+        element = read(position, 5)
         if not element:
             return None, None
         tag = element[0]

@@ -25,10 +25,10 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ChecksumError, CorruptCheckpointError
-from ..limits import LONGEST_KEY, are_keys_too_long
 from . import compression
 from .coding import decode_varint, encode_fixed32, encode_varint
 from .crc32c import crc32c, extend, mask
+from .limits import LONGEST_KEY, are_keys_too_long
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.files import RandomAccessFile
+from formats.files import RandomAccessFile, ReadAhead
 from formats.wire.coding import encode_varint
 from formats.wire.salvage import find_blocks, readable_entries
 from formats.wire.sstable import BLOCK_SIZE, FOOTER_SIZE, BlockHandle, Table, encode_block
@@ -30,7 +30,7 @@ def walked(path: Path, data: bytes) -> tuple[list[BlockHandle], int | None]:
     """Return the sound blocks that are found, and where what is not sound begins, None where nothing is."""
     path.write_bytes(data)
     with RandomAccessFile(str(path)) as file:
-        found = list(find_blocks(file))
+        found = list(find_blocks(ReadAhead(file).read, file.size))
     assert all(block.is_sound for block in found[:-1])
     rest = None if not found or found[-1].is_sound else found.pop().handle.offset
     return [block.handle for block in found], rest
