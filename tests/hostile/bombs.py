@@ -680,6 +680,24 @@ def h5_of_long_weight_names(path: str) -> str:
 
 
 @bomb
+def h5_names_that_are_one_string(path: str) -> str:
+    """Four thousand strings of variable length, of which each is said to be the same megabyte."""
+    import h5py
+
+    count, size = 4_000, 1_000_000
+    with h5py.File(path + ".h5", "w") as file:
+        kind = h5py.string_dtype("ascii")
+        file.attrs.create("layer_names", [b"k" * size, *[b"x"] * (count - 1)], dtype=kind)
+    with open(path + ".h5", "r+b") as file:
+        at = file.read().index(size.to_bytes(4, "little"))
+        file.seek(at)
+        one = file.read(16)
+        file.seek(at)
+        file.write(one * count)
+    return path + ".h5"
+
+
+@bomb
 def h5_groups_very_deep(path: str) -> str:
     import h5py
 

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MEMORY = 100 << 20
-EXCEPTIONS = {"h5_of_zeros_in_large_chunks": 32 << 20}
-"""What SECURITY.md excepts: compressed chunks are there packed and unpacked, read and written."""
-
 SECONDS = 20
 """Of the processor; what is slow because the machine is busy does not count."""
 
@@ -86,8 +83,7 @@ def try_commands(
         assert cost["code"] in (0, 1, 3), what
         assert "Traceback" not in cost["err"], what
         opened = max(1, command.count("{}"))
-        limit = opened * (size + MEMORY + EXCEPTIONS.get(make.__name__, 0))
-        assert cost["grown"] <= limit, f"{cost['grown'] >> 20} MiB of {size >> 20}, {what}"
+        assert cost["grown"] <= opened * (size + MEMORY), f"{cost['grown'] >> 20} MiB of {size >> 20}, {what}"
         assert cost["seconds"] < SECONDS, what
     count("commands on files that ask for too much, in bounded memory and time", len(commands))
 
