@@ -16,6 +16,7 @@ A callback that raises within the library leaves it undefined, so none here does
 from __future__ import annotations
 
 import contextlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
@@ -24,6 +25,7 @@ from ..model import key_bytes, key_text
 from ..wire.limits import are_keys_too_long
 from .damage import damage
 from .guard import GuardedFile
+from .heap import largest_object
 from .messages import UnfamiliarError
 from .node import Node
 from .structure import HARD, SOFT, Link, Structure
@@ -155,6 +157,11 @@ class H5File:
             source = GuardedFile(file.read, file.size, self._superblock.length_size)
             self._guarded = file, _open_id(self.path, source)
         return h5o.open(self._guarded[1], h5i.get_name(found))
+
+    @cached_property
+    def largest_string(self) -> int:
+        """The bytes that a string of variable length has at most."""
+        return largest_object(self._read, self.size, (1 << 8 * self._superblock.length_size) - 1)
 
     def refused(self, path: str, what: str, why: str) -> UnsupportedFeatureError:
         hints = (f"{why}; if you trust the file, repack it: h5repack IN OUT",)

@@ -679,15 +679,13 @@ def h5_of_long_weight_names(path: str) -> str:
     return path + ".h5"
 
 
-@bomb
-def h5_names_that_are_one_string(path: str) -> str:
-    """Four thousand strings of variable length, of which each is said to be the same megabyte."""
+def _one_string(path: str, write: Callable[[Any, list[bytes], Any], object]) -> str:
+    """Write four thousand strings of variable length, of which each is said to be the same megabyte."""
     import h5py
 
     count, size = 4_000, 1_000_000
     with h5py.File(path + ".h5", "w") as file:
-        kind = h5py.string_dtype("ascii")
-        file.attrs.create("layer_names", [b"k" * size, *[b"x"] * (count - 1)], dtype=kind)
+        write(file, [b"k" * size, *[b"x"] * (count - 1)], h5py.string_dtype("ascii"))
     with open(path + ".h5", "r+b") as file:
         at = file.read().index(size.to_bytes(4, "little"))
         file.seek(at)
@@ -695,6 +693,16 @@ def h5_names_that_are_one_string(path: str) -> str:
         file.seek(at)
         file.write(one * count)
     return path + ".h5"
+
+
+@bomb
+def h5_names_that_are_one_string(path: str) -> str:
+    return _one_string(path, lambda file, values, kind: file.attrs.create("layer_names", values, dtype=kind))
+
+
+@bomb
+def h5_strings_that_are_one(path: str) -> str:
+    return _one_string(path, lambda file, values, kind: file.create_dataset("v", data=values, dtype=kind))
 
 
 @bomb
