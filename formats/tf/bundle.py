@@ -209,8 +209,9 @@ class BundleIndex:
         for _, handle in table.index:
             try:
                 entries = table.entries(handle)
-                size += sum([len(key) for key, _ in entries])
-                if are_keys_too_long(size, len(keys) + len(entries)):
+                found = [key for key, _ in entries]
+                size += sum(map(len, found))
+                if are_keys_too_long(size, len(keys) + len(found)):
                     message = f"keys of {size} bytes up to here, more than is read"
                     raise CorruptCheckpointError(
                         message, path=self.path, offset=handle.offset, code="block-checksum"
@@ -218,13 +219,13 @@ class BundleIndex:
             except CorruptCheckpointError as error:
                 self._flaw(error)
                 continue
-            for key, _ in entries:
+            for key in found:
                 if last is not None and key <= last:
                     first = first if unsorted else (key, last, handle.offset)
                     unsorted += 1
                 last = key
             self._blocks.append((len(keys), handle.offset))
-            keys += [key for key, _ in entries]
+            keys += found
             self.values += [value for _, value in entries]
         if unsorted:
             key, before, offset = first
