@@ -13,13 +13,12 @@ is one.  What the reader cannot know by itself stands beside it: keys that are i
 from __future__ import annotations
 
 import os
-import traceback
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import keras, npz, tf_name, tf_object, tf_v1
 from .archive import Archive
 from .dtypes import INVALID, STRING
-from .errors import CheckpointError, CheckpointNotFoundError, ConversionError
+from .errors import CheckpointError, CheckpointNotFoundError, ConversionError, forget_locals
 from .files import RandomAccessFile, ReadAhead
 from .model import Finding, key_bytes
 from .opening import locate
@@ -96,7 +95,7 @@ def _open(location: Location, sibling: CheckpointReader | None) -> Salvage:
     try:
         reader = detect(probe).open(probe, True)
     except CheckpointError as error:
-        _forget_locals(error)
+        forget_locals(error)
         found = _open_otherwise(location, error)
         if found is None:
             raise
@@ -104,14 +103,6 @@ def _open(location: Location, sibling: CheckpointReader | None) -> Salvage:
     if not all(tensor_class.has_values for tensor_class in {type(reader[key]) for key in _some(reader)}):
         raise ConversionError("holds no values that could be saved", path=location.path)
     return _salvage(reader)
-
-
-def _forget_locals(error: BaseException) -> None:
-    """Let go of what the functions that raised an error had at hand, which may be as large as the file."""
-    found: BaseException | None = error
-    while found is not None:
-        traceback.clear_frames(found.__traceback__)
-        found = found.__cause__
 
 
 def _some(reader: CheckpointReader) -> list[str]:
