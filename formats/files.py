@@ -47,7 +47,7 @@ class RandomAccessFile:
         # Small tensors come here one by one, and `min` and `max` would take a fifth of the time.
         left = self.size - offset
         wanted = size if size <= left else left
-        if wanted <= 0:
+        if wanted <= 0:  # also an offset that is larger than the system takes
             return b""
         try:
             data = os.pread(self._fd, wanted if wanted <= _LARGEST_PREAD else _LARGEST_PREAD, offset)
