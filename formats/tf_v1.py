@@ -287,10 +287,11 @@ class V1Reader(CheckpointReader):
 
     def _with_size(self, spec: TensorSpec) -> TensorSpec:
         """Add the bytes of strings, which only the data tells."""
-        if spec.dtype is not STRING:
+        pieces = self._pieces.get(spec.key)
+        if spec.dtype is not STRING or not pieces:  # whoever reads one without slices is told so
             return spec
         try:
-            values = V1Tensor(spec, self._pieces.get(spec.key, [])).read()
+            values = V1Tensor(spec, pieces).read()
         except CorruptCheckpointError as error:
             self.findings.append(Finding.of(error, spec.key))
             return spec

@@ -54,6 +54,21 @@ def test_overlap_does_not_stand_in_for_a_gap(tmp_path: Path) -> None:
     assert (caught.value.key, caught.value.code) == ("p", "slice")
 
 
+def test_strings_of_which_the_metadata_lists_no_slice_are_listed_and_refused(tmp_path: Path) -> None:
+    meta = SavedSliceMeta(name="s", shape=shape_proto(()), type=7)
+    versions = VersionDef(producer=1)
+    head = SavedTensorSlices(meta=SavedTensorSliceMeta(tensor=[meta], versions=versions)).encode()
+    write_table(str(tmp_path / "m-1"), [(b"", head), (slice_key(b"v", ()), b"")])
+    with open_checkpoint(tmp_path / "m-1") as reader:
+        assert [(spec.key, spec.dtype.name, spec.nbytes) for spec in reader.specs.values()] == [
+            ("s", "string", None)
+        ]
+        with pytest.raises(CorruptCheckpointError, match="lists no slice of it") as caught:
+            reader["s"].read()
+        assert caught.value.key == "s"
+        assert not list(reader.verify())[-1].tensors
+
+
 def test_gap_is_corrupt(tmp_path: Path) -> None:
     write_v1(str(tmp_path / "m-1"), (4,), [(((0, 2),), [1, 2])])
     with (
