@@ -66,6 +66,10 @@ class Place(NamedTuple):
     def write(self, at: int, data: Chunk) -> None:
         self.file.write_at(self.offset + at, data)
 
+    def start_sync(self, begin: int, end: int) -> None:
+        """Let the disk begin with a range that is written."""
+        self.file.start_sync(self.offset + begin, end - begin)
+
 
 class CheckpointWriter(ABC):
     """A checkpoint being written; a context manager.

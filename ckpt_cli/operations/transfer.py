@@ -272,6 +272,7 @@ def _copy_part(part: _Part) -> Sums:
     for piece in part.values.pieces(part.begin, part.end, sums):
         part.place.write(at, piece)
         at += len(piece)
+    part.place.start_sync(part.begin, at)
     return sums
 
 

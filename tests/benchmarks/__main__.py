@@ -1,10 +1,8 @@
-"""`make bench`: every bar as a row, judged.
-
-With `--quick` a sixteenth of the data in a minute, and no verdict; with names of suites, these alone.
-"""
+"""`make bench`: every bar as a row, judged."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -21,8 +19,8 @@ if TYPE_CHECKING:
 SUITES = (listing, reading, writing, comparing, training)
 
 
-def rows(scale: Scale, only: list[str]) -> Iterator[Row]:
-    """Yield all rows.  A row whose rival is missing says so."""
+def rows(scale: Scale, only: list[str], text: str) -> Iterator[Row]:
+    """Yield the rows of some suites, or all.  A row whose rival is missing says so."""
     for suite in SUITES:
         if only and suite.__name__.rpartition(".")[2] not in only:
             continue
@@ -30,6 +28,8 @@ def rows(scale: Scale, only: list[str]) -> Iterator[Row]:
             prefix="ckpt-bench-", dir=os.environ.get("CKPT_BENCH_DIR")
         ) as folder:
             for name, measure in suite.rows(folder, scale):
+                if text not in name:
+                    continue
                 try:
                     yield measure()
                 except Missing as missing:
@@ -46,13 +46,19 @@ def machine() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    quick = "--quick" in arguments
-    scale = Scale(1 / 16, 1) if quick else Scale()
-    only = [argument for argument in arguments if not argument.startswith("-")]
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a sixteenth of the data, and no verdict")
+    names = [suite.__name__.rpartition(".")[2] for suite in SUITES]
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"only these of {', '.join(names)}")
+    parser.add_argument("--row", default="", metavar="TEXT", help="only rows with this in their name")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.suites) - set(names):
+        parser.error(f"no such suite: {', '.join(sorted(unknown))}")
+    quick, scale = options.quick, Scale(1 / 16, 1) if options.quick else Scale()
     print(machine())
     print(HEADER)
     found: list[Row] = []
-    for row in rows(scale, only):
+    for row in rows(scale, options.suites, options.row):
         shown = row._replace(name=row.name, bar="", holds=None) if quick else row
         found.append(shown)
         print(shown, flush=True)

@@ -357,3 +357,15 @@ def test_a_source_that_is_replaced_meanwhile_is_noticed(tmp_path: Path, ckpt: Ca
     assert result.code == 3
     assert "the shard has 100" in result.err
     assert not (tmp_path / "t-1.index").exists()
+
+
+def test_the_disk_is_told_of_every_large_range_while_it_is_copied(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = str(tmp_path / "a-1")
+    write_bundle(source, {"large": numbers(np.ones(10 << 20, np.float32))})
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _fd, offset, size, _: told.append((offset, size)))
+    assert ckpt("convert", source, tmp_path / "b-1", "--no-verify").code == 0
+    assert sum(size for _, size in told) == 40 << 20
+    assert len({offset for offset, _ in told}) == len(told) > 1

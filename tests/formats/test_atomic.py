@@ -236,6 +236,33 @@ def test_writes_in_small_portions_make_the_same_files(
     assert files(tmp_path / "whole") == files(tmp_path / "portions")
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_the_disk_begins_before_all_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, refused: bool
+) -> None:
+    """Every byte of a large tensor is announced before the file is synced; nothing depends on it."""
+    told: list[tuple[int, int]] = []
+    synced: list[int] = []
+
+    def advise(_: int, offset: int, size: int, __: int) -> None:
+        told.append((offset, offset + size))
+        if refused:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def sync(fd: int) -> None:
+        synced.append(len(told))
+
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    monkeypatch.setattr(os, "fsync", sync)
+    arrays = {"a": np.arange(10 << 20, dtype=np.float32), "b": np.ones(3, np.float32)}
+    save(tmp_path / "b-1", arrays, "tf-name")
+    assert [begin for begin, _ in told] == [0, *(end for _, end in told[:-1])]
+    assert told[-1][1] >= 32 << 20
+    assert synced[0] == len(told)
+    read = read_all(tmp_path / "b-1")
+    assert all(same(read[key], array) for key, array in arrays.items())
+
+
 def test_strings_that_wait_in_a_file_make_the_same_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
