@@ -24,6 +24,9 @@ __all__ = ["EQUAL", "SAME", "Difference", "Tolerance", "measured", "together"]
 _BLOCK = 1 << 16
 """Elements looked at together: arrays of them fit in the processor's cache, and are worth a call to numpy."""
 
+_FIRST = 1 << 10
+"""Elements that tell what is far: of what comes after them, only what is farther counts."""
+
 _FEW = 1 / 8
 """Part of a block that is sooner picked out than gone through whole."""
 
@@ -60,10 +63,12 @@ def measured(
 
     one, other = np.frombuffer(left, dtype.numpy), np.frombuffer(right, dtype.numpy)
     with np.errstate(all="ignore"):
-        for at in range(0, one.size, _BLOCK):
-            block = one[at : at + _BLOCK], other[at : at + _BLOCK]
+        begin, end = 0, _BLOCK if found.max_rel else _FIRST
+        while begin < one.size:
+            block = one[begin:end], other[begin:end]
             more = _measure_floats(*block, dtype, tolerance, found) if dtype.family == "float" else None
             found = together(found, more or _measure(*block, dtype, tolerance))
+            begin, end = end, end + _BLOCK
     return found
 
 
