@@ -36,8 +36,8 @@ CHANGES = {
 def small_blocks() -> Iterator[None]:
     """Cut a few elements into several blocks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure, "_BLOCK", 16)
-        patch.setattr(measure, "_FIRST", 4)
+        for name, elements in (("_BLOCK", 8), ("_NARROW_BLOCK", 16), ("_FIRST", 4), ("_FEW", 1 / 2)):
+            patch.setattr(measure, name, elements)
         measure._room.cache_clear()
         yield
     measure._room.cache_clear()
@@ -104,13 +104,13 @@ def test_values_of_every_size_are_compared_as_float64(spread: float) -> None:
         check(left, right, BY_NAME["float32"])
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-def test_distances_that_are_one_in_float32_are_told_apart(*, reverse: bool) -> None:
-    right = np.float32([2.0**-exponent for exponent in range(26, 53)])
-    if reverse:
-        right = right[::-1].copy()
-    found = measured(np.ones_like(right).view(np.uint8), right.view(np.uint8), BY_NAME["float32"], EQUAL)
-    assert found == Difference(27, 1 - 2.0**-52, 2.0**52 - 1)
+@pytest.mark.parametrize("step", [1, -1])
+def test_distances_that_are_one_in_float32_are_told_apart(step: int) -> None:
+    right = np.full((27, 8), 0.5, np.float32)
+    right[:, 3] = [2.0**-exponent for exponent in range(26, 53)][::step]
+    left = np.where(right < 0.5, np.float32(-1), np.float32(0.25))
+    found = measured(left.view(np.uint8), right.view(np.uint8), BY_NAME["float32"], EQUAL)
+    assert found == Difference(27 * 8, 1 + 2.0**-26, 2.0**52 + 1)
 
 
 def test_what_was_found_before_is_kept() -> None:
@@ -125,6 +125,6 @@ def test_what_was_found_before_is_kept() -> None:
 def test_a_quotient_is_found_that_float32_takes_for_the_largest_so_far() -> None:
     left, right = np.float32([-1.0]), np.float32([2.0**-24 - 2.0**-48])
     quotient = (1 + float(right[0])) / float(right[0])
-    before = Difference(0, 0.0, math.nextafter(quotient, 0))
+    before = Difference(0, 2.0, math.nextafter(quotient, 0))
     found = measured(left.view(np.uint8), right.view(np.uint8), BY_NAME["float32"], EQUAL, before)
-    assert found == Difference(1, 1 + float(right[0]), quotient)
+    assert found == Difference(1, 2.0, quotient)
