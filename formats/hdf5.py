@@ -24,7 +24,7 @@ from .errors import ConversionError, DuplicateKeyError
 from .files import PIECE
 from .h5.reader import H5Reader
 from .h5.safe import MOST_SOFT_LINKS
-from .h5.tensors import RAW
+from .h5.specs import RAW
 from .h5.writer import MOST_COMPONENTS
 from .model import Format, key_bytes
 from .slicing import boxes, index_shape
@@ -48,14 +48,12 @@ class Hdf5Reader(H5Reader):
     format: Format
 
     def __init__(self, probe: Probe, *, lenient: bool) -> None:
-        from h5py import h5d
-
         assert probe.hdf5 is not None
         file = probe.hdf5.file
         super().__init__(probe.location, [file], lenient=lenient)
         self.format = FORMAT
         for path, found in file.walk(self.flaw, soft=True):
-            if isinstance(found, h5d.DatasetID):
+            if found.is_dataset:
                 self.add(path, file, path, found, soft=MOST_SOFT_LINKS)
         damaged = {finding.key for finding in self.findings}
         self._unlisted = sorted(

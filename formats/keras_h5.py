@@ -43,6 +43,7 @@ from .model import Finding, Format, TensorSpec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .h5.node import Node
     from .probe import Probe
     from .writing import CheckpointWriter, Target
 
@@ -56,6 +57,7 @@ class KerasH5Reader(H5Reader):
 
     def __init__(self, probe: Probe, *, lenient: bool) -> None:
         assert probe.hdf5 is not None
+        assert probe.hdf5.model_group is not None
         self._file = probe.hdf5.file
         super().__init__(probe.location, [self._file], lenient=lenient)
         self.format = FORMAT
@@ -68,7 +70,7 @@ class KerasH5Reader(H5Reader):
         self._add_optimizer()
         self.seal()
 
-    def _strings(self, holder: Any, name: str, path: str) -> tuple[str, ...]:
+    def _strings(self, holder: Node, name: str, path: str) -> tuple[str, ...]:
         try:
             found: tuple[str, ...] | None = read_attribute(self._file, holder, name, strings)
         except CorruptCheckpointError as error:
@@ -79,15 +81,13 @@ class KerasH5Reader(H5Reader):
         return found or ()
 
     def _add_weights(self) -> None:
-        from h5py import h5g
-
         base = f"{MODEL_WEIGHTS}/" if self._whole_model else ""
         layers = list(dict.fromkeys(self._strings(self._group, "layer_names", base)))
         weights: list[Weight] = []
-        groups: dict[str, Any] = {}
+        groups: dict[str, Node] = {}
         for layer in (*layers, TOP_LEVEL):
             group = self._file.find(layer, self._group)
-            if not isinstance(group, h5g.GroupID):
+            if group is None or not group.is_group:
                 if layer != TOP_LEVEL:
                     message = f"layer_names has {layer!r}, there is no such group"
                     self.flaw(CorruptCheckpointError(message, path=self._file.path, code="hdf5-read"))
@@ -95,7 +95,7 @@ class KerasH5Reader(H5Reader):
             groups[layer] = group
             names = dict.fromkeys(self._strings(group, "weight_names", base + layer))
             weights += [Weight(layer, name, f"{base}{layer}/{name}") for name in names]
-        within: dict[tuple[str, str], Any] = {}
+        within: dict[tuple[str, str], Node | None] = {}
         held: dict[str, list[tuple[str, str]]] = {layer: [] for layer in groups}
         for key, weight in zip(weight_keys(weights), weights, strict=True):
             held[weight.layer].append((key, weight.name))
@@ -108,10 +108,8 @@ class KerasH5Reader(H5Reader):
         self._layers = {layer: WeightGroup(layer, tuple(found)) for layer, found in held.items()}
 
     def _add_optimizer(self) -> None:
-        from h5py import h5g
-
         group = self._file.find(OPTIMIZER_WEIGHTS)
-        if not self._whole_model or not isinstance(group, h5g.GroupID):
+        if not self._whole_model or group is None or not group.is_group:
             return
         names = list(dict.fromkeys(self._strings(group, "weight_names", OPTIMIZER_WEIGHTS)))
         weights = [Weight(OPTIMIZER_WEIGHTS, name, f"{OPTIMIZER_WEIGHTS}/{name}") for name in names]
@@ -125,13 +123,11 @@ class KerasH5Reader(H5Reader):
         self._optimizer = WeightGroup(OPTIMIZER_WEIGHTS, tuple(held))
         self._optimizer_keys = frozenset(key for key, _ in held)
 
-    def _dataset(self, name: str, group: Any | None) -> Any | None:
-        from h5py import h5d
-
+    def _dataset(self, name: str, group: Node | None) -> Node | None:
         found = self._find(name, group) if group is not None else None
-        return found if isinstance(found, h5d.DatasetID) else None
+        return found if found is not None and found.is_dataset else None
 
-    def _find(self, name: str, group: Any) -> Any | None:
+    def _find(self, name: str, group: Node) -> Node | None:
         try:
             return self._file.find(name, group)
         except CorruptCheckpointError:

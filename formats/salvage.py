@@ -306,6 +306,7 @@ def _open_cut_h5(location: Location, finding: Finding) -> Salvage:
     superblock = find_damaged_superblock(probe.head)
     assert superblock is not None
     cut = CutFile(RandomAccessFile(location.head), superblock)
-    probe.__dict__["hdf5"] = H5Facts(open_h5(location.head, cut.size, superblock, cut.source))
+    file = open_h5(location.head, cut.size, superblock, cut.source, natively=False)
+    probe.__dict__["hdf5"] = H5Facts(file)
     reader = detect(probe).open(probe, True)
     return _salvage(reader, finding, cut=cut)

@@ -177,9 +177,16 @@ print(*sorted(set(sys.argv[3:]) & set(sys.modules)))
 
 
 @pytest.mark.parametrize(
-    "path", ["name_based/adam/model.ckpt-5", "estimator_iris/models/iris", "pairs/object_based"]
+    "path",
+    [
+        "name_based/adam/model.ckpt-5",
+        "estimator_iris/models/iris",
+        "pairs/object_based",
+        "keras_mlp/mlp.full.h5",
+        "keras3_mlp/mlp.weights.h5",
+    ],
 )
-def test_listing_a_bundle_loads_nothing_heavy(path: str) -> None:
+def test_listing_loads_nothing_heavy(path: str) -> None:
     command = [sys.executable, "-c", LISTING, data_path(path), "specs", *HEAVY]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

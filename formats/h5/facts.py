@@ -11,15 +11,17 @@ in the order in which Keras nests it, and given up after a bounded number of gro
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .damage import damage
 from .names import has
-from .safe import H5File, damage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..errors import CheckpointError
+    from .node import Node
+    from .safe import H5File
 
 __all__ = ["H5Facts"]
 
@@ -34,17 +36,13 @@ class H5Facts:
         self.file = file
 
     @cached_property
-    def model_group(self) -> Any | None:
+    def model_group(self) -> Node | None:
         """The group that `layer_names` belongs to, if this is Keras' HDF5 of versions 1 and 2."""
-        from h5py import h5g
-
         with damage(self.file.path, "its root group"):
             if has(self.file.root, "layer_names"):
                 return self.file.root
-            if not self.file.root.links.exists(MODEL_WEIGHTS.encode()):
-                return None
             group = self.file.find(MODEL_WEIGHTS)
-            return group if isinstance(group, h5g.GroupID) and has(group, "layer_names") else None
+            return group if group is not None and group.is_group and has(group, "layer_names") else None
 
     @cached_property
     def is_keras_h5(self) -> bool:
@@ -56,7 +54,6 @@ class H5Facts:
 
     def _vars_groups(self) -> Iterator[bool]:
         """Yield once for each group named `vars` that holds numbered datasets or nothing."""
-        from h5py import h5g
 
         def pass_over(error: CheckpointError) -> None:
             """Leave what is damaged or refused to the reader, who says so."""
@@ -64,7 +61,7 @@ class H5Facts:
         for count, (path, found) in enumerate(self.file.walk(pass_over)):
             if count > _MOST_GROUPS_LOOKED_AT:
                 return
-            if path.rpartition("/")[2] == "vars" and isinstance(found, h5g.GroupID):
+            if path.rpartition("/")[2] == "vars" and found.is_group:
                 names = [name for name, _ in self.file.links(found, path)]
                 if all(name.isdigit() for name in names):
                     yield True

@@ -10,14 +10,15 @@ keras/src/legacy/saving/legacy_h5_format.py: save_attributes_to_hdf5_group
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import TYPE_CHECKING, Any
 
 from ..model import key_text
+from .messages import UnfamiliarError
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from .node import Node
     from .safe import H5File
 
 __all__ = ["has", "string_memory_type", "strings", "text", "write_strings"]
@@ -29,18 +30,30 @@ HDF5_OBJECT_HEADER_LIMIT = 64_512
 """Bytes of an attribute beyond which Keras cuts it in parts: an object header holds 64 KB."""
 
 
-def has(holder: Any, name: str) -> bool:
+def has(holder: Node, name: str, *, in_parts: bool = True) -> bool:
     """Whether a group or dataset has an attribute, whole or in parts."""
+    names = [name.encode(), name.encode() + b"0"] if in_parts else [name.encode()]
+    if holder.header is not None:
+        with contextlib.suppress(UnfamiliarError):
+            return not holder.header.attributes.keys().isdisjoint(names)
     from h5py import h5a
 
-    return bool(h5a.exists(holder, name.encode()) or h5a.exists(holder, name.encode() + b"0"))
+    return any(h5a.exists(holder.id, name) for name in names)
 
 
-def _read(file: H5File, holder: Any, name: bytes) -> np.ndarray[Any, Any] | None:
+def _read(file: H5File, holder: Node, name: bytes) -> list[str] | None:
     """Return an attribute of strings; None where there is no such attribute.
 
     Raises ValueError where it is none of strings, and what h5py raises.
     """
+    if holder.header is not None and file.structure is not None:
+        with contextlib.suppress(UnfamiliarError):
+            found = file.structure.strings(holder.header, name)
+            return None if found is None else [key_text(value) for value in found]
+    return _read_by_library(file, holder.id, name)
+
+
+def _read_by_library(file: H5File, holder: Any, name: bytes) -> list[str] | None:
     import numpy as np
     from h5py import h5a, h5t
 
@@ -50,7 +63,7 @@ def _read(file: H5File, holder: Any, name: bytes) -> np.ndarray[Any, Any] | None
     type_id, shape = attribute.get_type(), attribute.shape
     count = math.prod(shape)
     if count == 0:
-        return np.empty(0, object)
+        return []
     if type_id.get_class() != h5t.STRING:
         raise ValueError(f"attribute {name.decode()!r} is no text")
     variable = type_id.is_variable_str()
@@ -63,7 +76,7 @@ def _read(file: H5File, holder: Any, name: bytes) -> np.ndarray[Any, Any] | None
     if memory_type.get_size() != out.itemsize or attribute.shape != shape:
         raise ValueError(f"attribute {name.decode()!r} changes while it is read")
     attribute.read(out, memory_type)
-    return out
+    return [_text(value) for value in out.reshape(-1)]
 
 
 def string_memory_type(type_id: Any) -> Any:
@@ -83,25 +96,23 @@ def _text(value: Any) -> str:
     return key_text(bytes(value or b""))
 
 
-def text(file: H5File, holder: Any, name: str) -> str | None:
+def text(file: H5File, holder: Node, name: str) -> str | None:
     """Return an attribute that is one string; None where there is none of that name."""
     found = _read(file, holder, name.encode())
-    if found is None or found.size != 1:
-        return None
-    return _text(found.reshape(-1)[0])
+    return found[0] if found is not None and len(found) == 1 else None
 
 
-def strings(file: H5File, holder: Any, name: str) -> tuple[str, ...] | None:
+def strings(file: H5File, holder: Node, name: str) -> tuple[str, ...] | None:
     """Return an attribute that is an array of strings, put together from its parts."""
     whole = _read(file, holder, name.encode())
     if whole is not None:
-        return tuple(_text(value) for value in whole.reshape(-1))
+        return tuple(whole)
     out: list[str] = []
     for number in range(MOST_PARTS):
         part = _read(file, holder, f"{name}{number}".encode())
         if part is None:
             return tuple(out) if number else None
-        out += [_text(value) for value in part.reshape(-1)]
+        out += part
     raise ValueError(f"attribute {name!r} in more than {MOST_PARTS} parts")
 
 

@@ -14,13 +14,16 @@ from ..dtypes import INVALID, STRING
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..model import CheckpointReader, Finding, TensorSpec, Verification, key_bytes
 from ..workers import SERIAL, Workers
-from .safe import H5File, damage
-from .tensors import H5Tensor, check_place, describe
+from .damage import damage
+from .specs import check_place, describe
+from .tensors import H5Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ..paths import Location
+    from .node import Node
+    from .safe import H5File
 
 __all__ = ["H5Reader"]
 
@@ -52,7 +55,7 @@ class H5Reader(CheckpointReader):
             raise error
         self.findings.append(finding_of(error))
 
-    def add(self, key: str, file: H5File, path: str, dataset: Any, *, soft: int = 0) -> None:
+    def add(self, key: str, file: H5File, path: str, dataset: Node | None, *, soft: int = 0) -> None:
         """Take a dataset in under a key; None for one that is not there."""
         if key in self._specs:
             message = f"datasets {self._places[key].path!r} and {path!r} have one key"
@@ -125,7 +128,7 @@ def finding_of(error: CheckpointError, key: str | None = None) -> Finding:
     return Finding(severity, error.code, error.message, error.key or key, error.path, error.offset)
 
 
-def read_attribute(file: H5File, holder: Any, name: str, read: Callable[[H5File, Any, str], Any]) -> Any:
+def read_attribute(file: H5File, holder: Node, name: str, read: Callable[[H5File, Node, str], Any]) -> Any:
     """Return an attribute as `read` gives it; CorruptCheckpointError where it cannot be read."""
     with damage(file.path, f"attribute {name!r}"):
         return read(file, holder, name)

@@ -8,81 +8,56 @@ one component at a time, and only over hard links; where soft links are taken at
 their target is followed in the same way.  Keras refuses soft links; for its formats so
 does this.
 
-h5py raises what the HDF5 library says under half a dozen classes; `damage` makes it
-one.  A callback that raises within the library leaves it undefined, so none here does.
+What is laid out as usual is read by formats.h5.structure, and the library not even imported.
+
+A callback that raises within the library leaves it undefined, so none here does.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import CLOSED, RandomAccessFile
 from ..model import key_bytes, key_text
+from .damage import damage
 from .guard import GuardedFile
+from .messages import UnfamiliarError
+from .node import Node
+from .structure import HARD, SOFT, Link, Structure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import h5py
 
+    from .structure import Object
     from .superblock import Superblock
 
-__all__ = ["Found", "H5File", "damage", "open_h5"]
+__all__ = ["Found", "H5File", "open_h5"]
 
-HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, NotImplementedError)
 MOST_OBJECTS = 4_000_000
 MOST_DEPTH = 256
 MOST_SOFT_LINKS = 16
+EXTERNAL = 64  # H5L_TYPE_EXTERNAL; what is more, a plug-in defines
 CHUNK_CACHE = 4 << 20
 """Bytes of decompressed chunks kept for an open dataset; larger chunks are not kept at all."""
 
 _COPY_AGAIN = ("the copy or the save was interrupted; copy it again from where it came from",)
 
 
-class damage:  # noqa: N801  a context manager; a class because thousands are entered for a listing
-    """Turn what h5py raises into CorruptCheckpointError: `what` cannot be read."""
-
-    __slots__ = ("_key", "_path", "_what")
-
-    def __init__(self, path: str, what: str, key: str | None = None) -> None:
-        self._path = path
-        self._what = what
-        self._key = key
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, CheckpointError):
-            return
-        if isinstance(error, MemoryError):
-            message = f"{self._what}: not enough memory"
-            raise CheckpointError(message, path=self._path, key=self._key, code="hdf5-read") from error
-        if isinstance(error, HDF5_ERRORS):
-            message = f"{self._what}: {_reason(error)}"
-            raise CorruptCheckpointError(message, path=self._path, key=self._key, code="hdf5-read") from error
-
-
-def _reason(error: BaseException) -> str:
-    """Return the library's own reason, which h5py puts in parentheses."""
-    text = str(error.args[0] if error.args else error).splitlines()
-    line = text[0] if text else type(error).__name__
-    inner = line[line.find("(") + 1 : line.rfind(")")] if line.endswith(")") and "(" in line else ""
-    return inner or line
-
-
 class Found(NamedTuple):
-    """An object of a file: its path without the leading slash, and h5py's identifier."""
+    """An object of a file, and its path without the leading slash."""
 
     path: str
-    object: Any
+    object: Node
 
 
 class _Step(NamedTuple):
     """A link that walking has yet to follow."""
 
-    group: Any
+    group: Node
     name: bytes
     kind: int
     path: str
@@ -90,49 +65,81 @@ class _Step(NamedTuple):
 
 
 class H5File:
-    """An open HDF5 file of known size.  `path` is what errors call it."""
+    """An open HDF5 file of known size.  `path` is what errors call it.
+
+    `structure` is None where the library is to read all of it.
+    """
 
     def __init__(
-        self,
-        path: str,
-        size: int,
-        file_id: h5py.h5f.FileID,
-        length_size: int = 8,
-        source: GuardedFile | None = None,
+        self, path: str, size: int, superblock: Superblock, source: GuardedFile | None, *, natively: bool
     ) -> None:
-        from h5py import h5g
-
         self.path = path
         self.size = size
-        self._id = file_id
+        self._superblock = superblock
         self._source = source
-        self._length_size = length_size
+        self._is_open = True
+        self._id: h5py.h5f.FileID | None = None
         self._guarded: tuple[RandomAccessFile, h5py.h5f.FileID] | None = None
-        self._values: RandomAccessFile | None = None
+        self.values: RandomAccessFile | None = None
+        """The file itself, for what lies in it in one piece; None where it is a member of another."""
+        if source is not None:
+            self._read = source.read_at
+        else:
+            self.values = RandomAccessFile(path)
+            self._read = self.values.read
+        self.structure: Structure | None = None
+        if natively:
+            with contextlib.suppress(UnfamiliarError):
+                self.structure = Structure(self._read, size, superblock)
         with damage(path, "its root group"):
-            self.root = h5g.open(file_id, b"/")
+            root = Link(HARD, self.structure.root_address) if self.structure is not None else None
+            self.root = Node(self, None, b"/", root)
+
+    def read_exactly(self, offset: int, size: int) -> bytes:
+        """Return bytes of the file; CorruptCheckpointError where it ends before."""
+        self._check_open()
+        data = self._read(offset, size)
+        if len(data) != size:
+            message = f"{size} bytes expected, the file ends after {len(data)}"
+            raise CorruptCheckpointError(message, path=self.path, offset=offset, code="shard-short")
+        return data
+
+    def header(self, link: Link | None) -> Object | None:
+        """Return the object that a link leads to; None where only the library can read it."""
+        if self.structure is None or link is None or link.address is None:
+            return None
+        try:
+            return self.structure.object(link.address)
+        except UnfamiliarError:
+            return None
 
     def close(self) -> None:
-        """Close the file; identifiers of its objects are invalid from then on."""
-        if self._id.valid:
+        """Close the file; what was found in it is invalid from then on."""
+        self._is_open = False
+        if self._id is not None:
             self._id.close()
+            self._id = None
         if self._guarded is not None:
             self._guarded[1].close()
             self._guarded[0].close()
             self._guarded = None
-        if self._values is not None:
-            self._values.close()
-            self._values = None
+        if self.values is not None:
+            self.values.close()
 
     @property
-    def values(self) -> RandomAccessFile | None:
-        """The file itself, for what lies in it in one piece; None where it is a member of another."""
-        if self._source is None and self._values is None:
-            self._values = RandomAccessFile(self.path)
-        return self._values
+    def library(self) -> h5py.h5f.FileID:
+        """The file as the library has it open."""
+        self._check_open()
+        if self._id is None:
+            self._id = _open_library(self.path, self._superblock, self._source)
+        return self._id
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise CheckpointError(CLOSED, path=self.path)
 
     def guarded(self, found: Any) -> Any:
-        """Return an object of this file as one whose strings of variable length are safe to read.
+        """Return the library's handle as one whose strings of variable length are safe to read.
 
         The library's own access to files is several times as fast as a Python object's,
         so only these go through the guard.  What is read through a source is guarded anyway.
@@ -143,7 +150,7 @@ class H5File:
             return found
         if self._guarded is None:
             file = RandomAccessFile(self.path)
-            source = GuardedFile(file.read, file.size, self._length_size)
+            source = GuardedFile(file.read, file.size, self._superblock.length_size)
             self._guarded = file, _open_id(self.path, source)
         return h5o.open(self._guarded[1], h5i.get_name(found))
 
@@ -155,56 +162,64 @@ class H5File:
 
     # Following names -----------------------------------------------------------
 
-    def child(self, group: Any, name: bytes, path: str, *, soft: int = 0) -> Any | None:
+    def child(self, group: Node, name: bytes, path: str, *, soft: int = 0) -> Node | None:
         """Return the object of one link; None where there is none.
 
         `soft` is how many soft links may be followed.
         """
-        from h5py import h5g, h5l, h5o
-
+        if not group.is_group:
+            return None
         with damage(self.path, f"link {path!r}"):
-            if not isinstance(group, h5g.GroupID):
+            link = self._link(group, name)
+            if link is None:
                 return None
-            try:
-                kind = group.links.get_info(name).type
-            except (KeyError, RuntimeError):
-                if not group.links.exists(name):
-                    return None
-                raise
-            if kind == h5l.TYPE_HARD:
-                return h5o.open(group, name)
-            if kind == h5l.TYPE_SOFT and soft:
-                target = group.links.get_val(name)
+            if link.kind == HARD:
+                return Node(self, group, name, link)
+            if link.kind == SOFT and soft:
+                target = group.id.links.get_val(name)
                 start = self.root if target.startswith(b"/") else group
                 return self.find(key_text(target), start, soft=soft - 1)
-        raise self._refused_link(path, kind)
+        raise self._refused_link(path, link.kind)
+
+    def _link(self, group: Node, name: bytes) -> Link | None:
+        """Return a group's link of a name; without an address where the library has found it."""
+        links = group.links()
+        if links is not None:
+            return links.get(name)
+        try:
+            return Link(group.id.links.get_info(name).type, None)
+        except (KeyError, RuntimeError):
+            if not group.id.links.exists(name):
+                return None
+            raise
 
     def _refused_link(self, path: str, kind: int) -> UnsupportedFeatureError:
-        from h5py import h5l
-
-        if kind == h5l.TYPE_SOFT:
+        if kind == SOFT:
             return self.refused(path, "a soft link", "Keras writes none and refuses to load one")
-        if kind == h5l.TYPE_EXTERNAL:
+        if kind == EXTERNAL:
             return self.refused(path, "an external link", "it names another file on this machine")
         return self.refused(
             path, f"a link of kind {kind}", "only the plug-in that defined it knows where it leads"
         )
 
-    def find(self, path: str, start: Any | None = None, *, soft: int = 0) -> Any | None:
+    def find(self, path: str, start: Node | None = None, *, soft: int = 0) -> Node | None:
         """Return the object at a path, following hard links only; None where there is none."""
-        if not self._id.valid:
-            raise CheckpointError(CLOSED, path=self.path)
+        self._check_open()
         found = self.root if start is None else start
         for name in key_bytes(path).split(b"/"):
             if name in (b"", b"."):
                 continue
-            found = self.child(found, name, path, soft=soft)
-            if found is None:
+            below = self.child(found, name, path, soft=soft)
+            if below is None:
                 return None
+            found = below
         return found
 
-    def links(self, group: Any, path: str) -> list[tuple[bytes, int]]:
+    def links(self, group: Node, path: str) -> list[tuple[bytes, int]]:
         """Return name and kind of a group's links, in the order of names."""
+        links = group.links()
+        if links is not None:
+            return [(name, link.kind) for name, link in links.items()]
         found: list[tuple[bytes, int]] = []
 
         def collect(name: bytes, info: Any) -> int | None:
@@ -212,7 +227,7 @@ class H5File:
             return 1 if len(found) > MOST_OBJECTS else None
 
         with damage(self.path, f"group {path or '/'!r}"):
-            group.links.iterate(collect, info=True)
+            group.id.links.iterate(collect, info=True)
         return found
 
     # Walking ---------------------------------------------------------------------
@@ -226,8 +241,6 @@ class H5File:
         to a group is passed over: what it holds is found where it is.  What is refused
         or damaged goes to `flaw`, which raises or keeps it.
         """
-        from h5py import h5d, h5g
-
         seen: set[int] = set()
         pending = self._steps(self.root if top is None else top, "", 0, flaw)
         count = 0
@@ -247,9 +260,9 @@ class H5File:
             except CheckpointError as error:
                 flaw(error)
                 continue
-            if isinstance(found, h5d.DatasetID):
+            if found is not None and found.is_dataset:
                 yield Found(step.path, found)
-            elif isinstance(found, h5g.GroupID):
+            elif found is not None and found.is_group:
                 address = self._address(found, step.path, flaw)
                 if address not in seen:
                     seen.add(address)
@@ -268,47 +281,53 @@ class H5File:
         above = f"{path}/" if path else ""
         return [_Step(group, name, kind, above + key_text(name), depth) for name, kind in reversed(links)]
 
-    def _take(self, step: _Step, *, soft: bool) -> Any | None:
+    def _take(self, step: _Step, *, soft: bool) -> Node | None:
         """Return the object that a link leads to; None for what is passed over."""
-        from h5py import h5d, h5l, h5o
-
         if b"/" in step.name or step.name in (b"", b"."):
             raise CorruptCheckpointError(f"a link named {step.path!r}", path=self.path, code="hdf5-read")
-        if step.kind == h5l.TYPE_HARD:
+        if step.kind == HARD:
             with damage(self.path, f"object {step.path!r}"):
-                return h5o.open(step.group, step.name)
+                return Node(self, step.group, step.name, (step.group.links() or {}).get(step.name))
         found = self.child(step.group, step.name, step.path, soft=MOST_SOFT_LINKS if soft else 0)
-        return found if isinstance(found, h5d.DatasetID) else None
+        return found if found is not None and found.is_dataset else None
 
-    def _address(self, group: Any, path: str, flaw: Callable[[CheckpointError], None]) -> int:
-        from h5py import h5o
+    def _address(self, group: Node, path: str, flaw: Callable[[CheckpointError], None]) -> int:
+        if group.address is not None:
+            return group.address
+        import h5py
 
         try:
             with damage(self.path, f"group {path!r}"):
-                return int(h5o.get_info(group).addr)
+                return int(h5py.h5o.get_info(group.id).addr)
         except CheckpointError as error:
             flaw(error)
             return -1
 
 
-def open_h5(path: str, size: int, superblock: Superblock, source: GuardedFile | None = None) -> H5File:
+def open_h5(
+    path: str, size: int, superblock: Superblock, source: GuardedFile | None = None, *, natively: bool = True
+) -> H5File:
     """Open the HDF5 file at `path`, or that which `source` reads, after a look at its superblock.
 
-    Raises CorruptCheckpointError, saying how many bytes are missing, where it is truncated.
+    `natively` is False for the library to read all of it.  Raises CorruptCheckpointError,
+    saying how many bytes are missing, where it is truncated.
     """
     if superblock.end is not None and size < superblock.end:
         message = f"truncated: the file has {size} bytes, its superblock says {superblock.end}"
         raise CorruptCheckpointError(message, path=path, offset=size, code="hdf5-read", hints=_COPY_AGAIN)
+    return H5File(path, size, superblock, source, natively=natively)
+
+
+def _open_library(path: str, superblock: Superblock, source: GuardedFile | None) -> h5py.h5f.FileID:
     with damage(path, "not a sound HDF5 file"):
         try:
-            file_id = _open_id(path, source)
+            return _open_id(path, source)
         except OSError as error:
             if not superblock.left_open:
                 raise
             hints = ("whatever wrote it still runs, or was killed; when it no longer runs: h5clear -s FILE",)
             message = "the file is marked as open for writing"
             raise CorruptCheckpointError(message, path=path, code="hdf5-read", hints=hints) from error
-    return H5File(path, size, file_id, superblock.length_size, source)
 
 
 def _open_id(path: str, source: GuardedFile | None) -> h5py.h5f.FileID:

@@ -1,4 +1,4 @@
-"""Datasets as tensors: dtype, shape, and values in whole, in slices, in bounded pieces.
+"""The values of datasets, in whole, in slices, in bounded pieces.
 
     layout       where values lie
     compact      in the dataset's own header
@@ -9,7 +9,6 @@
 A shape costs nothing to declare, and a chunk of zeros next to nothing to store, so both
 are held against what is stored before memory is taken: contiguous values have to lie in
 the file; more than 4 GiB from less than a thousandth of it is refused, as Keras does.
-bfloat16 and float8 have no HDF5 type: Keras writes opaque bytes and an attribute `dtype`.
 """
 
 from __future__ import annotations
@@ -17,15 +16,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..chunks import array_chunks
-from ..dtypes import BY_NAME, INVALID, STRING, DType, from_numpy
+from ..chunks import array_chunks, whole_elements
+from ..dtypes import STRING
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import PIECE
-from ..model import LazyTensor, TensorSpec
+from ..model import LazyTensor
 from ..ranges import FileRange
-from ..slicing import boxes, full_index, index_shape
-from .names import string_memory_type, text
-from .safe import damage
+from ..slicing import allocate, boxes, fill_region, full_index, index_shape
+from .damage import damage
+from .names import string_memory_type
+from .specs import RAW, check_library_place, outline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..chunks import Chunk
-    from ..model import Index
+    from ..model import Index, TensorSpec
+    from .node import Node
     from .safe import H5File
 
-__all__ = ["RAW", "H5Tensor", "describe"]
+__all__ = ["H5Tensor"]
 
 _MOST_UNEXPLAINED = 4 << 30
 _MOST_EXPANSION = 1000
@@ -47,60 +48,6 @@ _FILTERS = frozenset((1, 2, 3, 4, 5, 6, 32000))
 """deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's lzf: what needs no plug-in."""
 
 _STRINGS_AT_ONCE = 4096
-
-# Size, exponent bits and mantissa bits of the small floats that HDF5 2.0 can describe.
-_SMALL_FLOATS = {(2, 8, 7): "bfloat16", (1, 4, 3): "float8_e4m3fn", (1, 5, 2): "float8_e5m2"}
-_SINGLE = ((31, 23, 8, 0, 23), 127)
-"""Positions and sizes of float32's sign, exponent and mantissa, and its bias.  Nearly everything is one."""
-
-RAW = frozenset(("bfloat16", *(name for name in BY_NAME if name.startswith("float8_"))))
-"""dtypes that are opaque bytes in HDF5, told by an attribute `dtype`."""
-
-
-def _dtype_attribute(file: H5File, dataset: Any) -> str:
-    """Return the attribute `dtype` of a dataset of opaque elements; empty where there is none."""
-    return text(file, dataset, "dtype") or ""
-
-
-def _dtype_of(file: H5File, dataset: Any, type_id: Any) -> DType:
-    """Return the dtype of a dataset; INVALID where there is none for its type."""
-    from h5py import h5t
-
-    kind = type_id.get_class()
-    size = type_id.get_size()
-    if kind == h5t.STRING:
-        return STRING
-    if kind == h5t.FLOAT and size == 4 and (type_id.get_fields(), type_id.get_ebias()) == _SINGLE:
-        return BY_NAME["float32"]
-    if kind == h5t.OPAQUE:
-        named = BY_NAME.get(_dtype_attribute(file, dataset))
-        return named if named is not None and named.name in RAW and named.itemsize == size else INVALID
-    if kind == h5t.FLOAT and size <= 2:
-        _, _, exponent, _, mantissa = type_id.get_fields()
-        small = _SMALL_FLOATS.get((size, exponent, mantissa))
-        if small is not None:
-            return BY_NAME[small]
-    if kind == h5t.INTEGER:
-        return BY_NAME.get(f"{'u' if type_id.get_sign() == h5t.SGN_NONE else ''}int{size * 8}", INVALID)
-    if kind in (h5t.FLOAT, h5t.ENUM, h5t.COMPOUND):
-        # Whatever h5py makes of it: booleans are enumerations, complex numbers compounds.
-        return from_numpy(type_id.dtype) or INVALID
-    return INVALID
-
-
-def describe(key: str, file: H5File, dataset: Any) -> TensorSpec:
-    """Return the spec of an open dataset: dtype INVALID where elements are no numbers or strings.
-
-    Raises what h5py raises.  A dataset without a dataspace holds nothing, and is INVALID, too.
-    """
-    from h5py import h5s
-
-    space = dataset.get_space()
-    if space.get_simple_extent_type() == h5s.NULL:
-        return TensorSpec(key, INVALID, ())
-    dtype = _dtype_of(file, dataset, dataset.get_type())
-    stored = int(dataset.get_storage_size()) if dtype.itemsize is None else None
-    return TensorSpec(key, dtype, space.get_simple_extent_dims(), stored)
 
 
 class _Layout(NamedTuple):
@@ -123,6 +70,11 @@ class H5Tensor(LazyTensor):
         return self.read_region(full_index(self.spec.shape))
 
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
+        offset = self._offset()
+        if offset is not None:
+            out = allocate(self.spec, index_shape(index), self._file.path)
+            fill_region(self._file.read_exactly, self.spec.shape, out.dtype, index, out, base=offset)
+            return out
         dataset = self._open()
         with self._damage():
             self._check(dataset)
@@ -131,53 +83,90 @@ class H5Tensor(LazyTensor):
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
         """Yield the tensor in pieces, no more of it in memory at a time than `LARGEST_PIECE`.
 
-        What is read at a time is more than `max_bytes`, so that a compressed chunk is not
-        inflated again for each of its rows.
+        What the library reads at a time is more than `max_bytes`, so that a compressed
+        chunk is not inflated again for each of its rows.
         """
         if self.spec.dtype is STRING:
             yield from array_chunks(self.read(), max_bytes)
             return
+        itemsize = self.spec.dtype.itemsize or 1
+        offset = self._offset()
+        if offset is not None:
+            size, step = self.spec.size * itemsize, whole_elements(max_bytes, itemsize)
+            for at in range(0, size, step):
+                yield self._file.read_exactly(offset + at, min(step, size - at))
+            return
         dataset = self._open()
         with self._damage():
             self._check(dataset)
-        for box in boxes(self.spec.shape, max(1, LARGEST_PIECE // (self.spec.dtype.itemsize or 1))):
+        for box in boxes(self.spec.shape, max(1, LARGEST_PIECE // itemsize)):
             with self._damage():
                 part = self._read(dataset, box)
             yield from array_chunks(part, max_bytes)
 
     def file_range(self) -> FileRange | None:
+        offset = self._offset() if self._file.values is not None else None
+        if offset is None or self._file.values is None:
+            return None
+        return FileRange(self._file.values, offset, self.spec.nbytes or 0, self.spec.key)
+
+    def _offset(self) -> int | None:
+        """Return where the values begin that lie in one piece just as arrays have them; None for others.
+
+        All of them are in the file.  Raises CorruptCheckpointError.
+        """
+        if self.spec.dtype.itemsize is None or self.spec.dtype.name == "bool":
+            return None
+        dataset = self._node()
+        found = outline(self._file, dataset)
+        if found is None:
+            return self._offset_by_library()
+        offset, size = found.layout.offset, self.spec.nbytes or 0
+        if (
+            offset is None
+            or found[:3] != (self.spec.dtype, 0, self.spec.shape)
+            or found.layout.stored != size
+        ):
+            return None
+        if offset + size > self._file.size:
+            message = f"ends at byte {offset + size}, the file has {self._file.size}"
+            raise self._corrupt(message, "tensor-size")
+        return offset
+
+    def _offset_by_library(self) -> int | None:
         from h5py import h5d, h5t
 
         name = self.spec.dtype.name
-        if self._file.values is None or self.spec.dtype.itemsize is None or name == "bool":
-            return None
         dataset = self._open()
         with self._damage():
             self._check(dataset)
             type_id, offset = dataset.get_type(), dataset.get_offset()
-            size = self.spec.nbytes or 0
             if (
                 offset is None
-                or dataset.get_storage_size() != size
+                or dataset.get_storage_size() != self.spec.nbytes
                 or dataset.get_create_plist().get_layout() != h5d.CONTIGUOUS
             ):
                 return None
             plain = type_id.get_size() == self.spec.dtype.itemsize and not _is_big_endian(type_id)
             if not plain or (name not in RAW and not type_id.equal(h5t.py_create(self.spec.dtype.numpy))):
                 return None
-            return FileRange(self._file.values, offset, size, self.spec.key)
+            return int(offset)
 
     def _damage(self) -> Any:
         return damage(self._file.path, f"dataset {self._place!r}", self.spec.key)
 
-    def _open(self) -> Any:
-        from h5py import h5d
-
+    def _node(self) -> Node:
         with self._damage():
             dataset = self._file.find(self._place, soft=self._soft)
-        if not isinstance(dataset, h5d.DatasetID):
+        if dataset is None or not dataset.is_dataset:
             raise self._corrupt(f"no dataset {self._place!r}")
         return dataset
+
+    def _open(self) -> Any:
+        """Return the library's handle of the dataset."""
+        dataset = self._node()
+        with self._damage():
+            return dataset.id
 
     def _corrupt(self, message: str, code: str = "hdf5-read") -> CorruptCheckpointError:
         return CorruptCheckpointError(message, path=self._file.path, key=self.spec.key, code=code)
@@ -193,7 +182,7 @@ class H5Tensor(LazyTensor):
 
         plist = dataset.get_create_plist()
         layout = plist.get_layout()
-        check_place(self._file, dataset, self._place)
+        check_library_place(self._file, dataset, self._place)
         self._check_filters(plist)
         stored = int(dataset.get_storage_size())
         itemsize = int(dataset.get_type().get_size())
@@ -331,21 +320,6 @@ class H5Tensor(LazyTensor):
             )
             for corner in corners
         )
-
-
-def check_place(file: H5File, dataset: Any, place: str) -> None:
-    """Refuse a dataset whose values are not in its own file."""
-    from h5py import h5d
-
-    if dataset.get_offset() is not None:
-        return  # contiguous, and in this file: a property list costs more than the rest of a listing
-    plist = dataset.get_create_plist()
-    if plist.get_layout() == h5d.VIRTUAL:
-        raise file.refused(
-            place, "a virtual dataset", "its values come from other datasets, perhaps of other files"
-        )
-    if plist.get_external_count():
-        raise file.refused(place, "a dataset with external storage", "its values lie in other files")
 
 
 def _is_big_endian(type_id: Any) -> bool:

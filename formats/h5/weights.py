@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CorruptCheckpointError
 from ..model import Finding, Format, TensorSpec
-from .names import text
+from .damage import damage
+from .names import has, text
 from .reader import H5Reader, read_attribute
-from .safe import damage
 
 if TYPE_CHECKING:
     from ..paths import Location
@@ -45,15 +45,13 @@ class WeightsReader(H5Reader):
         self.seal()
 
     def _add_file(self, file: H5File) -> None:
-        from h5py import h5a, h5d
-
         for path, found in file.walk(self.flaw):
-            if isinstance(found, h5d.DatasetID):
+            if found.is_dataset:
                 self.add(path, file, path, found)
             elif path == "vars" or path.endswith("/vars"):
                 self.groups.append(path)
                 with damage(file.path, f"group {path!r}"):
-                    if h5a.exists(found, b"name"):
+                    if has(found, "name", in_parts=False):
                         self._named_groups.append((file, path))
 
     @cached_property
@@ -62,7 +60,8 @@ class WeightsReader(H5Reader):
         names: dict[str, str] = {}
         for file, path in self._named_groups:
             try:
-                name = read_attribute(file, file.find(path), "name", text)
+                group = file.find(path)
+                name = read_attribute(file, group, "name", text) if group is not None else None
             except CorruptCheckpointError as error:
                 self.findings.append(Finding.of(error))
                 continue

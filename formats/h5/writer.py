@@ -26,7 +26,7 @@ from ..files import PIECE
 from ..model import key_bytes
 from ..writing import CheckpointWriter, Place
 from .names import write_strings
-from .tensors import RAW
+from .specs import RAW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

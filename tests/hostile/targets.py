@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import formats
 from ckpt_cli.operations.listing import tensor_row
 from formats import dtypes
+from formats.h5.messages import UnfamiliarError
+from formats.h5.structure import Structure
+from formats.h5.superblock import Superblock
 from formats.jsontext import parse_object
 from formats.npy import decode_header
 from formats.tf import payload
@@ -192,6 +195,36 @@ def _graph(data: bytes) -> None:
     ):
         assert matching
         assert target
+
+
+def _structure(data: bytes, workspace: str) -> str:
+    """Walk an HDF5 file's groups without the library, which is to have what is out of the ordinary."""
+    superblock = Superblock.find(data[:4096])
+    ended = READ
+    if superblock is None:
+        return REFUSED
+    try:
+        structure = Structure(lambda offset, size: data[offset : offset + size], len(data), superblock)
+        left = list(structure.links(structure.root).values())
+    except UnfamiliarError:
+        return REFUSED
+    seen: set[int] = set()
+    while left:
+        address = left.pop().address
+        if address is None or address in seen:
+            continue
+        seen.add(address)
+        try:
+            found = structure.object(address)
+            for name in found.attributes:
+                assert sum(map(len, structure.strings(found, name) or ())) <= len(data)
+            if found.is_group:
+                left += structure.links(found).values()
+            else:
+                found.outline()
+        except UnfamiliarError:
+            ended = DAMAGED
+    return ended
 
 
 def _payload(data: bytes) -> None:
@@ -456,6 +489,10 @@ def _payloads() -> list[bytes]:
     return [b"\3" + strings(values).data, b"\3" + variants(values).data, b"\0", b"\1" + strings([b""]).data]
 
 
+def _h5_files() -> list[bytes]:
+    return _of_formats("h5-keras2-weights", "h5-keras2-model", "h5-keras3-weights", suffix=".h5")
+
+
 def _npys() -> list[bytes]:
     members = mutation.unpack_zip(load("interop/weights.npz"))
     return list(members.values())
@@ -528,9 +565,10 @@ TARGETS = [
         _mutate_safetensors,
         partial(_file, "weights.safetensors"),
     ),
+    Target("hdf5-structure", _h5_files, mutation.mutate_h5, _structure),
     Target(
         "hdf5",
-        lambda: _of_formats("h5-keras2-weights", "h5-keras2-model", "h5-keras3-weights", suffix=".h5"),
+        _h5_files,
         mutation.mutate_h5,
         partial(_file, "weights.h5"),
         library=True,

@@ -1,0 +1,118 @@
+"""What datasets are: dtype, shape, and that their values are in the file.
+
+A header says it where it is laid out as usual; the library is asked about others.
+bfloat16 and float8 have no HDF5 type: Keras writes opaque bytes and an attribute `dtype`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from ..dtypes import BY_NAME, INVALID, STRING, DType, from_numpy
+from ..model import TensorSpec
+from .messages import UnfamiliarError
+from .names import text
+
+if TYPE_CHECKING:
+    from .messages import Outline
+    from .node import Node
+    from .safe import H5File
+
+__all__ = ["RAW", "check_library_place", "check_place", "describe", "outline"]
+
+# Size, exponent bits and mantissa bits of the small floats that HDF5 2.0 can describe.
+_SMALL_FLOATS = {(2, 8, 7): "bfloat16", (1, 4, 3): "float8_e4m3fn", (1, 5, 2): "float8_e5m2"}
+
+RAW = frozenset(("bfloat16", *(name for name in BY_NAME if name.startswith("float8_"))))
+"""dtypes that are opaque bytes in HDF5, told by an attribute `dtype`."""
+
+
+def _raw_dtype(file: H5File, dataset: Node, size: int) -> DType:
+    """Return what the attribute `dtype` of a dataset makes of its opaque elements."""
+    named = BY_NAME.get(text(file, dataset, "dtype") or "")
+    return named if named is not None and named.name in RAW and named.itemsize == size else INVALID
+
+
+def _dtype_of(file: H5File, dataset: Node, type_id: Any) -> DType:
+    """Return the dtype of a dataset; INVALID where there is none for its type."""
+    from h5py import h5t
+
+    kind = type_id.get_class()
+    size = type_id.get_size()
+    if kind == h5t.STRING:
+        return STRING
+    if kind == h5t.OPAQUE:
+        return _raw_dtype(file, dataset, size)
+    if kind == h5t.FLOAT and size <= 2:
+        _, _, exponent, _, mantissa = type_id.get_fields()
+        small = _SMALL_FLOATS.get((size, exponent, mantissa))
+        if small is not None:
+            return BY_NAME[small]
+    if kind == h5t.INTEGER:
+        return BY_NAME.get(f"{'u' if type_id.get_sign() == h5t.SGN_NONE else ''}int{size * 8}", INVALID)
+    if kind in (h5t.FLOAT, h5t.ENUM, h5t.COMPOUND):
+        # Whatever h5py makes of it: booleans are enumerations, complex numbers compounds.
+        return from_numpy(type_id.dtype) or INVALID
+    return INVALID
+
+
+def outline(file: H5File, dataset: Node) -> Outline | None:
+    """Return what a dataset's header says of it; None where only the library can read that."""
+    if dataset.header is not None:
+        with contextlib.suppress(UnfamiliarError):
+            found = dataset.header.outline()
+            dtype = _raw_dtype(file, dataset, found.opaque) if found.opaque else found.dtype
+            # How much is stored in chunks, the library adds up; of numbers nobody asks for it.
+            if dtype.itemsize is not None or found.layout.stored is not None:
+                return found._replace(dtype=dtype)
+    return None
+
+
+def describe(key: str, file: H5File, dataset: Node) -> TensorSpec:
+    """Return the spec of a dataset: dtype INVALID where elements are no numbers or strings.
+
+    Raises what h5py raises.  A dataset without a dataspace holds nothing, and is INVALID, too.
+    """
+    found = outline(file, dataset)
+    if found is None:
+        return _describe_by_library(key, file, dataset)
+    if found.shape is None:
+        return TensorSpec(key, INVALID, ())
+    return TensorSpec(
+        key, found.dtype, found.shape, found.layout.stored if found.dtype.itemsize is None else None
+    )
+
+
+def _describe_by_library(key: str, file: H5File, dataset: Node) -> TensorSpec:
+    from h5py import h5s
+
+    space = dataset.id.get_space()
+    if space.get_simple_extent_type() == h5s.NULL:
+        return TensorSpec(key, INVALID, ())
+    dtype = _dtype_of(file, dataset, dataset.id.get_type())
+    stored = int(dataset.id.get_storage_size()) if dtype.itemsize is None else None
+    return TensorSpec(key, dtype, space.get_simple_extent_dims(), stored)
+
+
+def check_place(file: H5File, dataset: Node, place: str) -> None:
+    """Refuse a dataset whose values are not in its own file; raises what h5py raises."""
+    if dataset.header is not None:
+        with contextlib.suppress(UnfamiliarError):
+            dataset.header.layout()
+            return
+    check_library_place(file, dataset.id, place)
+
+
+def check_library_place(file: H5File, dataset: Any, place: str) -> None:
+    from h5py import h5d
+
+    if dataset.get_offset() is not None:
+        return  # contiguous, and in this file: a property list costs more than the rest of a listing
+    plist = dataset.get_create_plist()
+    if plist.get_layout() == h5d.VIRTUAL:
+        raise file.refused(
+            place, "a virtual dataset", "its values come from other datasets, perhaps of other files"
+        )
+    if plist.get_external_count():
+        raise file.refused(place, "a dataset with external storage", "its values lie in other files")

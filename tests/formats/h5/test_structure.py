@@ -1,0 +1,252 @@
+"""The structure of HDF5 files read without the library, held against what the library says."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+import pytest
+
+import formats
+from formats.h5 import safe
+from formats.h5.facts import H5Facts
+from formats.h5.messages import UnfamiliarError
+from formats.h5.safe import open_h5
+from formats.h5.structure import HARD, SOFT, Structure
+from formats.h5.superblock import Superblock
+from formats.opening import locate
+from formats.probe import Probe
+from formats.registry import detect
+from tests.counts import count
+from tests.support import data_path, recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+KERAS = sorted(
+    entry["path"]
+    for entry in recorded("h5-keras2-weights", "h5-keras2-model", "h5-keras3-weights")
+    if entry["path"].endswith(".h5")
+)
+
+
+def opened(path: str, *, natively: bool) -> formats.CheckpointReader:
+    probe = Probe(locate(path))
+    superblock = Superblock.find(probe.head)
+    assert superblock is not None
+    file = open_h5(path, probe.size, superblock, natively=natively)
+    probe.__dict__["hdf5"] = H5Facts(file)
+    return detect(probe).open(probe, True)
+
+
+def told(path: str, *, natively: bool) -> dict[str, Any]:
+    """Return all that a reader says of a file, and the bytes of its tensors."""
+    with opened(path, natively=natively) as reader:
+        return {
+            "format": reader.format.name,
+            "specs": dict(reader.specs),
+            "kinds": dict(reader.kinds),
+            "full names": dict(reader.full_names),
+            "metadata": reader.metadata,
+            "findings": [(finding.key, finding.code) for finding in reader.findings],
+            "values": {key: b"".join(map(bytes, reader[key].chunks())) for key in numbers(reader)},
+        }
+
+
+def numbers(reader: formats.CheckpointReader) -> list[str]:
+    return [key for key, spec in reader.specs.items() if spec.dtype.itemsize is not None]
+
+
+@pytest.fixture
+def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let whatever asks for the HDF5 library be told that the file is unsound."""
+
+    def refuse(path: str, *_: object) -> None:
+        raise formats.CorruptCheckpointError("only the library can read this", path=path, code="hdf5-read")
+
+    monkeypatch.setattr(safe, "_open_library", refuse)
+
+
+@pytest.mark.parametrize("path", KERAS)
+def test_what_keras_wrote_is_read_as_the_library_reads_it(path: str) -> None:
+    assert told(data_path(path), natively=True) == told(data_path(path), natively=False)
+
+
+@pytest.mark.usefixtures("no_library")
+@pytest.mark.parametrize("path", KERAS)
+def test_what_keras_wrote_needs_no_library(path: str) -> None:
+    found = told(data_path(path), natively=True)
+    assert found["findings"] == []
+    assert len(found["values"]) == len(found["specs"]) > 0
+
+
+def dense_links(file: h5py.File) -> None:
+    for number in range(300):
+        file[f"g/{number}"] = np.full(2, number, np.float32)
+
+
+def dense_attributes(file: h5py.File) -> None:
+    file["x"] = np.arange(3)
+    for number in range(40):
+        file["x"].attrs[f"a{number}"] = "text" * 50
+
+
+def types(file: h5py.File) -> None:
+    for name in "?", "<i1", ">i2", "<u4", ">u8", "<f2", ">f4", "<f8", "<c8", "S5", "V3", "<g":
+        file[f"t/{name.strip('<>')}"] = np.zeros((2, 3), name)
+    file["t/text"] = ["a", "bc"]
+    file["t/bfloat16"] = np.arange(4, dtype=np.uint16).view("V2")
+    file["t/bfloat16"].attrs["dtype"] = "bfloat16"
+    file["t/compound"] = np.zeros(2, [("a", "<i4"), ("b", "<f4")])
+    file["t/null"] = h5py.Empty("f4")
+    file["t/scalar"] = 3.5
+    file.create_dataset("t/nothing", (0, 4), "f4")
+    file["named"] = np.dtype("<f4")
+    file.create_dataset("t/of_a_named_type", (3,), dtype=file["named"])
+
+
+def layouts(file: h5py.File) -> None:
+    file.create_dataset("unwritten", (5, 6), "f4")
+    file.create_dataset("filled", (5, 6), "f4", fillvalue=2.5)
+    file.create_dataset("grows", data=np.arange(12.0), maxshape=(None,), chunks=(5,))
+    file.create_dataset("deflated", data=np.arange(400.0).reshape(20, 20), compression="gzip")
+    file.create_dataset("strings", data=["a"] * 30, chunks=(7,))
+    compact = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    compact.set_layout(h5py.h5d.COMPACT)
+    made = h5py.h5d.create(file.id, b"compact", h5py.h5t.IEEE_F32LE, h5py.h5s.create_simple((4,)), compact)
+    h5py.Dataset(made)[...] = np.arange(4)
+
+
+def links(file: h5py.File) -> None:
+    file["data/x"] = np.arange(3)
+    file["data/y"] = file["data/x"]
+    file["again"] = file["data"]
+    file["soft"] = h5py.SoftLink("/data/x")
+    file["dangling"] = h5py.SoftLink("/nowhere")
+
+
+def attributes(file: h5py.File) -> None:
+    """A weights file whose attributes are strings of all sorts, one of them in a heap of its own."""
+    file.attrs["layer_names"] = np.array([b"a", b"b"])
+    file.attrs["keras_version"] = "2.15.0 ü"
+    file.attrs.create("backend", b"tensorflow  ", dtype="S16")
+    file.attrs["model_config"] = "{" + " " * 300_000 + "}"
+    for name, weights in ("a", ["a/k:0", "a/b:0"]), ("b", []):
+        file.create_group(name).attrs["weight_names"] = weights
+    file["a/a/k:0"] = np.ones((2, 2), np.float32)
+    file["a/a/b:0"] = np.ones(2, np.float32)
+    file["a"].attrs["number"] = 7
+
+
+def comments(file: h5py.File) -> None:
+    file["x"] = np.arange(3)
+    file["x"].attrs.create("when", 5)
+    h5py.h5o.set_comment(file["x"].id, b"a comment")
+
+
+WRITTEN = (dense_links, dense_attributes, types, layouts, links, attributes, comments)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"libver": "latest"}, {"track_order": True}, {"userblock_size": 512}]
+)
+@pytest.mark.parametrize("fill", WRITTEN)
+def test_whatever_h5py_writes_is_read_as_the_library_reads_it(
+    tmp_path: Path, fill: Callable[[h5py.File], None], settings: dict[str, Any]
+) -> None:
+    path = str(tmp_path / "x.h5")
+    with h5py.File(path, "w", **settings) as file:
+        fill(file)
+    assert told(path, natively=True) == told(path, natively=False)
+
+
+def structure_of(data: bytes) -> Structure:
+    superblock = Superblock.find(data[:4096])
+    assert superblock is not None
+    return Structure(lambda offset, size: data[offset : offset + size], len(data), superblock)
+
+
+def test_links_are_told_by_kind(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        links(file)
+    structure = structure_of((tmp_path / "x.h5").read_bytes())
+    found = structure.links(structure.root)
+    assert [(name, link.kind) for name, link in found.items()] == [
+        (b"again", HARD),
+        (b"dangling", SOFT),
+        (b"data", HARD),
+        (b"soft", SOFT),
+    ]
+    assert found[b"again"].address == found[b"data"].address
+
+
+@pytest.mark.parametrize("settings", [{"libver": "latest"}, {"userblock_size": 512}])
+def test_another_layout_is_the_librarys(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with h5py.File(tmp_path / "x.h5", "w", **settings) as file:
+        file["x"] = 1
+    with pytest.raises(UnfamiliarError):
+        structure_of((tmp_path / "x.h5").read_bytes())
+
+
+@pytest.mark.usefixtures("no_library")
+@pytest.mark.parametrize(
+    "path", ["tf_keras_221/m.h5", "keras3_mlp/mlp.weights.h5", "keras_nested/nest.full.h5"]
+)
+def test_a_flipped_bit_is_read_in_bounds_or_left_to_the_library(tmp_path: Path, path: str) -> None:
+    """No exception but a typed one, and what is listed fits into the file."""
+    dice = random.Random(path)
+    with open(data_path(path), "rb") as file:
+        whole = file.read()
+    suffix = ".weights.h5" if path.endswith(".weights.h5") else ".h5"
+    ended = {True: 0, False: 0}
+    for number in range(400):
+        data = bytearray(whole)
+        for _ in range(dice.choice((1, 1, 3))):
+            data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
+        damaged = tmp_path / f"{number}{suffix}"
+        damaged.write_bytes(data)
+        try:
+            found = told(str(damaged), natively=True)
+        except formats.CheckpointError:
+            ended[False] += 1
+        else:
+            assert sum(map(len, found["values"].values())) <= len(data)
+            ended[True] += 1
+        damaged.unlink()
+    assert all(ended.values())
+    count("flipped bits in HDF5 structures, read without the library", 400)
+
+
+def test_a_tree_that_holds_itself_ends(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = 1
+    data = bytearray((tmp_path / "x.h5").read_bytes())
+    tree = data.index(b"TREE")
+    data[tree + 5] = 200  # two hundred levels of itself
+    data[tree + 32 : tree + 40] = tree.to_bytes(8, "little")
+    structure = structure_of(bytes(data))
+    with pytest.raises(UnfamiliarError):
+        structure.links(structure.root)
+
+
+def test_blocks_of_a_header_that_lie_on_each_other_take_no_memory(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = 1
+    data = bytearray((tmp_path / "x.h5").read_bytes() + bytes(8 << 20))
+    at = len(data) - (8 << 20)
+    # 60,000 messages, every one of them a continuation: all of the end of the file, once more.
+    data[at : at + 16] = (
+        b"\1\0" + (60_000).to_bytes(2, "little") + b"\1\0\0\0" + (24).to_bytes(4, "little") + bytes(4)
+    )
+    continuation = (0x10).to_bytes(2, "little") + (16).to_bytes(2, "little") + bytes(4)
+    data[at + 16 : at + 40] = continuation + (at + 16).to_bytes(8, "little") + (8 << 19).to_bytes(8, "little")
+    data[64:72] = at.to_bytes(8, "little")
+    tracemalloc.start()
+    with pytest.raises(UnfamiliarError):
+        structure_of(bytes(data))
+    assert tracemalloc.get_traced_memory()[1] < len(data) + (32 << 20)
+    tracemalloc.stop()
