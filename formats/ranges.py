@@ -83,7 +83,7 @@ class _Buffers(threading.local):
     def __init__(self) -> None:
         import numpy as np
 
-        # The system copies to the beginning of a page twice as fast as to where an array of its own begins.
+        # To where an array of its own begins, 16 bytes into a page, the system copies half as fast.
         room = np.empty(2 * PIECE + mmap.PAGESIZE, np.uint8)
         begin = -room.ctypes.data % mmap.PAGESIZE
         self.both = room[begin : begin + PIECE], room[begin + PIECE : begin + 2 * PIECE]
