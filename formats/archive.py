@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from .errors import ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
 from .files import PIECE, RandomAccessFile
+from .wire.limits import KeySizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,6 +142,7 @@ class Archive:
                 self._duplicate = info.filename
             self._infos[info.filename] = info
         self.names = tuple(self._infos)
+        self._check_names()
 
     @classmethod
     def salvaged(cls, path: str) -> Archive:
@@ -162,7 +164,14 @@ class Archive:
             at += _LOCAL_SIZE + name_length + extra_length + info.compress_size
         archive.names = tuple(name for name in archive._infos if not name.endswith("/"))
         archive.is_complete = archive.file.read(at, 4) == _DIRECTORY_MAGIC
+        archive._check_names()
         return archive
+
+    def _check_names(self) -> None:
+        try:
+            KeySizes().add(self.names)
+        except ValueError as error:
+            raise self._corrupt(f"its members' names: {error}", None) from error
 
     def check(self) -> None:
         """Refuse what no checkpoint has: members that share a name or bytes, or lead elsewhere."""

@@ -32,6 +32,7 @@ __all__ = [
     "UnknownFormatError",
     "UnsupportedDtypeError",
     "UnsupportedFeatureError",
+    "forget_locals",
 ]
 
 
@@ -112,3 +113,16 @@ class UnsupportedDtypeError(ConversionError):
 
 class DuplicateKeyError(ConversionError):
     """Two tensors end on one key."""
+
+
+def forget_locals(error: BaseException) -> None:
+    """Let go of what the functions that raised an error had at hand, which may be as large as the file.
+
+    They hold the error, and it holds them: nobody would let go of it before the collector comes by.
+    """
+    import traceback
+
+    found: BaseException | None = error
+    while found is not None:
+        traceback.clear_frames(found.__traceback__)
+        found = found.__cause__

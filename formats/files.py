@@ -44,6 +44,8 @@ class RandomAccessFile:
         """Return `size` bytes at `offset`, fewer where the file ends."""
         if self._fd < 0:
             raise CheckpointError(CLOSED, path=self.path)
+        if offset >= self.size:  # also an offset that is larger than the system takes
+            return b""
         try:
             data = os.pread(self._fd, min(size, _LARGEST_PREAD, max(0, self.size - offset)), offset)
             if len(data) == size or offset + len(data) >= self.size:

@@ -12,12 +12,13 @@ import json
 import re
 from typing import Any
 
+from .wire.limits import KeySizes
+
 __all__ = ["parse_object"]
 
 MOST_DEPTH = 200
 """Objects and lists within one another; models within models within models stay far below."""
 
-LONGEST_KEY = 1 << 20
 _LARGE_TEXT = 8 << 20
 _CONTAINER, _VALUE = 64, 16
 """Bytes that a list or object, and a value in it, take in memory at least."""
@@ -25,10 +26,20 @@ _CONTAINER, _VALUE = 64, 16
 _SPELLED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
+class _Objects:
+    """Makes the objects of one text."""
+
+    def __init__(self) -> None:
+        self._sizes = KeySizes()
+
+    def make(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        out = _unique(pairs)
+        self._sizes.add(out)
+        return out
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
-    if max(map(len, out), default=0) > LONGEST_KEY:
-        raise ValueError(f"a key of more than {LONGEST_KEY} characters")
     if len(out) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
@@ -64,7 +75,7 @@ def parse_object(data: bytes | str) -> dict[str, Any]:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
         del data  # the text is as large
         _check_size(text)
-        value = json.loads(text, object_pairs_hook=_unique)
+        value = json.loads(text, object_pairs_hook=_Objects().make)
         _check_depth(value)
         if _SPELLED_SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from .dtypes import BY_NAME, INVALID
 from .errors import CorruptCheckpointError, UnsupportedFeatureError
-from .jsontext import LONGEST_KEY
 from .model import (
     KINDS,
     CheckpointReader,
@@ -31,6 +30,7 @@ from .model import (
 )
 from .tf.payload import chunks_checksum
 from .wire.crc32c import mask
+from .wire.limits import KeySizes
 from .workers import SERIAL, Workers
 from .writing import CheckpointWriter
 
@@ -104,8 +104,6 @@ def _spec(item: dict[str, Any]) -> TensorSpec:
     key, name, shape = item.get("key"), _optional(item, "dtype", str), item.get("shape")
     if not isinstance(key, str):
         raise ValueError(f"key {str(key)[:40]!r}, expected text")  # noqa: TRY004  the text is at fault
-    if len(key) > LONGEST_KEY:
-        raise ValueError(f"a key of more than {LONGEST_KEY} characters")
     if name is not None and name not in BY_NAME:
         raise ValueError(f"dtype {name[:40]!r} is not known")
     if (
@@ -131,6 +129,7 @@ class ListingReader(CheckpointReader):
         self._document = probe.json
         self._specs: dict[str, TensorSpec] = {}
         self._items: dict[str, dict[str, Any]] = {}
+        self._sizes = KeySizes()
         for number, item in enumerate(self._document["tensors"]):
             self._add(number, item)
         self._specs = {key: self._specs[key] for key in sorted(self._specs, key=key_bytes)}
@@ -140,6 +139,7 @@ class ListingReader(CheckpointReader):
             if not isinstance(item, dict):
                 raise ValueError("expected an object")  # noqa: TRY004  the text is at fault
             spec = _spec(item)
+            self._sizes.add((spec.key,))
             for name, kind in _OPTIONAL_FIELDS:
                 _optional(item, name, kind)
             if spec.key in self._specs:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from .directory import Directory
+from .errors import CheckpointError, forget_locals
 from .paths import Location, resolve, saved_model_prefix
 from .probe import Probe
 from .registry import detect
@@ -49,7 +50,11 @@ def open_location(location: Location, *, lenient: bool = False) -> CheckpointRea
     """Return a reader of what lies at a location, as `open_checkpoint` does."""
     fingerprint = location.fingerprint()
     probe = Probe(location)
-    reader = detect(probe).open(probe, lenient)
+    try:
+        reader = detect(probe).open(probe, lenient)
+    except CheckpointError as error:
+        forget_locals(error)
+        raise
     reader.fingerprint = fingerprint
     return reader
 

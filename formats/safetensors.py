@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .chunks import array_chunks, whole_elements
 from .dtypes import DTYPES, INVALID, DType
-from .errors import CheckpointError, ConversionError, CorruptCheckpointError
+from .errors import CheckpointError, ConversionError, CorruptCheckpointError, UnsupportedFeatureError
 from .files import PIECE, RandomAccessFile
 from .jsontext import parse_object
 from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
@@ -50,6 +50,9 @@ __all__ = ["FORMAT", "SafetensorsReader"]
 LONGEST_HEADER = 100_000_000
 MOST_DIMENSIONS = 254  # TensorFlow's own limit; the product of dimensions stays cheap to take.
 METADATA = "__metadata__"
+MOST_METADATA = 16 << 20
+"""Characters of it that are read: whoever shows or writes it holds it several times over."""
+
 _LENGTH_SIZE = 8
 _BY_CODE = {dtype.safetensors: dtype for dtype in DTYPES if dtype.safetensors}
 _KNOWN_TO_OTHERS = frozenset(("C64", "F8_E8M0", "F4", "F6_E2M3", "F6_E3M2"))
@@ -181,6 +184,14 @@ class SafetensorsReader(CheckpointReader):
         ):
             self.findings.append(
                 Finding("error", "header", f"{METADATA} is no object of strings", file=self._file.path)
+            )
+            self._strings = {}
+        size = sum(len(key) + len(value) for key, value in self._strings.items())
+        if size > MOST_METADATA:
+            message = f"{METADATA} of {size} characters, at most {MOST_METADATA} are read"
+            hints = (f"to save the tensors without it: ckpt rescue {self._file.path} OUT.safetensors",)
+            self._flaw(
+                UnsupportedFeatureError(message, path=self._file.path, offset=0, code="header", hints=hints)
             )
             self._strings = {}
         return header

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from . import keras, npz, tf_name, tf_object, tf_v1
 from .archive import Archive
 from .dtypes import INVALID, STRING
-from .errors import CheckpointError, CheckpointNotFoundError, ConversionError
-from .files import RandomAccessFile
+from .errors import CheckpointError, CheckpointNotFoundError, ConversionError, forget_locals
+from .files import RandomAccessFile, ReadAhead
 from .model import Finding, key_bytes
 from .opening import locate
 from .paths import SHARD, Location, data_shards
@@ -28,7 +28,8 @@ from .registry import detect
 from .tf import payload
 from .tf.bundle import OBJECT_GRAPH_KEY, EntryError
 from .tf.bundle_reader import BundleReader
-from .tf.index_salvage import CHECKSUM, SalvagedIndex, encoded, place_by, read_remains
+from .tf.index_remains import read_remains
+from .tf.index_salvage import CHECKSUM, SalvagedIndex, encoded, place_by
 from .wire.salvage import find_blocks
 from .wire.sstable import Table
 
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
     from .h5.cut import CutFile
     from .model import CheckpointReader
-    from .tf.index_salvage import Placed, Remains
+    from .tf.index_remains import Remains
+    from .tf.index_salvage import Placed
     from .tf.slices import Extents
 
 __all__ = ["Salvage", "find_damaged", "open_damaged"]
@@ -93,6 +95,7 @@ def _open(location: Location, sibling: CheckpointReader | None) -> Salvage:
     try:
         reader = detect(probe).open(probe, True)
     except CheckpointError as error:
+        forget_locals(error)
         found = _open_otherwise(location, error)
         if found is None:
             raise
@@ -124,7 +127,8 @@ def _salvage(reader: CheckpointReader, *found: Finding, cut: CutFile | None = No
         and finding.key not in specs
         and (finding.key is not None or not (whole or finding.code in _TOLD_BY_TENSORS))
     ]
-    others = [finding for finding in reader.findings if finding not in losses and finding.key is None]
+    told = frozenset(losses)
+    others = [finding for finding in reader.findings if finding not in told and finding.key is None]
     doubts = {}
     if isinstance(reader, keras.KerasReader) and (flaw := reader.weights_flaw()) is not None:
         doubts = dict.fromkeys(specs, flaw)
@@ -148,7 +152,9 @@ def _open_bundle(location: Location, sibling: CheckpointReader | None) -> Salvag
     remains = read_remains(location.path)
     placed: dict[bytes, Placed] = {}
     findings = list(remains.findings)
-    losses = [] if sibling is not None else [each for each in findings if each.code == "block-checksum"]
+    # A sibling knows what damaged blocks held, but not what the index says in a way that nobody reads.
+    hidden = ("entry",) if sibling is not None else ("entry", "block-checksum")
+    losses = [each for each in findings if each.code in hidden]
     if sibling is not None:
         _check_sibling(sibling, location, remains)
         assert isinstance(sibling, BundleReader)
@@ -157,11 +163,7 @@ def _open_bundle(location: Location, sibling: CheckpointReader | None) -> Salvag
     doubtful = {key: value for key, value in remains.doubtful.items() if key not in placed}
     entries = {**doubtful, **remains.sound, **encoded(placed)}
     if not entries:
-        first = (losses or findings)[0]
-        hints = ("with another checkpoint of the same run: --sibling OTHER",) if sibling is None else ()
-        raise CheckpointError(
-            f"no tensor can be told: {first.message}", path=first.file, offset=first.offset, hints=hints
-        )
+        raise _nothing(location.head, [*losses, *findings], sibling)
     index = SalvagedIndex(location.path, remains.header, entries)
     make = _ObjectReader if OBJECT_GRAPH_KEY in entries or _is_object_based(sibling) else _NameReader
     reader = make(location, index)
@@ -179,8 +181,17 @@ def _open_bundle(location: Location, sibling: CheckpointReader | None) -> Salvag
                 doubts[key] = weakest.doubt or ""
             else:
                 proofs[key] = min((each.proof or "" for each in found), key=lambda proof: proof == CHECKSUM)
-    notes = tuple(finding for finding in findings if finding not in losses)
+    told = frozenset(losses)
+    notes = tuple(finding for finding in findings if finding not in told)
     return Salvage(reader, tuple(losses), notes, proofs, doubts, sibling=sibling)
+
+
+def _nothing(path: str, findings: list[Finding], sibling: CheckpointReader | None) -> CheckpointError:
+    if not findings:
+        return CheckpointError("the index is sound, and names no tensor", path=path)
+    hints = ("with another checkpoint of the same run: --sibling OTHER",) if sibling is None else ()
+    message = f"no tensor can be told: {findings[0].message}"
+    return CheckpointError(message, path=findings[0].file, offset=findings[0].offset, hints=hints)
 
 
 def _is_object_based(sibling: CheckpointReader | None) -> bool:
@@ -259,13 +270,23 @@ def _open_otherwise(location: Location, error: CheckpointError) -> Salvage | Non
 
     if find_damaged_superblock(probe.head) is not None:
         return _open_cut_h5(location, finding)
-    with RandomAccessFile(location.head) as file:
-        blocks = find_blocks(file.read(0, file.size))
-    first = blocks[0].entries[0] if blocks and blocks[0].is_sound else (b"-", b"")
-    if first[0] == b"" and first[1][:1] == bytes((_V1_META_TAG,)):
+    if _begins_as_v1(location.head):
         reader = _V1Reader(probe, lenient=True)
         return _salvage(reader, finding)
     return None
+
+
+def _begins_as_v1(path: str) -> bool:
+    """Whether a file's first block is sound, and its first entry V1 metadata."""
+    with RandomAccessFile(path) as file:
+        block = next(find_blocks(ReadAhead(file).read, file.size), None)
+        if block is None or not block.is_sound:
+            return False
+        try:
+            entries = Table.of_blocks(file.read, file.size, path, []).entries(block.handle)
+        except CheckpointError:
+            return False
+    return bool(entries) and entries[0][0] == b"" and entries[0][1][:1] == bytes((_V1_META_TAG,))
 
 
 class _V1Reader(tf_v1.V1Reader):
@@ -276,9 +297,19 @@ class _V1Reader(tf_v1.V1Reader):
             return super()._open_table(file)
         except CheckpointError as error:
             self.findings.append(Finding("error", error.code, error.message, None, file.path, error.offset))
-        blocks = [block for block in find_blocks(file.read(0, file.size)) if block.is_sound]
-        index = [(block.entries[-1][0], block.handle) for block in blocks]
-        return Table.of_blocks(file.read, file.size, file.path, index)
+        table = Table.of_blocks(file.read, file.size, file.path, [])
+        for block in find_blocks(ReadAhead(file).read, file.size):
+            if not block.is_sound:
+                break
+            try:
+                last_key, _ = table.entries(block.handle)[-1]
+            except CheckpointError as error:
+                self.findings.append(
+                    Finding("error", error.code, error.message, None, file.path, error.offset)
+                )
+            else:
+                table.index.append((last_key, block.handle))
+        return table
 
 
 def _open_zip(location: Location, finding: Finding) -> Salvage | None:

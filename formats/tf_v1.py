@@ -33,6 +33,7 @@ from .tf.kinds import name_kinds
 from .tf.messages import SavedSliceMeta, SavedTensorSlices
 from .tf.slices import Extents, Region, extents_of, fill, region_of, slice_key, tiling_flaw
 from .tf.v1_values import VALUE_FIELDS, decode_values
+from .wire.limits import KeySizes
 from .wire.sstable import Table
 from .workers import SERIAL, Workers
 
@@ -212,11 +213,13 @@ class V1Reader(CheckpointReader):
         self._shards: list[_Shard] = []
         self._pieces: dict[str, list[_Piece]] = {}
         self._specs: dict[str, TensorSpec] = {}
+        self._sizes = KeySizes()
         for path in self._shard_paths():
             try:
                 shard = _Shard(path, self._open_table)
                 self._shards.append(shard)
                 for meta in shard.meta():
+                    self._count(shard, meta.name)
                     self._add(shard, meta)
             except CheckpointError as error:
                 if not lenient:
@@ -246,6 +249,12 @@ class V1Reader(CheckpointReader):
             message = f"{count - len(found)} of {count} shards are missing, whose tensors cannot be told"
             self.findings.append(Finding("error", "shard-missing", message, None, name))
         return found
+
+    def _count(self, shard: _Shard, key: str) -> None:
+        try:
+            self._sizes.add(() if key in self._specs else (key,))
+        except ValueError as error:
+            raise shard.corrupt(f"metadata: {error}", 0, "header") from error
 
     def _add(self, shard: _Shard, meta: SavedSliceMeta) -> None:
         key = meta.name

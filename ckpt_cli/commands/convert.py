@@ -227,6 +227,7 @@ def _convert_each(source: str, target: str, options: dict[str, Any]) -> int:
                 plan, verified = _convert_one(reader, path, job)
                 if options["as_json"] and not rehearsal:
                     documents.append(plan.document(verified=verified))
+            del plan, reader  # the next one is not to be made while this one is held
         state = converted_state(directory, names)
         if rehearsal and state is not None and not options["overwrite"]:
             refuse_state_file(target)

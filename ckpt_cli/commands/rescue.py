@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.errors import CheckpointError
 from formats.salvage import find_damaged
 
 from .. import render
@@ -58,12 +60,11 @@ def command(damaged: str, target: str, sibling: str | None, **options: Any) -> i
       ckpt rescue run/ckpt-10 saved/ckpt-10 --sibling run/ckpt-9
       ckpt rescue cut.safetensors saved.safetensors --dry-run
     """
-    location = find_damaged(damaged)
-    if location.note:
-        render.note(location.note)
-    size = sum(size for *_, size, _ in location.fingerprint().values())
-    with render.progress(size, os.path.basename(damaged)) as advance:
-        rescue = plan_rescue(damaged, target, sibling, advance)
+    rescue = _plan(damaged, target, sibling)
+    if rescue.refusal is not None:
+        if options["as_json"]:
+            render.document(rescue.document(verified=False))
+        raise rescue.refusal
     write = rescue.plan is not None and not options["dry_run"]
     notes = list(rescue.notes)
     if write and rescue.plan is not None:
@@ -76,6 +77,17 @@ def command(damaged: str, target: str, sibling: str | None, **options: Any) -> i
         render.error_lines(f"{rescue.source}: nothing can be saved: {what}", ())
         return _NOTHING
     return _SOME if rescue.lost else _ALL
+
+
+def _plan(damaged: str, target: str, sibling: str | None) -> Rescue:
+    size = 0
+    with contextlib.suppress(CheckpointError):  # planning says what is wrong with it
+        location = find_damaged(damaged)
+        if location.note:
+            render.note(location.note)
+        size = sum(size for *_, size, _ in location.fingerprint().values())
+    with render.progress(size, os.path.basename(damaged)) as advance:
+        return plan_rescue(damaged, target, sibling, advance)
 
 
 def _show(rescue: Rescue, notes: list[str], *, as_json: bool, written: bool) -> None:

@@ -36,7 +36,7 @@ from formats.writing import Target
 from .transfer import Dropped, Move, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from multiprocessing.connection import Connection
 
     from formats.model import TensorSpec
@@ -73,7 +73,8 @@ class Lost(NamedTuple):
 class Rescue(NamedTuple):
     """What is to be saved, by a plan as converting has one, and what is lost.
 
-    `graph` says what becomes of the object graph: kept, trimmed, sibling or rebuilt.
+    `graph` says what becomes of the object graph: kept, trimmed, sibling or rebuilt;
+    `refusal` why the damaged checkpoint could not be opened at all.
     """
 
     plan: Plan | None
@@ -84,7 +85,8 @@ class Rescue(NamedTuple):
     doubts: dict[str, str]
     graph: str | None
     sibling: str | None
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    refusal: CheckpointError | None = None
 
     def document(self, *, verified: bool) -> dict[str, Any]:
         """Return the JSON document: that of converting, with what is lost and what is not proved."""
@@ -114,20 +116,36 @@ def plan_rescue(
 ) -> Rescue:
     """Read all that is left of a checkpoint and return what saving it does.
 
-    Its `plan` is None where not one tensor is left.  Raises CheckpointError where there is
-    nothing to begin with, or OUT is the damaged checkpoint or its sibling.
+    Its `plan` is None where not one tensor is left.  Raises CheckpointError where the sibling
+    cannot help, and where OUT is the damaged checkpoint or its sibling.
     """
-    location = find_damaged(path)
+    try:
+        location = find_damaged(path)
+    except CheckpointError as error:
+        return _refused(path, target, sibling, error)
     other = open_checkpoint(sibling) if sibling is not None else None
     for kept in (location.path, *([other.location.path] if other is not None else [])):
         if _place(kept) == _place(bundle_target(Target(target, ())).path):
             hints = ("what is left is written to a place of its own",)
             raise ConversionError("is one of the checkpoints to be read", path=target, hints=hints)
-    lost = {} if not _needs_a_child(location) else _survey_apart(location)
-    salvage = open_damaged(location, other)
+    try:
+        lost = {} if not _needs_a_child(location) else _survey_apart(location)
+        salvage = open_damaged(location, other)
+    except ConversionError:
+        raise
+    except CheckpointError as error:
+        return _refused(path, target, sibling, error)
     if not _needs_a_child(location):
-        lost = {key: flaw for key in salvage.reader.specs if (flaw := _flaw(salvage, key, advance))}
+        found = _flaws(salvage, salvage.reader.specs, advance)
+        lost = {key: flaw for key, flaw in found if flaw is not None}
     return _Planner(salvage, lost, path, target, sibling).rescue()
+
+
+def _refused(source: str, target: str, sibling: str | None, error: CheckpointError) -> Rescue:
+    """Return what a source that cannot be opened comes to: all of it is lost, for this reason."""
+    flaw = Finding("error", error.code, error.message, error.key, error.path or source, error.offset)
+    lost = Lost(error.key, None, flaw)
+    return Rescue(None, source, target, (lost,), {}, {}, None, sibling, refusal=error)
 
 
 def _place(path: str) -> str:
@@ -137,12 +155,22 @@ def _place(path: str) -> str:
 # What is intact ---------------------------------------------------------------------
 
 
-def _flaw(salvage: Salvage, key: str, advance: Callable[[int], None] = lambda _: None) -> Finding | None:
-    """Read a tensor to its last byte; return why it is lost, None where it is not."""
+def _flaws(
+    salvage: Salvage, keys: Iterable[str], advance: Callable[[int], None] = lambda _: None
+) -> Iterator[tuple[str, Finding | None]]:
+    """Read tensors to their last byte; yield for each why it is lost, None where it is not."""
+    specs = salvage.reader.specs
+    known = {finding.key: finding for finding in reversed(salvage.reader.findings)}
+    for key in keys:
+        if specs[key].dtype is INVALID:
+            undecoded = Finding("error", "entry", "its entry cannot be decoded", key)
+            yield key, known.get(key, undecoded)
+        else:
+            yield key, _flaw(salvage, key, advance)
+
+
+def _flaw(salvage: Salvage, key: str, advance: Callable[[int], None]) -> Finding | None:
     reader = salvage.reader
-    if reader.specs[key].dtype is INVALID:
-        known = (finding for finding in reader.findings if finding.key == key)
-        return next(known, Finding("error", "entry", "its entry cannot be decoded", key))
     if salvage.cut is not None:
         salvage.cut.is_touched = False
     try:
@@ -232,10 +260,11 @@ def _report_to(sender: Connection, location: Location, done: frozenset[str]) -> 
             }
         )
         return
-    for key in salvage.reader.specs:
-        if key not in done:
-            sender.send(key)
-            sender.send((key, _flaw(salvage, key)))
+    left = [key for key in salvage.reader.specs if key not in done]
+    flaws = _flaws(salvage, left)
+    for key in left:
+        sender.send(key)
+        sender.send(next(flaws))
     sender.send(("", None))
 
 
@@ -341,11 +370,12 @@ class _Planner:
         for finding in self.salvage.losses:
             if finding.key is not None and finding.key not in known:
                 self.lost.append(Lost(finding.key, None, finding))
-            elif finding.key is None and graph is None:
+            elif finding.key is None and (graph is None or finding.code == "entry"):
                 self.lost.append(Lost(None, None, finding))
             elif finding.key is None:
                 self.notes.append(_said(finding))
-        if graph is not None and any(finding.key is None for finding in self.salvage.losses):
+        hidden = any(finding.key is None and finding.code != "entry" for finding in self.salvage.losses)
+        if graph is not None and hidden:
             for key in claimed_keys(graph, self.reader.specs):
                 if key not in known:
                     self._lose(key, "block-checksum", "the block of the index that named it is damaged")

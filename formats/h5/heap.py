@@ -10,12 +10,17 @@ HDF5 File Format Specification, III.E "Disk Format: Level 1E"
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
-__all__ = ["COLLECTION", "HEADER_SIZE", "collection_size", "objects_of"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["COLLECTION", "HEADER_SIZE", "collection_size", "largest_object", "objects_of"]
 
 COLLECTION = b"GCOL\1\0\0\0"
 HEADER_SIZE = 16
 _OBJECT = struct.Struct("<HHIQ")
+_PIECE = 1 << 20
 
 
 def collection_size(header: bytes, length_mask: int = (1 << 64) - 1) -> int:
@@ -41,3 +46,25 @@ def objects_of(data: bytes, length_mask: int = (1 << 64) - 1) -> dict[int, tuple
         objects[index] = at + _OBJECT.size, length
         at += needed
     return objects
+
+
+def largest_object(read: Callable[[int, int], bytes], size: int, length_mask: int = (1 << 64) - 1) -> int:
+    """Return the size of the largest object in a file's collections, the file's own where that is not told.
+
+    Thousands of strings may be said to be one and the same object, so this says how
+    many of them can be read at a time.  The file is gone through once.
+    """
+    largest, left = 0, 2 * size
+    for start in range(0, size, _PIECE):
+        piece = read(start, _PIECE + len(COLLECTION) - 1)
+        place = piece.find(COLLECTION)
+        while place >= 0:
+            offset = start + place
+            length = collection_size(read(offset, HEADER_SIZE), length_mask)
+            left -= length
+            if left < 0:  # they lie on top of each other
+                return size
+            objects = objects_of(read(offset, length), length_mask) if length <= size - offset else None
+            largest = max([largest, *(nbytes for _, nbytes in (objects or {}).values())])
+            place = piece.find(COLLECTION, place + 1)
+    return largest

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["has", "string_memory_type", "strings", "text", "write_strings"]
 
-MOST_BYTES = 256 << 20
+MOST_BYTES = 16 << 20
+"""Of an attribute: configurations have a few hundred thousand, names 64,512 in each part."""
+
 MOST_PARTS = 100_000
 
 HDF5_OBJECT_HEADER_LIMIT = 64_512
@@ -67,8 +69,10 @@ def _read_by_library(file: H5File, holder: Any, name: bytes) -> list[str] | None
     if type_id.get_class() != h5t.STRING:
         raise ValueError(f"attribute {name.decode()!r} is no text")
     variable = type_id.is_variable_str()
-    if count * (16 if variable else type_id.get_size()) > MOST_BYTES:
-        raise ValueError(f"attribute {name.decode()!r} declares {count} strings")
+    size = count * (16 if variable else type_id.get_size())
+    if size > MOST_BYTES:
+        message = f"attribute {name.decode()!r} declares {count} strings of {size} bytes together"
+        raise ValueError(f"{message}, at most {MOST_BYTES} are read")
     if variable:
         attribute = h5a.open(file.guarded(holder), name)
     out = np.empty(shape, object if variable else f"S{type_id.get_size()}")

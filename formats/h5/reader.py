@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..dtypes import INVALID, STRING
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..model import CheckpointReader, Finding, TensorSpec, Verification, key_bytes
+from ..wire.limits import KeySizes
 from ..workers import SERIAL, Workers
 from .damage import damage
 from .specs import check_place, describe
@@ -48,6 +49,7 @@ class H5Reader(CheckpointReader):
         self._lenient = lenient
         self._places: dict[str, _Place] = {}
         self._specs: dict[str, TensorSpec] = {}
+        self._sizes = KeySizes()
 
     def flaw(self, error: CheckpointError) -> None:
         """Raise what keeps tensors from being listed; with `lenient` it becomes a finding."""
@@ -60,6 +62,11 @@ class H5Reader(CheckpointReader):
         if key in self._specs:
             message = f"datasets {self._places[key].path!r} and {path!r} have one key"
             self.flaw(CorruptCheckpointError(message, path=file.path, key=key, code="hdf5-read"))
+            return
+        try:
+            self._sizes.add((key,))
+        except ValueError as error:
+            self.flaw(CorruptCheckpointError(str(error), path=file.path, code="hdf5-read"))
             return
         self._places[key] = _Place(file, path, soft)
         spec = TensorSpec(key, INVALID, ())

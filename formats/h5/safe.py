@@ -16,13 +16,16 @@ A callback that raises within the library leaves it undefined, so none here does
 from __future__ import annotations
 
 import contextlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import CLOSED, RandomAccessFile
 from ..model import key_bytes, key_text
+from ..wire.limits import are_keys_too_long
 from .damage import damage
 from .guard import GuardedFile
+from .heap import largest_object
 from .messages import UnfamiliarError
 from .node import Node
 from .structure import HARD, SOFT, Link, Structure
@@ -40,6 +43,7 @@ __all__ = ["Found", "H5File", "open_h5"]
 MOST_OBJECTS = 4_000_000
 MOST_DEPTH = 256
 MOST_SOFT_LINKS = 16
+_SHOWN_OF_PATH = 200
 EXTERNAL = 64  # H5L_TYPE_EXTERNAL; what is more, a plug-in defines
 CHUNK_CACHE = 4 << 20
 """Bytes of decompressed chunks kept for an open dataset; larger chunks are not kept at all."""
@@ -154,6 +158,11 @@ class H5File:
             self._guarded = file, _open_id(self.path, source)
         return h5o.open(self._guarded[1], h5i.get_name(found))
 
+    @cached_property
+    def largest_string(self) -> int:
+        """The bytes that a string of variable length has at most."""
+        return largest_object(self._read, self.size, (1 << 8 * self._superblock.length_size) - 1)
+
     def refused(self, path: str, what: str, why: str) -> UnsupportedFeatureError:
         hints = (f"{why}; if you trust the file, repack it: h5repack IN OUT",)
         return UnsupportedFeatureError(
@@ -219,15 +228,28 @@ class H5File:
         """Return name and kind of a group's links, in the order of names."""
         links = group.links()
         if links is not None:
-            return [(name, link.kind) for name, link in links.items()]
+            listed = [(name, link.kind) for name, link in links.items()]
+            return self._checked(listed, path, sum(len(path) + len(name) for name in links))
         found: list[tuple[bytes, int]] = []
+        size = 0
 
         def collect(name: bytes, info: Any) -> int | None:
+            nonlocal size
+            size += len(path) + len(name)
+            if len(found) > MOST_OBJECTS or are_keys_too_long(size, len(found)):
+                return 1
             found.append((name, info.type))
-            return 1 if len(found) > MOST_OBJECTS else None
+            return None
 
-        with damage(self.path, f"group {path or '/'!r}"):
+        with damage(self.path, f"group {path[:_SHOWN_OF_PATH] or '/'!r}"):
             group.id.links.iterate(collect, info=True)
+        return self._checked(found, path, size)
+
+    def _checked(self, found: list[tuple[bytes, int]], path: str, size: int) -> list[tuple[bytes, int]]:
+        """Return links whose paths are not too long together; CorruptCheckpointError otherwise."""
+        if are_keys_too_long(size, len(found)):
+            message = f"group {path[:_SHOWN_OF_PATH] or '/'!r}: names of {size} bytes, more than is read"
+            raise CorruptCheckpointError(message, path=self.path, code="hdf5-read")
         return found
 
     # Walking ---------------------------------------------------------------------
@@ -243,10 +265,14 @@ class H5File:
         """
         seen: set[int] = set()
         pending = self._steps(self.root if top is None else top, "", 0, flaw)
-        count = 0
+        count = size = 0
         while pending:
             step = pending.pop()
-            count += 1
+            count, size = count + 1, size + len(step.path)
+            if are_keys_too_long(size, count):
+                message = f"paths of {size} characters, more than is read"
+                flaw(CorruptCheckpointError(message, path=self.path, code="hdf5-read"))
+                return
             if count > MOST_OBJECTS or step.depth > MOST_DEPTH:
                 limit = (
                     f"more than {MOST_OBJECTS} objects"

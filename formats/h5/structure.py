@@ -30,6 +30,7 @@ import struct
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..wire.limits import are_keys_too_long
 from .heap import COLLECTION, HEADER_SIZE, collection_size, objects_of
 from .messages import (
     PLACE,
@@ -215,10 +216,13 @@ class Structure:
         tree, heap = unpack(PLACE, table)
         names = self._local_heap(heap)
         found: dict[bytes, Link] = {}
-        last = b""
+        last, size = b"", 0
         for leaf in self._leaves(tree):
             for name_at, address, cache in self._symbols(leaf):
                 end = names.find(b"\0", name_at)
+                size += max(0, end - name_at)
+                if are_keys_too_long(size, len(found)):  # they lie on top of each other
+                    raise UnfamiliarError
                 name = names[name_at:end]
                 kind = _KINDS.get(cache)
                 if kind is None or name_at >= end or name <= last or b"/" in name or name == b".":
@@ -277,7 +281,10 @@ class Structure:
             return None
         strings = fixed_strings(found)
         if strings is None:
-            strings = [self._variable_string(*place) for place in variable_strings(found)]
+            places = variable_strings(found)
+            if sum(length for length, *_ in places) > _MOST_AT_ONCE:  # many may be one and the same
+                raise ValueError(f"its strings have more than {_MOST_AT_ONCE} bytes together")
+            strings = [self._variable_string(*place) for place in places]
         return strings
 
     def _variable_string(self, length: int, address: int, number: int) -> bytes:

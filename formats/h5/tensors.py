@@ -260,10 +260,12 @@ class H5Tensor(LazyTensor):
         memory_type = string_memory_type(type_id)
         if out.size == 0:
             return out
-        at_once = (
-            _STRINGS_AT_ONCE if type_id.is_variable_str() else max(1, PIECE // max(1, type_id.get_size()))
-        )
-        for part in boxes(out.shape, at_once):
+        if type_id.is_variable_str():
+            at_once = min(_STRINGS_AT_ONCE, LARGEST_PIECE // max(1, self._file.largest_string))
+        else:
+            at_once = PIECE // max(1, type_id.get_size())
+        total = 0
+        for part in boxes(out.shape, max(1, at_once)):
             whole = tuple(
                 slice(of.start + p.start * of.step, of.start + (p.stop - 1) * of.step + 1, of.step)
                 for of, p in zip(index, part, strict=True)
@@ -272,9 +274,14 @@ class H5Tensor(LazyTensor):
                 index_shape(part), object if type_id.is_variable_str() else f"S{type_id.get_size()}"
             )
             self._fill(dataset, whole, piece, memory_type)
+            if piece.dtype == object:
+                piece = _as_bytes(piece)
+                total += sum(map(len, piece.reshape(-1)))
+                if total > self._file.size:  # many may be said to be one and the same
+                    raise ValueError("its strings have more bytes than the file")
             # The ellipsis makes numpy assign elements: to a scalar it would assign the array itself.
             elements: Any = (*part, ...)
-            out[elements] = piece if piece.dtype != object else _as_bytes(piece)
+            out[elements] = piece
         return out
 
     # Verifying ---------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeature
 from ..files import RandomAccessFile
 from ..model import Finding, TensorSpec, key_bytes, key_text
 from ..paths import SHARD, data_shards
+from ..wire.limits import are_keys_too_long
 from ..wire.sstable import Table
 from .messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto
 from .slices import Extents, extents_of, slice_key, slice_proto
@@ -203,21 +204,28 @@ class BundleIndex:
     def _read(self, table: Table) -> list[bytes]:
         keys: list[bytes] = []
         last = None
-        unsorted = 0
+        unsorted = size = 0
         first = (b"", b"", 0)
         for _, handle in table.index:
             try:
                 entries = table.entries(handle)
+                found = [key for key, _ in entries]
+                size += sum(map(len, found))
+                if are_keys_too_long(size, len(keys) + len(found)):
+                    message = f"keys of {size} bytes up to here, more than is read"
+                    raise CorruptCheckpointError(
+                        message, path=self.path, offset=handle.offset, code="block-checksum"
+                    )
             except CorruptCheckpointError as error:
                 self._flaw(error)
                 continue
-            for key, _ in entries:
+            for key in found:
                 if last is not None and key <= last:
                     first = first if unsorted else (key, last, handle.offset)
                     unsorted += 1
                 last = key
             self._blocks.append((len(keys), handle.offset))
-            keys += [key for key, _ in entries]
+            keys += found
             self.values += [value for _, value in entries]
         if unsorted:
             key, before, offset = first

@@ -1,4 +1,4 @@
-"""A bundle's index as far as it can still be told, and where a sibling has to help.
+"""A bundle's index made of what is left of one, and where a sibling has to help.
 
 Three sources say what lies where in the data shards, in falling order of trust:
 
@@ -19,33 +19,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..dtypes import VARIANT
-from ..errors import CheckpointError, CheckpointNotFoundError
+from ..errors import CheckpointError
 from ..files import RandomAccessFile
 from ..model import Finding, key_text
-from ..paths import SHARD, data_shards
 from ..wire.crc32c import mask
-from ..wire.salvage import find_blocks, readable_entries
-from ..wire.sstable import Table
 from . import payload
 from .bundle import BundleEntry, BundleIndex, EntryError, data_shard, decode_entry, encode_entry
-from .messages import BundleHeaderProto
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["CHECKSUM", "Placed", "Remains", "SalvagedIndex", "encoded", "place_by", "read_remains"]
+    from .index_remains import Remains
+    from .messages import BundleHeaderProto
+
+__all__ = ["CHECKSUM", "Placed", "SalvagedIndex", "encoded", "place_by"]
 
 CHECKSUM, UNCHANGED = "checksum", "sibling"
 """What proves a tensor: its stored checksum, or that it is the sibling's to the last bit."""
-
-
-class Remains(NamedTuple):
-    """What is left of an index: entries by key, as stored, of sound and of damaged blocks."""
-
-    header: BundleHeaderProto
-    sound: dict[bytes, bytes]
-    doubtful: dict[bytes, bytes]
-    findings: tuple[Finding, ...]
 
 
 class Placed(NamedTuple):
@@ -74,88 +64,6 @@ class SalvagedIndex(BundleIndex):
         self._heads = {}
         self._blocks = []
         self._sort_out(keys)
-
-
-def read_remains(prefix: str) -> Remains:
-    """Return what is left of the index of a prefix, which may be nothing."""
-    path = prefix + ".index"
-    findings: list[Finding] = []
-    sound: dict[bytes, bytes] = {}
-    doubtful: dict[bytes, bytes] = {}
-    data: bytes | None
-    try:
-        with RandomAccessFile(path) as file:
-            data = file.read(0, file.size)
-    except CheckpointNotFoundError:
-        findings.append(Finding("error", "shard-missing", "there is no index", None, path))
-        data = None
-    for finding, entries in _blocks(data, path) if data is not None else ():
-        if finding is not None:
-            findings.append(finding)
-        into = sound if finding is None else doubtful
-        for key, value in entries:
-            into.setdefault(key, value)
-    header = _header(prefix, sound, doubtful, findings)
-    sound.pop(b"", None)
-    doubtful.pop(b"", None)
-    return Remains(header, sound, doubtful, tuple(findings))
-
-
-def _blocks(data: bytes, path: str) -> Iterator[tuple[Finding | None, list[tuple[bytes, bytes]]]]:
-    """Yield the entries of each data block; with a finding, of one that is damaged."""
-    if not data:
-        yield Finding("error", "footer", "there is nothing in it", None, path, 0), []
-        return
-    try:
-        table = Table(lambda offset, size: data[offset : offset + size], len(data), path)
-    except CheckpointError as error:
-        yield Finding("error", error.code, error.message, None, path, error.offset), []
-        for block in find_blocks(data):
-            message = "a block is cut off or damaged, and what stands behind it is lost"
-            flaw = Finding("error", "block-checksum", message, None, path, block.handle.offset)
-            yield None if block.is_sound else flaw, block.entries
-        return
-    last, damaged = b"", False
-    for key, handle in table.index:
-        try:
-            yield None, table.entries(handle)
-        except CheckpointError as error:
-            span = f"keys after {key_text(last)!r} up to {key_text(key)!r}"
-            message = f"{error.message}; it held the {span}"
-            found = data[handle.offset : handle.offset + handle.size]
-            yield (
-                Finding("error", error.code, message, None, path, handle.offset),
-                readable_entries(found),
-            )
-            damaged = True
-        last = key
-    for block in find_blocks(data) if damaged else ():  # a handle may be wrong, and its block sound
-        if block.is_sound:
-            yield None, block.entries
-
-
-def _header(
-    prefix: str, sound: Mapping[bytes, bytes], doubtful: Mapping[bytes, bytes], findings: list[Finding]
-) -> BundleHeaderProto:
-    """Return the header; the count of shards is that of the files where it names none of them."""
-    header = None
-    for entries in (sound, doubtful):
-        if header is None and b"" in entries:
-            try:
-                header = BundleHeaderProto.decode(entries[b""])
-            except ValueError:
-                continue
-    counts = {int(match["count"]) for path in data_shards(prefix) if (match := SHARD.fullmatch(path))}
-    if header is None:
-        header = BundleHeaderProto(num_shards=max(counts, default=0))
-    elif counts and header.num_shards not in counts and len(counts) == 1:
-        (count,) = counts
-        message = f"counts {header.num_shards} shards, the files' names {count}; theirs is taken"
-        findings.append(Finding("warning", "header", message, None, prefix + ".index", 0))
-        header.num_shards = count
-    if header.endianness not in (0, 1):
-        header.endianness = 0
-    return header
 
 
 class _Shards:

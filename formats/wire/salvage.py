@@ -3,13 +3,15 @@
 Blocks stand one behind the other from the first byte, and each ends in a trailer with its
 checksum; what is missing is only where each one ends.
 
-    plain block    ends where its last bytes count restart points that are there, the first
-                   of which is 0, and the checksum behind fits
+    plain block    begins with a zero, since its first key shares nothing; its entries say how long
+                   they are, and end where one would have neither key nor value: that is the first
+                   restart point.  Restart points rise, until one is their count
     snappy block   says how long it is uncompressed; its elements, walked, say where it ends
 
-Behind the data blocks stands the metaindex block, which TensorFlow leaves empty, and
-then the index block, whose entries are no tensors: the walk ends at the empty one.  It
-ends, too, at a block that is damaged, since nobody knows where the next one begins.
+That this is the end is so if the checksum behind it fits.  Behind the data blocks stands the
+metaindex block, which TensorFlow leaves empty, and then the index block, whose entries are
+no tensors: the walk ends at the empty one.  It ends, too, at a block that is damaged, since
+nobody knows where the next one begins.  What is walked is read in pieces, and no block is kept.
 
 Of a damaged block the entries up to where they stop making sense are returned apart:
 any of them may be wrong, and what else is known has to say which are right.
@@ -17,127 +19,154 @@ any of them may be wrong, and what else is known has to say which are right.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from . import compression
-from .coding import decode_varint
-from .crc32c import crc32c, extend, mask
-from .sstable import PLAIN, SNAPPY, TRAILER_SIZE, BlockHandle, Entry, decode_block
+from .coding import MAX_VARINT64_BYTES, decode_varint
+from .crc32c import extend, mask
+from .limits import LONGEST_KEY, are_keys_too_long
+from .sstable import LARGEST_CONTENT, PLAIN, SNAPPY, TRAILER_SIZE, BlockHandle, most_entries
 
-__all__ = ["FoundBlock", "find_blocks", "readable_entries"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
-_COUNT_TAIL = (b"\0\0" + bytes((PLAIN,)), 3)
-"""A count of restart points below 65,536 ends in two zero bytes, and the block's type follows."""
+    from .sstable import Entry
 
-_SHORTEST_BLOCK = 8  # one restart point and their count
-_MOST_SUMMED = 64 << 20
-"""Bytes summed in search of one block's end, or it is given up: a hostile file has ends everywhere."""
+    Read = Callable[[int, int], bytes]
+
+__all__ = ["LARGEST_READABLE", "FoundBlock", "find_blocks", "readable_entries"]
+
+_PIECE = 1 << 20
+LARGEST_READABLE = 16 << 20
+"""Bytes of a damaged block that entries are looked for in: TensorFlow's have 256 KiB and an entry at most."""
+
+_MOST_READABLE = 1 << 16
+"""Entries looked for in a damaged block, three times what TensorFlow's blocks hold of the smallest."""
 
 
 class FoundBlock(NamedTuple):
-    """A block by its place, and its entries; of a damaged one, those that can be read."""
+    """A block by its place; one that is not sound is all that is left of the file."""
 
     handle: BlockHandle
-    entries: list[Entry]
     is_sound: bool
 
 
-def find_blocks(data: bytes) -> list[FoundBlock]:
-    """Return the data blocks of a table; the last is damaged, or empty, where more are missing."""
-    found: list[FoundBlock] = []
+def find_blocks(read: Read, size: int) -> Iterator[FoundBlock]:
+    """Yield the data blocks of a table; the last is damaged, or empty, where more are missing.
+
+    `read(offset, size)` returns bytes of the file, and is called for each entry; `size` is the file's.
+    """
     at = 0
-    while at < len(data):
-        size = _plain_size(data, at)
-        kind = PLAIN
-        if size is None:
-            size, kind = _snappy_size(data, at), SNAPPY
-        if size is None:
+    while at < size:
+        kind = SNAPPY if read(at, 1) != b"\0" else PLAIN
+        entries_end, end = _snappy_end(read, at) if kind == SNAPPY else _plain_end(read, at)
+        if end is None or not _has_trailer(read, at, end, kind):
             break
-        block = data[at : at + size]
-        try:
-            entries = decode_block(compression.decompress(block) if kind == SNAPPY else block)
-        except ValueError:
-            found.append(FoundBlock(BlockHandle(at, size), readable_entries(block), is_sound=False))
-            at += size + TRAILER_SIZE
-            continue
-        if not entries:
-            return found  # the metaindex block: no data block is empty
-        found.append(FoundBlock(BlockHandle(at, size), entries, is_sound=True))
-        at += size + TRAILER_SIZE
-    rest = data[at:]
-    found.append(FoundBlock(BlockHandle(at, len(rest)), readable_entries(rest), is_sound=False))
-    return found
+        if entries_end == at:
+            return  # the metaindex block: no data block is empty
+        yield FoundBlock(BlockHandle(at, end - at), is_sound=True)
+        at = end + TRAILER_SIZE
+    yield FoundBlock(BlockHandle(at, size - at), is_sound=False)
 
 
-def _has_trailer(data: bytes, at: int, size: int, kind: int) -> bool:
-    """Whether a block of this size has its type and its checksum behind it."""
-    end = at + size
-    if end + TRAILER_SIZE > len(data) or data[end] != kind:
+def _has_trailer(read: Read, at: int, end: int, kind: int) -> bool:
+    """Whether a block that ends here has its type and its checksum behind it."""
+    trailer = read(end, TRAILER_SIZE)
+    if len(trailer) != TRAILER_SIZE or trailer[0] != kind:
         return False
-    crc = mask(extend(crc32c(data[at:end]), data[end : end + 1]))
-    return crc == int.from_bytes(data[end + 1 : end + TRAILER_SIZE], "little")
+    crc = 0
+    for begin in range(at, end, _PIECE):
+        crc = extend(crc, read(begin, min(_PIECE, end - begin)))
+    return mask(extend(crc, trailer[:1])) == int.from_bytes(trailer[1:], "little")
 
 
-def _plain_size(data: bytes, at: int) -> int | None:
-    """Return the size of a sound plain block that begins at `at`; None where there is none."""
-    tail, length = _COUNT_TAIL
-    position, summed = data.find(tail, at), 0
-    while position >= 0 and summed < _MOST_SUMMED:
-        size = position + length - 1 - at
-        restarts = int.from_bytes(data[at + size - 4 : at + size], "little") if size >= 4 else 0
-        array = size - 4 * (restarts + 1)
-        if size >= _SHORTEST_BLOCK and restarts and array >= 0 and not any(data[at + array : at + array + 4]):
-            if _has_trailer(data, at, size, PLAIN):
-                return size
-            summed += size
-        position = data.find(tail, position + 1)
-    return None
+def _plain_end(read: Read, at: int) -> tuple[int, int | None]:
+    """Return where the entries of a plain block end, and where its restart points do, None if nowhere."""
+    position, before, count = at, 0, 0
+    while count <= most_entries(position - at):
+        head = read(position, 3 * MAX_VARINT64_BYTES)
+        if head[:3] == b"\0\0\0":
+            return position, _restarts_end(read, position, position - at)
+        try:
+            shared, used = decode_varint(head, 0)
+            unshared, used = decode_varint(head, used)
+            value_size, used = decode_varint(head, used)
+        except ValueError:
+            return position, None
+        if shared > before:
+            return position, None
+        before, count = shared + unshared, count + 1
+        position += used + unshared + value_size
+    return position, None
 
 
-def _snappy_size(data: bytes, at: int) -> int | None:
-    """Return the size of a sound snappy block that begins at `at`; None where there is none.
+def _restarts_end(read: Read, at: int, entries_size: int) -> int | None:
+    """Return where restart points that begin at `at` end, with their count; None if nowhere.
+
+    An entry takes three bytes at least, so the restart point of this number is above it.
+    """
+    count, last = 0, -1
+    while True:
+        raw = read(at + 4 * count, 4)
+        value = int.from_bytes(raw, "little")
+        if len(raw) < 4:
+            return None
+        if count and value == count:
+            return at + 4 * count + 4
+        if value <= last or value > entries_size:
+            return None
+        count, last = count + 1, value
+
+
+def _snappy_end(read: Read, at: int) -> tuple[int | None, int | None]:
+    """Return where a snappy block that begins at `at` ends, None where there is none; its entries, too.
 
     literal:  length - 1 in the six upper bits, or in the 1 to 4 bytes that follow; its bytes
     copies:   a tag and 1, 2 or 4 bytes of offset; length in the tag
     """
     try:
-        left, position = decode_varint(data, at)
+        left, used = decode_varint(read(at, MAX_VARINT64_BYTES), 0)
     except ValueError:
-        return None
-    while left > 0 and position < len(data):
-        tag = data[position]
-        position += 1
+        return None, None
+    if left > LARGEST_CONTENT:
+        return None, None
+    position = at + used
+    while left > 0:
+        element = read(position, 5)
+        if not element:
+            return None, None
+        tag = element[0]
         kind, length = tag & 3, tag >> 2
+        position += 1
         if kind == 0:
             if length >= 60:
                 extra = length - 59
-                length = int.from_bytes(data[position : position + extra], "little")
+                length = int.from_bytes(element[1 : 1 + extra], "little")
                 position += extra
             position += length + 1
             left -= length + 1
         else:
             left -= (length & 7) + 4 if kind == 1 else length + 1
             position += (1, 2, 4)[kind - 1]
-    size = position - at
-    return size if left == 0 and _has_trailer(data, at, size, SNAPPY) else None
+    return (position, position) if left == 0 else (None, None)
 
 
-def readable_entries(block: bytes) -> list[Entry]:
-    """Return the entries at the beginning of a damaged plain block, up to where they make no sense."""
-    entries: list[Entry] = []
-    key, position = b"", 0
-    while position < len(block):
+def readable_entries(block: bytes) -> Iterator[Entry]:
+    """Yield the entries at the beginning of a damaged plain block, up to where they make no sense."""
+    key, position, keys_size = b"", 0, 0
+    for number in range(_MOST_READABLE):
         try:
             shared, position = decode_varint(block, position)
             unshared, position = decode_varint(block, position)
             value_size, position = decode_varint(block, position)
         except ValueError:
-            break
+            return
         end = position + unshared + value_size
         # Behind the last entry stand the restart points, the first of which is 0: an entry without a key.
-        if shared > len(key) or end > len(block) or (entries and not shared + unshared):
-            break
+        if shared > len(key) or end > len(block) or (number and not shared + unshared):
+            return
+        keys_size += shared + unshared
+        if shared + unshared > LONGEST_KEY or are_keys_too_long(keys_size, number):
+            return
         key = key[:shared] + block[position : position + unshared]
-        entries.append((key, block[position + unshared : end]))
+        yield key, block[position + unshared : end]
         position = end
-    return entries

@@ -28,11 +28,21 @@ from ..errors import ChecksumError, CorruptCheckpointError
 from . import compression
 from .coding import decode_varint, encode_fixed32, encode_varint
 from .crc32c import crc32c, extend, mask
+from .limits import LONGEST_KEY, are_keys_too_long
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["FOOTER_SIZE", "MAGIC", "BlockHandle", "Table", "TableBuilder", "decode_block", "encode_block"]
+__all__ = [
+    "FOOTER_SIZE",
+    "MAGIC",
+    "BlockHandle",
+    "Table",
+    "TableBuilder",
+    "decode_block",
+    "encode_block",
+    "most_entries",
+]
 
 MAGIC = bytes.fromhex("57fb808b247547db")
 FOOTER_SIZE = 48
@@ -41,7 +51,7 @@ PLAIN, SNAPPY = 0, 1
 BLOCK_SIZE = 262_144
 RESTART_INTERVAL = 16
 _LARGEST_KEY_GROWTH = 32
-_LONGEST_KEY = 1 << 20
+_SHOWN_OF_KEY = 40
 _LEAST_ENTRY = 12
 """Bytes that an entry takes at least: three lengths, some of a key, and a dtype, size and checksum.
 
@@ -49,8 +59,11 @@ An entry in memory is a hundred times the smallest that can be spelled, so a blo
 """
 
 _FEW_ENTRIES = 4096
+_FEW_BLOCKS, _LEAST_BLOCK = 4096, 512
+"""A handle takes more memory than a small block has bytes: LevelDB's blocks have 4 KiB, TensorFlow's 256."""
+
 _LARGE_BLOCK = 1 << 20
-_LARGEST_CONTENT = 64 << 20
+LARGEST_CONTENT = 64 << 20
 """Bytes that a compressed block may hold: TensorFlow compresses none, LevelDB's default is 4 KiB."""
 
 Entry = tuple[bytes, bytes]
@@ -72,8 +85,17 @@ class BlockHandle(NamedTuple):
         return encode_varint(self.offset) + encode_varint(self.size)
 
 
-def decode_block(block: bytes) -> list[Entry]:
-    """Return the entries of a block; ValueError where it is malformed."""
+def most_entries(size: int) -> int:
+    """Return how many entries are read of a block of this size."""
+    return max(_FEW_ENTRIES, size // _LEAST_ENTRY)
+
+
+def decode_block(block: bytes, left_out: list[str] | None = None, most: int | None = None) -> list[Entry]:
+    """Return the entries of a block; ValueError where it is malformed, or has more than `most`.
+
+    Of a key that is too long to be read `left_out` is told, where that is given, and its
+    entry passed over; otherwise it is an error.
+    """
     if len(block) < 4:
         raise ValueError(f"block of {len(block)} bytes")
     restarts = int.from_bytes(block[-4:], "little")
@@ -87,7 +109,8 @@ def decode_block(block: bytes) -> list[Entry]:
     # Keys that share long prefixes could fill the memory from a small file.  With a restart
     # point every 16 entries they cannot grow beyond 16 times what is stored.
     budget = _LARGEST_KEY_GROWTH * len(block) + (1 << 20)
-    most = max(_FEW_ENTRIES, len(block) // _LEAST_ENTRY)
+    long = 0
+    most = most_entries(len(block)) if most is None else most
     while position < end:
         # Three lengths below 128 are three bytes: all but a few entries of real files.
         lengths = block[position : position + 3]
@@ -98,21 +121,32 @@ def decode_block(block: bytes) -> list[Entry]:
             shared, position = decode_varint(block, position, end)
             unshared, position = decode_varint(block, position, end)
             value_size, position = decode_varint(block, position, end)
+            long += shared + unshared
         value_at = position + unshared
         if shared > len(key) or value_at + value_size > end:
             raise ValueError(
                 f"entry {len(entries)} runs past the block: lengths {shared}, {unshared}, {value_size}"
             )
-        if unshared > _LONGEST_KEY:
-            raise ValueError(
-                f"entry {len(entries)} has a key of {unshared} bytes, at most {_LONGEST_KEY} are read"
-            )
+        if shared + unshared > LONGEST_KEY:
+            begins = (key[: min(shared, _SHOWN_OF_KEY)] + block[position : position + _SHOWN_OF_KEY])[
+                :_SHOWN_OF_KEY
+            ]
+            shown = begins.decode("utf-8", "backslashreplace")
+            flaw = f"a key of {shared + unshared} bytes, {shown!r}..., at most {LONGEST_KEY} are read"
+            if left_out is None:
+                raise ValueError(f"entry {len(entries)} has {flaw}")
+            left_out.append(flaw)
+            # Whoever builds a table ends a block behind what is as large as this: nothing shares its key.
+            key, long, position = b"", long - shared - unshared, value_at + value_size
+            continue
         key = key[:shared] + block[position:value_at]
         budget -= shared
         if budget < 0:
             raise ValueError(
                 f"the keys of a block of {len(block)} bytes are longer than {_LARGEST_KEY_GROWTH} times that"
             )
+        if long and are_keys_too_long(long, len(entries)):
+            raise ValueError(f"keys of {long} bytes in a block of {len(block)}, more than is read")
         position = value_at + value_size
         append((key, block[value_at:position]))
         if len(entries) > most:
@@ -163,7 +197,7 @@ class Table:
         try:
             _, position = BlockHandle.decode(footer)
             handle, position = BlockHandle.decode(footer, position)
-            entries = decode_block(self.read_block(handle))
+            entries = decode_block(self.read_block(handle), most=max(_FEW_BLOCKS, self.size // _LEAST_BLOCK))
             index = [(key, BlockHandle.decode(value)[0]) for key, value in entries]
         except ValueError as error:
             raise self._corrupt(f"index block: {error}", at, "footer") from error
@@ -195,7 +229,7 @@ class Table:
             raise ChecksumError(message, path=self.path, offset=offset, code="block-checksum")
         if kind == SNAPPY:
             try:
-                return compression.decompress(block, _LARGEST_CONTENT)
+                return compression.decompress(block, LARGEST_CONTENT)
             except ValueError as error:
                 raise self._corrupt(str(error), offset, "block-checksum") from error
         if kind != PLAIN:

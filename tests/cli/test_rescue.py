@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -129,6 +130,22 @@ def test_nothing_left(name: str, tmp_path: Path, ckpt: Callable[..., Any]) -> No
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("path", ["corrupt/index_text/ckpt", "corrupt/h5_text/weights.h5", "there/is/none"])
+def test_a_source_that_cannot_be_opened_is_a_document_too(
+    path: str, tmp_path: Path, ckpt: Callable[..., Any]
+) -> None:
+    told = ckpt("rescue", data_path(path), tmp_path / "out")
+    done = ckpt("rescue", data_path(path), tmp_path / "out", "--json")
+    assert (done.code, told.code) == (NOTHING, NOTHING)
+    assert (done.err, told.out) == (told.err, "")
+    (lost,) = done.json["lost"]
+    assert lost["key"] is None
+    assert lost["reason"][:20] in done.err
+    empty = {"format": None, "tensors": [], "unproved": [], "verified": False, "graph": None}
+    assert {name: done.json[name] for name in empty} == empty
+    assert done.json["schema"] == 1
+
+
 @pytest.mark.parametrize(
     "name", sorted(name for name in (*BUNDLES, *NOTHING_LEFT) if name.startswith("index_"))
 )
@@ -203,6 +220,69 @@ def test_blocks_before_a_cut_are_used(compress: bool, tmp_path: Path, ckpt: Call
     assert done.code == LOST
     assert 15 < proved < len(arrays)
     check_output(ckpt, tmp_path / "out", arrays)
+
+
+@pytest.mark.parametrize("footer", [True, False])
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_key_too_long_to_be_read_is_lost_alone(
+    footer: bool, compress: bool, tmp_path: Path, ckpt: Callable[..., Any]
+) -> None:
+    """Rescue failed for all tensors, since nothing reads such a key back from what it had written."""
+    arrays = {"a": np.arange(3.0), b"k" * 2_000_000: np.arange(4.0), "z": np.arange(5.0)}
+    write_bundle(str(tmp_path / "c"), arrays, compress=compress)
+    if not footer:
+        os.truncate(tmp_path / "c.index", os.path.getsize(tmp_path / "c.index") - 48)
+    done = ckpt("rescue", tmp_path / "c", tmp_path / "out", "--json")
+    assert (done.code, *counts(done.json)) == (LOST, 2, 0, 1)
+    (lost,) = done.json["lost"]
+    assert (lost["key"], lost["code"], lost["file"]) == (None, "entry", str(tmp_path / "c.index"))
+    assert "a key of 2000000 bytes, 'kkkkkkkk" in lost["reason"]
+    assert len(done.out) < 2000
+    check_output(ckpt, tmp_path / "out", {"a": arrays["a"], "z": arrays["z"]})
+
+
+def test_a_key_too_long_to_be_read_is_lost_beside_a_sibling_and_a_graph(
+    tmp_path: Path, ckpt: Callable[..., Any]
+) -> None:
+    good = {key: array for key, array in read_all(GOOD).items() if key != GRAPH}
+    with formats.open_checkpoint(GOOD) as reader:
+        stored = {GRAPH: strings([reader[GRAPH].read()[()]], ())}
+    numeric = {key: array for key, array in good.items() if array.dtype != object}
+    write_bundle(str(tmp_path / "c"), {**stored, **numeric, b"k" * 2_000_000: np.arange(4.0)})
+    for more in ((), ("--sibling", GOOD)):
+        out = tmp_path / f"out{len(more)}"
+        done = ckpt("rescue", tmp_path / "c", out, "--json", *more)
+        assert done.code == LOST
+        assert [row["code"] for row in done.json["lost"] if row["key"] is None] == ["entry"]
+        assert set(numeric) <= set(read_all(out))
+
+
+def test_keys_of_a_megabyte_are_saved(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
+    arrays = {"a": np.arange(3.0), "k" * (1 << 20): np.arange(4.0)}
+    write_bundle(str(tmp_path / "c"), arrays)
+    done = ckpt("rescue", tmp_path / "c", tmp_path / "out", "--json")
+    assert (done.code, *counts(done.json)) == (SAVED, 2, 0, 0)
+    check_output(ckpt, tmp_path / "out", arrays)
+
+
+def test_more_long_keys_than_are_read_are_lost_and_counted(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
+    arrays = {f"{number:02}" + "k" * 1_000_000: np.arange(3.0) + number for number in range(12)}
+    write_bundle(str(tmp_path / "c"), arrays)
+    listed = ckpt("ls", tmp_path / "c")
+    assert listed.code == NOTHING
+    assert "more than is read" in listed.err or "keys of" in listed.err
+    done = ckpt("rescue", tmp_path / "c", tmp_path / "out", "--json")
+    assert (done.code, *counts(done.json)[:2]) == (LOST, 8, 0)
+    assert any("entries are left out" in row["reason"] for row in done.json["lost"])
+    check_output(ckpt, tmp_path / "out", arrays)
+
+
+def test_an_index_of_nothing_has_nothing_to_save(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
+    """It was a traceback: no finding says why there is nothing."""
+    write_bundle(str(tmp_path / "c"), {})
+    done = ckpt("rescue", tmp_path / "c", tmp_path / "out")
+    assert done.code == NOTHING
+    assert done.err == f"ckpt: error: {tmp_path / 'c.index'}: the index is sound, and names no tensor\n"
 
 
 def test_sibling_proves_what_did_not_change_and_says_what_it_cannot_prove(
@@ -325,6 +405,33 @@ def test_v1_file_without_its_end(tmp_path: Path, ckpt: Callable[..., Any]) -> No
     assert done.code == LOST
     assert [row["key"] for row in done.json["lost"]] == ["w2"]
     check_output(ckpt, tmp_path / "out", arrays)
+
+
+def test_v1_file_of_small_numbers_without_its_footer(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
+    """Every eight bytes of them look like the end of a block: the search was given up, and all was lost."""
+    arrays = {f"w{at}": np.arange(20_000.0, dtype=np.float32) + at for at in range(3)}
+    arrays["n"] = np.frombuffer(b"\5\0\0\0\0\0\0\0" * 40_000, np.float32)
+    save(tmp_path / "model.ckpt", arrays, "tf-v1")
+    os.truncate(tmp_path / "model.ckpt", os.path.getsize(tmp_path / "model.ckpt") - 48)
+    done = ckpt("rescue", tmp_path / "model.ckpt", tmp_path / "out", "--json")
+    assert (done.code, *counts(done.json)) == (SAVED, 4, 0, 0)
+    check_output(ckpt, tmp_path / "out", arrays)
+
+
+def test_safetensors_metadata_that_is_too_long_is_left_out(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
+    path = tmp_path / "w.safetensors"
+    save(path, {"a": np.arange(3.0)}, "safetensors")
+    length = int.from_bytes(path.read_bytes()[:8], "little")
+    header = json.loads(path.read_bytes()[8 : 8 + length])
+    text = json.dumps({"__metadata__": {"x": "y" * (17 << 20)}, **header}).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + path.read_bytes()[8 + length :])
+    listed = ckpt("ls", path)
+    assert listed.code == NOTHING
+    assert "hint: to save the tensors without it: ckpt rescue" in listed.err
+    done = ckpt("rescue", path, tmp_path / "out.safetensors", "--json")
+    assert (done.code, *counts(done.json)) == (SAVED, 0, 1, 0)
+    assert "__metadata__ of 17825793 characters, at most 16777216 are read" in done.err
+    assert same(read_all(tmp_path / "out.safetensors")["a"], np.arange(3.0))
 
 
 def test_hdf5_cut_off_gives_what_lies_before(tmp_path: Path, ckpt: Callable[..., Any]) -> None:

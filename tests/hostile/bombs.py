@@ -247,12 +247,33 @@ def one_block_named_over_and_over(prefix: str) -> None:
     _index(prefix, stored_block(block) + table_tail(len(block) + 5, index))
 
 
+@bomb
+def blocks_that_lie_outside(prefix: str) -> None:
+    block = encode_block([(b"", b"\x08\1"), (b"v", b"\x08\1")])
+    handles = [(b"w%06d" % number, BlockHandle(10**9 + number, 100)) for number in range(200_000)]
+    _index(prefix, stored_block(block) + table_tail(len(block) + 5, [(b"v", BlockHandle(0, 9)), *handles]))
+
+
 # Names ----------------------------------------------------------------------------------
 
 
 @bomb
 def key_of_a_hundred_megabytes(prefix: str) -> None:
     write_bundle(prefix, {b"k" * 100_000_000: np.float32(1)})
+
+
+@bomb
+def keys_of_a_megabyte(prefix: str) -> None:
+    write_bundle(prefix, {b"%03d" % number + b"k" * 1_000_000: np.float32(1) for number in range(60)})
+
+
+@bomb
+def keys_that_share_half_a_megabyte(prefix: str) -> None:
+    """Each of the blocks is within limits, and all of them together fill the memory."""
+    half = encode_varint(1 << 19)
+    first = b"\0" + half + b"\0" + b"k" * (1 << 19)
+    block = HEADER + first + (half + b"\1\0x") * 10 + bytes(4) + b"\1\0\0\0"
+    _index(prefix, table_of([block] * 50))
 
 
 @bomb
@@ -345,7 +366,64 @@ def slots_of_a_long_path(prefix: str) -> None:
     _graph(prefix, nodes, {"v": np.float32(1), "s": np.float32(1)})
 
 
+# Tables without their last bytes, whose blocks `rescue` finds by walking them ------------
+
+
+def _cut(path: str, size: int) -> None:
+    with open(path, "r+b") as file:
+        file.truncate(os.path.getsize(path) - size)
+
+
+def _without_footer(make: Callable[[str], str]) -> None:
+    def cut(prefix: str) -> None:
+        make(os.path.dirname(prefix))
+        _cut(prefix + ".index", 48)
+
+    cut.__name__ = f"{make.__name__}_without_a_footer"
+    bomb(cut)
+
+
+for _make in (
+    million_entries_of_a_key_each,
+    restart_points_by_the_million,
+    keys_that_repeat_a_long_prefix,
+    snappy_blocks_of_zeros,
+    snappy_block_of_one_key,
+    key_of_a_hundred_megabytes,
+    keys_of_a_megabyte,
+):
+    _without_footer(_make)
+
+
 # V1 -------------------------------------------------------------------------------------
+
+
+def _v1(path: str, tensors: dict[str, np.ndarray[Any, Any]]) -> None:
+    whole = slice_proto(((0, -1),))
+    metas, rows = [], []
+    for name, values in tensors.items():
+        metas.append(SavedSliceMeta(name=name, shape=shape_proto(values.shape), type=1, slice=[whole]))
+        data = b"\x2a" + encode_varint(values.nbytes) + values.tobytes()
+        saved = SavedTensorSlices(data=SavedSlice(name=name, data=data))
+        rows.append((slice_key(name.encode(), ((0, -1),)), saved.encode()))
+    head = SavedTensorSlices(meta=SavedTensorSliceMeta(tensor=metas))
+    write_table(path, [(b"", head.encode()), *sorted(rows)])
+
+
+@bomb
+def v1_names_of_a_megabyte(path: str) -> None:
+    _v1(path, {f"{number:03}" + "k" * 1_000_000: np.zeros(1, np.float32) for number in range(30)})
+
+
+@bomb
+def v1_of_many_small_tensors(path: str) -> None:
+    _v1(path, {f"v{number}": np.zeros(1, np.float32) for number in range(5_000)})
+
+
+@bomb
+def v1_without_a_footer(path: str) -> None:
+    _v1(path, {f"v{number:02}": np.zeros(2_000_000, np.float32) for number in range(15)})
+    _cut(path, 48)
 
 
 @bomb
@@ -423,6 +501,27 @@ def safetensors_key_of_a_hundred_megabytes(path: str) -> str:
 
 
 @bomb
+def safetensors_keys_of_a_megabyte(path: str) -> str:
+    row = {"dtype": "F32", "shape": [], "data_offsets": [0, 0]}
+    return _safetensors(
+        path, json.dumps({f"{number:03}" + "k" * 1_000_000: row for number in range(90)}).encode()
+    )
+
+
+@bomb
+def safetensors_metadata_of_ninety_megabytes(path: str) -> str:
+    row = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    return _safetensors(path, json.dumps({"__metadata__": {"x": "y" * 90_000_000}, "v": row}).encode())
+
+
+@bomb
+def listing_keys_of_a_megabyte(path: str) -> str:
+    row = {"dtype": "float32", "shape": [], "nbytes": 4}
+    rows = [{"key": f"{number:03}" + "k" * 1_000_000, **row} for number in range(90)]
+    return _write(path + ".json", json.dumps({"schema": 1, "tensors": rows}).encode())
+
+
+@bomb
 def safetensors_of_many_small_items(path: str) -> str:
     """A list of millions of numbers where a shape should be."""
     return _safetensors(
@@ -474,6 +573,21 @@ def npz_of_very_many_members(path: str) -> str:
 
 
 @bomb
+def npz_without_its_directory(path: str) -> str:
+    made = _npz(path, **{f"{number}": _npy((1,), bytes(4)) for number in range(5_000)})
+    _cut(made, 22)
+    return made
+
+
+@bomb
+def npz_of_long_names(path: str) -> str:
+    with zipfile.ZipFile(path + ".npz", "w") as archive:
+        for number in range(1_000):
+            archive.writestr(f"{number:04}" + "k" * 60_000 + ".npy", _npy((1,), bytes(4)))
+    return path + ".npz"
+
+
+@bomb
 def keras_config_that_is_a_bomb(path: str) -> str:
     raw = zlib.compressobj(9, zlib.DEFLATED, -15)
     assert raw
@@ -519,6 +633,76 @@ def h5_of_zeros_in_large_chunks(path: str) -> str:
         for at in range(0, 1 << 26, 1 << 22):
             chunked[at : at + (1 << 22)] = 0
     return path + ".h5"
+
+
+@bomb
+def h5_of_a_long_name(path: str) -> str:
+    import h5py
+
+    with h5py.File(path + ".h5", "w", libver="latest") as file:
+        file["k" * 60_000_000] = np.zeros(3)
+    return path + ".h5"
+
+
+@bomb
+def h5_of_long_names(path: str) -> str:
+    """The library reads all names of a group again for each."""
+    import h5py
+
+    with h5py.File(path + ".h5", "w") as file:
+        for number in range(300):
+            file[f"{number:04}" + "k" * 60_000] = np.zeros(3)
+    return path + ".h5"
+
+
+@bomb
+def h5_paths_of_long_names(path: str) -> str:
+    """A name that is long once is in the path of everything below it."""
+    import h5py
+
+    with h5py.File(path + ".h5", "w", libver="latest") as file:
+        group = file.create_group("g" * 1_000_000)
+        for number in range(1_000):
+            group[f"v{number}"] = np.zeros(3)
+    return path + ".h5"
+
+
+@bomb
+def h5_of_long_weight_names(path: str) -> str:
+    import h5py
+
+    with h5py.File(path + ".h5", "w", libver="latest") as file:
+        file.attrs["layer_names"] = np.array([b"l"])
+        layer = file.create_group("l")
+        layer.attrs["weight_names"] = np.array([b"k" * 30_000_000 + b":0"])
+        layer["x"] = np.zeros(3)
+    return path + ".h5"
+
+
+def _one_string(path: str, write: Callable[[Any, list[bytes], Any], object]) -> str:
+    """Write four thousand strings of variable length, of which each is said to be the same megabyte."""
+    import h5py
+
+    count, size = 4_000, 1_000_000
+    with h5py.File(path + ".h5", "w") as file:
+        write(file, [b"k" * size, *[b"x"] * (count - 1)], h5py.string_dtype("ascii"))
+    with open(path + ".h5", "r+b") as file:
+        at = file.read().index(size.to_bytes(4, "little"))
+        file.seek(at)
+        one = file.read(16)
+        file.seek(at)
+        file.write(one * count)
+    return path + ".h5"
+
+
+@bomb
+def h5_names_that_are_one_string(path: str) -> str:
+    return _one_string(path, lambda file, values, kind: file.attrs.create("layer_names", values, dtype=kind))
+
+
+@bomb
+def h5_strings_that_are_one(path: str) -> str:
+    return _one_string(path, lambda file, values, kind: file.create_dataset("v", data=values, dtype=kind))
 
 
 @bomb

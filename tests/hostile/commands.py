@@ -43,6 +43,7 @@ COMMANDS = tuple(
     log @
     rescue {} +
     rescue {} + --sibling =
+    rescue = + --sibling {}
     log --json @
     show {}
     show --json {}

@@ -247,11 +247,36 @@ def test_long_keys_as_tensorflow_writes_them_are_no_bomb() -> None:
 def test_one_block_indexed_many_times_is_corrupt() -> None:
     """A few bytes of index for each repetition of a whole block would fill the memory."""
     block = encode_block([(b"k%04d" % number, b"") for number in range(1000)])
-    index = [(b"l%06d" % number, BlockHandle(0, len(block))) for number in range(5000)]
+    index = [(b"l%06d" % number, BlockHandle(0, len(block))) for number in range(4000)]
     data = stored_block(block) + table_tail(len(block) + 5, index)
     with pytest.raises(CorruptCheckpointError, match="more than once") as caught:
         table(data)
     assert caught.value.code == "footer"
+
+
+def test_more_handles_than_blocks_fit_are_corrupt() -> None:
+    """Half a million of them, each to be refused by itself, took 270 MB."""
+    block = encode_block([(b"k", b"")])
+    index = [(b"l%06d" % number, BlockHandle(10**9 + number, 100)) for number in range(5000)]
+    data = stored_block(block) + table_tail(len(block) + 5, index)
+    with pytest.raises(CorruptCheckpointError, match="index block: more than 4096 entries"):
+        table(data)
+
+
+def test_a_key_too_long_to_be_read_is_refused_or_left_out() -> None:
+    entries = [(b"a", b"1"), (b"k" * ((1 << 20) + 1), b"2"), (b"z", b"3")]
+    block = encode_block(entries, 1)
+    with pytest.raises(ValueError, match=r"entry 1 has a key of 1048577 bytes, 'k{40}'\.\.\., at most"):
+        decode_block(block)
+    left_out: list[str] = []
+    assert decode_block(block, left_out) == [entries[0], entries[2]]
+    assert len(left_out) == 1
+
+
+def test_keys_of_a_block_that_are_long_together_are_refused() -> None:
+    entries = [(b"%02d" % number + b"k" * 1_000_000, b"") for number in range(10)]
+    with pytest.raises(ValueError, match="keys of 9000018 bytes"):
+        decode_block(encode_block(entries))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,42 @@
+"""How long keys may be: whoever goes through tensors holds each key several times over.
+
+TensorFlow, Keras and numpy write keys of a hundred bytes.  A file of a hundred megabytes
+that is nothing but keys would take a gigabyte, so no reader takes in more than 1 KiB for
+each key and 8 MiB for those that are longer, together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["LONGEST_KEY", "KeySizes", "are_keys_too_long"]
+
+LONGEST_KEY = 1 << 20
+_USUAL_KEY = 1 << 10
+_LONG_KEYS = 8 << 20
+
+
+def are_keys_too_long(size: int, count: int) -> bool:
+    """Whether so many keys of so many bytes together are more than is read of a file."""
+    return size > _USUAL_KEY * count + _LONG_KEYS
+
+
+class KeySizes:
+    """The sizes of a file's keys, added up while it is read."""
+
+    def __init__(self) -> None:
+        self._size = self._count = 0
+
+    def add(self, keys: Collection[str]) -> None:
+        """Take these into account, too; ValueError where one is too long, or all are together."""
+        sizes = [*map(len, keys)]
+        if sizes and max(sizes) > LONGEST_KEY:
+            key = next(key for key in keys if len(key) > LONGEST_KEY)
+            raise ValueError(f"a key of more than {LONGEST_KEY} characters: {len(key)}, {key[:40]!r}...")
+        self._size += sum(sizes)
+        self._count += len(sizes)
+        if are_keys_too_long(self._size, self._count):
+            raise ValueError(f"{self._count} keys of {self._size} characters, more than is read")
