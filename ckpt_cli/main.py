@@ -80,6 +80,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         # What the locale cannot show is escaped, never an error.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     choose_color("auto")
+    # numpy's linear algebra would start a thread for each processor, busy waiting for a tenth of a second.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if "_CKPT_COMPLETE" in os.environ:
         # A shell asks what could come next; click answers, by the classes this registers.
         from . import completing  # noqa: F401

@@ -7,6 +7,7 @@ with the stored one when the last range has been read.
 
 from __future__ import annotations
 
+import mmap
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,7 +83,10 @@ class _Buffers(threading.local):
     def __init__(self) -> None:
         import numpy as np
 
-        self.both = np.empty(PIECE, np.uint8), np.empty(PIECE, np.uint8)
+        # To where an array of its own begins, 16 bytes into a page, the system copies half as fast.
+        room = np.empty(2 * PIECE + mmap.PAGESIZE, np.uint8)
+        begin = -room.ctypes.data % mmap.PAGESIZE
+        self.both = room[begin : begin + PIECE], room[begin + PIECE : begin + 2 * PIECE]
 
 
 _buffers: list[_Buffers] = []

@@ -11,9 +11,9 @@ from formats.opening import is_directory, locate, open_location
 from formats.workers import workers
 
 from .. import render
-from ..operations.compare import Tolerance
 from ..operations.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
 from ..operations.keys import renamed
+from ..operations.measure import Tolerance
 from ..options import (
     changing,
     choosing,

@@ -12,8 +12,7 @@ puts together what they found.
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from formats.chunks import ChunkSource, equal_bytes, whole_elements
 from formats.dtypes import STRING
@@ -21,56 +20,24 @@ from formats.errors import UnsupportedFeatureError
 from formats.files import PIECE
 from formats.ranges import Sum, buffers, cut
 
+from .measure import EQUAL, SAME, Difference, Tolerance, measured, together
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
-
     from formats import CheckpointReader, LazyTensor
-    from formats.chunks import Chunk
     from formats.dtypes import DType
     from formats.ranges import FileRange
 
 __all__ = [
-    "EQUAL",
-    "SAME",
     "Comparison",
-    "Difference",
     "Operand",
     "Task",
-    "Tolerance",
     "checksum",
     "compare",
     "compare_range",
     "same_checksum",
 ]
-
-
-class Tolerance(NamedTuple):
-    """How far apart values may be: `|a-b| <= atol + rtol*|b|`."""
-
-    rtol: float = 0.0
-    atol: float = 0.0
-
-
-class Difference(NamedTuple):
-    """How two tensors differ: in how many elements, at most by how much.
-
-    `max_abs` is the largest |a-b|, `max_rel` the largest |a-b|/|b|; NaN where a NaN
-    stands on one side only.  None is what cannot be told: of strings how much they
-    differ, of a listing without values even in how many places.
-    """
-
-    differing: int | None = None
-    max_abs: float | None = None
-    max_rel: float | None = None
-
-
-SAME = Difference(0, 0.0, 0.0)
-_BLOCK = 1 << 14
-"""Elements looked at together as numbers: arrays of 128 KB, had and given back for nothing."""
-
-EQUAL = Tolerance()
 
 
 class Operand(NamedTuple):
@@ -158,7 +125,7 @@ class Comparison:
     def add(self, found: Found) -> Difference:
         """Take in what the next task found; return what is known so far."""
         assert self.difference is not None
-        self.difference = _together(self.difference, found.difference)
+        self.difference = together(self.difference, found.difference)
         for mine, theirs in zip(self._sums, found.sums, strict=True):
             mine.add(theirs)
         return self.difference
@@ -186,7 +153,7 @@ class Task(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a task found: how the ranges differ, and the checksum of each."""
+    """What a task found: how the ranges differ, and the checksum of each where one is stored."""
 
     difference: Difference
     sums: tuple[Sum, Sum]
@@ -198,19 +165,22 @@ def compare_range(task: Task | None) -> Found | None:
         return None
     found = SAME
     one, other = Sum(), Sum()
+    checked = [side.crc32c is not None for side in (task.left, task.right)]
     room = buffers()
     for at in range(task.begin, task.end, PIECE):
         stop = min(at + PIECE, task.end)
         left, right = task.left.read(at, stop, room[0]), task.right.read(at, stop, room[1])
         same = equal_bytes(left, right)
-        if same and one.crc == other.crc:
+        if same and all(checked) and one.crc == other.crc:
             one.extend(left)
             other = Sum(one.crc, one.size)  # of equal bytes the checksums are equal, too
             continue
-        one.extend(left)
-        other.extend(right)
+        if checked[0]:
+            one.extend(left)
+        if checked[1]:
+            other.extend(right)
         if not same:
-            found = _together(found, _measured(left, right, task.dtype, task.tolerance))
+            found = measured(left, right, task.dtype, task.tolerance, found)
     return Found(found, (one, other))
 
 
@@ -287,96 +257,10 @@ def _compare_numbers(
     for at in range(0, nbytes, step):
         one, other = (source.take(min(step, nbytes - at)) for source in sources)
         if not equal_bytes(one, other):
-            found = _together(found, _measured(one, other, dtype, tolerance))
+            found = measured(one, other, dtype, tolerance, found)
             if stop_early and found.differing:
                 return found
         advance(len(one))
     for source in sources:
         source.finish()  # where the checksums are compared
     return found
-
-
-def _measured(left: Chunk, right: Chunk, dtype: DType, tolerance: Tolerance) -> Difference:
-    """Return how two stretches of bytes differ as numbers, in blocks that the cache holds."""
-    import numpy as np
-
-    found = SAME
-    one, other = np.frombuffer(left, dtype.numpy), np.frombuffer(right, dtype.numpy)
-    for at in range(0, one.size, _BLOCK):
-        block = one[at : at + _BLOCK], other[at : at + _BLOCK]
-        measured = _measure_finite(*block, tolerance) if dtype.family == "float" else None
-        found = _together(found, measured or _measure(*block, dtype, tolerance))
-    return found
-
-
-def _together(one: Difference, other: Difference) -> Difference:
-    assert one.differing is not None
-    assert other.differing is not None
-    differing = one.differing + other.differing
-    return Difference(differing, _larger(one.max_abs, other.max_abs), _larger(one.max_rel, other.max_rel))
-
-
-def _larger(one: float | None, other: float | None) -> float:
-    """Return the larger of two numbers; NaN, where one is, as numpy's `max` has it."""
-    assert one is not None
-    assert other is not None
-    return one if math.isnan(one) or one > other else other
-
-
-def _measure_finite(
-    left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], tolerance: Tolerance
-) -> Difference | None:
-    """Return what `_measure` does, in half as many passes; None where not all differences are finite."""
-    import numpy as np
-
-    one, other = left.astype("f8"), right.astype("f8")
-    with np.errstate(all="ignore"):
-        delta = np.subtract(one, other, out=one)
-        largest = max(float(delta.max()), -float(delta.min()))
-        if not largest or not math.isfinite(largest):
-            return None if largest else SAME
-        if tolerance == EQUAL:
-            beyond = left != right
-        else:
-            beyond = np.abs(delta) > tolerance.atol + tolerance.rtol * np.abs(other)
-        relative = np.divide(delta, other, out=delta)
-        # Of two zeros the quotient is NaN, which fmax and fmin pass over.
-        furthest = max(float(np.fmax.reduce(relative)), -float(np.fmin.reduce(relative)))
-        return Difference(int(np.count_nonzero(beyond)), largest, furthest)
-
-
-def _measure(
-    left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], dtype: DType, tolerance: Tolerance
-) -> Difference:
-    """Return how two flat arrays differ, in float64, a NaN being equal to a NaN."""
-    import numpy as np
-
-    # What is equal is left out first; infinities of one sign are equal, and their difference is none.
-    unequal = left != right
-    left, right = left[unequal], right[unequal]
-    if dtype.family in ("float", "complex"):
-        numbers = ~(np.isnan(left) & np.isnan(right))
-        left, right = left[numbers], right[numbers]
-    if not left.size:
-        return SAME
-    with np.errstate(all="ignore"):
-        delta = _distance(left, right, dtype)
-        size = np.abs(_wide(right, dtype))
-        within = (delta <= tolerance.atol + tolerance.rtol * size) & np.isfinite(delta)
-        relative = delta / size
-    return Difference(int(np.count_nonzero(~within)), float(delta.max()), float(relative.max()))
-
-
-def _wide(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
-    return array.astype("c16" if dtype.family == "complex" else "f8")
-
-
-def _distance(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
-    """Return |left - right| as float64, of 64-bit integers without passing through float64 first."""
-    import numpy as np
-
-    if dtype.family in ("int", "uint") and dtype.itemsize == 8:
-        one, other = left.view(np.uint64), right.view(np.uint64)
-        return np.where(left > right, one - other, other - one).astype("f8")
-    distance: np.ndarray[Any, Any] = np.abs(_wide(left, dtype) - _wide(right, dtype))
-    return distance

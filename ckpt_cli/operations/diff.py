@@ -15,7 +15,8 @@ from formats.dtypes import INVALID
 from formats.model import key_bytes
 from formats.workers import SERIAL, Workers
 
-from .compare import EQUAL, Comparison, Difference, Operand, Task, Tolerance, compare_range
+from .compare import Comparison, Operand, Task, compare_range
+from .measure import EQUAL, Difference, Tolerance
 from .renames import find_renames
 from .select import EVERYTHING, NothingSelectedError, Selection, sift, unmatched
 

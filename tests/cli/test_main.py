@@ -79,6 +79,23 @@ def test_a_closed_stream_is_no_traceback() -> None:
     assert shell("ckpt ls nowhere 2>&-").returncode == 3
 
 
+def test_numpy_starts_no_threads() -> None:
+    code = (
+        "import os, sys; from ckpt_cli.main import main\n"
+        "try: main(['stats', sys.argv[1]])\n"
+        "finally: print(len(os.listdir('/proc/self/task')), file=sys.stderr)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, BERT],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**environment, "PYTHONPATH": ROOT},
+    )
+    assert done.stderr == "1\n"
+
+
 def test_color_also_holds_for_errors(ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[31m" in ckpt("ls", "nowhere", "--color", "always").err

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.ranges import Sum, cut
+from formats.files import PIECE
+from formats.ranges import Sum, buffers, cut
 from formats.wire.crc32c import combine, crc32c
 from formats.workers import TASK_BYTES, Workers, workers
 
@@ -105,3 +108,13 @@ def test_ranges_cover_everything_once() -> None:
     assert list(cut(0)) == [(0, 0)]
     assert list(cut(TASK_BYTES)) == [(0, TASK_BYTES)]
     assert list(cut(TASK_BYTES + 5)) == [(0, TASK_BYTES), (TASK_BYTES, TASK_BYTES + 5)]
+
+
+def test_every_thread_has_room_of_its_own_at_the_beginning_of_pages() -> None:
+    found = [*buffers()]
+    thread = threading.Thread(target=lambda: found.extend(buffers()))
+    thread.start()
+    thread.join()
+    places = sorted(array.ctypes.data for array in found)
+    assert all(place % mmap.PAGESIZE == 0 for place in places)
+    assert all(after - before >= PIECE for before, after in pairwise(places))

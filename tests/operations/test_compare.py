@@ -12,16 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from ckpt_cli.operations.compare import (
-    EQUAL,
-    SAME,
-    Difference,
-    Operand,
-    Tolerance,
-    checksum,
-    compare,
-    same_checksum,
-)
+from ckpt_cli.operations.compare import Operand, checksum, compare, same_checksum
+from ckpt_cli.operations.measure import EQUAL, SAME, Difference, Tolerance
 from formats import ChecksumError, LazyTensor, dtypes, open_checkpoint, ranges
 from formats.files import PIECE
 from formats.tf.messages import BundleHeaderProto, VersionDef
