@@ -7,6 +7,7 @@ not UTF-8, marks that turn the writing direction, and the backslash are escaped.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -135,13 +136,8 @@ def error_lines(message: str, hints: Iterable[str] = ()) -> None:
 
 def lines(rows: Iterable[str]) -> None:
     """Print lines, joined before they are written: a listing can have a million."""
-    batch = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == 10_000:
-            sys.stdout.write("\n".join(batch) + "\n")
-            batch.clear()
-    if batch:
+    left = iter(rows)
+    while batch := list(itertools.islice(left, 10_000)):
         sys.stdout.write("\n".join(batch) + "\n")
 
 

@@ -84,7 +84,8 @@ def _list_checkpoint(path: str, selection: Selection, options: dict[str, Any]) -
     with open_checkpoint(path) as reader:
         if reader.location.note:
             render.note(reader.location.note)
-        chosen = [reader.specs[key] for key in choose(reader, selection)]
+        known = reader.specs
+        chosen = [known[key] for key in choose(reader, selection)]
         specs = listing.checkpoint_rows(chosen, options["sort"], reverse=options["reverse"])
         if options["long"]:
             options["trainable"] = _trainable(reader, as_json=options["as_json"])

@@ -54,12 +54,12 @@ SLICE_KEY_BYTE = b"\0"
 _LARGEST_SIZE = 1 << 63
 _LARGEST_RANK = 254  # tensorflow/core/framework/tensor_shape.h: TensorShape::MaxDimensions
 
-_PLAIN_ENTRY = re.compile(
-    rb"(\x08[\0-\x7f]\x12[\0-\x7f](?:\x12[\0-\x0b](?:\x08[\x80-\xff]{0,8}[\0-\x7f])?)*)"
+_HEAD = rb"(\x08[\0-\x7f]\x12[\0-\x7f](?:\x12[\0-\x0b](?:\x08[\x80-\xff]{0,8}[\0-\x7f])?)*)"
+_PLACE = (
     rb"(?:\x18([\x80-\xff]{0,3}[\0-\x7f]))?(?:\x20([\x80-\xff]{0,8}[\0-\x7f]))?"
-    rb"(?:\x28([\x80-\xff]{0,8}[\0-\x7f]))?(?:\x35(.{4}))?",
-    re.DOTALL,
+    rb"(?:\x28([\x80-\xff]{0,8}[\0-\x7f]))?(?:\x35(.{4}))?"
 )
+_PLAIN_ENTRY, _PLAIN_PLACE = re.compile(_HEAD + _PLACE, re.DOTALL), re.compile(_PLACE, re.DOTALL)
 """An entry as TensorFlow writes nearly all: dtype and shape, shard, offset, size, checksum.
 
 Each is there at most once, and none is negative.  Dtype and shape repeat from tensor
@@ -208,8 +208,7 @@ class BundleIndex:
         first = (b"", b"", 0)
         for _, handle in table.index:
             try:
-                entries = table.entries(handle)
-                found = [key for key, _ in entries]
+                found, values = table.columns(handle)
                 size += sum(map(len, found))
                 if are_keys_too_long(size, len(keys) + len(found)):
                     message = f"keys of {size} bytes up to here, more than is read"
@@ -226,7 +225,7 @@ class BundleIndex:
                 last = key
             self._blocks.append((len(keys), handle.offset))
             keys += found
-            self.values += [value for _, value in entries]
+            self.values += values
         if unsorted:
             key, before, offset = first
             where = f"{unsorted} keys out of order, the first after {key_text(before)!r}"
@@ -285,12 +284,13 @@ class BundleIndex:
         A slice key is known by being derivable from some entry's list of slices; a key
         that merely begins with a zero byte is a tensor like any other.
         """
-        first = self._first_occurrences(keys)
+        in_order = not any(finding.code == "key-order" for finding in self.findings)
         # Slice keys sort before all that do not begin with a zero byte.
-        if not next(iter(first), b"").startswith(SLICE_KEY_BYTE):
-            texts = [key.decode("utf-8", "surrogateescape") for key in first]
-            self.tensors = dict(zip(texts, first.values(), strict=True))
+        if in_order and not (keys and keys[0].startswith(SLICE_KEY_BYTE)):
+            texts = [key.decode("utf-8", "surrogateescape") for key in keys]
+            self.tensors = dict(zip(texts, range(len(keys)), strict=True))
             return
+        first = _first_occurrences(keys)
         for key, position in list(first.items()):
             entry = self.entry_or_none(position)
             for extents in entry.slices if entry else ():
@@ -298,18 +298,6 @@ class BundleIndex:
                 if piece in first:
                     self.slice_entries[piece] = first[piece]
         self.tensors = {key_text(k): at for k, at in first.items() if k not in self.slice_entries}
-
-    def _first_occurrences(self, keys: list[bytes]) -> dict[bytes, int]:
-        """Return positions by key, in key order.
-
-        Of a key that occurs twice it is the first, as TensorFlow finds it.
-        """
-        if not any(finding.code == "key-order" for finding in self.findings):
-            return dict(zip(keys, range(len(keys)), strict=True))
-        positions: dict[bytes, int] = {}
-        for position, key in enumerate(keys):
-            positions.setdefault(key, position)
-        return dict(sorted(positions.items()))
 
     @property
     def keys(self) -> list[bytes]:
@@ -349,15 +337,16 @@ class BundleIndex:
     def specs(self) -> dict[str, TensorSpec]:
         """Return the specs of all tensors by key, INVALID where an entry cannot be decoded."""
         # This loop is what `ckpt ls` of 100,000 tensors waits for, so it names its globals.
-        values, match, new, spec_type = self.values, _PLAIN_ENTRY.fullmatch, tuple.__new__, TensorSpec
-        seen = self._heads
+        values, is_place, new, spec_type = self.values, _PLAIN_PLACE.fullmatch, tuple.__new__, TensorSpec
+        seen, unseen = self._heads, (INVALID, ())
         specs = {}
         with _collector_paused():
             for key, position in self.tensors.items():
-                plain = match(values[position])
-                known = seen.get(plain[1]) if plain else None
-                if known is not None and known[0].itemsize is not None:
-                    specs[key] = new(spec_type, (key, *known, None))
+                value = values[position]
+                end = 4 + value[3] if len(value) > 3 else 0  # where an entry that was seen has its place
+                dtype, shape = seen.get(value[:end], unseen)
+                if dtype.itemsize is not None and is_place(value, end):
+                    specs[key] = new(spec_type, (key, dtype, shape, None))
                 else:
                     specs[key] = self._decode_spec(key, position)
         return specs
@@ -370,6 +359,17 @@ class BundleIndex:
             return TensorSpec(key, INVALID, _shape_or_scalar(self.values[position]))
         stored = entry.size if entry.dtype.itemsize is None else None
         return TensorSpec(key, entry.dtype, entry.shape, stored)
+
+
+def _first_occurrences(keys: list[bytes]) -> dict[bytes, int]:
+    """Return positions by key, in key order.
+
+    Of a key that occurs twice it is the first, as TensorFlow finds it.
+    """
+    positions: dict[bytes, int] = {}
+    for position, key in enumerate(keys):
+        positions.setdefault(key, position)
+    return dict(sorted(positions.items()))
 
 
 def _shape_or_scalar(value: bytes) -> tuple[int, ...]:

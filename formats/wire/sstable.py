@@ -40,6 +40,7 @@ __all__ = [
     "Table",
     "TableBuilder",
     "decode_block",
+    "decode_columns",
     "encode_block",
     "most_entries",
 ]
@@ -57,6 +58,9 @@ _LEAST_ENTRY = 12
 
 An entry in memory is a hundred times the smallest that can be spelled, so a block of many is held to it.
 """
+
+_LEAST_ENTRY_STORED = 3
+"""Bytes of an entry that has neither key nor value: its lengths."""
 
 _FEW_ENTRIES = 4096
 _FEW_BLOCKS, _LEAST_BLOCK = 4096, 512
@@ -96,14 +100,27 @@ def decode_block(block: bytes, left_out: list[str] | None = None, most: int | No
     Of a key that is too long to be read `left_out` is told, where that is given, and its
     entry passed over; otherwise it is an error.
     """
+    return list(zip(*decode_columns(block, left_out, most), strict=True))
+
+
+def _too_long(size: int, begins: bytes) -> str:
+    shown = begins.decode("utf-8", "backslashreplace")
+    return f"a key of {size} bytes, {shown!r}..., at most {LONGEST_KEY} are read"
+
+
+def decode_columns(
+    block: bytes, left_out: list[str] | None = None, most: int | None = None
+) -> tuple[list[bytes], list[bytes]]:
+    """Return the keys and the values of a block, as `decode_block` returns its entries."""
     if len(block) < 4:
         raise ValueError(f"block of {len(block)} bytes")
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     if restarts == 0 or end < 0:
         raise ValueError(f"{restarts} restart points in a block of {len(block)} bytes")
-    entries: list[Entry] = []
-    append = entries.append
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    add_key, add_value = keys.append, values.append
     key = b""
     position = 0
     # Keys that share long prefixes could fill the memory from a small file.  With a restart
@@ -111,10 +128,11 @@ def decode_block(block: bytes, left_out: list[str] | None = None, most: int | No
     budget = _LARGEST_KEY_GROWTH * len(block) + (1 << 20)
     long = 0
     most = most_entries(len(block)) if most is None else most
+    may_be_too_many = end > _LEAST_ENTRY_STORED * most
     while position < end:
         # Three lengths below 128 are three bytes: all but a few entries of real files.
         lengths = block[position : position + 3]
-        if len(lengths) == 3 and lengths.isascii():
+        if lengths.isascii():
             shared, unshared, value_size = lengths
             position += 3
         else:
@@ -124,34 +142,32 @@ def decode_block(block: bytes, left_out: list[str] | None = None, most: int | No
             long += shared + unshared
         value_at = position + unshared
         if shared > len(key) or value_at + value_size > end:
-            raise ValueError(
-                f"entry {len(entries)} runs past the block: lengths {shared}, {unshared}, {value_size}"
-            )
-        if shared + unshared > LONGEST_KEY:
-            begins = (key[: min(shared, _SHOWN_OF_KEY)] + block[position : position + _SHOWN_OF_KEY])[
-                :_SHOWN_OF_KEY
-            ]
-            shown = begins.decode("utf-8", "backslashreplace")
-            flaw = f"a key of {shared + unshared} bytes, {shown!r}..., at most {LONGEST_KEY} are read"
-            if left_out is None:
-                raise ValueError(f"entry {len(entries)} has {flaw}")
-            left_out.append(flaw)
-            # Whoever builds a table ends a block behind what is as large as this: nothing shares its key.
-            key, long, position = b"", long - shared - unshared, value_at + value_size
-            continue
+            lengths_told = f"lengths {shared}, {unshared}, {value_size}"
+            raise ValueError(f"entry {len(keys)} runs past the block: {lengths_told}")
+        if long:
+            if shared + unshared > LONGEST_KEY:
+                begins = key[: min(shared, _SHOWN_OF_KEY)] + block[position : position + _SHOWN_OF_KEY]
+                flaw = _too_long(shared + unshared, begins[:_SHOWN_OF_KEY])
+                if left_out is None:
+                    raise ValueError(f"entry {len(keys)} has {flaw}")
+                left_out.append(flaw)
+                # Whoever builds a table ends a block behind what is as large as this: nothing shares its key.
+                key, long, position = b"", long - shared - unshared, value_at + value_size
+                continue
+            if are_keys_too_long(long, len(keys)):
+                raise ValueError(f"keys of {long} bytes in a block of {len(block)}, more than is read")
         key = key[:shared] + block[position:value_at]
         budget -= shared
         if budget < 0:
             raise ValueError(
                 f"the keys of a block of {len(block)} bytes are longer than {_LARGEST_KEY_GROWTH} times that"
             )
-        if long and are_keys_too_long(long, len(entries)):
-            raise ValueError(f"keys of {long} bytes in a block of {len(block)}, more than is read")
         position = value_at + value_size
-        append((key, block[value_at:position]))
-        if len(entries) > most:
+        add_key(key)
+        add_value(block[value_at:position])
+        if may_be_too_many and len(keys) > most:
             raise ValueError(f"more than {most} entries in a block of {len(block)} bytes")
-    return entries
+    return keys, values
 
 
 def encode_block(entries: list[Entry], restart_interval: int = RESTART_INTERVAL) -> bytes:
@@ -245,9 +261,13 @@ class Table:
 
     def entries(self, handle: BlockHandle) -> list[Entry]:
         """Return the entries of one data block."""
+        return list(zip(*self.columns(handle), strict=True))
+
+    def columns(self, handle: BlockHandle) -> tuple[list[bytes], list[bytes]]:
+        """Return the keys and the values of one data block."""
         block = self.read_block(handle)
         try:
-            return decode_block(block)
+            return decode_columns(block)
         except ValueError as error:
             raise self._corrupt(str(error), handle.offset, "block-checksum") from error
 
