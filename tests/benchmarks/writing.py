@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -39,6 +40,13 @@ for path in sys.argv[2:]:
     total += numpy.fromfile(path, numpy.float32)
 print(time.perf_counter() - started)
 """
+
+
+def _remove(prefix: str) -> None:
+    """Remove a bundle, which is not there where the row that writes it was not chosen."""
+    for suffix in (".index", SHARD):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(prefix + suffix)
 
 
 class Conversion:
@@ -101,8 +109,7 @@ def rows(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]
     yield from _in_memory(directory, bundle, h5, scale)
     yield from _renaming(directory, bundle, scale)
     os.unlink(h5)
-    for file in (".index", SHARD):
-        os.unlink(bundle + file)
+    _remove(bundle)
     yield from _one_large_tensor(directory, scale)
     name = "average of 5 x 400 MB / numpy reading and adding them"
     yield name, partial(_average, name, directory, scale)
@@ -160,8 +167,7 @@ def _renaming(directory: str, source: str, scale: Scale) -> Iterator[tuple[str, 
     def linked() -> float:
         target = os.path.join(directory, f"linked-{next(prefixes)}")
         seconds = beyond_start("rename", "--link", source, target, "--add-prefix", "p/")
-        for suffix in (".index", SHARD):
-            os.unlink(target + suffix)
+        _remove(target)
         return seconds
 
     for name, measure in (
@@ -171,8 +177,7 @@ def _renaming(directory: str, source: str, scale: Scale) -> Iterator[tuple[str, 
     ):
         yield name, partial(seconds_at_most, name, measure, 0.3, scale.rounds)
     for path in (moved, sparse):
-        for suffix in (".index", SHARD):
-            os.unlink(path + suffix)
+        _remove(path)
 
 
 def _one_large_tensor(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]]:
@@ -190,8 +195,7 @@ def _one_large_tensor(directory: str, scale: Scale) -> Iterator[tuple[str, Calla
         title = f"memory above import numpy, click: {name}, one tensor of 4 GB"
         yield title, partial(memory, title, [*CKPT, *command], BASE, 120)
     for prefix in (path, target):
-        for suffix in (".index", SHARD):
-            os.unlink(prefix + suffix)
+        _remove(prefix)
 
 
 def _average(name: str, directory: str, scale: Scale) -> Row:
