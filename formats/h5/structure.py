@@ -275,7 +275,10 @@ class Structure:
     # Attributes ------------------------------------------------------------------------
 
     def strings(self, holder: Object, name: bytes) -> list[bytes] | None:
-        """Return an attribute of strings; None where there is no such attribute."""
+        """Return an attribute of strings; None where there is no such attribute.
+
+        Raises ValueError where they have more bytes together than is read.
+        """
         found = holder.attributes.get(name)
         if found is None:
             return None

@@ -197,6 +197,10 @@ def _graph(data: bytes) -> None:
         assert target
 
 
+_MOST_OF_ATTRIBUTE = 16 << 20
+"""Bytes of strings that are read of an attribute: many may be said to be one and the same."""
+
+
 def _structure(data: bytes, workspace: str) -> str:
     """Walk an HDF5 file's groups without the library, which is to have what is out of the ordinary."""
     superblock = Superblock.find(data[:4096])
@@ -217,12 +221,12 @@ def _structure(data: bytes, workspace: str) -> str:
         try:
             found = structure.object(address)
             for name in found.attributes:
-                assert sum(map(len, structure.strings(found, name) or ())) <= len(data)
+                assert sum(map(len, structure.strings(found, name) or ())) <= _MOST_OF_ATTRIBUTE
             if found.is_group:
                 left += structure.links(found).values()
             else:
                 found.outline()
-        except UnfamiliarError:
+        except (UnfamiliarError, ValueError):
             ended = DAMAGED
     return ended
 
