@@ -97,6 +97,7 @@ def _conversions(directory: str, bundle: str, h5: str) -> list[tuple[str, Conver
 def rows(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]]:
     bundle = large_bundle(os.path.join(directory, "source-1"), 200, scale.of(2 << 30))
     h5 = large_h5(os.path.join(directory, "source.h5"), 200, scale.of(2 << 30))
+    os.sync()  # or the disk is still busy with the sources
     for what, conversion in _conversions(directory, bundle, h5):
         for bar, options in ((1.5, ("--no-verify",)), (2.5, ())):
             name = f"convert 2 GB {what}{', not verified' if options else ''} / cp and sync"
