@@ -13,7 +13,7 @@ from .errors import ConversionError
 from .files import PIECE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy as np
 
@@ -28,6 +28,7 @@ __all__ = [
     "array_chunks",
     "chunks_of",
     "equal_bytes",
+    "stored_chunks",
     "view_of",
     "whole_elements",
 ]
@@ -54,6 +55,15 @@ def array_chunks(array: np.ndarray[Any, Any], max_bytes: int = PIECE) -> Iterato
 def whole_elements(max_bytes: int, itemsize: int) -> int:
     """Return the largest number of bytes up to `max_bytes` that is whole elements, one at least."""
     return max(itemsize, max_bytes // itemsize * itemsize)
+
+
+def stored_chunks(
+    read: Callable[[int, int], bytes], offset: int, size: int, itemsize: int, max_bytes: int
+) -> Iterator[Chunk]:
+    """Yield what lies in one piece as chunks of whole elements; `read(offset, size)` returns all of it."""
+    step = whole_elements(max_bytes, itemsize)
+    for at in range(0, size, step):
+        yield read(offset + at, min(step, size - at))
 
 
 def chunks_of(spec: TensorSpec, data: Any) -> Iterator[Chunk]:

@@ -16,12 +16,12 @@ from __future__ import annotations
 import contextlib
 import os
 import zipfile
-from functools import cached_property
+from functools import cached_property, partial
 from typing import IO, TYPE_CHECKING, Any
 
 from .archive import Archive, Cursor, Member, is_safe_name
 from .atomic import refusing
-from .chunks import array_chunks, view_of, whole_elements
+from .chunks import array_chunks, stored_chunks, view_of
 from .dtypes import INVALID, STRING
 from .errors import (
     CheckpointError,
@@ -66,9 +66,7 @@ class NpzTensor(LazyTensor):
         """Return the array, the member's CRC-32 compared."""
         self._check()
         cursor = Cursor(self._archive, self._member)
-        out = self._read(
-            lambda at, size: self._exactly(cursor.read(at, size), size), full_index(self.spec.shape)
-        )
+        out = self._read(partial(self._exactly, cursor), full_index(self.spec.shape))
         self._finish(cursor)
         return out
 
@@ -80,17 +78,15 @@ class NpzTensor(LazyTensor):
             return
         self._check()
         cursor = Cursor(self._archive, self._member)
-        step = whole_elements(max_bytes, header.itemsize)
-        for at in range(0, header.nbytes, step):
-            size = min(step, header.nbytes - at)
-            yield self._exactly(cursor.read(header.data_offset + at, size), size)
+        read = partial(self._exactly, cursor)
+        yield from stored_chunks(read, header.data_offset, header.nbytes, header.itemsize, max_bytes)
         self._finish(cursor)
 
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         self._check()
         if self._member.deflated:
             cursor = Cursor(self._archive, self._member)
-            return self._read(lambda at, size: self._exactly(cursor.read(at, size), size), index)
+            return self._read(partial(self._exactly, cursor), index)
         start = self._member.offset
         return self._read(lambda offset, size: self._archive.file.read_exactly(start + offset, size), index)
 
@@ -102,7 +98,8 @@ class NpzTensor(LazyTensor):
             error.key = self.spec.key
             raise
 
-    def _exactly(self, data: bytes, size: int) -> bytes:
+    def _exactly(self, cursor: Cursor, offset: int, size: int) -> bytes:
+        data = cursor.read(offset, size)
         if len(data) != size:
             raise self._corrupt(f"the member ends {size - len(data)} bytes short")
         return data

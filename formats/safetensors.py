@@ -21,7 +21,7 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .chunks import array_chunks, whole_elements
+from .chunks import array_chunks, stored_chunks
 from .dtypes import DTYPES, INVALID, DType
 from .errors import CheckpointError, ConversionError, CorruptCheckpointError, UnsupportedFeatureError
 from .files import PIECE, RandomAccessFile
@@ -112,10 +112,8 @@ class SafetensorsTensor(LazyTensor):
         if self.spec.dtype.name == "bool":  # bytes other than 0 and 1 have to be made into these
             yield from array_chunks(self.read(), max_bytes)
             return
-        itemsize = self.spec.dtype.itemsize or 1
-        size, step = self.spec.size * itemsize, whole_elements(max_bytes, itemsize)
-        for at in range(0, size, step):
-            yield self._file.read_exactly(self._offset + at, min(step, size - at))
+        size, itemsize = self.spec.nbytes or 0, self.spec.dtype.itemsize or 1
+        yield from stored_chunks(self._file.read_exactly, self._offset, size, itemsize, max_bytes)
 
     def file_range(self) -> FileRange | None:
         if self.spec.dtype.name == "bool":

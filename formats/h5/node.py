@@ -31,7 +31,7 @@ class Node:
         self.address = link.address if link is not None else None
         self.header = file.header(link)
         if self.header is None:
-            _ = self.id
+            _ = self.id  # what cannot be opened is no node
 
     @property
     def id(self) -> Any:

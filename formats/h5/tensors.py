@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..chunks import array_chunks, whole_elements
+from ..chunks import array_chunks, stored_chunks
 from ..dtypes import STRING
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import PIECE
@@ -92,9 +92,8 @@ class H5Tensor(LazyTensor):
         itemsize = self.spec.dtype.itemsize or 1
         offset = self._offset()
         if offset is not None:
-            size, step = self.spec.size * itemsize, whole_elements(max_bytes, itemsize)
-            for at in range(0, size, step):
-                yield self._file.read_exactly(offset + at, min(step, size - at))
+            size = self.spec.size * itemsize
+            yield from stored_chunks(self._file.read_exactly, offset, size, itemsize, max_bytes)
             return
         dataset = self._open()
         with self._damage():
