@@ -21,6 +21,7 @@ from tests.benchmarks.harness import (
     python,
     run,
     seconds_at_most,
+    supply_memory,
 )
 from tests.benchmarks.reading import BASE, beyond_start
 
@@ -63,12 +64,16 @@ class Conversion:
         return self.source + SHARD if os.path.exists(self.source + SHARD) else self.source
 
     def clean(self) -> None:
-        """Begin anew, with all of the source in memory: some systems take pages back after a minute."""
+        """Begin anew, with all of the source in memory, and room there for the result.
+
+        Some systems take pages of files out of memory after a minute.
+        """
         shutil.rmtree(self.directory, ignore_errors=True)
         os.mkdir(self.directory)
         with open(self._data, "rb", buffering=0) as file:
             while file.read(1 << 20):
                 pass
+        supply_memory(os.path.getsize(self._data) * 5 // 4)
 
     def convert(self, *options: str) -> float:
         self.clean()
