@@ -71,6 +71,8 @@ class RandomAccessFile:
 
     def read_into(self, offset: int, out: memoryview) -> None:
         """Fill `out` with the bytes at `offset`; CorruptCheckpointError where the file ends before."""
+        if self._fd < 0:
+            raise CheckpointError(CLOSED, path=self.path)
         done = 0
         try:
             while done < len(out) and (count := os.preadv(self._fd, [out[done:]], offset + done)):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import ChecksumError
 from .files import PIECE
+from .slicing import allocate
 from .wire.crc32c import combine, extend, mask
 from .workers import TASK_BYTES
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from .chunks import Chunk
     from .files import RandomAccessFile
+    from .model import TensorSpec
 
 __all__ = ["FileRange", "Sum", "buffers", "cut"]
 
@@ -46,6 +48,24 @@ class FileRange(NamedTuple):
         """
         out = buffer[: end - begin]
         self.file.read_into(self.offset + begin, out.data)
+        return out
+
+    def array(self, spec: TensorSpec) -> np.ndarray[Any, Any]:
+        """Return all values, checked, as an array with memory of its own that they are read into.
+
+        Raises ChecksumError, CorruptCheckpointError, UnsupportedFeatureError.
+        """
+        import numpy as np
+
+        out = allocate(spec, spec.shape, self.file.path)
+        flat = out.reshape(-1).view(np.uint8)
+        crc = 0
+        for begin in range(0, self.size, PIECE):
+            piece = flat[begin : begin + PIECE]
+            self.file.read_into(self.offset + begin, piece.data)
+            if self.crc32c is not None:
+                crc = extend(crc, piece)
+        self.check(crc)
         return out
 
     def check(self, crc: int) -> None:

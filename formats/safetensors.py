@@ -106,7 +106,8 @@ class SafetensorsTensor(LazyTensor):
         self._offset = offset
 
     def read(self) -> np.ndarray[Any, Any]:
-        return self.read_region(full_index(self.spec.shape))
+        values = self.file_range()
+        return self.read_region(full_index(self.spec.shape)) if values is None else values.array(self.spec)
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
         if self.spec.dtype.name == "bool":  # bytes other than 0 and 1 have to be made into these

@@ -67,7 +67,8 @@ class H5Tensor(LazyTensor):
         self._soft = soft
 
     def read(self) -> np.ndarray[Any, Any]:
-        return self.read_region(full_index(self.spec.shape))
+        values = self.file_range()
+        return self.read_region(full_index(self.spec.shape)) if values is None else values.array(self.spec)
 
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         offset = self._offset()

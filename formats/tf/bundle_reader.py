@@ -17,7 +17,7 @@ from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
 from ..paths import data_shards
 from ..ranges import FileRange
 from ..slicing import allocate, fill_region, full_index, index_shape
-from ..wire.crc32c import extend, mask
+from ..wire.crc32c import mask
 from ..workers import SERIAL, Workers
 from . import payload
 from .bundle import BundleEntry, BundleIndex, EntryError, data_shard
@@ -72,22 +72,13 @@ class BundleTensor(LazyTensor):
 
     def _read_whole(self) -> np.ndarray[Any, Any]:
         """Return a tensor of fixed width, whatever its size, or say what is wrong with it."""
-        import numpy as np
-
         reader, spec, entry = self._reader, self.spec, self.entry
         if entry.slices:
             return self.read_region(full_index(spec.shape))
         reader.check_size(spec, entry)
-        out = allocate(spec, spec.shape, reader.index.path)
-        flat = out.reshape(-1).view(np.uint8)
         file = reader.shard(entry.shard, spec.key)
-        crc = 0
-        for offset in range(0, entry.size, PIECE):
-            piece = flat[offset : offset + PIECE]
-            file.read_into(entry.offset + offset, piece.data)
-            crc = extend(crc, piece)
-        reader.check_crc(spec.key, entry, crc)
-        return payload.decode_numbers(out, big_endian=reader.index.big_endian)
+        values = FileRange(file, entry.offset, entry.size, spec.key, entry.crc32c).array(spec)
+        return payload.decode_numbers(values, big_endian=reader.index.big_endian)
 
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         if self.spec.dtype.itemsize is None:
