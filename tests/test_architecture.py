@@ -196,3 +196,13 @@ def test_kinds_of_a_name_based_checkpoint_need_no_numpy() -> None:
     command = [sys.executable, "-c", LISTING, data_path("name_based/adam/model.ckpt-5"), "kinds", *HEAVY]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("path", ["name_based/adam/model.ckpt-5", "keras_mlp/mlp.full.h5"])
+def test_listing_in_a_pipe_starts_with_click_alone(path: str) -> None:
+    heavy = [name for name in HEAVY if name not in ("click", "ckpt_cli")]
+    command = [sys.executable, "-X", "importtime", "-m", "ckpt_cli", "ls", data_path(path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "click" in imported
+    assert not imported.intersection(heavy)
