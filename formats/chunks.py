@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from .errors import ConversionError
+from .errors import ConversionError, leave_out
 from .files import PIECE
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class FixedWidth:
                 self._file.write(data)
                 self.has_nul = self.has_nul or b"\0" in data
                 if data.endswith(b"\0"):
-                    hints = (f"to leave it out: --exclude '{spec.key}'",)
+                    hints = (leave_out(spec.key),)
                     message = "an element ends in NUL, which strings of a fixed width cannot"
                     raise ConversionError(message, key=spec.key, hints=hints)
             self.width = max(self._lengths, default=0) or 1

@@ -33,6 +33,7 @@ __all__ = [
     "UnsupportedDtypeError",
     "UnsupportedFeatureError",
     "forget_locals",
+    "leave_out",
 ]
 
 
@@ -113,6 +114,13 @@ class UnsupportedDtypeError(ConversionError):
 
 class DuplicateKeyError(ConversionError):
     """Two tensors end on one key."""
+
+
+def leave_out(key: str) -> str:
+    """Return the hint that goes on without a tensor, to be pasted into a shell whatever is in its key."""
+    import shlex
+
+    return f"to leave it out: --exclude {shlex.quote(key)}"
 
 
 def forget_locals(error: BaseException) -> None:

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.atomic import StagedFile, Staging, refuse_irreplaceable, refusing, sync_directory
 from formats.dtypes import BY_NAME, VARIANT, DType
-from formats.errors import CheckpointExistsError, ConversionError, DuplicateKeyError, UnsupportedDtypeError
+from formats.errors import (
+    CheckpointExistsError,
+    ConversionError,
+    DuplicateKeyError,
+    UnsupportedDtypeError,
+    leave_out,
+)
 from formats.h5.writer import MOST_COMPONENTS
 from formats.npy import NPY_DTYPES, npy_chunks
 from formats.registry import format_named
@@ -140,7 +146,7 @@ def _misfit(spec: TensorSpec, cast: DType | None, output: Output) -> str | None:
 def _refused(reader: CheckpointReader, spec: TensorSpec, reason: str) -> UnsupportedDtypeError:
     castable = spec.dtype.is_floating or spec.dtype.name in _SMALL_INTEGERS
     cast = ("to write it as another type: --cast float32",) if castable else ()
-    hints = (*cast, f"to leave it out: --exclude '{spec.key}'")
+    hints = (*cast, leave_out(spec.key))
     return UnsupportedDtypeError(reason, path=reader.location.path, key=spec.key, hints=hints)
 
 
@@ -354,7 +360,7 @@ def _empty(spec: TensorSpec) -> str:
     lists = spec.shape[: spec.shape.index(0)]
     if math.prod(lists) > _MOST_EMPTY_LISTS:
         message = f"shape {list(spec.shape)} holds nothing, in {math.prod(lists)} lists"
-        raise ConversionError(message, key=spec.key, hints=(f"to leave it out: --exclude '{spec.key}'",))
+        raise ConversionError(message, key=spec.key, hints=(leave_out(spec.key),))
     value: list[Any] = []
     for dim in reversed(lists):
         value = [value] * dim

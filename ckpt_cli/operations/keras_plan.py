@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.dtypes import BY_NAME
-from formats.errors import ConversionError
+from formats.errors import ConversionError, leave_out
 from formats.files import RandomAccessFile
 from formats.h5.config import snake_case
 from formats.h5.legacy_writer import OPTIMIZER_WEIGHTS, Weight, WeightGroup, rekeyed, weight_keys
@@ -167,7 +167,7 @@ def _laid(
         kind = source.kinds.get(key)
         if kind == "variable" and _SEEDS not in key:
             message = "the model's configuration has no variable for it"
-            hints = (f"to leave it out: --exclude '{key}'", *_HINTS)
+            hints = (leave_out(key), *_HINTS)
             raise ConversionError(message, path=source.location.path, key=key, hints=hints)
         what = "optimizer state" if kind in ("slot", "optimizer") else "state"
         chosen.dropped.append(Dropped(key, f"{what} that {target} does not hold in this form"))

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.chunks import equal_bytes, view_of
-from formats.errors import ConversionError, CorruptCheckpointError
+from formats.errors import ConversionError, CorruptCheckpointError, leave_out
 from formats.ranges import buffers, cut
 from formats.tf.payload import chunks_checksum
 from formats.tf.slices import region_of, slice_key, tiling_flaw
@@ -178,7 +178,7 @@ def _check_tiles(plan: Plan, spec: TensorSpec) -> None:
     """Refuse to cut a tensor that comes whole into slices that do not cover it, or of strings."""
     regions = [region_of(extents, spec.shape) for extents in plan.slices[spec.key]]
     if spec.dtype.itemsize is None or tiling_flaw(regions, spec.shape):
-        hints = (f"to leave it out: --exclude '{spec.key}'", "or write it whole: --merge-slices")
+        hints = (leave_out(spec.key), "or write it whole: --merge-slices")
         message = (
             "its slices do not cover its shape, or are of strings; values for the whole cannot be cut so"
         )
