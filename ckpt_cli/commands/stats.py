@@ -54,6 +54,8 @@ def command(path: str, fail_on: tuple[str, ...], as_json: bool, **options: Any) 
         if reader.location.note:
             render.note(reader.location.note)
         keys = [key for key in choose(reader, selection) if reader[key].spec.dtype.is_number]
+        if not keys:
+            render.note("only strings and variants are there, which have no statistics")
         rows = _rows(reader, keys, fail_on, bad)
         _print(reader, rows, as_json=as_json)
     for key, count in bad.items():

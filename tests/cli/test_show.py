@@ -119,6 +119,12 @@ def test_stats_of_every_number(ckpt: Callable) -> None:
     assert [float(cell) for cell in rows[0][3:]] == [kernel[name] for name in list(kernel)[3:]]
 
 
+def test_strings_and_variants_alone_have_no_statistics(ckpt: Callable) -> None:
+    result = ckpt("stats", CKPT, "iterator", "_CHECKPOINTABLE_OBJECT_GRAPH")
+    assert (result.code, result.out) == (0, "")
+    assert result.err == "note: only strings and variants are there, which have no statistics\n"
+
+
 def test_a_run_that_turned_nan_fails_ci(ckpt: Callable) -> None:
     path = data_path("pairs", "name_based_nan")
     result = ckpt("stats", path, "--fail-on", "nan,inf")
