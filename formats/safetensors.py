@@ -28,7 +28,7 @@ from .files import PIECE, RandomAccessFile
 from .jsontext import parse_object
 from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
 from .ranges import FileRange
-from .slicing import fill_region, full_index, index_shape
+from .slicing import allocate, fill_region, full_index, index_shape
 from .tf.kinds import name_kinds
 from .workers import SERIAL, Workers
 from .writing import CheckpointWriter, Place
@@ -125,7 +125,7 @@ class SafetensorsTensor(LazyTensor):
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         import numpy as np
 
-        out = np.empty(index_shape(index), self.spec.dtype.numpy)
+        out = allocate(self.spec, index_shape(index), self._file.path)
         fill_region(self._file.read_exactly, self.spec.shape, out.dtype, index, out, base=self._offset)
         if out.dtype == np.bool_:
             np.not_equal(out.view(np.uint8), 0, out=out)

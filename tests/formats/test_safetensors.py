@@ -118,3 +118,13 @@ def test_text_with_a_brace_in_its_ninth_column_is_no_safetensors(tmp_path):
     path.write_text("abcdefgh{}")
     with pytest.raises(formats.UnknownFormatError):
         formats.open_checkpoint(str(path))
+
+
+@pytest.mark.parametrize("code", ["U8", "BOOL"])
+def test_more_dimensions_than_numpy_has_are_refused(code, tmp_path):
+    path = write(tmp_path / "deep.safetensors", {"deep": entry(0, 1, [1] * 70, code)}, b"\1")
+    with formats.open_checkpoint(path) as reader:
+        deep = reader["deep"]
+        for read in (deep.read, lambda: deep.read_slice(...)):
+            with pytest.raises(formats.UnsupportedFeatureError, match="no array can hold"):
+                read()
