@@ -32,6 +32,7 @@ __all__ = [
     "UnknownFormatError",
     "UnsupportedDtypeError",
     "UnsupportedFeatureError",
+    "cast_or_leave_out",
     "forget_locals",
     "leave_out",
 ]
@@ -121,6 +122,12 @@ def leave_out(key: str) -> str:
     import shlex
 
     return f"to leave it out: --exclude {shlex.quote(key)}"
+
+
+def cast_or_leave_out(key: str, *, castable: bool) -> tuple[str, ...]:
+    """Return the hints for a tensor whose dtype the target does not have."""
+    cast = ("to write it as another type: --cast float32",) if castable else ()
+    return (*cast, leave_out(key))
 
 
 def forget_locals(error: BaseException) -> None:

@@ -25,6 +25,7 @@ from .errors import (
     DuplicateKeyError,
     TensorNotFoundError,
     UnsupportedDtypeError,
+    cast_or_leave_out,
 )
 from .held import Held
 
@@ -330,8 +331,7 @@ def check_specs(target: Target, into: Format) -> None:
         if spec.dtype is INVALID:
             raise CorruptCheckpointError("its entry cannot be decoded", path=target.path, key=spec.key)
         if spec.dtype.name not in into.dtypes:
-            cast = ("to write it as another type: --cast float32",) if spec.dtype.is_floating else ()
-            hints = (*cast, "to leave the tensor out: --exclude")
+            hints = cast_or_leave_out(spec.key, castable=spec.dtype.is_floating)
             message = f"{into.name} has no {spec.dtype}"
             raise UnsupportedDtypeError(message, path=target.path, key=spec.key, hints=hints)
     for key in target.slices:

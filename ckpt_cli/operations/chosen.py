@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.dtypes import BY_NAME, DType
-from formats.errors import DuplicateKeyError, UnsupportedDtypeError, leave_out
+from formats.errors import DuplicateKeyError, UnsupportedDtypeError, cast_or_leave_out
 from formats.model import Format, TensorSpec
 from formats.paths import bundle_prefix, step_of
 from formats.tf.invent import invent_graph
@@ -76,8 +76,7 @@ class Chosen:
         if kind == "state":
             self.dropped.append(Dropped(key, reason))
             return False
-        cast = ("to write it as another type: --cast float32",) if spec.dtype.is_floating else ()
-        hints = (*cast, leave_out(key))
+        hints = cast_or_leave_out(key, castable=spec.dtype.is_floating)
         raise UnsupportedDtypeError(reason, path=self.source.location.path, key=key, hints=hints)
 
     def _dtype(self, spec: TensorSpec) -> DType:

@@ -23,6 +23,7 @@ from formats.errors import (
     ConversionError,
     DuplicateKeyError,
     UnsupportedDtypeError,
+    cast_or_leave_out,
     leave_out,
 )
 from formats.h5.writer import MOST_COMPONENTS
@@ -145,8 +146,7 @@ def _misfit(spec: TensorSpec, cast: DType | None, output: Output) -> str | None:
 
 def _refused(reader: CheckpointReader, spec: TensorSpec, reason: str) -> UnsupportedDtypeError:
     castable = spec.dtype.is_floating or spec.dtype.name in _SMALL_INTEGERS
-    cast = ("to write it as another type: --cast float32",) if castable else ()
-    hints = (*cast, leave_out(spec.key))
+    hints = cast_or_leave_out(spec.key, castable=castable)
     return UnsupportedDtypeError(reason, path=reader.location.path, key=spec.key, hints=hints)
 
 
