@@ -87,6 +87,7 @@ class CheckpointWriter(ABC):
 
     order: tuple[str, ...] | None = None
     has_shards = False
+    has_slices = False
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  the word of the field
         self.format = format
@@ -105,6 +106,9 @@ class CheckpointWriter(ABC):
         if target.shard_size is not None and not self.has_shards:
             hints = ("leave out --shard-size, or write another format: --to tf-name",)
             raise ConversionError(f"{format.name} is not written in shards", path=target.path, hints=hints)
+        if target.slices and not self.has_slices:
+            hints = ("write every tensor whole: --merge-slices, or write another format: --to tf-name",)
+            raise ConversionError(f"{format.name} has no slices", path=target.path, hints=hints)
         if target.rehearsal:
             self._state = "closed"
             return
@@ -129,8 +133,8 @@ class CheckpointWriter(ABC):
         """Write a tensor, or one slice of it, whose own shape `spec` then has."""
 
     def _write_in_slices(self, spec: TensorSpec, slices: Sequence[Extents], chunks: Iterator[Chunk]) -> None:
-        """Write a tensor that comes whole and is kept in slices."""
-        raise NotImplementedError(f"{self.format.name} has no slices")
+        """Write a tensor that comes whole and is kept in slices, where the format `has_slices`."""
+        raise NotImplementedError
 
     @abstractmethod
     def _finish(self) -> None:

@@ -72,6 +72,7 @@ class BundleWriter(CheckpointWriter):
     """Writes a bundle, object-based or name-based; what the keys mean is not its business."""
 
     has_shards = True
+    has_slices = True
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
         _check_keys(target)

@@ -64,6 +64,8 @@ def _in_key_order(spec: TensorSpec, slices: Sequence[Extents]) -> list[Extents]:
 class V1Writer(CheckpointWriter):
     """Writes a V1 checkpoint in one file; slices, too, in the order of their keys."""
 
+    has_slices = True
+
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
         slices = {spec.key: _in_key_order(spec, target.slices.get(spec.key, ())) for spec in target.specs}
         _check_target(target)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import formats
-from formats import CheckpointExistsError
+from formats import CheckpointExistsError, ConversionError
 from formats.atomic import Staging, replace_file
 from tests.writing import read_all, save, spec_of
 
@@ -92,3 +92,13 @@ def test_a_rehearsal_refuses_and_touches_nothing(tmp_path: Path) -> None:
     save(tmp_path / "c", OLD)
     with pytest.raises(CheckpointExistsError):
         formats.create_checkpoint(tmp_path / "c", **options)
+
+
+@pytest.mark.parametrize("form", ["npz", "safetensors", "keras-h5"])
+def test_slices_are_refused_by_formats_that_have_none(form: str, tmp_path: Path) -> None:
+    halves = {"c": (((0, 3),), ((3, 2),))}
+    with pytest.raises(ConversionError, match="has no slices"):
+        formats.create_checkpoint(
+            tmp_path / "new", format=form, specs=[spec_of("c", np.arange(5))], slices=halves
+        )
+    assert os.listdir(tmp_path) == []
