@@ -14,6 +14,7 @@ the file; more than 4 GiB from less than a thousandth of it is refused, as Keras
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..chunks import array_chunks, stored_chunks
@@ -71,7 +72,7 @@ class H5Tensor(LazyTensor):
         return self.read_region(full_index(self.spec.shape)) if values is None else values.array(self.spec)
 
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
-        offset = self._offset()
+        offset = self._offset
         if offset is not None:
             out = allocate(self.spec, index_shape(index), self._file.path)
             fill_region(self._file.read_exactly, self.spec.shape, out.dtype, index, out, base=offset)
@@ -91,7 +92,7 @@ class H5Tensor(LazyTensor):
             yield from array_chunks(self.read(), max_bytes)
             return
         itemsize = self.spec.dtype.itemsize or 1
-        offset = self._offset()
+        offset = self._offset
         if offset is not None:
             size = self.spec.size * itemsize
             yield from stored_chunks(self._file.read_exactly, offset, size, itemsize, max_bytes)
@@ -105,11 +106,12 @@ class H5Tensor(LazyTensor):
             yield from array_chunks(part, max_bytes)
 
     def file_range(self) -> FileRange | None:
-        offset = self._offset() if self._file.values is not None else None
+        offset = self._offset if self._file.values is not None else None
         if offset is None or self._file.values is None:
             return None
         return FileRange(self._file.values, offset, self.spec.nbytes or 0, self.spec.key)
 
+    @cached_property
     def _offset(self) -> int | None:
         """Return where the values begin that lie in one piece just as arrays have them; None for others.
 

@@ -11,13 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..dtypes import INVALID
-from ..errors import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
+from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..files import CLOSED, PIECE, RandomAccessFile, ReadAhead
 from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
 from ..paths import data_shards
 from ..ranges import FileRange
 from ..slicing import allocate, fill_region, full_index, index_shape
-from ..wire.crc32c import mask
 from ..workers import SERIAL, Workers
 from . import payload
 from .bundle import BundleEntry, BundleIndex, EntryError, data_shard
@@ -76,8 +75,7 @@ class BundleTensor(LazyTensor):
         if entry.slices:
             return self.read_region(full_index(spec.shape))
         reader.check_size(spec, entry)
-        file = reader.shard(entry.shard, spec.key)
-        values = FileRange(file, entry.offset, entry.size, spec.key, entry.crc32c).array(spec)
+        values = reader.data_range(spec.key, entry).array(spec)
         return payload.decode_numbers(values, big_endian=reader.index.big_endian)
 
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
@@ -105,8 +103,7 @@ class BundleTensor(LazyTensor):
         if itemsize is None or entry.slices or (self._reader.index.big_endian and itemsize > 1):
             return None
         self._reader.check_size(self.spec, entry)
-        file = self._reader.shard(entry.shard, self.spec.key)
-        return FileRange(file, entry.offset, entry.size, self.spec.key, entry.crc32c)
+        return self._reader.data_range(self.spec.key, entry)
 
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
         pieces = self._reader.pieces(self.spec, self.entry)
@@ -293,6 +290,10 @@ class BundleReader(CheckpointReader):
             self.open_shards[shard] = ahead
         return ahead
 
+    def data_range(self, key: str, entry: BundleEntry) -> FileRange:
+        """Return where an entry's bytes lie, with the checksum stored for them."""
+        return FileRange(self.shard(entry.shard, key), entry.offset, entry.size, key, entry.crc32c)
+
     def read_bytes(self, shard: int, offset: int, size: int) -> bytes:
         return self.shard(shard).read_exactly(offset, size)
 
@@ -320,10 +321,7 @@ class BundleReader(CheckpointReader):
             )
 
     def check_crc(self, key: str, entry: BundleEntry, crc: int) -> None:
-        if mask(crc) != entry.crc32c:
-            message = f"checksum {mask(crc):#010x}, stored {entry.crc32c:#010x}"
-            path = data_shard(self.index.prefix, entry.shard, self.index.header.num_shards)
-            raise ChecksumError(message, path=path, key=key, offset=entry.offset, code="tensor-checksum")
+        self.data_range(key, entry).check(crc)
 
     def corrupt(self, key: str, entry: BundleEntry, message: str, code: str) -> CorruptCheckpointError:
         in_index = code in ("slice", "tensor-size")
