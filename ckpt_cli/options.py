@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from .option_rules import needs, option_rules
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -124,7 +126,7 @@ def choosing(function: F) -> F:
     """Add KEY arguments and the options that choose tensors; `selection_of` takes what they give."""
     for option in reversed(_CHOOSING):
         function = option(function)
-    return function
+    return option_rules(needs("--regex", "KEY", "--match", "--exclude"))(function)
 
 
 def selection_of(options: dict[str, Any]) -> Selection:

@@ -22,6 +22,7 @@ from ..operations.latest import make_latest, state_beside
 from ..operations.run_directory import converted_name, converted_state, refuse_state_file
 from ..operations.select import choose
 from ..operations.suffixes import format_of_suffix
+from ..option_rules import excludes, needs, option_rules
 from ..options import (
     cast_option,
     changing,
@@ -83,6 +84,14 @@ CANNOT = 3  # The exit code of input that cannot be read.
 @jobs_option
 @json_option
 @color_option
+@option_rules(
+    needs("--save-map", "--like"),
+    needs("--pair-by-shape", "--like"),
+    needs("--partial", "--like"),
+    excludes("--config", "--like"),
+    excludes("--weights-only", "--kind"),
+    excludes("--update-state", "--each"),
+)
 def command(source: str, target: str, **options: Any) -> int:
     """Convert a checkpoint to another format, or another structure.
 
@@ -104,8 +113,6 @@ def command(source: str, target: str, **options: Any) -> int:
       ckpt convert bert_model.ckpt tf2/bert-1 --like fresh/ckpt-1 --map names.tsv
     """
     if options["weights_only"]:
-        if options["kind"]:
-            raise click.UsageError("--weights-only is --kind variable; give one", click.get_current_context())
         options["kind"] = "variable"
     if options["each"]:
         return _convert_each(source, target, options)

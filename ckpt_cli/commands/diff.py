@@ -14,6 +14,7 @@ from .. import render
 from ..operations.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
 from ..operations.keys import renamed
 from ..operations.measure import Tolerance
+from ..option_rules import excludes, option_rules
 from ..options import (
     changing,
     choosing,
@@ -96,6 +97,13 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
 @jobs_option
 @json_option
 @color_option
+@option_rules(
+    excludes("--json", "--quiet", "--stat"),
+    excludes("--stat", "--quiet"),
+    excludes("--all", "--quiet"),
+    excludes("--find-renames", "--quiet", "--no-values"),
+    excludes("--no-values", "--exact", "--rtol", "--atol"),
+)
 def command(left: str, right: str, **options: Any) -> int:
     """Show what was added, removed or changed from LEFT to RIGHT.
 
@@ -110,8 +118,6 @@ def command(left: str, right: str, **options: Any) -> int:
       ckpt diff old.index new.h5 --sub '^bert/=>encoder/' --rtol 1e-6
       ckpt diff main.json run/ckpt-10 --fail-on added,removed,dtype,shape   # for CI
     """
-    if options["quiet"] and options["as_json"]:
-        raise click.UsageError("--quiet prints nothing, --json a document", click.get_current_context())
     if options["each"]:
         return _each(left, right, options)
     ours, theirs = locate(left), locate(right)

@@ -10,6 +10,7 @@ import click
 from formats.opening import open_checkpoint
 
 from .. import render
+from ..option_rules import excludes, needs, option_rules
 from ..options import color_option, json_option, path_argument
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ _STYLES: dict[str, dict[str, Any]] = {
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would be drawn and write nothing.")
 @json_option
 @color_option
+@option_rules(
+    needs("--overwrite", "--output"),
+    needs("--dry-run", "--output"),
+    excludes("--depth", "--json", unless="--output"),
+)
 def command(path: str, depth: int | None, output: str | None, **options: Any) -> int:
     """Show the object graph of a checkpoint, or draw it.
 
@@ -81,7 +87,7 @@ def command(path: str, depth: int | None, output: str | None, **options: Any) ->
     elif output is None and render.is_terminal():
         render.lines(_tree_lines(name, nodes, tree, depth or _DEEPEST))
     elif output is None:
-        render.tsv(_edge_rows(nodes))
+        render.tsv(_edge_rows(nodes, tree, depth))
     return 0
 
 
@@ -97,9 +103,14 @@ def _write(output: str, text: str, options: dict[str, Any]) -> None:
         replace_file(output, text.encode())
 
 
-def _edge_rows(nodes: list[GraphNode]) -> Iterator[list[object]]:
-    """Yield an edge a row: from, name, to, the kind of what it leads to, dtype, shape and bytes."""
+def _edge_rows(nodes: list[GraphNode], tree: Span, depth: int | None) -> Iterator[list[object]]:
+    """Yield an edge a row: from, name, to, the kind of what it leads to, dtype, shape and bytes.
+
+    With a depth, only those of the nodes that the tree does not collapse.
+    """
     for node in nodes:
+        if depth is not None and tree.level.get(node.id, depth) >= depth:
+            continue
         edges = [*node.children]
         edges += [(f"{name} of {variable}", slot) for variable, name, slot in node.slots]
         for name, child in edges:

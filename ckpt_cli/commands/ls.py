@@ -14,6 +14,7 @@ from formats.opening import is_directory, open_checkpoint
 from .. import render
 from ..operations import listing
 from ..operations.select import Selection, choose
+from ..option_rules import CHOOSING, excludes, option_rules
 from ..options import choosing, color_option, json_option, path_argument, selection_of
 from ..report import say_empty
 
@@ -56,6 +57,14 @@ _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
 @click.option("-R", "--recursive", is_flag=True, help="List the directories below, too.")
 @json_option
 @color_option
+@option_rules(
+    excludes("--recursive", *CHOOSING, "--long", "--tree", "--depth", "--sort"),
+    excludes("--tree", "--json", "--depth", "--keys", "--null"),
+    excludes("--keys", "--json", "--depth"),
+    excludes("--null", "--json", "--depth"),
+    excludes("--long", "--tree", "--keys", "--null"),
+    excludes("--long", "--depth", unless="--json"),
+)
 def command(path: str, **options: Any) -> int:
     """List the checkpoints of a directory, or the tensors of one.
 
@@ -280,8 +289,19 @@ _SHAPES = (
 # Directories ----------------------------------------------------------------------
 
 
-def _load(path: str) -> dict[str, Any]:
+def _asked_of_tensors(options: dict[str, Any]) -> str:
+    """Return the options of a command line that say how tensors are listed, as they are typed."""
+    asked = ["-l"] if options["long"] else []
+    asked += ["--tree"] if options["as_tree"] else []
+    asked += [f"--depth {options['depth']}"] if options["depth"] else []
+    asked += [f"--sort {options['sort']}"] if options["sort"] != "key" else []
+    return " ".join(asked)
+
+
+def _load(path: str, *, reverse: bool) -> dict[str, Any]:
     found, notes, warnings = listing.directory_document(path)
+    if reverse:
+        found["checkpoints"].reverse()
     for text in notes:
         render.note(text)
     for text in warnings:
@@ -290,11 +310,11 @@ def _load(path: str) -> dict[str, Any]:
 
 
 def _list_directory(path: str, options: dict[str, Any]) -> int:
-    found = _load(path)
-    if found["latest"] and (options["as_tree"] or options["depth"]):
+    found = _load(path, reverse=options["reverse"])
+    asked = _asked_of_tensors(options)
+    if found["latest"] and asked:
         import shlex
 
-        asked = f"--depth {options['depth']}" if options["depth"] else "--tree"
         latest = shlex.quote(os.path.join(path, found["latest"]))
         render.note(f"{asked} is for the tensors of one checkpoint: ckpt ls {asked} {latest}")
     if options["as_json"]:
@@ -307,7 +327,7 @@ def _list_directory(path: str, options: dict[str, Any]) -> int:
 def _list_recursively(path: str, options: dict[str, Any]) -> int:
     if not is_directory(path):
         raise click.UsageError(f"--recursive wants a directory, {path} is none", click.get_current_context())
-    every = (_load(below) for below in listing.directories_below(path))
+    every = (_load(below, reverse=options["reverse"]) for below in listing.directories_below(path))
     found = [one for one in every if one["checkpoints"]]
     if options["as_json"]:
         render.document({"directories": found})
@@ -322,7 +342,7 @@ def _list_recursively(path: str, options: dict[str, Any]) -> int:
 
 
 def _show_directory(found: dict[str, Any], options: dict[str, Any]) -> None:
-    rows = found["checkpoints"][::-1] if options["reverse"] else found["checkpoints"]
+    rows = found["checkpoints"]
     if options["null"]:
         _write_null(row["name"] for row in rows)
     elif options["keys_only"]:

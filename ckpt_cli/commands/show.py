@@ -12,6 +12,7 @@ from formats.opening import open_checkpoint
 
 from .. import render
 from ..operations import parts, show
+from ..option_rules import needs, option_rules
 from ..options import color_option, completing, json_option, path_argument
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ _LARGEST_HEAT = 1 << 24
 )
 @json_option
 @color_option
+@option_rules(needs("--max-values", "KEY"))
 def command(path: str, key: str | None, max_values: int, as_json: bool) -> int:
     """Show what a checkpoint is, or what one tensor of it holds.
 

@@ -11,6 +11,7 @@ import click
 from .. import render
 from ..operations.state import Run
 from ..operations.state_changes import Wish, carry_out, make_plan
+from ..option_rules import needs, option_rules
 from ..options import color_option, completing, json_option, path_argument
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _STYLES = {"delete": "red", "remove": "red", "drop": "yellow", "set": "green", "
 @click.option("-n", "--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
 @json_option
 @color_option
+@option_rules(needs("--dry-run", "--set", "--fix", "--keep"))
 def command(directory: str, *, as_json: bool, dry_run: bool, **wishes: Any) -> int:
     """Show or change the state file `checkpoint` of a directory.
 

@@ -11,6 +11,7 @@ from formats.paths import data_shards
 
 from .. import render
 from ..operations.verify import Result, expand, verify_one
+from ..option_rules import needs, option_rules
 from ..options import color_option, completing, jobs_option, json_option, known_format, path_argument
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ _MOST_SHOWN = 20
 @jobs_option
 @json_option
 @color_option
+@option_rules(needs("--input", "--outputs-like"))
 def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, **options: Any) -> int:
     """Check that a checkpoint is sound, to the last byte.
 
@@ -78,8 +80,6 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, **options: Any)
       ckpt verify new.npz --outputs-like old.keras  after it
       ckpt verify moved/ckpt-10 --trains-like run/ckpt-10
     """
-    if options["input_file"] is not None and options["like"] is None:
-        raise click.UsageError("--input is for --outputs-like", click.get_current_context())
     results = [_verify(place, jobs, options) for place in expand(paths)]
     if as_json:
         documents = [result.document() for result in results]
