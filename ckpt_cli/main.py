@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from . import __version__
-from .options import color_option
-from .render import choose_color, error_lines
+from .options import color_option, with_general_options
+from .render import choose_color, choose_quiet, error_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ class CommandsByFile(click.Group):
         import importlib
 
         command: click.Command = importlib.import_module(f"ckpt_cli.commands.{cmd_name}").command
-        return command
+        return with_general_options(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -62,7 +62,7 @@ class CommandsByFile(click.Group):
 @click.group(
     cls=CommandsByFile, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.version_option(__version__, prog_name="ckpt", message="%(prog)s %(version)s")
+@click.version_option(__version__, "-V", "--version", prog_name="ckpt", message="%(prog)s %(version)s")
 @color_option
 def cli() -> None:
     """Inspect, verify and convert TensorFlow and Keras checkpoints, without TensorFlow.
@@ -80,6 +80,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         # What the locale cannot show is escaped, never an error.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     choose_color("auto")
+    choose_quiet(False)
     # numpy's linear algebra would start a thread for each processor, busy waiting for a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if "_CKPT_COMPLETE" in os.environ:

@@ -28,6 +28,8 @@ __all__ = [
     "path_argument",
     "rules_of",
     "selection_of",
+    "set_quiet",
+    "with_general_options",
 ]
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -59,6 +61,58 @@ color_option = click.option(
     callback=_set_color,
     help="Colour: on a terminal, always, or never.  NO_COLOR and TERM=dumb are honoured.",
 )
+
+
+def set_quiet(_: click.Context, __: click.Parameter, value: bool) -> bool:
+    """Silence notes and progress, where --quiet says so."""
+    if value:
+        from .render import choose_quiet
+
+        choose_quiet(True)
+    return value
+
+
+def _set_verbose(context: click.Context, __: click.Parameter, value: bool) -> None:
+    """Say what was read when the command has ended, however it ends."""
+    if not value or context.resilient_parsing:
+        return
+    from formats.files import count_reads
+
+    from .render import remark
+
+    tallies = count_reads()
+
+    def tell() -> None:
+        for path, tally in tallies.items():
+            times = "1 read" if tally.reads == 1 else f"{tally.reads:,} reads"
+            remark(f"read {path}: {tally.nbytes:,} bytes in {times}")
+
+    context.call_on_close(tell)
+
+
+_GENERAL = (
+    click.Option(
+        ["-q", "--quiet"],
+        is_flag=True,
+        expose_value=False,
+        callback=set_quiet,
+        help="Print no notes and no progress; warnings and errors remain.",
+    ),
+    click.Option(
+        ["-v", "--verbose"],
+        is_flag=True,
+        expose_value=False,
+        callback=_set_verbose,
+        help="Say at the end what was read of each file.",
+    ),
+)
+
+
+def with_general_options(command: click.Command) -> click.Command:
+    """Return a command with the options that all have, unless it has one of the name for itself."""
+    own = {name for param in command.params for name in param.opts}
+    command.params += [option for option in _GENERAL if own.isdisjoint(option.opts)]
+    return command
 
 
 def _default_jobs() -> int:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Column",
     "choose_color",
+    "choose_quiet",
     "document",
     "error_lines",
     "escape",
@@ -34,6 +35,7 @@ __all__ = [
     "long_document",
     "note",
     "progress",
+    "remark",
     "styled",
     "table",
     "title",
@@ -113,9 +115,25 @@ def styled(text: str, stream: IO[str] | None = None, **style: Any) -> str:
     return click.style(text, **style) if use_color(stream or sys.stdout) else text
 
 
+_quiet = False
+
+
+def choose_quiet(choice: bool) -> None:
+    """Set what --quiet says: whether notes and progress are left out.  Warnings and errors never are."""
+    global _quiet  # noqa: PLW0603  as with colour
+    _quiet = choice
+
+
 def note(text: str) -> None:
     """Tell on stderr what was chosen, or what there is to know."""
+    if _quiet:
+        return
     print(f"{styled('note:', sys.stderr, fg='cyan')} {escape(text)}", file=sys.stderr)
+
+
+def remark(text: str) -> None:
+    """Say on stderr what --verbose asked for."""
+    print(escape(text), file=sys.stderr)
 
 
 def warning(text: str) -> None:
@@ -288,7 +306,7 @@ def progress(total: int, what: str) -> Iterator[Callable[[int], None]]:
 
     Yields a function that is told how many bytes were done.
     """
-    if not sys.stderr.isatty():
+    if _quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
     started = time.monotonic()

@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import os
 import stat
+from threading import Lock
 from typing import Self
 
 from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError
 
-__all__ = ["CLOSED", "PIECE", "RandomAccessFile", "ReadAhead"]
+__all__ = [
+    "CLOSED",
+    "PIECE",
+    "RandomAccessFile",
+    "ReadAhead",
+    "Tally",
+    "add_reads",
+    "count_reads",
+    "reads_of_child",
+    "tally_of",
+]
 
 PIECE = 1 << 20
 """Bytes read at a time: past 1 MiB nothing gets faster, and the processor's cache still holds it."""
@@ -20,6 +31,51 @@ PIECE = 1 << 20
 CLOSED = "the checkpoint has been closed"
 
 _LARGEST_PREAD = 0x7FFFF000  # Linux transfers no more in one call.
+
+
+class Tally:
+    """How much of a file was read, by whichever threads and however often it was opened."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+        self.reads = 0
+        self._lock = Lock()
+
+    def add(self, nbytes: int, reads: int = 1) -> None:
+        with self._lock:
+            self.nbytes += nbytes
+            self.reads += reads
+
+
+_tallies: dict[str, Tally] | None = None
+
+
+def count_reads() -> dict[str, Tally]:
+    """Count from now on what is read; return the tallies by path, which grow as files are opened."""
+    global _tallies  # noqa: PLW0603  files are opened everywhere, and nobody could hand this on
+    _tallies = {}
+    return _tallies
+
+
+def reads_of_child() -> dict[str, tuple[int, int]]:
+    """Return what a forked process has counted by path, bytes and reads, and have it begin at none."""
+    counted = {path: (tally.nbytes, tally.reads) for path, tally in (_tallies or {}).items()}
+    if _tallies is not None:
+        count_reads()
+    return counted
+
+
+def add_reads(counted: dict[str, tuple[int, int]]) -> None:
+    """Add what a forked process has counted."""
+    for path, (nbytes, reads) in counted.items():
+        tally = tally_of(path)
+        if tally is not None:
+            tally.add(nbytes, reads)
+
+
+def tally_of(path: str) -> Tally | None:
+    """Return where reads of a file are to be counted, None where nobody asked."""
+    return None if _tallies is None else _tallies.setdefault(path, Tally())
 
 
 class RandomAccessFile:
@@ -39,6 +95,7 @@ class RandomAccessFile:
             self.close()
             raise CheckpointError("not a regular file", path=path)
         self.size = status.st_size
+        self._tally = tally_of(path)
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes at `offset`, fewer where the file ends."""
@@ -51,11 +108,15 @@ class RandomAccessFile:
             return b""
         try:
             data = os.pread(self._fd, wanted if wanted <= _LARGEST_PREAD else _LARGEST_PREAD, offset)
+            if self._tally is not None:
+                self._tally.add(len(data))
             if len(data) == wanted:
                 return data
             pieces = [data]
             while pieces[-1] and (left := wanted - sum(map(len, pieces))) > 0:
                 pieces.append(os.pread(self._fd, min(left, _LARGEST_PREAD), offset + sum(map(len, pieces))))
+                if self._tally is not None:
+                    self._tally.add(len(pieces[-1]))
         except OSError as error:
             message = f"cannot be read: {str(error.strerror).lower()}"
             raise CheckpointError(message, path=self.path, offset=offset, code="shard-short") from error
@@ -77,6 +138,8 @@ class RandomAccessFile:
         try:
             while done < len(out) and (count := os.preadv(self._fd, [out[done:]], offset + done)):
                 done += count
+                if self._tally is not None:
+                    self._tally.add(count)
         except OSError as error:
             message = f"cannot be read: {str(error.strerror).lower()}"
             raise CheckpointError(message, path=self.path, offset=offset, code="shard-short") from error

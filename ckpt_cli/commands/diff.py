@@ -24,6 +24,7 @@ from ..options import (
     path_argument,
     rules_of,
     selection_of,
+    set_quiet,
 )
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
 )
 @click.option("--stat", is_flag=True, help="Show how many elements changed, a line a tensor.")
 @click.option("--all", "everything", is_flag=True, help="Show what is the same, too.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code tells.")
+@click.option("-q", "--quiet", is_flag=True, callback=set_quiet, help="Print nothing; the exit code tells.")
 @click.option(
     "-M", "--find-renames", is_flag=True, help="Find tensors of equal bytes again under another key."
 )
@@ -122,7 +123,7 @@ def command(left: str, right: str, **options: Any) -> int:
         return _each(left, right, options)
     ours, theirs = locate(left), locate(right)
     for location in (ours, theirs):
-        if location.note and not options["quiet"]:
+        if location.note:
             render.note(location.note)
     found, names = _compare(ours, theirs, options)
     if options["as_json"]:
@@ -151,7 +152,7 @@ def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[
     selection, settings, rules = selection_of(options), _settings(options), rules_of(options)
     with open_location(left) as one, open_location(right) as other:
         changed = renamed(one, rules) if rules else None
-        for text in changed.notes if changed is not None and not options["quiet"] else ():
+        for text in changed.notes if changed is not None else ():
             render.note(text)
         pairs = pair_up(one, other, settings.by, selection, changed)
         if not options["quiet"]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.directory import Directory
 from formats.errors import CheckpointError, CheckpointNotFoundError, NoCheckpointsError
+from formats.files import add_reads, reads_of_child
 from formats.model import Finding
 from formats.opening import is_directory, locate, open_location
 from formats.probe import Probe
@@ -129,7 +130,9 @@ def _in_a_child(location: Location) -> Result:
     sender.close()
     try:
         if receiver.poll(patience):
-            result: Result = receiver.recv()
+            result: Result
+            result, counted = receiver.recv()
+            add_reads(counted)
             return result
         what = f"reading it took more than {patience:.0f} s, and was stopped"
     except EOFError:  # the child is gone, and has said nothing
@@ -144,7 +147,9 @@ def _in_a_child(location: Location) -> Result:
 
 
 def _report_to(sender: Connection, location: Location) -> None:
-    sender.send(_verify_here(location, 1, lambda _: None))
+    reads_of_child()  # what was read before it is not its own
+    result = _verify_here(location, 1, lambda _: None)
+    sender.send((result, reads_of_child()))
 
 
 def _verify_open(reader: CheckpointReader, jobs: int, advance: Callable[[int], None]) -> Result:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..atomic import refusing
 from ..errors import CheckpointError, CorruptCheckpointError
+from ..files import tally_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,6 +83,7 @@ def _clone(path: str, new: str) -> None:
 
 def _copy(path: str, new: str, advance: Callable[[int], None]) -> None:
     source, target = _open(path), -1
+    tally = tally_of(path)
     try:
         target = _create(new)
         size, done = os.fstat(source).st_size, 0
@@ -104,6 +106,8 @@ def _copy(path: str, new: str, advance: Callable[[int], None]) -> None:
                     )
                 copied = os.pwrite(target, piece, done)
             done += copied
+            if tally is not None:
+                tally.add(copied)
             advance(copied)
     finally:
         _close(source, target)

@@ -1,0 +1,179 @@
+"""What all commands have: --quiet, --verbose, help, colour, and what the environment says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from ckpt_cli import render
+from ckpt_cli.main import cli
+from tests.readme import commands
+from tests.support import data_path, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+GUIDE = data_path("guide_adam_legacy", "tf_ckpts")
+HDF5 = data_path("keras_mlp", "mlp.full.h5")
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_has_the_general_options(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    names = {spelled for param in command.params for spelled in param.opts}
+    assert {"-q", "--quiet", "-v", "--verbose", "--json", "--color"} <= names
+
+
+def test_quiet_silences_notes_and_never_warnings_or_errors(tmp_path: Path, ckpt: Callable) -> None:
+    loud = ckpt("show", GUIDE)
+    quiet = ckpt("show", GUIDE, "-q")
+    assert loud.err.startswith("note: ")
+    assert (quiet.code, quiet.out, quiet.err) == (0, loud.out, "")
+    for name in ("checkpoint", "ckpt-10.index"):
+        shutil.copy(os.path.join(GUIDE, name), tmp_path)
+    assert "warning: " in ckpt("ls", tmp_path / "ckpt-10", "-q").err
+    assert "error: " in ckpt("ls", tmp_path / "nothing", "-q").err
+    assert ckpt("show", GUIDE).err == loud.err  # one command's wish is not the next one's
+
+
+def test_quiet_shows_no_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 1000, 2))
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    shown = []
+    for quiet in (False, True):
+        render.choose_quiet(quiet)
+        with render.progress(10, "the work") as advance:
+            advance(5)
+        shown.append("the work" in capsys.readouterr().err)
+    render.choose_quiet(False)
+    assert shown == [True, False]
+
+
+def test_a_comparison_that_is_quiet_warns_all_the_same(tmp_path: Path, ckpt: Callable) -> None:
+    import numpy as np
+
+    for side in ("left", "right"):
+        (tmp_path / side).mkdir()
+        write_bundle(str(tmp_path / side / f"{side}-1"), {"w": np.zeros(2)})
+    result = ckpt("diff", "--each", "-q", tmp_path / "left", tmp_path / "right")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("warning: ")
+
+
+def test_verbose_says_what_was_read(ckpt: Callable) -> None:
+    path = os.path.join(GUIDE, "ckpt-10")
+    silent, told = ckpt("ls", path), ckpt("ls", path, "-v")
+    assert (told.code, told.out, silent.err) == (0, silent.out, "")
+    assert re.fullmatch(rf"read {re.escape(path)}\.index: [\d,]+ bytes in \d+ reads\n", told.err)
+    verified = ckpt("verify", path, "-v").err
+    data = re.search(r"data-00000-of-00001: ([\d,]+) bytes", verified)
+    assert data is not None
+    assert int(data[1].replace(",", "")) >= os.path.getsize(f"{path}.data-00000-of-00001")
+    assert ckpt("ls", path).err == ""
+
+
+def test_verbose_counts_what_a_child_reads(ckpt: Callable) -> None:
+    found = re.search(r"mlp\.full\.h5: ([\d,]+) bytes in", ckpt("verify", HDF5, "-v").err)
+    assert found is not None
+    assert int(found[1].replace(",", "")) > 4096 + 524  # the head, and every value
+
+
+def test_verbose_also_tells_what_was_read_before_an_error(tmp_path: Path, ckpt: Callable) -> None:
+    (tmp_path / "x").write_bytes(bytes(200))
+    result = ckpt("ls", tmp_path / "x", "-v")
+    assert result.code == 3
+    assert f"read {tmp_path}/x: " in result.err
+    assert "ckpt: error: " in result.err
+
+
+# Help -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", commands())
+def test_help_of_a_command_is_its_help_option(name: str, ckpt: Callable) -> None:
+    result = ckpt("help", name)
+    assert result.code == 0
+    assert result.out == ckpt(name, "--help").out
+    assert ckpt("help", name, "--json").json["help"] + "\n" == result.out
+
+
+def test_help_alone_is_the_programs(ckpt: Callable) -> None:
+    assert ckpt("help").out == ckpt("--help").out
+
+
+def test_help_of_a_mistyped_command(ckpt: Callable) -> None:
+    result = ckpt("help", "convrt")
+    assert (result.code, result.out) == (2, "")
+    assert "no command 'convrt'; did you mean convert?" in result.err
+
+
+def test_the_version(ckpt: Callable) -> None:
+    assert ckpt("-V").out == ckpt("--version").out
+    assert re.fullmatch(r"ckpt \d+\.\d+.*\n", ckpt("-V").out)
+
+
+# The environment --------------------------------------------------------------------
+
+
+def has_color(text: str) -> bool:
+    return re.search(r"\x1b\[\d*(;\d+)*m", text) is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "expected"),
+    [
+        ([], {}, True),
+        ([], {"NO_COLOR": "1"}, False),
+        ([], {"NO_COLOR": ""}, True),  # https://no-color.org: when present and not an empty string
+        ([], {"TERM": "dumb"}, False),
+        (["--color", "never"], {}, False),
+        (["--color", "always"], {"NO_COLOR": "1"}, True),
+        (["--color", "always"], {"TERM": "dumb"}, True),
+    ],
+)
+def test_color_on_a_terminal(
+    options: list[str], environment: dict[str, str], expected: bool, terminal: Callable
+) -> None:
+    shown = terminal("ls", GUIDE, *options, **environment)
+    assert shown.code == 0
+    assert has_color(shown.out) == expected
+
+
+def test_color_of_stdout_and_stderr_is_chosen_separately(terminal: Callable) -> None:
+    """`terminal` has stdout on a terminal and stderr in a pipe."""
+    shown = terminal("show", GUIDE)
+    assert shown.err.startswith("note: ")
+    assert has_color(shown.out)
+    assert not has_color(shown.err)
+    assert has_color(terminal("show", GUIDE, "--color", "always").err)
+
+
+def test_color_in_pipes(ckpt: Callable) -> None:
+    plain, colored = ckpt("show", GUIDE), ckpt("show", GUIDE, "--color", "always")
+    assert not has_color(plain.out + plain.err)
+    assert has_color(colored.err)
+    assert colored.out == plain.out  # TAB-separated lines are for programs
+
+
+@pytest.mark.parametrize("value", ["1", ""])
+def test_debugging_shows_where_an_error_comes_from(
+    value: str, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from formats.errors import CheckpointNotFoundError
+
+    monkeypatch.setenv("CKPT_DEBUG", value)
+    if value:
+        from ckpt_cli.main import main
+
+        with pytest.raises(CheckpointNotFoundError):
+            main(["ls", "nowhere"])
+    else:
+        assert ckpt("ls", "nowhere").code == 3
