@@ -10,11 +10,20 @@ import click
 
 from formats.chunks import view_of
 from formats.opening import open_checkpoint
+from formats.workers import workers
 
 from .. import render
 from ..operations.extract import Output, output_of, plan_extract, stream, write
 from ..operations.parts import find_parts
-from ..options import cast_option, choosing, color_option, json_option, path_argument, selection_of
+from ..options import (
+    cast_option,
+    choosing,
+    color_option,
+    jobs_option,
+    json_option,
+    path_argument,
+    selection_of,
+)
 from ..report import report
 
 if TYPE_CHECKING:
@@ -38,6 +47,7 @@ __all__ = ["command"]
 @cast_option
 @click.option("--overwrite", is_flag=True, help="Replace what is there; of a directory, files.")
 @click.option("-n", "--dry-run", is_flag=True, help="Print the plan and write nothing.")
+@jobs_option
 @json_option
 @color_option
 def command(path: str, target: str, **options: Any) -> int:
@@ -80,8 +90,11 @@ def _carry_out(plan: Plan, output: Output, options: dict[str, Any]) -> None:
             sys.stdout.buffer.write(view_of(chunk))
         return
     proven = output.is_proven and not dry_run
-    with render.progress(plan.nbytes * (1 + proven), os.path.basename(plan.target)) as advance:
-        notes = write(plan, output, overwrite=overwrite, dry_run=dry_run, advance=advance)
+    with (
+        workers(options["jobs"]) as pool,
+        render.progress(plan.nbytes * (1 + proven), os.path.basename(plan.target)) as advance,
+    ):
+        notes = write(plan, output, overwrite=overwrite, dry_run=dry_run, workers=pool, advance=advance)
     for text in notes:
         render.note(text)
     report(plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=proven)

@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from formats.opening import open_checkpoint
+from formats.workers import workers
 
 from .. import render
 from ..operations.latest import make_latest, state_beside
 from ..operations.rename import plan_rename
-from ..options import changing, color_option, json_option, path_argument, rules_of
+from ..options import changing, color_option, jobs_option, json_option, path_argument, rules_of
 from ..report import report
 
 __all__ = ["command"]
@@ -29,6 +30,7 @@ __all__ = ["command"]
 @click.option("--update-state", is_flag=True, help="Make DST the latest in its directory's checkpoint file.")
 @click.option("--overwrite", is_flag=True, help="Replace DST where it is there already.")
 @click.option("-n", "--dry-run", is_flag=True, help="Print the plan and write nothing.")
+@jobs_option
 @json_option
 @color_option
 def command(source: str, target: str | None, **options: Any) -> int:
@@ -70,11 +72,15 @@ def command(source: str, target: str | None, **options: Any) -> int:
         if options["update_state"]:
             state_beside(rename.plan.target)  # One that cannot be read is refused before anything is written.
         name = os.path.basename(rename.plan.target)
-        with render.progress(rename.nbytes * (2 if verify else 1), name) as advance:
+        with (
+            workers(options["jobs"]) as pool,
+            render.progress(rename.nbytes * (2 if verify else 1), name) as advance,
+        ):
             notes = rename.run(
                 overwrite=options["overwrite"] or target is None,
                 verify=verify,
                 dry_run=dry_run,
+                workers=pool,
                 advance=advance,
             )
         if options["update_state"] and not dry_run:

@@ -10,11 +10,12 @@ import click
 
 from formats.errors import CheckpointError
 from formats.salvage import find_damaged
+from formats.workers import workers
 
 from .. import render
 from ..operations.rescue import plan_rescue
 from ..operations.transfer import execute
-from ..options import color_option, completing, json_option, path_argument
+from ..options import color_option, completing, jobs_option, json_option, path_argument
 
 if TYPE_CHECKING:
     from ..operations.rescue import Rescue
@@ -37,6 +38,7 @@ _ALL, _SOME, _NOTHING = 0, 1, 3
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT where it is there already.")
 @click.option("-n", "--dry-run", is_flag=True, help="Print what would be saved and lost, and write nothing.")
+@jobs_option
 @json_option
 @color_option
 def command(damaged: str, target: str, sibling: str | None, **options: Any) -> int:
@@ -68,8 +70,11 @@ def command(damaged: str, target: str, sibling: str | None, **options: Any) -> i
     write = rescue.plan is not None and not options["dry_run"]
     notes = list(rescue.notes)
     if write and rescue.plan is not None:
-        with render.progress(rescue.plan.nbytes * 2, os.path.basename(target)) as advance:
-            notes = execute(rescue.plan, overwrite=options["overwrite"], advance=advance)
+        with (
+            workers(options["jobs"]) as pool,
+            render.progress(rescue.plan.nbytes * 2, os.path.basename(target)) as advance,
+        ):
+            notes = execute(rescue.plan, overwrite=options["overwrite"], workers=pool, advance=advance)
     _show(rescue, notes, as_json=options["as_json"], written=write)
     if rescue.plan is None:
         count, first = len(rescue.lost), rescue.lost[0].finding.message if rescue.lost else ""

@@ -29,6 +29,7 @@ from formats.errors import (
 from formats.h5.writer import MOST_COMPONENTS
 from formats.npy import NPY_DTYPES, npy_chunks
 from formats.registry import format_named
+from formats.workers import SERIAL, Workers
 
 from .safe_paths import safe_paths
 from .transfer import Dropped, Move, Plan, cast_chunks, execute
@@ -206,6 +207,7 @@ def write(
     *,
     overwrite: bool = False,
     dry_run: bool = False,
+    workers: Workers = SERIAL,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
     """Write a plan's target and return notes; nothing is left behind where that fails.
@@ -216,7 +218,7 @@ def write(
     """
     try:
         if output.is_proven:
-            return execute(plan, overwrite=overwrite, dry_run=dry_run, advance=advance)
+            return execute(plan, overwrite=overwrite, dry_run=dry_run, workers=workers, advance=advance)
         if dry_run:
             _check_target(output, overwrite=overwrite)
             return list(plan.notes)

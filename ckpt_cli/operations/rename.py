@@ -14,6 +14,7 @@ from formats.h5.legacy_writer import rekeyed
 from formats.tf.bundle_reader import BundleReader
 from formats.tf.bundle_rename import BundleRename
 from formats.tf.bundle_writer import BundleWriter, bundle_target
+from formats.workers import SERIAL, Workers
 from formats.writing import Target
 
 from .keys import Renamed, renamed
@@ -44,6 +45,7 @@ class Rename(NamedTuple):
         overwrite: bool = False,
         verify: bool = True,
         dry_run: bool = False,
+        workers: Workers = SERIAL,
         advance: Callable[[int], None] = lambda _: None,
     ) -> list[str]:
         """Carry it out; return notes for the person."""
@@ -52,7 +54,14 @@ class Rename(NamedTuple):
                 return list(self.plan.notes)
             notes = self.bundle.run(overwrite=overwrite, verify=verify, advance=advance)
             return [*self.plan.notes, *notes]
-        return execute(self.plan, overwrite=overwrite, verify=verify, dry_run=dry_run, advance=advance)
+        return execute(
+            self.plan,
+            overwrite=overwrite,
+            verify=verify,
+            dry_run=dry_run,
+            workers=workers,
+            advance=advance,
+        )
 
 
 def plan_rename(
