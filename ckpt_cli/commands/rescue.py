@@ -19,6 +19,7 @@ from ..options import color_option, completing, jobs_option, json_option, path_a
 
 if TYPE_CHECKING:
     from ..operations.rescue import Rescue
+    from ..operations.transfer import Plan
 
 __all__ = ["command"]
 
@@ -67,15 +68,11 @@ def command(damaged: str, target: str, sibling: str | None, **options: Any) -> i
         if options["as_json"]:
             render.document(rescue.document(verified=False))
         raise rescue.refusal
-    write = rescue.plan is not None and not options["dry_run"]
     notes = list(rescue.notes)
-    if write and rescue.plan is not None:
-        with (
-            workers(options["jobs"]) as pool,
-            render.progress(rescue.plan.nbytes * 2, os.path.basename(target)) as advance,
-        ):
-            notes = execute(rescue.plan, overwrite=options["overwrite"], workers=pool, advance=advance)
-    _show(rescue, notes, as_json=options["as_json"], written=write)
+    if rescue.plan is not None:
+        notes = _carry_out(rescue.plan, options)
+    written = rescue.plan is not None and not options["dry_run"]
+    _show(rescue, notes, as_json=options["as_json"], written=written)
     if rescue.plan is None:
         count, first = len(rescue.lost), rescue.lost[0].finding.message if rescue.lost else ""
         what = f"{count:,} tensors are lost, the first: {first}" if count else "it holds no tensors"
@@ -93,6 +90,20 @@ def _plan(damaged: str, target: str, sibling: str | None) -> Rescue:
         size = sum(size for *_, size, _ in location.fingerprint().values())
     with render.progress(size, os.path.basename(damaged)) as advance:
         return plan_rescue(damaged, target, sibling, advance)
+
+
+def _carry_out(plan: Plan, options: dict[str, Any]) -> list[str]:
+    with (
+        workers(options["jobs"]) as pool,
+        render.progress(plan.nbytes * 2, os.path.basename(plan.target)) as advance,
+    ):
+        return execute(
+            plan,
+            overwrite=options["overwrite"],
+            dry_run=options["dry_run"],
+            workers=pool,
+            advance=advance,
+        )
 
 
 def _show(rescue: Rescue, notes: list[str], *, as_json: bool, written: bool) -> None:

@@ -1,0 +1,274 @@
+"""An example of every option of every command: a command line, and what the option adds to it.
+
+`tests/cli/test_options.py` runs each line without and with the option; both must not come to
+the same.  An option that has no line here fails the tests, and so does one whose line shows
+no difference: it is not tested, or it does nothing.
+
+Lines run in a directory that `lay_out` fills.  All options of all commands are here but
+`--help`, and those that `GENERAL` and `CHOOSING` give to several commands at once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import ckpt_cli.runtime as tf
+from tests.support import data_path, partitioned, shard_path, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+GENERAL = {
+    "average": "average run/ckpt-9 run/ckpt-10 -o new/mean-1",
+    "convert": "convert run new/weights.npz --weights-only",
+    "demo": "demo new",
+    "diff": "diff run other",
+    "extract": "extract run --kind variable -o new.npz",
+    "graph": "graph run",
+    "log": "log run --tag nothing",
+    "ls": "ls run '*kernel*'",
+    "match": "match run other",
+    "rename": "rename run new/renamed-1 --sub net=>n",
+    "rescue": "rescue run new/saved-1",
+    "show": "show run",
+    "state": "state moved",
+    "stats": "stats run",
+    "verify": "verify full.h5",
+}
+"""Of each command a line that reads a checkpoint and has a note on stderr."""
+
+_OF_ALL = {"--json": "--json", "--color": "--color always", "--quiet": "-q", "--verbose": "-v"}
+
+_CHOOSING_LINES = {
+    "ls": "ls run/ckpt-10",
+    "stats": "stats run/ckpt-10",
+    "log": "log run --json",
+    "diff": "diff run/ckpt-9 run/ckpt-10 --all",
+    "extract": "extract bert-2 -o new.npz",
+    "convert": "convert bert-2 new.npz",
+}
+
+_CHOOSING = {
+    "--match": "--match '*kernel*'",
+    "--exclude": "--exclude '*kernel*'",
+    "--dtype": "--dtype float32",
+    "--kind": "--kind variable",
+}
+
+_CHANGING_LINES = {"diff": "diff bert-2 bert-2", "convert": "convert bert-2 new/c-2"}
+
+_CHANGING = {
+    "--sub": "--sub 'bert=>b'",
+    "--strip-prefix": "--strip-prefix bert/",
+    "--add-prefix": "--add-prefix model/",
+    "--map": "--map names.tsv",
+}
+
+_CONVERT = "convert run/ckpt-10 new/c-1"
+_LIKE = "convert run/ckpt-9 new/c-1 --like run/ckpt-10"
+_RENAME = "rename run/ckpt-10 new/r-1 --sub net=>n"
+
+OWN = {
+    "average": {
+        "--output": ("average run/ckpt-9 run/ckpt-10", "-o new/mean-1"),
+        "--last": ("average run -o new/mean-1", "--last 2"),
+        "--no-verify": ("average run/ckpt-9 run/ckpt-10 -o new/mean-1 --json", "--no-verify"),
+        "--update-state": ("average run/ckpt-9 run/ckpt-10 -o new/mean-1", "--update-state"),
+        "--overwrite": ("average run/ckpt-9 run/ckpt-10 -o there-1", "--overwrite"),
+        "--dry-run": ("average run/ckpt-9 run/ckpt-10 -o new/mean-1", "-n"),
+        "--jobs": ("average run/ckpt-9 run/ckpt-10 -o new/mean-1", "-j 7"),
+    },
+    "completion": {
+        "--json": ("completion bash", "--json"),
+        "--color": ("completion", "--color always"),
+    },
+    "convert": {
+        "--to": (_CONVERT, "--to name"),
+        "--like": ("convert pairs/name_based new/c-1", "--like pairs/object_based"),
+        "--config": ("convert weights.h5 new/model.weights.h5", "--config full.h5"),
+        "--pair-by-shape": ("convert left-1 new/c-1 --like right-1", "--pair-by-shape"),
+        "--partial": (f"{_LIKE} --exclude '*/bias*'", "--partial"),
+        "--save-map": (_LIKE, "--save-map map.tsv"),
+        "--weights-only": (_CONVERT, "--weights-only"),
+        "--cast": (_CONVERT, "--cast float16"),
+        "--shard-size": (_CONVERT, "--shard-size 100"),
+        "--merge-slices": ("convert parts-1 new/c-1", "--merge-slices"),
+        "--no-verify": (f"{_CONVERT} --json", "--no-verify"),
+        "--update-state": (_CONVERT, "--update-state"),
+        "--overwrite": ("convert run/ckpt-10 there-1", "--overwrite"),
+        "--dry-run": (_CONVERT, "-n"),
+        "--each": ("convert run new", "--each"),
+        "--jobs": (_CONVERT, "-j 7"),
+    },
+    "demo": {
+        "--overwrite": ("demo playground", "--overwrite"),
+        "--dry-run": ("demo new", "-n"),
+    },
+    "diff": {
+        "--no-values": ("diff run/ckpt-9 run/ckpt-10", "--no-values"),
+        "--exact": ("diff run/ckpt-10 flipped-10", "--exact"),
+        "--rtol": ("diff run/ckpt-9 run/ckpt-10 --kind variable --json", "--rtol 1000"),
+        "--atol": ("diff run/ckpt-9 run/ckpt-10 --kind variable --json", "--atol 1000"),
+        "--stat": ("diff run/ckpt-9 run/ckpt-10", "--stat"),
+        "--all": ("diff run/ckpt-9 run/ckpt-10", "--all"),
+        "--quiet": ("diff run other", "-q"),
+        "--find-renames": ("diff pairs/name_based pairs/name_based_renamed", "-M"),
+        "--by": ("diff pairs/object_based pairs/name_based", "--by object-path"),
+        "--fail-on": ("diff run/ckpt-9 run/ckpt-10", "--fail-on added"),
+        "--each": ("diff run other", "--each"),
+        "--jobs": ("diff run/ckpt-9 run/ckpt-10", "-j 7"),
+    },
+    "extract": {
+        "--output": ("extract run/ckpt-10 net/l1/kernel", "-o new.npy"),
+        "--cast": ("extract run/ckpt-10 net/l1/kernel -o new.npy", "--cast float16"),
+        "--overwrite": ("extract run/ckpt-10 net/l1/kernel -o there.npy", "--overwrite"),
+        "--dry-run": ("extract run/ckpt-10 net/l1/kernel -o new.npy", "-n"),
+        "--jobs": ("extract run/ckpt-10 --kind variable -o new.safetensors", "-j 7"),
+    },
+    "graph": {
+        "--depth": ("graph run/ckpt-10", "--depth 1"),
+        "--output": ("graph run/ckpt-10", "-o new.dot"),
+        "--overwrite": ("graph run/ckpt-10 -o there.dot", "--overwrite"),
+        "--dry-run": ("graph run/ckpt-10 -o new.dot", "-n"),
+    },
+    "help": {
+        "--json": ("help ls", "--json"),
+        "--color": ("help nothing", "--color always"),
+    },
+    "log": {
+        "--no-values": ("log run", "--no-values"),
+        "--tag": ("log iris --json", "--tag global_step/sec"),
+        "--events": ("log run --json", "--events iris"),
+    },
+    "ls": {
+        "--long": ("ls run/ckpt-10", "-l"),
+        "--tree": ("ls run/ckpt-10", "--tree"),
+        "--depth": ("ls run/ckpt-10", "--depth 1"),
+        "--sort": ("ls run/ckpt-10", "--sort size"),
+        "--reverse": ("ls run/ckpt-10", "-r"),
+        "--keys": ("ls run/ckpt-10", "-1"),
+        "--null": ("ls run/ckpt-10 -1", "-0"),
+        "--recursive": ("ls run", "-R"),
+    },
+    "match": {"--allow-unused": ("match run/ckpt-10 fewer", "--allow-unused")},
+    "rename": {
+        "--sub": ("rename bert-2 new/r-2 --add-prefix x/", "--sub 'bert=>b'"),
+        "--strip-prefix": ("rename bert-2 new/r-2 --add-prefix x/", "--strip-prefix bert/"),
+        "--add-prefix": ("rename bert-2 new/r-2 --sub 'bert=>b'", "--add-prefix x/"),
+        "--map": ("rename bert-2 new/r-2 --add-prefix x/", "--map names.tsv"),
+        "--full-names": (_RENAME, "--full-names"),
+        "--in-place": ("rename run/ckpt-10 --sub net=>n", "--in-place"),
+        "--link": (_RENAME, "--link"),
+        "--no-verify": (f"{_RENAME} --json", "--no-verify"),
+        "--update-state": (_RENAME, "--update-state"),
+        "--overwrite": ("rename run/ckpt-10 there-1 --sub net=>n", "--overwrite"),
+        "--dry-run": (_RENAME, "-n"),
+        "--jobs": (_RENAME, "-j 7"),
+    },
+    "rescue": {
+        "--sibling": ("rescue lost-10 new/s-10", "--sibling run/ckpt-9"),
+        "--overwrite": ("rescue flipped-10 there-1", "--overwrite"),
+        "--dry-run": ("rescue flipped-10 new/s-10", "-n"),
+        "--jobs": ("rescue flipped-10 new/s-10", "-j 7"),
+    },
+    "show": {"--max-values": ("show run/ckpt-10 net/l1/kernel --json", "--max-values 1")},
+    "state": {
+        "--set": ("state run", "--set ckpt-8"),
+        "--fix": ("state moved", "--fix"),
+        "--keep": ("state run", "--keep 1"),
+        "--dry-run": ("state run --keep 1", "-n"),
+    },
+    "stats": {"--fail-on": ("stats pairs/name_based_nan", "--fail-on nan")},
+    "verify": {
+        "--roundtrip": ("verify run/ckpt-10", "--roundtrip npz"),
+        "--outputs-like": ("verify full.h5", "--outputs-like full.h5"),
+        "--input": ("verify full.h5 --json --outputs-like full.h5", "--input input.npy"),
+        "--trains-like": ("verify run/ckpt-10", "--trains-like run/ckpt-10"),
+        "--jobs": ("verify run/ckpt-10", "-j 7"),
+    },
+}
+
+VACUOUS = {
+    ("completion", "--quiet"): "it has no notes and shows no progress",
+    ("completion", "--verbose"): "it reads no checkpoint",
+    ("help", "--quiet"): "it has no notes and shows no progress",
+    ("help", "--verbose"): "it reads no checkpoint",
+    ("demo", "--verbose"): "it reads no checkpoint",
+}
+"""Wishes that are always fulfilled, and why."""
+
+
+def examples() -> dict[tuple[str, str], tuple[str, str]]:
+    """Return of each command and option a line without it, and what the option adds."""
+    return dict(_examples())
+
+
+def _examples() -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    for command, line in GENERAL.items():
+        of_all = {name: text for name, text in _OF_ALL.items() if (command, name) not in VACUOUS}
+        yield from (((command, name), (line, text)) for name, text in of_all.items())
+    for command, line in _CHOOSING_LINES.items():
+        yield from (((command, name), (line, text)) for name, text in _CHOOSING.items())
+        yield (command, "--regex"), (f"{line} --match '[a-k]ern.l$'", "--regex")
+    for command, line in _CHANGING_LINES.items():
+        yield from (((command, name), (line, text)) for name, text in _CHANGING.items())
+    for command, own in OWN.items():
+        yield from (((command, name), lines) for name, lines in own.items())
+
+
+# What the lines speak of --------------------------------------------------------------
+
+
+def lay_out(directory: Path) -> None:
+    """Put what the lines speak of into an empty directory."""
+    run = data_path("guide_adam_legacy", "tf_ckpts")
+    for name in ("run", "other", "moved"):
+        shutil.copytree(run, directory / name)
+    for suffix in _files_of(run, "ckpt-9"):
+        shutil.copy(os.path.join(run, f"ckpt-9{suffix}"), directory / "other" / f"ckpt-10{suffix}")
+    for suffix in _files_of(run, "ckpt-10"):
+        for name in ("flipped-10", "lost-10", "there-1"):
+            shutil.copy(os.path.join(run, f"ckpt-10{suffix}"), directory / f"{name}{suffix}")
+    _flip(shard_path(str(directory / "flipped-10")))
+    (directory / "lost-10.index").unlink()
+    state = directory / "moved" / "checkpoint"
+    state.write_text(state.read_text().replace('"ckpt-', '"/another/place/ckpt-'))
+    shutil.copytree(data_path("pairs"), directory / "pairs")
+    shutil.copytree(data_path("estimator_iris", "models", "iris"), directory / "iris")
+    for suffix in _files_of(data_path("bert_tiny"), "bert_model.ckpt-2"):
+        shutil.copy(data_path("bert_tiny", f"bert_model.ckpt-2{suffix}"), directory / f"bert-2{suffix}")
+    for name, there in (("full", "full.h5"), ("weights_only", "weights.h5")):
+        shutil.copy(data_path("keras_mlp", f"mlp.{name}.h5"), directory / there)
+    shutil.copy(data_path("keras_mlp", "mlp.input.npy"), directory / "input.npy")
+    (directory / "playground" / "tf_ckpts").mkdir(parents=True)
+    (directory / "there.dot").write_text("graph {}")
+    np.save(directory / "there.npy", np.zeros(3))
+    _write_small(directory)
+
+
+def _files_of(directory: str, prefix: str) -> list[str]:
+    return [name.removeprefix(prefix) for name in os.listdir(directory) if name.startswith(f"{prefix}.")]
+
+
+def _flip(path: str) -> None:
+    """Change the last byte of a file, which belongs to a tensor's value."""
+    with open(path, "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read(1)[0]
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes((last ^ 1,)))
+
+
+def _write_small(directory: Path) -> None:
+    matrix, vector = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(3, np.float32)
+    write_bundle(str(directory / "left-1"), {"a/bias": vector, "a/kernel": matrix})
+    write_bundle(str(directory / "right-1"), {"b/bias": vector, "b/kernel": matrix})
+    pieces = [((0, 1), (0, -1)), ((1, 1), (0, -1))]
+    write_bundle(str(directory / "parts-1"), {"w": partitioned(matrix, pieces)})
+    tf.train.Checkpoint(step=tf.Variable(1)).save(directory / "fewer" / "ckpt")
+    (directory / "names.tsv").write_text("bert/embeddings/LayerNorm/beta\tbeta\n")

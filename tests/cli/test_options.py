@@ -1,0 +1,236 @@
+"""Every option of every command does something, and says so where it would do nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import shlex
+import shutil
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+import pytest
+
+from ckpt_cli.main import cli
+from ckpt_cli.option_rules import label
+from formats.workers import Workers
+from tests.cli.examples import VACUOUS, examples, lay_out
+from tests.counts import count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+EXAMPLES = examples()
+
+
+class Outcome(NamedTuple):
+    """All that a command line can come to."""
+
+    code: int
+    out: str
+    err: str
+    files: dict[str, str]
+    workers: tuple[int, ...]
+
+
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("laid") / "out"
+    directory.mkdir()
+    lay_out(directory)
+    return directory
+
+
+@pytest.fixture
+def outcome(
+    laid_out: Path, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Outcome]:
+    """Run a line in a fresh copy of the directory, at one and the same moment."""
+    asked: list[int] = []
+    make = Workers.__init__
+
+    def noted(workers: Workers, executor: object = None, count: int = 1) -> None:
+        asked.append(count)
+        make(workers, executor, count)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Workers, "__init__", noted)
+    monkeypatch.setattr("time.time", lambda: 1_800_000_000.0)
+    place = tmp_path / "place"
+
+    def run(line: str) -> Outcome:
+        """Return what a line comes to."""
+        shutil.copytree(laid_out, place)
+        monkeypatch.chdir(place)
+        asked.clear()
+        done = ckpt(*shlex.split(line))
+        found = Outcome(done.code, done.out, done.err, _digests(place), tuple(asked))
+        monkeypatch.chdir(tmp_path)
+        shutil.rmtree(place)
+        return found
+
+    return run
+
+
+def _digests(directory: Path) -> dict[str, str]:
+    """Return what every file holds, and with which others it is one."""
+    found = {}
+    for path in sorted(path for path in directory.rglob("*") if path.is_file()):
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        found[os.path.relpath(path, directory)] = f"{digest} {path.stat().st_nlink}"
+    return found
+
+
+def options_of_all_commands() -> list[tuple[str, str]]:
+    context = click.Context(cli)
+    return [
+        (name, label(param))
+        for name in cli.list_commands(context)
+        if (command := cli.get_command(context, name)) is not None
+        for param in command.params
+        if isinstance(param, click.Option)
+    ]
+
+
+def test_every_option_has_an_example() -> None:
+    options = options_of_all_commands()
+    shown = {*EXAMPLES, *VACUOUS}
+    assert [option for option in options if option not in shown] == []
+    assert [option for option in shown if option not in options] == []
+    assert EXAMPLES.keys().isdisjoint(VACUOUS)
+
+
+@pytest.mark.parametrize(
+    ("command", "option"), [pytest.param(*names, id="".join(names)) for names in EXAMPLES]
+)
+def test_an_option_makes_a_difference(command: str, option: str, outcome: Callable[[str], Outcome]) -> None:
+    line, added = EXAMPLES[command, option]
+    assert shlex.split(line)[0] == command
+    without, again, beside = outcome(line), outcome(line), outcome(f"{line} {added}")
+    assert without == again, "a line that differs from itself proves nothing"
+    assert beside != without
+    # That the option is refused is no difference that it makes; without it something may be missing.
+    assert beside.code != 2 or without.code == 2, beside.err
+    if option == "--jobs":
+        assert beside._replace(workers=without.workers) == without
+    count("options of commands, of which each makes a difference")
+
+
+def test_vacuous_wishes_change_nothing(outcome: Callable[[str], Outcome]) -> None:
+    lines = {"completion": "completion bash", "help": "help ls", "demo": "demo new"}
+    for command, option in VACUOUS:
+        assert outcome(f"{lines[command]} {option}") == outcome(lines[command])
+
+
+# What would do nothing ----------------------------------------------------------------
+
+REFUSED = [
+    ("convert run/ckpt-10 new/c-1 --save-map map.tsv", "--save-map does nothing without --like"),
+    ("convert run/ckpt-10 new/c-1 --pair-by-shape", "--pair-by-shape does nothing without --like"),
+    ("convert run/ckpt-10 new/c-1 --partial", "--partial does nothing without --like"),
+    ("convert run/ckpt-9 new/c-1 --like run/ckpt-10 --config full.h5", "--config does nothing beside --like"),
+    ("convert run/ckpt-9 new/c-1 --weights-only --kind slot", "--weights-only does nothing beside --kind"),
+    ("convert run new --each --update-state", "--update-state does nothing beside --each"),
+    ("diff run other --json --stat", "--json does nothing beside --stat"),
+    ("diff run other --json -q", "--json does nothing beside --quiet"),
+    ("diff run other --stat -q", "--stat does nothing beside --quiet"),
+    ("diff run other --all -q", "--all does nothing beside --quiet"),
+    ("diff run other -M -q", "--find-renames does nothing beside --quiet"),
+    ("diff run other -M --no-values", "--find-renames does nothing beside --no-values"),
+    ("diff run other --no-values --exact", "--no-values does nothing beside --exact"),
+    ("diff run other --no-values --rtol 1", "--no-values does nothing beside --rtol"),
+    ("diff run other --no-values --atol 1", "--no-values does nothing beside --atol"),
+    ("graph run --overwrite", "--overwrite does nothing without --output"),
+    ("graph run -n", "--dry-run does nothing without --output"),
+    ("graph run --depth 2 --json", "--depth does nothing beside --json unless --output is given, too"),
+    ("ls run/ckpt-10 -R --match x", "--recursive does nothing beside --match"),
+    ("ls run x -R", "--recursive does nothing beside KEY"),
+    ("ls run -R --tree", "--recursive does nothing beside --tree"),
+    ("ls run/ckpt-10 --json -1", "--keys does nothing beside --json"),
+    ("ls run/ckpt-10 --json -0", "--null does nothing beside --json"),
+    ("ls run/ckpt-10 --json --tree", "--tree does nothing beside --json"),
+    ("ls run/ckpt-10 --tree --depth 2", "--tree does nothing beside --depth"),
+    ("ls run/ckpt-10 -1 --depth 2", "--keys does nothing beside --depth"),
+    ("ls run/ckpt-10 -l -1", "--long does nothing beside --keys"),
+    ("ls run/ckpt-10 -l --tree", "--long does nothing beside --tree"),
+    ("ls run/ckpt-10 -l --depth 2", "--long does nothing beside --depth unless --json is given, too"),
+    ("show run --max-values 3", "--max-values does nothing without KEY"),
+    ("state run -n", "--dry-run does nothing without --set or --fix or --keep"),
+    ("verify run --input input.npy", "--input does nothing without --outputs-like"),
+    *(
+        (f"{line} --regex", "--regex does nothing without KEY or --match or --exclude")
+        for line in (
+            "ls run",
+            "stats run",
+            "log run",
+            "diff run other",
+            "extract run -o x.npz",
+            "convert run new/c-1",
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), REFUSED)
+def test_an_option_that_would_do_nothing_is_refused(
+    line: str, message: str, outcome: Callable[[str], Outcome]
+) -> None:
+    found = outcome(line)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"ckpt: error: {message}")
+    assert found.files == outcome("ls run").files, "nothing is written"
+    count("command lines refused for an option that would do nothing")
+
+
+def test_every_rule_of_every_command_names_its_options() -> None:
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        known = {label(param) for param in command.params}
+        for rule in _rules(command.callback):
+            assert {rule.name, *rule.others, *filter(None, [rule.unless])} <= known, (name, rule)
+
+
+def _rules(function: object) -> list:
+    found = []
+    while function is not None:
+        found += function.__dict__.get("rules", ())
+        function = getattr(function, "__wrapped__", None)
+    return found
+
+
+def test_an_option_given_as_its_default_is_given(ckpt: Callable) -> None:
+    assert ckpt("diff", "a", "b", "--no-values", "--rtol", "0").code == 2
+
+
+# What is written --------------------------------------------------------------------
+
+WRITING = [lines[0] for (_, option), lines in EXAMPLES.items() if option == "--dry-run"]
+REFUSING = [lines[0] for (_, option), lines in EXAMPLES.items() if option == "--overwrite"]
+
+
+def test_every_command_that_writes_a_new_output_has_both_options() -> None:
+    options = set(options_of_all_commands())
+    for command in {name for name, option in options if option in ("--output", "--overwrite")}:
+        assert {(command, "--dry-run"), (command, "--overwrite")} <= options
+
+
+@pytest.mark.parametrize("line", WRITING)
+def test_a_dry_run_writes_nothing(line: str, outcome: Callable[[str], Outcome]) -> None:
+    before = outcome("ls run").files
+    planned, done = outcome(f"{line} -n"), outcome(line)
+    assert planned.code == done.code
+    assert planned.files == before
+    assert done.files != before
+
+
+@pytest.mark.parametrize("line", REFUSING)
+def test_what_is_there_is_not_replaced_unless_asked(line: str, outcome: Callable[[str], Outcome]) -> None:
+    before = outcome("ls run").files
+    for text, dry in itertools.product([line], ["", " -n"]):
+        refused = outcome(text + dry)
+        assert refused.code == 3
+        assert "--overwrite" in refused.err
+        assert refused.files == before
