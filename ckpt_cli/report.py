@@ -9,9 +9,11 @@ from . import render
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from formats.dtypes import DType
+
     from .operations.transfer import Dropped, Plan
 
-__all__ = ["report", "say_empty"]
+__all__ = ["note_cast", "report", "say_empty"]
 
 _MOST_LISTED = 20
 
@@ -38,6 +40,12 @@ def report(plan: Plan, *, as_json: bool, dry_run: bool, verified: bool, prefix: 
         proof = ", verified" if verified else ""
         size = f"{len(plan.moves):,} tensors, {render.human_size(plan.nbytes)}{proof}"
         render.title(f"{done} {plan.target}", f"{plan.format}  {size}")
+
+
+def note_cast(plan: Plan, cast: DType | None) -> None:
+    """Say where --cast found nothing to do, and nothing is of that dtype anyway."""
+    if cast is not None and all(move.spec.dtype is not cast for move in plan.moves):
+        render.note(f"--cast {cast} changes floating tensors, of which there are none")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

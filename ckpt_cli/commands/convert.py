@@ -35,7 +35,7 @@ from ..options import (
     rules_of,
     selection_of,
 )
-from ..report import report
+from ..report import note_cast, report
 
 if TYPE_CHECKING:
     from formats.model import CheckpointReader, Format
@@ -188,6 +188,7 @@ def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> tuple[transfer.P
         return plan, verify
     for text in notes:
         render.note(text)
+    note_cast(plan, options["cast"])
     if not (options["each"] and options["as_json"]):
         prefix = (plan.target,) if options["each"] else ()
         report(plan, as_json=options["as_json"], dry_run=dry_run, verified=verify, prefix=prefix)

@@ -24,7 +24,7 @@ from ..options import (
     path_argument,
     selection_of,
 )
-from ..report import report
+from ..report import note_cast, report
 
 if TYPE_CHECKING:
     from ..operations.transfer import Plan
@@ -79,6 +79,7 @@ def command(path: str, target: str, **options: Any) -> int:
         parts = find_parts(reader, options["keys"], selection)
         by_name = bool(options["keys"] or selection.keep or selection.kinds or selection.dtype)
         plan = plan_extract(reader, parts, output, cast=options["cast"], by_name=by_name)
+        note_cast(plan, options["cast"])
         _carry_out(plan, output, options)
     return 0
 

@@ -238,7 +238,10 @@ def lay_out(directory: Path) -> None:
     (directory / "lost-10.index").unlink()
     state = directory / "moved" / "checkpoint"
     state.write_text(state.read_text().replace('"ckpt-', '"/another/place/ckpt-'))
-    shutil.copytree(data_path("pairs"), directory / "pairs")
+    (directory / "pairs").mkdir()
+    for prefix in ("name_based", "name_based_nan", "name_based_renamed", "object_based"):
+        for suffix in _files_of(data_path("pairs"), prefix):
+            shutil.copy(data_path("pairs", prefix + suffix), directory / "pairs")
     shutil.copytree(data_path("estimator_iris", "models", "iris"), directory / "iris")
     for suffix in _files_of(data_path("bert_tiny"), "bert_model.ckpt-2"):
         shutil.copy(data_path("bert_tiny", f"bert_model.ckpt-2{suffix}"), directory / f"bert-2{suffix}")
