@@ -39,7 +39,7 @@ __all__ = [
     "script",
 ]
 
-_SUFFIXES = (".h5", ".hdf5", ".keras", ".npz", ".safetensors", ".weights.json")
+_SUFFIXES = (".h5", ".hdf5", ".keras", ".npz", ".safetensors", ".safetensors.index.json", ".weights.json")
 _MOST_KEYS = 100
 """Keys that are offered whole; of more, the next component."""
 
@@ -153,7 +153,7 @@ def _directories(head: str, names: list[str]) -> Items:
 
 def _checkpoint_names(directory: str, names: list[str]) -> list[str]:
     """Return what is a checkpoint of these names, by its content where the name does not say."""
-    from formats.paths import V1_SHARD, is_leftover, is_part
+    from formats.paths import V1_SHARD, is_leftover, is_part, is_shard_beside_index
 
     found: dict[str, None] = {}
     for name in names:
@@ -161,7 +161,12 @@ def _checkpoint_names(directory: str, names: list[str]) -> list[str]:
         shard = V1_SHARD.fullmatch(name)
         if name.endswith(".index"):
             found[name.removesuffix(".index")] = None
-        elif is_part(name) or is_leftover(name, directory=False) or not os.path.isfile(path):
+        elif (
+            is_part(name)
+            or is_leftover(name, directory=False)
+            or not os.path.isfile(path)
+            or is_shard_beside_index(path)
+        ):
             continue
         elif name.endswith(_SUFFIXES) or _looks_like_one(path):
             found[shard["prefix"] if shard else name] = None

@@ -21,6 +21,8 @@ from .errors import (
 from .foreign import foreign_directory
 from .paths import (
     FILE_SUFFIXES,
+    INDEX_SUFFIX,
+    SAFETENSORS_SHARD,
     V1_SHARD,
     WEIGHTS_SHARD,
     Location,
@@ -67,6 +69,17 @@ def locate_listed(directory: str, listed: str) -> Location | None:
     return None
 
 
+def _located(path: str) -> Location:
+    """Return the checkpoint that a file belongs to: a shard stands for all of its set."""
+    shard = V1_SHARD.fullmatch(path)
+    if shard:
+        return Location(f"{shard['prefix']}-?????-of-{shard['count']}", path)
+    lone = SAFETENSORS_SHARD.fullmatch(path)
+    if lone and int(lone["count"]) > 1:  # its index is not there, and opening it says so
+        return Location(f"{lone['prefix']}-?????-of-{lone['count']}.safetensors", path)
+    return Location(path, path)
+
+
 def _is_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
@@ -98,10 +111,13 @@ class Directory:
         found: dict[str, Location] = {}
         listed_names = self._names()
         maps = {
-            name.removesuffix(".weights.json") for name, _ in listed_names if name.endswith(".weights.json")
+            name.removesuffix(suffix)
+            for name, _ in listed_names
+            for suffix in (".weights.json", INDEX_SUFFIX)
+            if name.endswith(suffix)
         }
         for name, is_directory in listed_names:
-            weights_shard = WEIGHTS_SHARD.fullmatch(name)
+            weights_shard = WEIGHTS_SHARD.fullmatch(name) or SAFETENSORS_SHARD.fullmatch(name)
             if weights_shard and weights_shard["prefix"] in maps:
                 continue
             path = os.path.join(self.path, name)
@@ -117,8 +133,7 @@ class Directory:
                 and not name.endswith(_PASSED_OVER)
                 and not is_event_file(name)
             ):
-                shard = V1_SHARD.fullmatch(path)
-                location = Location(f"{shard['prefix']}-?????-of-{shard['count']}" if shard else path, path)
+                location = _located(path)
                 found.setdefault(os.path.abspath(location.path), location)
         for listed in (*self.state.paths, self.state.latest) if self.state else ():
             there = locate_listed(self.path, listed)

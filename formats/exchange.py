@@ -54,6 +54,9 @@ class Exchange(ABC):
     def _surplus(self) -> list[str]:
         """Return what lies there and the new index does not name, in the order in which it is removed."""
 
+    def _retire(self) -> None:  # noqa: B027  most sets have no such file
+        """Remove what readers would still prefer to the new index."""
+
     def _second_name(self, path: str, second: str) -> None:
         os.link(path, second, follow_symlinks=False)
 
@@ -67,6 +70,7 @@ class Exchange(ABC):
                 self._sync()
                 self._index_moves = True
                 self._staging.move(os.path.basename(self._index))
+                self._retire()
                 self._sync()
             except BaseException:
                 if self._is_done():
@@ -105,7 +109,8 @@ class Exchange(ABC):
     def _undo(self) -> None:
         """Take all steps back, in an order in which each again leaves a complete set."""
         for number, (path, second) in enumerate(self._second_names.items()):
-            if os.path.lexists(second):
+            has_moved = not os.path.lexists(self._staging.path(os.path.basename(path)))
+            if has_moved and os.path.lexists(second):
                 back = self._staging.path(f"back-{number}")
                 self._second_name(second, back)
                 os.replace(back, path)

@@ -11,6 +11,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from .h5.superblock import SIGNATURE
+from .paths import INDEX_SUFFIX
+from .weight_map import PYTORCH, shard_suffix
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +79,15 @@ _EXPECTED = {
     ".npz": ("a zip archive", b"PK\3\4"),
 }
 
+_TORCH_SHARDS = Foreign(
+    "this is a sharded PyTorch model, whose .bin files are Python pickles",
+    "loading a pickle runs its code; save it as .safetensors where it was made",
+)
+_BROKEN_INDEX = Foreign(
+    "not the index of shards: no JSON with a weight_map",
+    "the copy was damaged; copy it again, or read the shards beside it one by one",
+)
+
 _ORBAX_FILES = ("_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt", "_sharding")
 
 
@@ -89,6 +100,10 @@ def recognise(probe: Probe) -> Foreign | None:
             return foreign
     if probe.is_renamed_index:
         return _RENAMED_INDEX
+    if shard_suffix(probe) == PYTORCH:
+        return _TORCH_SHARDS
+    if probe.location.head.endswith(INDEX_SUFFIX):
+        return _BROKEN_INDEX
     if probe.zip is not None:
         return _archive(probe.zip.names)
     return _misnamed(probe)
@@ -127,4 +142,6 @@ def foreign_directory(path: str) -> Foreign | None:
         return Foreign(
             "this is an Orbax checkpoint directory", "Orbax is not read here; use orbax-checkpoint"
         )
+    if any(name.endswith(".bin.index.json") for name in names):
+        return _TORCH_SHARDS
     return None

@@ -7,22 +7,15 @@
     NAME_00000.weights.h5        shards, each laid out as above; an object's variables may
                                  lie in several of them
 
-A map names files beside it; one that names any other is refused.
+A map names files beside it; one that names any other is refused (`formats.weight_map`).
 keras/src/saving/saving_lib.py: ShardedH5IOStore
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from .errors import (
-    CheckpointError,
-    CheckpointNotFoundError,
-    ConversionError,
-    CorruptCheckpointError,
-    UnsupportedFeatureError,
-)
+from .errors import CheckpointError, CheckpointNotFoundError, ConversionError, CorruptCheckpointError
 from .files import RandomAccessFile
 from .h5.safe import open_h5
 from .h5.superblock import Superblock
@@ -30,6 +23,7 @@ from .h5.weights import WeightsReader
 from .h5.weights_writer import WeightsWriter
 from .h5.writer import H5_DTYPES
 from .model import Finding, Format
+from .weight_map import KERAS, WEIGHT_MAP, files_by_name, shard_path, shard_suffix
 
 if TYPE_CHECKING:
     from .h5.safe import H5File
@@ -38,34 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "ShardedReader"]
 
-WEIGHT_MAP = "weight_map"
-_MOST_SHARDS = 10_000
-
 
 class ShardedReader(WeightsReader):
     """Weights in several files, and the map that names them."""
 
     def files(self) -> list[str]:
         return [self.location.head, *(file.path for file in self._h5_files)]
-
-
-def _shard_names(probe: Probe) -> list[str]:
-    """Return the files that a weight map names; raises where it is no such map, or leads elsewhere."""
-    path = probe.location.head
-    assert probe.json is not None
-    listed = probe.json[WEIGHT_MAP]
-    names: dict[str, None] = {}
-    for group, value in listed.items():
-        for name in value if isinstance(value, list) else [value]:
-            if not isinstance(name, str):
-                raise CorruptCheckpointError(f"weight_map: {group!r} names no file", path=path, code="header")
-            if name in ("", ".", "..") or any(character in name for character in "/\\\0"):
-                message = f"weight_map: {group!r} is in {name!r}, which is no file beside this one"
-                raise UnsupportedFeatureError(message, path=path, code="header")
-            names[name] = None
-    if len(names) > _MOST_SHARDS:
-        raise UnsupportedFeatureError(f"weight_map names {len(names)} files", path=path, code="header")
-    return sorted(names)
 
 
 def _open_shard(path: str) -> H5File:
@@ -79,10 +51,12 @@ def _open_shard(path: str) -> H5File:
 def _open_sharded(probe: Probe, *, lenient: bool) -> WeightsReader:
     files: list[H5File] = []
     findings: list[Finding] = []
-    directory = os.path.dirname(probe.location.head)
-    for name in _shard_names(probe):
+    path = probe.location.head
+    assert probe.json is not None
+    names = {name for listed in files_by_name(probe.json, path).values() for name in listed}
+    for name in sorted(names):
         try:
-            files.append(_open_shard(os.path.join(directory, name)))
+            files.append(_open_shard(shard_path(path, name)))
         except CheckpointError as error:
             if not lenient:
                 for file in files:
@@ -111,13 +85,8 @@ def _map_findings(probe: Probe, reader: WeightsReader) -> list[Finding]:
     return out + [Finding("warning", "header", f"weight_map lacks {group!r}", file=path) for group in surplus]
 
 
-def _is_map(probe: Probe) -> bool:
-    document = probe.json
-    return document is not None and isinstance(document.get(WEIGHT_MAP), dict) and "tensors" not in document
-
-
 def _sniff(probe: Probe) -> bool:
-    return (probe.hdf5 is not None and probe.hdf5.is_keras_weights) or _is_map(probe)
+    return (probe.hdf5 is not None and probe.hdf5.is_keras_weights) or shard_suffix(probe) == KERAS
 
 
 def _open(probe: Probe, lenient: bool) -> WeightsReader:

@@ -271,8 +271,14 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         if spec is None:
             raise TensorNotFoundError("no such tensor", path=self.location.path, key=key)
         if spec.dtype is INVALID:
-            raise CorruptCheckpointError("its entry cannot be decoded", path=self.location.path, key=key)
+            raise self.undecoded(key)
         return self.tensor(key)
+
+    def undecoded(self, key: str) -> CheckpointError:
+        """Return why a tensor has no dtype, and so no values."""
+        return CorruptCheckpointError(
+            "its entry cannot be decoded", path=self.location.path, key=key, code="entry"
+        )
 
     def __contains__(self, key: object) -> bool:
         return key in self.specs

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .directory import Directory
 from .errors import CheckpointError, forget_locals
-from .paths import Location, resolve, saved_model_prefix
+from .paths import Location, resolve, saved_model_prefix, sharded_folder
 from .probe import Probe
 from .registry import detect
 from .tf.state_file import looks_like_state_file
@@ -20,7 +20,12 @@ __all__ = ["is_directory", "locate", "open_checkpoint", "open_location"]
 
 def is_directory(path: str) -> bool:
     """Whether a path names a directory of checkpoints, rather than one checkpoint."""
-    return os.path.isdir(path) and saved_model_prefix(path) is None and not os.path.isfile(path + ".index")
+    return os.path.isdir(path) and not _is_one(path) and not os.path.isfile(path + ".index")
+
+
+def _is_one(directory: str) -> bool:
+    """Whether a directory is one checkpoint: a SavedModel, or a sharded model."""
+    return saved_model_prefix(directory) is not None or sharded_folder(directory) is not None
 
 
 def locate(path: str) -> Location:
@@ -30,8 +35,6 @@ def locate(path: str) -> Location:
     """
     if is_directory(path):
         return Directory(path).require_latest()
-    if os.path.isdir(path) and saved_model_prefix(path) is None:
-        return resolve(path)
     location = resolve(path)
     if location.head == path and _is_state_file(path):
         return Directory(os.path.dirname(path) or ".", path).require_latest()

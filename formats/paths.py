@@ -1,9 +1,9 @@
 """From what people type to where a checkpoint lies.
 
 A checkpoint may be named by its prefix (`run/ckpt-10`), by any of its files, by its
-directory, by the state file in it, by a SavedModel's directory.  `resolve` answers for
-all but directories and state files, whose answer depends on what lies in them; those
-are `formats.opening`'s.  Names are taken literally: a `[` or `*` is a character.
+directory, by the state file in it, by a SavedModel's directory or a Hugging Face folder.
+`resolve` answers for all but directories and state files, whose answer depends on what
+lies in them; those are `formats.opening`'s.  Names are taken literally: a `[` or `*` is a character.
 """
 
 from __future__ import annotations
@@ -18,13 +18,18 @@ from .errors import CheckpointNotFoundError
 
 __all__ = [
     "Location",
+    "beside_index",
     "bundle_prefix",
     "data_shards",
     "is_event_file",
     "is_leftover",
     "is_part",
+    "is_shard_beside_index",
+    "lone_shards",
     "resolve",
     "saved_model_prefix",
+    "sharded_folder",
+    "shards_beside",
     "step_of",
     "suggest",
 ]
@@ -34,11 +39,30 @@ V1_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,}|\?{5})-of-(?P<count>\d{5
 WEIGHTS_SHARD = re.compile(r"(?P<prefix>.+)_\d{5,}\.weights\.h5", re.DOTALL)
 """A shard of Keras' weights, where PREFIX.weights.json lies beside it."""
 
-FILE_SUFFIXES = (".h5", ".hdf5", ".weights.json", ".keras", ".npz", ".safetensors")
+SAFETENSORS_SHARD = re.compile(
+    r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})\.safetensors", re.DOTALL
+)
+"""A shard of Hugging Face's, where PREFIX.safetensors.index.json lies beside it."""
+
+INDEX_SUFFIX = ".safetensors.index.json"
+_FOLDER_INDEXES = ("model" + INDEX_SUFFIX, "diffusion_pytorch_model" + INDEX_SUFFIX)
+"""What transformers and diffusers call the index of a folder that is one model."""
+
+FILE_SUFFIXES = (INDEX_SUFFIX, ".h5", ".hdf5", ".weights.json", ".keras", ".npz", ".safetensors")
 """Suffixes that say of a damaged file that it was to be a checkpoint."""
 
 _STEP = re.compile(r"-(\d+)$")
-_SUFFIXES = (".weights.h5", ".weights.json", ".ckpt", ".h5", ".hdf5", ".keras", ".npz", ".safetensors")
+_SUFFIXES = (
+    ".weights.h5",
+    ".weights.json",
+    INDEX_SUFFIX,
+    ".ckpt",
+    ".h5",
+    ".hdf5",
+    ".keras",
+    ".npz",
+    ".safetensors",
+)
 
 # What interrupted saves leave behind (tensor_bundle.cc, saver.py): none of it is a checkpoint.
 _LEFTOVER_FILE = re.compile(r".+\.tempstate\d+", re.DOTALL)
@@ -71,6 +95,10 @@ class Location(NamedTuple):
             return found + data_shards(self.path)
         if self.head != self.path:
             return v1_shards(self.path) or found
+        if self.head.endswith((INDEX_SUFFIX, ".weights.json")):
+            from .weight_map import files_of_map
+
+            return found + [path for path in files_of_map(self.head) if os.path.isfile(path)]
         return found
 
     def fingerprint(self) -> Fingerprint:
@@ -112,6 +140,42 @@ def v1_shards(path: str) -> list[str]:
     return [name for name in found if count is None or name.endswith(f"-of-{count}")]
 
 
+def beside_index(shard: str) -> str:
+    """Return the name of the index that a shard of Hugging Face's belongs to, whether it is there or not."""
+    match = SAFETENSORS_SHARD.fullmatch(os.path.basename(shard))
+    assert match is not None
+    return match["prefix"] + INDEX_SUFFIX
+
+
+def is_shard_beside_index(path: str) -> bool:
+    """Whether a file is a shard of Hugging Face's whose index, which stands for it, is there."""
+    match = SAFETENSORS_SHARD.fullmatch(path)
+    return match is not None and os.path.isfile(match["prefix"] + INDEX_SUFFIX)
+
+
+def shards_beside(path: str) -> list[str]:
+    """Return the shards that lie beside an index of Hugging Face's, whatever count their names say."""
+    return _siblings(path.removesuffix(INDEX_SUFFIX), SAFETENSORS_SHARD)
+
+
+def lone_shards(shard: str) -> tuple[int, int]:
+    """Return how many shards of one set are there, and how many their names say."""
+    match = SAFETENSORS_SHARD.fullmatch(shard)
+    assert match is not None
+    found = _siblings(match["prefix"], SAFETENSORS_SHARD)
+    return sum(path.endswith(f"-of-{match['count']}.safetensors") for path in found), int(match["count"])
+
+
+def sharded_folder(directory: str) -> str | None:
+    """Return the index of a folder that is one sharded model, as Hugging Face's are; None where it is none.
+
+    A folder with the whole model beside it, or with a state file, is a directory of checkpoints.
+    """
+    there = [path for name in _FOLDER_INDEXES if os.path.isfile(path := os.path.join(directory, name))]
+    beside = [path.removesuffix(".index.json") for path in there] + [os.path.join(directory, "checkpoint")]
+    return there[0] if len(there) == 1 and not any(map(os.path.isfile, beside)) else None
+
+
 def is_leftover(name: str, *, directory: bool) -> bool:
     """Whether a name is one that interrupted saves leave behind."""
     return bool((_LEFTOVER_DIRECTORY if directory else _LEFTOVER_FILE).fullmatch(name))
@@ -135,13 +199,17 @@ def bundle_prefix(path: str) -> str:
 
 def step_of(name: str) -> int | None:
     """Return the step in a checkpoint's name, the integer after its last `-`."""
-    base = os.path.basename(name)
-    sharded = V1_SHARD.fullmatch(base)
-    base = sharded["prefix"] if sharded else base
+    base = _without_shard(os.path.basename(name))
     for suffix in _SUFFIXES:
         base = base.removesuffix(suffix)
-    match = _STEP.search(base)
+    match = _STEP.search(_without_shard(base))
     return int(match[1]) if match else None
+
+
+def _without_shard(base: str) -> str:
+    """Return a name without the number and count of a shard, which are no step."""
+    match = V1_SHARD.fullmatch(base)
+    return match["prefix"] if match else base
 
 
 def saved_model_prefix(directory: str) -> str | None:
@@ -154,12 +222,15 @@ def saved_model_prefix(directory: str) -> str | None:
 def resolve(path: str) -> Location:
     """Return the checkpoint that `path` names; CheckpointNotFoundError where there is none.
 
-    `path` is no directory, unless that of a SavedModel.
+    `path` is no directory, unless that of a SavedModel or of a sharded model.
     """
     if os.path.isdir(path):
         prefix = saved_model_prefix(path)
         if prefix is not None:
             return _indexed(prefix, path)
+        index = sharded_folder(path)
+        if index is not None:
+            return Location(index, index)
     shard = SHARD.fullmatch(path)
     if shard:
         return _indexed(shard["prefix"], path)
@@ -174,13 +245,27 @@ def resolve(path: str) -> Location:
         return bundle(path)
     if os.path.isfile(path):
         shard = V1_SHARD.fullmatch(path)
-        return _v1(shard["prefix"], shard["count"], path) if shard else Location(path, path)
+        return (
+            _v1(shard["prefix"], shard["count"], path) if shard else Location(path, path, _shard_note(path))
+        )
+    if path.endswith(".safetensors") and os.path.isfile(path + ".index.json"):
+        return Location(path + ".index.json", path + ".index.json")
     shards = v1_shards(path)
     if shards:
         match = V1_SHARD.fullmatch(shards[0])
         assert match is not None
         return _v1(match["prefix"], match["count"], shards[0])
     return _indexed(path, path)
+
+
+def _shard_note(path: str) -> str | None:
+    """Return what a person should know who names one shard of several."""
+    match = SAFETENSORS_SHARD.fullmatch(path)
+    if match is None or int(match["count"]) < 2:
+        return None
+    index = match["prefix"] + INDEX_SUFFIX
+    whole = index if os.path.isfile(index) else f"{index}, which is not there"
+    return f"{path}: one shard of {int(match['count'])}; the whole checkpoint is {whole}"
 
 
 def _has_values(prefix: str) -> bool:

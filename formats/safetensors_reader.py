@@ -8,44 +8,35 @@
 
 The header has at most 100,000,000 bytes.  There is no checksum.
 https://github.com/huggingface/safetensors, README "Format", safetensors/src/tensor.rs
-
-Written are tensors by falling item size, then by key, as the library writes them, so
-that each lies aligned to its elements; the header is padded to eight bytes for that.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .chunks import array_chunks, stored_chunks
 from .dtypes import DTYPES, INVALID, DType
-from .errors import CheckpointError, ConversionError, CorruptCheckpointError, UnsupportedFeatureError
+from .errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from .files import PIECE, RandomAccessFile
 from .jsontext import parse_object
-from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
+from .model import CheckpointReader, Finding, LazyTensor, TensorSpec, Verification, key_bytes
 from .ranges import FileRange
 from .slicing import allocate, fill_region, full_index, index_shape
 from .tf.kinds import name_kinds
 from .workers import SERIAL, Workers
-from .writing import CheckpointWriter, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import numpy as np
 
-    from .atomic import StagedFile
     from .chunks import Chunk
-    from .model import Index
+    from .model import Format, Index
     from .probe import Probe
-    from .tf.slices import Extents
-    from .writing import Target
 
-__all__ = ["FORMAT", "SafetensorsReader"]
+__all__ = ["DTYPES_HELD", "LONGEST_HEADER", "METADATA", "SafetensorsReader", "begins_as_one"]
 
 LONGEST_HEADER = 100_000_000
 MOST_DIMENSIONS = 254  # TensorFlow's own limit; the product of dimensions stays cheap to take.
@@ -53,10 +44,17 @@ METADATA = "__metadata__"
 MOST_METADATA = 16 << 20
 """Characters of it that are read: whoever shows or writes it holds it several times over."""
 
-_LENGTH_SIZE = 8
+LENGTH_SIZE = 8
 _BY_CODE = {dtype.safetensors: dtype for dtype in DTYPES if dtype.safetensors}
+DTYPES_HELD = frozenset(dtype.name for dtype in _BY_CODE.values())
 _KNOWN_TO_OTHERS = frozenset(("C64", "F8_E8M0", "F4", "F6_E2M3", "F6_E3M2"))
 _CUT = ("the copy or the save was interrupted; copy it again from where it came from",)
+
+
+def begins_as_one(head: bytes) -> bool:
+    """Whether a file that begins so is a safetensors file, by the length of its header and its brace."""
+    # A length below 2**48, so that text with a brace in its ninth column is not taken for one.
+    return head[6:9] == b"\0\0{"
 
 
 class _Entry(NamedTuple):
@@ -137,9 +135,9 @@ class SafetensorsReader(CheckpointReader):
 
     has_checksums = False
 
-    def __init__(self, probe: Probe, *, lenient: bool) -> None:
+    def __init__(self, probe: Probe, format: Format, *, lenient: bool) -> None:  # noqa: A002  the word of the field
         self.location = probe.location
-        self.format = FORMAT
+        self.format = format
         self.findings: list[Finding] = []
         self._lenient = lenient
         self._file = RandomAccessFile(probe.location.head)
@@ -166,17 +164,17 @@ class SafetensorsReader(CheckpointReader):
         self.findings.append(Finding("error", error.code, error.message, error.key, error.path, error.offset))
 
     def _read_header(self) -> dict[str, Any]:
-        length = int.from_bytes(self._file.read_exactly(0, _LENGTH_SIZE), "little")
+        length = int.from_bytes(self._file.read_exactly(0, LENGTH_SIZE), "little")
         if length > LONGEST_HEADER:
             raise self._corrupt(f"header of {length} bytes, at most {LONGEST_HEADER} are allowed", offset=0)
-        self._data_offset = _LENGTH_SIZE + length
+        self._data_offset = LENGTH_SIZE + length
         if self._data_offset > self._file.size:
             message = f"header of {length} bytes, the file has {self._file.size}"
             raise CorruptCheckpointError(message, path=self._file.path, offset=0, code="header", hints=_CUT)
         try:
-            header = parse_object(self._file.read_exactly(_LENGTH_SIZE, length))
+            header = parse_object(self._file.read_exactly(LENGTH_SIZE, length))
         except ValueError as error:
-            raise self._corrupt(f"header: {error}", offset=_LENGTH_SIZE) from error
+            raise self._corrupt(f"header: {error}", offset=LENGTH_SIZE) from error
         self._strings = header.pop(METADATA, {})
         if not isinstance(self._strings, dict) or not all(
             isinstance(value, str) for value in self._strings.values()
@@ -241,6 +239,15 @@ class SafetensorsReader(CheckpointReader):
             )
 
     @property
+    def header_size(self) -> int:
+        return self._data_offset
+
+    @property
+    def strings(self) -> Mapping[str, str]:
+        """What the header holds under `__metadata__`."""
+        return self._strings
+
+    @property
     def specs(self) -> Mapping[str, TensorSpec]:
         return self._specs
 
@@ -277,83 +284,3 @@ class SafetensorsReader(CheckpointReader):
 
     def close(self) -> None:
         self._file.close()
-
-
-# Writing ----------------------------------------------------------------------------
-
-_ALIGNMENT = 8
-
-
-class SafetensorsWriter(CheckpointWriter):
-    """Writes a safetensors file: the header first, since all specs are known, then data in its order."""
-
-    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
-        for spec in target.specs:
-            _check_key(target, spec.key)
-        specs = sorted(target.specs, key=lambda spec: (-(spec.dtype.itemsize or 0), key_bytes(spec.key)))
-        header = _encode_header(specs, target.metadata.get(METADATA) or {})
-        if len(header) > LONGEST_HEADER:
-            message = f"a header of {len(header)} bytes, at most {LONGEST_HEADER} are allowed"
-            raise ConversionError(message, path=target.path)
-        self.order = tuple(spec.key for spec in specs)
-        super().__init__(format, target)
-        self._header = header
-
-    @cached_property
-    def _file(self) -> StagedFile:
-        file = self.staging.create(os.path.basename(self.target.path))
-        file.write(len(self._header).to_bytes(_LENGTH_SIZE, "little") + self._header)
-        return file
-
-    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:  # noqa: ARG002
-        for chunk in chunks:
-            self._file.write(chunk)
-
-    def _place(self, spec: TensorSpec) -> Place:
-        return Place(self._file, self._file.reserve(spec.nbytes or 0))
-
-    def _finish(self) -> None:
-        self._file.close()
-
-
-def _encode_header(specs: list[TensorSpec], metadata: Mapping[str, str]) -> bytes:
-    header: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
-    offset = 0
-    for spec in specs:
-        size = spec.nbytes or 0
-        header[spec.key] = {
-            "dtype": spec.dtype.safetensors,
-            "shape": list(spec.shape),
-            "data_offsets": [offset, offset + size],
-        }
-        offset += size
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    return text.ljust(-(-len(text) // _ALIGNMENT) * _ALIGNMENT)
-
-
-def _check_key(target: Target, key: str) -> None:
-    """Refuse the header's own key, and what is not UTF-8."""
-    hints = ("give it another key in an earlier step, or leave it out: --exclude",)
-    if key == METADATA:
-        message = "the key under which a safetensors file keeps its metadata"
-        raise ConversionError(message, path=target.path, key=key, hints=hints)
-    if key_bytes(key) != key.encode("utf-8", "replace"):
-        raise ConversionError("not UTF-8, which JSON is", path=target.path, key=key, hints=hints)
-
-
-def _sniff(probe: Probe) -> bool:
-    # A length below 2**48, so that text with a brace in its ninth column is not taken for one.
-    return not probe.is_table and probe.head[6:9] == b"\0\0{"
-
-
-def _open(probe: Probe, lenient: bool) -> SafetensorsReader:
-    return SafetensorsReader(probe, lenient=lenient)
-
-
-def _create(target: Target) -> CheckpointWriter:
-    return SafetensorsWriter(FORMAT, target)
-
-
-DTYPES_HELD = frozenset(dtype.name for dtype in _BY_CODE.values())
-
-FORMAT = Format("safetensors", "safetensors file", (".safetensors",), _sniff, _open, _create, DTYPES_HELD)

@@ -325,7 +325,7 @@ def _list_directory(path: str, options: dict[str, Any]) -> int:
 
 
 def _list_recursively(path: str, options: dict[str, Any]) -> int:
-    if not is_directory(path):
+    if not os.path.isdir(path):
         raise click.UsageError(f"--recursive wants a directory, {path} is none", click.get_current_context())
     every = (_load(below, reverse=options["reverse"]) for below in listing.directories_below(path))
     found = [one for one in every if one["checkpoints"]]

@@ -28,6 +28,7 @@ from formats.errors import (
 )
 from formats.h5.writer import MOST_COMPONENTS
 from formats.npy import NPY_DTYPES, npy_chunks
+from formats.paths import INDEX_SUFFIX
 from formats.registry import format_named
 from formats.workers import SERIAL, Workers
 
@@ -85,7 +86,8 @@ def output_of(path: str) -> Output:
         return Output("stdout", path)
     if path.endswith("/") or os.path.isdir(path):
         return Output("directory", path.rstrip("/") or "/")
-    kind = _SUFFIXES.get(os.path.splitext(path)[1].lower())
+    suffix = ".safetensors" if path.endswith(INDEX_SUFFIX) else os.path.splitext(path)[1].lower()
+    kind = _SUFFIXES.get(suffix)
     if kind is None:
         known = ", ".join(_SUFFIXES)
         raise ValueError(f"{path!r} says not what to write: end it in {known} or / for a directory")

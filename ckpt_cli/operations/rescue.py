@@ -163,8 +163,7 @@ def _flaws(
     known = {finding.key: finding for finding in reversed(salvage.reader.findings)}
     for key in keys:
         if specs[key].dtype is INVALID:
-            undecoded = Finding("error", "entry", "its entry cannot be decoded", key)
-            yield key, known.get(key, undecoded)
+            yield key, known.get(key) or _lost_for(salvage.reader.undecoded(key), key)
         else:
             yield key, _flaw(salvage, key, advance)
 
@@ -181,10 +180,14 @@ def _flaw(salvage: Salvage, key: str, advance: Callable[[int], None]) -> Finding
                 pass
             advance(part.spec.nbytes or 0)
     except CheckpointError as error:
-        return Finding("error", error.code, error.message, key, error.path, error.offset)
+        return _lost_for(error, key)
     if salvage.cut is not None and salvage.cut.is_touched:
         return Finding("error", "hdf5-read", "some of it lay behind the cut", key, reader.location.head)
     return None
+
+
+def _lost_for(error: CheckpointError, key: str) -> Finding:
+    return Finding("error", error.code, error.message, key, error.path, error.offset)
 
 
 def _needs_a_child(location: Location) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.directory import Directory, Member
 from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.opening import is_directory, open_location
-from formats.paths import Location, bundle, resolve, suggest
+from formats.paths import Location, bundle, resolve, sharded_folder, suggest
 from formats.tf.leftovers import find_leftovers
 from formats.tf.state_file import FILE_NAME, StateFile, looks_like_state_file
 
@@ -153,7 +153,7 @@ def places_of(path: str) -> tuple[str, str]:
         if os.path.lexists(path):
             raise CheckpointError("neither a directory nor a state file", path=path)
         raise CheckpointNotFoundError("no such directory", path=path, hints=suggest(path))
-    if not is_directory(path):
+    if not is_directory(path) and sharded_folder(path) is None:
         raise CheckpointError("one checkpoint, not a directory of them; it has no state file", path=path)
     return path, os.path.join(path, FILE_NAME)
 

@@ -7,6 +7,7 @@
     P_temp_<32 hex>/aside/        an old set moved out of the way: it is put back, not removed
     P.data-S-of-N, no P.index     the index is written last and deleted first
     P.data-S-of-M, P.index of N   second names of an exchange (`formats.tf.bundle_commit`)
+    P-S-of-M.safetensors          the same of a sharded safetensors checkpoint
 
 A directory's name alone proves nothing: one called `my_temp` may be anybody's, so what
 lies in it must be parts, too.  A data shard without an index may also be all that is
@@ -28,7 +29,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..atomic import aside_of, is_being_written, put_back, refusing
 from ..errors import CheckpointError
-from ..paths import SHARD
+from ..paths import INDEX_SUFFIX, SAFETENSORS_SHARD, SHARD
+from ..weight_map import files_of_map
 from .bundle import BundleIndex, data_shard
 from .state_file import FILE_NAME
 
@@ -89,6 +91,7 @@ def find_leftovers(directory: str, listed: Collection[str], *, has_checkpoints: 
     """
     found = []
     shards: dict[str, list[str]] = {}
+    sharded: dict[str, list[str]] = {}
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             path = os.path.join(directory, entry.name)
@@ -98,6 +101,8 @@ def find_leftovers(directory: str, listed: Collection[str], *, has_checkpoints: 
                 found.append(Leftover(path, "a file that was being written"))
             elif match := SHARD.fullmatch(path):
                 shards.setdefault(match["prefix"], []).append(path)
+            elif match := SAFETENSORS_SHARD.fullmatch(path):
+                sharded.setdefault(match["prefix"] + INDEX_SUFFIX, []).append(path)
     in_exchange = any(leftover.in_the_way for leftover in found)
     known = {os.path.abspath(prefix) for prefix in listed}
     for prefix, paths in shards.items():
@@ -106,6 +111,8 @@ def find_leftovers(directory: str, listed: Collection[str], *, has_checkpoints: 
             found += _without_index(paths, lost=lost, in_exchange=in_exchange)
         else:
             found += _surplus(prefix, paths, in_exchange=in_exchange)
+    for index, paths in sharded.items():
+        found += _unnamed(index, paths, in_exchange=in_exchange)
     opened = _open_files() if found else set()
     return sorted(_unless_open(leftover, opened) for leftover in found)
 
@@ -163,6 +170,22 @@ def _surplus(prefix: str, paths: list[str], *, in_exchange: bool) -> list[Leftov
     why = _EXCHANGE if in_exchange else None
     what = f"a data shard that the index, which counts {counted}, does not use"
     return [Leftover(path, what, why) for path, count in counts.items() if count != counted]
+
+
+def _unnamed(index: str, paths: list[str], *, in_exchange: bool) -> list[Leftover]:
+    """Return the shards of a count that the index does not speak of, where those it names are all there."""
+    named = files_of_map(index)
+    if not named or not all(map(os.path.isfile, named)):
+        return []
+    used = {_count(path) for path in named}
+    why = _EXCHANGE if in_exchange else None
+    what = "a shard that the index does not name"
+    return [Leftover(path, what, why) for path in paths if _count(path) not in used]
+
+
+def _count(path: str) -> str | None:
+    match = SAFETENSORS_SHARD.fullmatch(path)
+    return match["count"] if match else None
 
 
 def _open_files() -> set[str]:

@@ -36,3 +36,18 @@ def written(path, tensors, metadata):
 
 def _dtype(name):
     return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def read_sharded(index):
+    """Return the tensors of an index's shards as transformers loads them: shard by shard, whole."""
+    import json
+    import os
+
+    with open(index, encoding="utf-8") as file:
+        document = json.load(file)
+    found = {}
+    for name in sorted(set(document["weight_map"].values())):
+        raw, _, metadata = read(os.path.join(os.path.dirname(index), name))
+        assert {key for key, file in document["weight_map"].items() if file == name} == set(raw)
+        found.update(raw)
+    return found, document["metadata"]["total_size"], metadata

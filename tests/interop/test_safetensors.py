@@ -59,6 +59,16 @@ def test_the_package_reads_what_was_written(
     assert (told_metadata or {}) == metadata
 
 
+@pytest.mark.parametrize("size", [1, 1000, 1 << 30])
+def test_the_package_reads_our_shards(new_tensorflow: TensorFlow, size: int, tmp_path: Path) -> None:
+    arrays, path = everything(), tmp_path / "model.safetensors.index.json"
+    save(path, arrays, "safetensors", metadata={"__metadata__": {"format": "pt"}}, shard_size=size)
+    found, total, metadata = new_tensorflow.ask("safetensors", "read_sharded", index=str(path))
+    assert found == {key: [code_of(array), *told(array)[1:]] for key, array in arrays.items()}
+    assert total == sum(array.nbytes for array in arrays.values())
+    assert metadata == {"format": "pt"}
+
+
 def test_what_the_package_wrote_is_read(new_tensorflow: TensorFlow, tmp_path: Path) -> None:
     arrays, path = everything(), tmp_path / "theirs.safetensors"
     tensors = {key: told(array) for key, array in arrays.items()}
