@@ -22,6 +22,7 @@ from .foreign import foreign_directory
 from .paths import (
     FILE_SUFFIXES,
     INDEX_SUFFIX,
+    MAP,
     SAFETENSORS_SHARD,
     V1_SHARD,
     WEIGHTS_SHARD,
@@ -37,6 +38,7 @@ from .paths import (
 from .probe import Probe
 from .registry import detect
 from .tf.state_file import FILE_NAME, StateFile
+from .weight_map import files_of_map
 
 __all__ = ["Directory", "Member", "locate_listed"]
 
@@ -110,6 +112,12 @@ class Directory:
     def _find(self) -> list[Member]:
         found: dict[str, Location] = {}
         listed_names = self._names()
+        named = {
+            os.path.basename(path)
+            for name, _ in listed_names
+            if MAP.fullmatch(name)
+            for path in files_of_map(os.path.join(self.path, name))
+        }
         maps = {
             name.removesuffix(suffix)
             for name, _ in listed_names
@@ -118,7 +126,9 @@ class Directory:
         }
         for name, is_directory in listed_names:
             weights_shard = WEIGHTS_SHARD.fullmatch(name) or SAFETENSORS_SHARD.fullmatch(name)
-            if weights_shard and weights_shard["prefix"] in maps:
+            if (name in named and not MAP.fullmatch(name)) or (
+                weights_shard and weights_shard["prefix"] in maps
+            ):
                 continue
             path = os.path.join(self.path, name)
             if is_leftover(name, directory=is_directory):

@@ -45,6 +45,9 @@ SAFETENSORS_SHARD = re.compile(
 """A shard of Hugging Face's, where PREFIX.safetensors.index.json lies beside it."""
 
 INDEX_SUFFIX = ".safetensors.index.json"
+MAP = re.compile(r".+(\.safetensors\.index(\.[^.]+)?\.json|\.weights\.json)", re.DOTALL)
+"""A map of shards; that of a variant of a model is called NAME.safetensors.index.VARIANT.json."""
+
 _FOLDER_INDEXES = ("model" + INDEX_SUFFIX, "diffusion_pytorch_model" + INDEX_SUFFIX)
 """What transformers and diffusers call the index of a folder that is one model."""
 
@@ -95,7 +98,7 @@ class Location(NamedTuple):
             return found + data_shards(self.path)
         if self.head != self.path:
             return v1_shards(self.path) or found
-        if self.head.endswith((INDEX_SUFFIX, ".weights.json")):
+        if MAP.fullmatch(self.head):
             from .weight_map import files_of_map
 
             return found + [path for path in files_of_map(self.head) if os.path.isfile(path)]

@@ -79,6 +79,23 @@ def test_a_directory_lists_it_as_one_member_beside_others(tmp_path: Path) -> Non
     assert resolve(str(tmp_path)).path == str(tmp_path / INDEX)
 
 
+@pytest.mark.parametrize(
+    "shard", ["model.fp16-0000{}-of-00002.safetensors", "model-0000{}-of-00002.fp16.safetensors"]
+)
+def test_a_variant_is_a_member_of_its_own(shard: str, tmp_path: Path) -> None:
+    write(tmp_path)
+    places = {}
+    for number, key in enumerate("ab", 1):
+        places[key] = shard.format(number)
+        save(tmp_path / places[key], {key: np.zeros(2, np.float16)}, "safetensors")
+    variant = "model.safetensors.index.fp16.json"
+    (tmp_path / variant).write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    members = Directory(str(tmp_path)).members
+    assert sorted((member.name, member.error) for member in members) == [(variant, None), (INDEX, None)]
+    assert list(read_all(tmp_path / variant)) == ["a", "b"]
+    assert resolve(str(tmp_path)).path == str(tmp_path / INDEX)
+
+
 def test_folders_of_diffusers_are_one_checkpoint_too(tmp_path: Path) -> None:
     arrays = {"a": np.arange(9), "b": np.arange(9)}
     save(tmp_path / "diffusion_pytorch_model.safetensors", arrays, "safetensors", shard_size=8)
