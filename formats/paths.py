@@ -97,7 +97,7 @@ class Location(NamedTuple):
         if self.head == self.path + ".index":
             return found + data_shards(self.path)
         if self.head != self.path:
-            return v1_shards(self.path) or found
+            return v1_shards(self.path) or lone_shards(self.head) or found
         if MAP.fullmatch(self.head):
             from .weight_map import files_of_map
 
@@ -161,12 +161,11 @@ def shards_beside(path: str) -> list[str]:
     return _siblings(path.removesuffix(INDEX_SUFFIX), SAFETENSORS_SHARD)
 
 
-def lone_shards(shard: str) -> tuple[int, int]:
-    """Return how many shards of one set are there, and how many their names say."""
+def lone_shards(shard: str) -> list[str]:
+    """Return the shards of Hugging Face's that are there of the set that one belongs to."""
     match = SAFETENSORS_SHARD.fullmatch(shard)
-    assert match is not None
-    found = _siblings(match["prefix"], SAFETENSORS_SHARD)
-    return sum(path.endswith(f"-of-{match['count']}.safetensors") for path in found), int(match["count"])
+    found = _siblings(match["prefix"], SAFETENSORS_SHARD) if match else []
+    return [path for path in found if match and path.endswith(f"-of-{match['count']}.safetensors")]
 
 
 def sharded_folder(directory: str) -> str | None:

@@ -41,8 +41,8 @@ def _refuse_without_index(probe: Probe) -> None:
         return
     from .paths import beside_index, lone_shards
 
-    there, count = lone_shards(location.head)
-    message = f"{there} of {count} shards are there, but not {beside_index(location.head)}"
+    there, count = lone_shards(location.head), location.path.rpartition("-of-")[2].partition(".")[0]
+    message = f"{len(there)} of {int(count)} shards are there, but not {beside_index(location.head)}"
     hints = (
         "the index says which tensors there are: fetch it from where the shards came from",
         f"to read one shard by itself, name it: ckpt ls {location.head}",

@@ -112,6 +112,7 @@ def test_shards_without_their_index_are_refused_by_name(tmp_path: Path) -> None:
     os.unlink(write(tmp_path))
     (member,) = Directory(str(tmp_path)).members
     assert member.name == "model-?????-of-00002.safetensors"
+    assert member.location.files() == [str(tmp_path / name) for name in SHARDS]
     with pytest.raises(CheckpointError, match=f"2 of 2 shards are there, but not {INDEX}"):
         formats.open_checkpoint(tmp_path)
 
