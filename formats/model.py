@@ -39,6 +39,7 @@ __all__ = [
     "Stored",
     "TensorSpec",
     "Verification",
+    "is_utf8",
     "key_bytes",
     "key_text",
 ]
@@ -57,6 +58,15 @@ def key_text(key: bytes) -> str:
 def key_bytes(key: str) -> bytes:
     """Return the bytes of a key as stored."""
     return key.encode("utf-8", "surrogateescape")
+
+
+def is_utf8(key: str) -> bool:
+    """Whether the bytes of a key are UTF-8, as every name in an object graph is."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class TensorSpec(NamedTuple):

@@ -6,10 +6,16 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.dtypes import BY_NAME, DType
-from formats.errors import DuplicateKeyError, UnsupportedDtypeError, cast_or_leave_out
-from formats.model import Format, TensorSpec
+from formats.errors import (
+    ConversionError,
+    DuplicateKeyError,
+    UnsupportedDtypeError,
+    cast_or_leave_out,
+    leave_out,
+)
+from formats.model import Format, TensorSpec, is_utf8
 from formats.paths import bundle_prefix, step_of
-from formats.tf.invent import invent_graph
+from formats.tf.invent import Invented, invent_graph
 from formats.tf.prune import prune
 
 from .transfer import Dropped, Move
@@ -166,10 +172,22 @@ class Chosen:
         }
         if len(named) != len(self.keys):
             check_keys(self.with_keys(), target)
-        invented = invent_graph(named)
+        invented = self._invent(named)
         moves = [self.move(key, invented.keys[self.renamed(key)]) for key in self.keys]
         moves.append(_save_counter(invented.save_counter, target))
         return _in_node_order(moves, invented.graph), invented.graph
+
+    def _invent(self, named: dict[str, TensorSpec]) -> Invented:
+        try:
+            foreign = next((name for name in named if not is_utf8(name)), None)
+            if foreign is not None:
+                hints = ("give it another name with --sub or --map", leave_out(foreign))
+                message = "a name that is not UTF-8, as all names in an object graph are"
+                raise ConversionError(message, key=foreign, hints=hints)
+            return invent_graph(named)
+        except ConversionError as error:
+            error.path = error.path or self.source.location.path
+            raise
 
 
 def _save_counter(key: str, target: str) -> Move:

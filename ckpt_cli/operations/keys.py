@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import ConversionError, CorruptCheckpointError, DuplicateKeyError
+from formats.model import is_utf8
 from formats.tf.graph_edit import edit_graph
 from formats.tf.graph_plan import escaped_paths, in_words, spell
 from formats.tf.keys import ATTRIBUTES, OPTIMIZER_SLOT, unescape
@@ -210,6 +211,7 @@ def _by_key(reader: CheckpointReader, rules: Rules) -> Renamed:
     for old, new in keys.items():
         if not new:
             raise ConversionError("its new key is empty", key=old)
+        _check_utf8(old, new)
         if new == GRAPH_KEY != old:
             raise ConversionError("this key would make the checkpoint an object-based one", key=old)
         if owners.setdefault(new, old) != old:
@@ -217,6 +219,12 @@ def _by_key(reader: CheckpointReader, rules: Rules) -> Renamed:
     out = Renamed(reader, keys, None)
     out.notes = notes
     return out
+
+
+def _check_utf8(old: str, new: str) -> None:
+    """Refuse a rule that spoils a name: no program asks for one that is not UTF-8."""
+    if is_utf8(old) and not is_utf8(new):
+        raise ConversionError(f"cannot become {new!r}, which is not UTF-8", key=old)
 
 
 def _slots(reader: CheckpointReader) -> dict[str, NamedSlot]:
@@ -274,6 +282,8 @@ def _in_graph(reader: CheckpointReader, rules: Rules, *, full_names: bool) -> Re
                 _same_attribute(key, new)
                 new_paths[node] = path_of(new)
     notes = applied.check(reader, "object path or key")
+    for node, new_path in new_paths.items():
+        _check_utf8(paths[node], new_path)
     escaped = escaped_paths(graph)
     moves = {
         node: spell(new_paths[node], escaped[node])
@@ -353,4 +363,6 @@ def _full_names(graph: ObjectGraph, rules: Rules) -> dict[str, str]:
                 within = f"/{name}/".find(f"/{variable}/")
                 if names[name] == name and names[variable] != variable and within >= 0:
                     names[name] = name[:within] + names[variable] + name[within + len(variable) :]
+    for name, new in names.items():
+        _check_utf8(name, new)
     return names

@@ -5,10 +5,12 @@
     beta1_power           optimizer -> beta1_power
     training/Adam/iter    optimizer -> iter
 
-Each `/` of a name is an edge.  Slots become slot variables under the names that
-TensorFlow's optimizers give them, hyperparameters children of their optimizer, so that
-a program with such an optimizer restores them.  The full name of each node is the old
-name: by it a conversion back finds the way.
+Each `/` of a name is an edge; a part that is empty becomes `_`.  Slots become slot
+variables under the names that TensorFlow's optimizers give them, hyperparameters children
+of their optimizer, so that a program with such an optimizer restores them.  The save
+counter has its edge for itself, as programs restore it.  What would come to lie where
+something lies gets `_1`.  The full name of each node is the old name: by it a conversion
+back finds the way.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ConversionError
 from .keys import ATTRIBUTES, OPTIMIZER_SLOT, VARIABLE_VALUE, escape
-from .kinds import KERAS_SLOTS, TF1_SLOTS, NamedSlot, name_kinds, named_slots
+from .kinds import KERAS_SLOTS, NUMBERED, TF1_SLOTS, NamedSlot, name_kinds, named_slots
 from .messages import (
     BoolValue,
     ObjectReference,
@@ -30,7 +32,7 @@ from .messages import (
 from .object_graph import ObjectGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from ..model import TensorSpec
 
@@ -40,8 +42,10 @@ SAVE_COUNTER = "save_counter"
 _MOST_EDGES = 1000
 """Components of a name: each is a node whose key begins with all those above."""
 
-_NUMBERED = re.compile(r"(.+?)(?:_(\d+))?")
-_POWER = re.compile(r"(?P<scope>(?:.*/)?)(?P<name>beta[12]_power)(?:_(?P<number>\d+))?")
+_NAMELESS = "_"
+"""The edge of an empty part of a name, as in `a//b` or `a/`: an edge needs a name."""
+
+_POWER = re.compile(r"(?P<scope>(?:.*/)?)(?P<name>beta[12]_power)(?:_(?P<number>[0-9]+))?", re.DOTALL)
 _ADAFACTOR_SUFFIX = "_slot_"
 
 # Names of slots that tell their optimizer themselves.
@@ -71,11 +75,12 @@ class _Owner(NamedTuple):
 class _Node:
     """A node while the graph grows; `path` is what its key begins with."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self) -> None:
+        self.path = ""
         self.edges: dict[str, _Node] = {}
         self.full_name: str | None = None
         self.slots: list[tuple[str, _Node, _Node]] = []
+        self._slot_names: dict[_Node, set[str]] = {}
 
     @property
     def key(self) -> str:
@@ -83,25 +88,33 @@ class _Node:
 
     def child(self, name: str) -> _Node:
         if name not in self.edges:
-            path = f"{self.path}/{escape(name)}" if self.path else escape(name)
-            self.edges[name] = _Node(path)
+            self.edges[name] = _Node()
         return self.edges[name]
 
     def new_child(self, name: str) -> _Node:
-        return self.child(_free(name, self.edges))
+        free = _free(name, self.edges)
+        child = self.child(free)
+        child.path = self.path_of(free)
+        return child
+
+    def path_of(self, edge: str) -> str:
+        """Return the path of the node that an edge leads to.  No edge is nameless: only the root has no path."""
+        return f"{self.path}/{escape(edge)}" if self.path else escape(edge)
 
     def add_slot(self, name: str, variable: _Node, full_name: str) -> None:
-        name = _free(name, {slot for slot, owner, _ in self.slots if owner is variable})
-        node = _Node(f"{variable.path}/{OPTIMIZER_SLOT}/{self.path}/{escape(name)}")
+        taken = self._slot_names.setdefault(variable, set())
+        name = _free(name, taken)
+        taken.add(name)
+        node = _Node()
+        node.path = f"{variable.path}/{OPTIMIZER_SLOT}/{self.path}/{escape(name)}"
         node.full_name = full_name
         self.slots.append((name, variable, node))
 
 
-def _free(name: str, taken: Iterable[str]) -> str:
+def _free(name: str, taken: Container[str]) -> str:
     """Return `name`, or the first of `name_1`, `name_2`, ... that is not taken."""
-    used = set(taken)
     number, free = 0, name
-    while free in used:
+    while free in taken:
         number += 1
         free = f"{name}_{number}"
     return free
@@ -111,17 +124,10 @@ def invent_graph(specs: Mapping[str, TensorSpec]) -> Invented:
     """Return an object graph for the tensors of a name-based checkpoint."""
     slots = named_slots(specs)
     kinds = name_kinds(specs)
-    root = _Node("")
-    variables: dict[str, _Node] = {}
-    for key in specs:
-        if key not in slots and kinds[key] != "optimizer":
-            node = root
-            if key.count("/") > _MOST_EDGES:
-                raise ConversionError(f"more than {_MOST_EDGES} edges lead to it", key=key[:100] + "…")
-            for part in key.split("/"):
-                node = node.child(part)
-            node.full_name = key
-            variables[key] = node
+    root = _Node()
+    owners = {slot.variable for slot in slots.values()}
+    hyperparameters = {key for key, kind in kinds.items() if kind == "optimizer"} - owners
+    variables = _hang(root, [key for key in specs if key not in slots and key not in hyperparameters])
     optimizers: dict[_Owner, _Node] = {}
 
     def optimizer(owner: _Owner) -> _Node:
@@ -131,17 +137,42 @@ def invent_graph(specs: Mapping[str, TensorSpec]) -> Invented:
 
     for key, owner, name in _slots_by_owner(slots, specs):
         optimizer(owner).add_slot(name, variables[slots[key].variable], key)
-    for key in (key for key, kind in kinds.items() if kind == "optimizer"):
+    for key in (key for key in specs if key in hyperparameters):
         owner, name = _hyperparameter(key, list(optimizers))
         optimizer(owner).new_child(name).full_name = key
     _share_iterations(optimizers, variables)
     counter = root.new_child(SAVE_COUNTER)
     counter.full_name = SAVE_COUNTER
-    graph, keys = _numbered(root)
-    keys.pop(SAVE_COUNTER)
-    if SAVE_COUNTER in variables:
-        keys[SAVE_COUNTER] = variables[SAVE_COUNTER].key
+    graph, keys = _numbered(root, counter)
     return Invented(graph, keys, counter.key)
+
+
+def _hang(root: _Node, names: Iterable[str]) -> dict[str, _Node]:
+    """Return a new node for each name, hung up below the root by way of its parts."""
+    variables = {}
+    for name in names:
+        if name.count("/") > _MOST_EDGES:
+            raise ConversionError(f"more than {_MOST_EDGES} edges lead to it", key=name[:100] + "…")
+        node = root
+        for part in name.split("/"):
+            node = node.child(part)
+        node.full_name = name
+        variables[name] = node
+    _name_edges(root)
+    return variables
+
+
+def _name_edges(root: _Node) -> None:
+    """Give the parts of names that cannot be edges others, and all nodes their paths."""
+    waiting = [root]
+    for node in waiting:
+        for part in ("", SAVE_COUNTER) if node is root else ("",):
+            if part in node.edges:
+                edge = _free(part or _NAMELESS, {*node.edges, SAVE_COUNTER})
+                node.edges = {edge if name == part else name: child for name, child in node.edges.items()}
+        for edge, child in node.edges.items():
+            child.path = node.path_of(edge)
+            waiting.append(child)
 
 
 # Which slot of which optimizer ----------------------------------------------------
@@ -159,8 +190,8 @@ def _slots_by_owner(
     together: dict[tuple[str, str, str], list[str]] = {}
     for key, slot in slots.items():
         last = slot.suffix.rpartition("/")[2]
-        numbered = _NUMBERED.fullmatch(last)
-        assert numbered is not None
+        numbered = NUMBERED.fullmatch(last)
+        assert numbered is not None  # a slot's name is not empty
         if slot.suffix.startswith(_ADAFACTOR_SUFFIX):
             found.append((key, _Owner("", "Adafactor"), slot.suffix.removeprefix(_ADAFACTOR_SUFFIX)))
         elif last in _OWN_NAMES:
@@ -231,8 +262,8 @@ def _share_iterations(optimizers: Mapping[_Owner, _Node], variables: Mapping[str
 # Numbering -------------------------------------------------------------------------
 
 
-def _numbered(root: _Node) -> tuple[ObjectGraph, dict[str, str]]:
-    """Return the graph as TensorFlow numbers it, breadth-first and slots last, and keys by full name."""
+def _numbered(root: _Node, counter: _Node) -> tuple[ObjectGraph, dict[str, str]]:
+    """Return the graph as TensorFlow numbers it, breadth-first and slots last, and the keys of all names."""
     order = [root]
     numbers = {id(root): 0}
     for node in order:
@@ -252,7 +283,8 @@ def _numbered(root: _Node) -> tuple[ObjectGraph, dict[str, str]]:
             protos[numbers[id(node)]].slot_variables.append(reference)
             order.append(slot)
             protos.append(_proto(slot, numbers))
-    keys = {node.full_name: node.key for node in order if node.full_name is not None}
+    named = (node for node in order if node is not counter)
+    keys = {node.full_name: node.key for node in named if node.full_name is not None}
     return ObjectGraph(TrackableObjectGraph(nodes=protos)), keys
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .object_graph import ObjectGraph
 
 __all__ = [
+    "NUMBERED",
     "ListedSlot",
     "NamedSlot",
     "listed_slots",
@@ -234,9 +235,11 @@ _HYPERPARAMETERS = frozenset(
     ]
 )
 _KERAS_OPTIMIZERS = frozenset(["Adam", "Adamax", "Nadam", "SGD", "Adagrad", "Adadelta", "RMSprop", "Ftrl"])
-_POWER = re.compile(r"beta[12]_power(_\d+)?")
-_NUMBERED = re.compile(r"(.+?)(?:_(\d+))?")
-_ADAFACTOR = re.compile(r"(.+)_slot_(v|m|vr|vc)")
+_POWER = re.compile(r"beta[12]_power(_[0-9]+)?")
+NUMBERED = re.compile(r"(.+?)(?:_([0-9]+))?", re.DOTALL)
+"""A name, and the number behind it that tells it from others of that name."""
+
+_ADAFACTOR = re.compile(r"(.+)_slot_(v|m|vr|vc)", re.DOTALL)
 _MOST_COMPONENTS = 100
 _AVERAGE = "ExponentialMovingAverage"
 
@@ -279,13 +282,13 @@ def _split(key: str) -> Iterator[tuple[str, str]]:
 def named_slot(key: str, specs: Mapping[str, TensorSpec]) -> NamedSlot | None:
     """Return the slot that a key of a name-based checkpoint is, or None."""
     head, _, last = key.rpartition("/")
-    if last.startswith(_AVERAGE) or _too_deep(key):
+    if not last or last.startswith(_AVERAGE) or _too_deep(key):
         return None
     # <v>/Adam, <v>/t_0/Adagrad, <v>/adam_m: whatever the optimizer is called.
     for variable, suffix in _split(key):
         if _same_shape(specs, variable, key):
             return NamedSlot(variable, "", suffix)
-    numbered = _NUMBERED.fullmatch(last)
+    numbered = NUMBERED.fullmatch(last)
     base = numbered[1] if numbered else last
     if base == "Adafactor" and head in specs and _less_one_dimension(specs[key].shape, specs[head].shape):
         return NamedSlot(head, "", f"/{last}")
@@ -322,9 +325,19 @@ def _in_scope(head: str, specs: Mapping[str, TensorSpec]) -> bool:
 
 
 def named_slots(specs: Mapping[str, TensorSpec]) -> dict[str, NamedSlot]:
-    """Return the slots of a name-based checkpoint by key."""
+    """Return the slots of a name-based checkpoint by key; none has a slot for its variable.
+
+    Of `w/Adam/Adam` both are slots of `w`.
+    """
     found = ((key, named_slot(key, specs)) for key in specs)
-    return {key: slot for key, slot in found if slot is not None}
+    slots = {key: slot for key, slot in found if slot is not None}
+    # The variable's key is the shorter one, so that what it is of itself is settled first.
+    for key in sorted(slots, key=len):
+        slot = slots[key]
+        above = slots.get(slot.variable)
+        if above is not None:
+            slots[key] = NamedSlot(above.variable, slot.prefix + above.prefix, above.suffix + slot.suffix)
+    return slots
 
 
 def _is_hyperparameter(key: str, spec: TensorSpec, slot_prefixes: set[str]) -> bool:
@@ -343,7 +356,7 @@ def name_kinds(specs: Mapping[str, TensorSpec]) -> dict[str, str]:
         last = key.rpartition("/")[2]
         if key in slots:
             kind = "slot"
-        elif key == GRAPH_KEY:
+        elif key == GRAPH_KEY and spec.dtype is STRING:
             kind = "graph"
         elif key == "global_step" or spec.dtype in (STRING, VARIANT):
             kind = "state"

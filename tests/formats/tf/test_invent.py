@@ -1,0 +1,64 @@
+"""Object graphs for names: every name has a place of its own there, and keeps it on the way back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from formats import ConversionError
+from formats.tf.invent import invent_graph
+from formats.tf.kinds import named_slots
+from tests.writing import spec_of
+
+if TYPE_CHECKING:
+    from formats.tf.invent import Invented
+
+VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def invent(*names: str, shape: tuple[int, ...] = (2,)) -> Invented:
+    return invent_graph({name: spec_of(name, np.zeros(shape, np.float32)) for name in names})
+
+
+def test_an_empty_part_of_a_name_gets_an_edge_that_can_be_named() -> None:
+    """Of nameless edges the root's would be written like no edge at all: `/a` and `a` would be one key."""
+    assert invent("a", "/a", "x/", "x/_").keys == {
+        "a": "a" + VALUE,
+        "/a": "_/a" + VALUE,
+        "x/": "x/__1" + VALUE,
+        "x/_": "x/_" + VALUE,
+    }
+
+
+def test_the_save_counter_has_its_edge_for_itself() -> None:
+    """Programs restore `save_counter`, an int64; another tensor there would fail all of it."""
+    found = invent("save_counter", "save_counter_1", "x/save_counter")
+    assert found.save_counter == "save_counter" + VALUE
+    assert found.keys == {
+        "save_counter": "save_counter_2" + VALUE,
+        "save_counter_1": "save_counter_1" + VALUE,
+        "x/save_counter": "x/save_counter" + VALUE,
+    }
+
+
+def test_slot_of_a_slot_is_one_of_its_variable() -> None:
+    specs = {name: spec_of(name, np.zeros(2)) for name in ("w", "w/Adam", "w/Adam/Adam", "opt/w/Adam/Adam")}
+    assert {key: slot.variable for key, slot in named_slots(specs).items()} == {
+        "w/Adam": "w",
+        "w/Adam/Adam": "w",
+        "opt/w/Adam/Adam": "w",
+    }
+    assert all(slot.prefix + slot.variable + slot.suffix == key for key, slot in named_slots(specs).items())
+
+
+def test_hyperparameter_with_a_slot_is_a_variable() -> None:
+    found = invent("beta1_power", "beta1_power/Adam")
+    assert found.keys["beta1_power"] == "beta1_power" + VALUE
+    assert found.keys["beta1_power/Adam"] == "beta1_power/.OPTIMIZER_SLOT/optimizer/m" + VALUE
+
+
+def test_more_edges_than_keys_can_spell_are_refused() -> None:
+    with pytest.raises(ConversionError, match="edges lead to it"):
+        invent("/".join("a" * 2000))
