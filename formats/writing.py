@@ -158,6 +158,12 @@ class CheckpointWriter(ABC):
         while (waiting := next(iter(self._unwritten), None)) is not None and waiting in self._held:
             self._write_in_turn(waiting, self._held.release(waiting))
 
+    def start_shard(self) -> None:  # noqa: B027  most formats have none
+        """Begin another shard with what is written next, where no `shard_size` decides that."""
+
+    def write_object_graph(self) -> None:  # noqa: B027  most formats have none
+        """Write the object graph in this place; else it stands behind all tensors."""
+
     def _write_in_turn(self, key: str, data: Any) -> None:
         spec = self._begin(key)
         slices = self._unwritten[key]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from formats.errors import CheckpointNotFoundError, ConversionError
 
 from .computed import Computed, Mean
+from .layout import layout_of
 from .transfer import Move, Plan
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def plan_average(readers: Sequence[CheckpointReader], target: str) -> Plan:
         metadata=last.metadata,
         notes=notes,
         sources=tuple(readers),
+        layout=layout_of(last, ((key, key) for key in last.specs)),
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from formats.chunks import Chunk
     from formats.dtypes import DType
     from formats.model import Index, TensorSpec
+    from formats.tf.slices import Extents
 
 __all__ = ["Cast", "Computed", "Make", "Mean", "Sums", "Values", "cast", "values_of"]
 
@@ -91,6 +92,18 @@ class Computed(LazyTensor):
             yield self.make(source.take(stop - at) for source in sources)
         for source in sources:
             source.finish()
+
+    def pieces(self) -> list[tuple[Extents, LazyTensor]]:
+        """Return the slices that all origins have, each made of theirs; none where they have others."""
+        slices = [origin.pieces() for origin in self.origins]
+        if len({tuple(extents for extents, _ in found) for found in slices}) > 1:
+            return []
+        pieces: list[tuple[Extents, LazyTensor]] = []
+        for same in zip(*slices, strict=True):
+            extents, first = same[0]
+            spec = self.spec._replace(shape=first.spec.shape)
+            pieces.append((extents, Computed(spec, [piece for _, piece in same], self.make)))
+        return pieces
 
     def read(self) -> np.ndarray[Any, Any]:
         import numpy as np

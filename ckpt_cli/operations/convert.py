@@ -12,6 +12,7 @@ from formats.registry import format_named
 
 from . import keras_plan
 from .chosen import Chosen, Settings, check_keys
+from .layout import layout_of
 from .select import NothingSelectedError
 from .suffixes import format_of_suffix
 from .transfer import Move, Plan
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from formats.tf.object_graph import ObjectGraph
     from formats.tf.slices import Extents
 
+    from .layout import Layout
 
 __all__ = ["ALIASES", "Settings", "plan_conversion", "target_format"]
 
@@ -79,7 +81,12 @@ def plan_conversion(
         metadata,
         tuple(chosen.notes),
         (source,),
+        _layout(source, moves) if source.format.name == into.name else {},
     )
+
+
+def _layout(source: CheckpointReader, moves: Sequence[Move]) -> Layout:
+    return layout_of(source, ((move.spec.key, move.source) for move in moves if move.source is not None))
 
 
 def _slices(moves: Sequence[Move]) -> dict[str, list[Extents]]:

@@ -17,6 +17,7 @@ from formats.tf.invent import invent_graph
 
 from .keras_pairs import pairs_within_layers
 from .keys import path_of
+from .layout import layout_of
 from .transfer import Dropped, Move, Plan
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def pair(
     if source.object_graph is None:
         # Where there are no objects, names stand for their paths; below, the other way round, too.
         paths = {key: key for key in new.values()}
-    wanted = [key for key in template.specs if template.kinds.get(key) != "graph"]
+    wanted = [key for key in _in_order(template) if template.kinds.get(key) != "graph"]
     for of_source, of_template in (
         (lambda key: full_names.get(new[key]), template.full_names.get),
         (new.get, lambda key: key),
@@ -222,6 +223,7 @@ def plan_like(  # noqa: PLR0917  what goes where, in that order
         {key: extents for key, extents in slices.items() if extents},
         template.metadata,
         sources=(source, template),
+        layout=layout_of(template, ((key, key) for key in wanted)),
     )
     return plan, pairs
 

@@ -16,18 +16,20 @@ from __future__ import annotations
 from collections import deque
 from contextlib import closing, contextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.chunks import equal_bytes, view_of
 from formats.errors import ConversionError, CorruptCheckpointError, leave_out
 from formats.ranges import buffers, cut
 from formats.tf.payload import chunks_checksum
-from formats.tf.slices import region_of, slice_key, tiling_flaw
+from formats.tf.slices import region_of, tiling_flaw
 from formats.wire.crc32c import mask
 from formats.workers import SERIAL, Workers
 from formats.writing import create_checkpoint
 
-from .computed import Sums, Values, cast, values_of
+from .computed import Sums, Values, cast
+from .layout import laid_out, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from formats.tf.object_graph import ObjectGraph
     from formats.tf.slices import Extents
     from formats.writing import CheckpointWriter, Place
+
+    from .layout import Layout, Unit
 
 __all__ = ["Dropped", "Move", "Plan", "cast_chunks", "execute", "same_tensor"]
 
@@ -63,9 +67,11 @@ class Dropped(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Everything a conversion does.  `moves` stand in the order in which they are written.
+    """Everything a conversion does.
 
-    `sources` are the open checkpoints that values come from, none of which may change meanwhile.
+    `moves` stand in the order in which they are written, unless `layout` says where they
+    lie in the bundle that is written again.  `sources` are the open checkpoints that
+    values come from, none of which may change meanwhile.
     """
 
     source: str
@@ -78,6 +84,7 @@ class Plan(NamedTuple):
     metadata: Mapping[str, Any] = {}
     notes: tuple[str, ...] = ()
     sources: tuple[CheckpointReader, ...] = ()
+    layout: Layout = MappingProxyType({})
 
     @property
     def nbytes(self) -> int:
@@ -124,39 +131,10 @@ def _chunks(move: Move) -> Iterator[Chunk]:
     return chunks_of(move.spec, move.value)
 
 
-class _Unit(NamedTuple):
-    """What is written in one piece: a move, or one slice of it, whose own shape its spec then has."""
-
-    move: Move
-    extents: Extents | None = None
-
-    @property
-    def name(self) -> tuple[str, Extents | None]:
-        return self.move.spec.key, self.extents
-
-    @property
-    def values(self) -> Values | None:
-        return values_of(self.move.tensor, self.move.spec) if self.move.tensor is not None else None
-
-
-def _units(plan: Plan, order: Iterable[str] | None = None) -> Iterator[_Unit]:
-    """Yield what is to be written: slices one by one where the source has them, too."""
-    moves = {move.spec.key: move for move in plan.moves}
-    for key in order or moves:
-        move = moves[key]
-        pieces = move.tensor.pieces() if key in plan.slices and move.tensor is not None else []
-        if order is not None:  # tensors in an order have their slices in that of their keys
-            pieces.sort(key=lambda piece: slice_key(b"", piece[0]))
-        for extents, piece in pieces:
-            yield _Unit(Move(move.spec._replace(shape=piece.spec.shape), move.source, piece), extents)
-        if not pieces:
-            yield _Unit(move)
-
-
 class _Part(NamedTuple):
     """A range of a unit's bytes.  Copied, it goes to `place`; compared, it is held against `other`."""
 
-    unit: _Unit
+    unit: Unit
     values: Values
     begin: int
     end: int
@@ -248,7 +226,7 @@ def _copy(
 
 def _copies(plan: Plan, writer: CheckpointWriter, advance: Callable[[int], None]) -> Iterator[_Part]:
     """Yield the parts of all that can be copied in ranges; write everything else when its turn comes."""
-    for unit in _units(plan, writer.order):
+    for unit in laid_out(plan, writer):
         move, extents = unit
         values = None if extents is None and move.spec.key in plan.slices else unit.values
         place = writer.place(*unit.name) if values is not None else None
@@ -358,7 +336,7 @@ def _comparisons(
 ) -> Iterator[_Part]:
     """Yield the parts of all that can be compared in ranges; compare everything else when its turn comes."""
     pieces: dict[Extents, LazyTensor] = {}
-    for unit in _units(plan):
+    for unit in units(plan):
         move, extents = unit
         found = written[move.spec.key]
         if extents is not None:
@@ -400,7 +378,7 @@ def _broken(target: str, message: str, move: Move | None = None) -> ConversionEr
     return ConversionError(f"verification failed: {message}", path=target, key=key)
 
 
-def _different(target: str, unit: _Unit) -> ConversionError:
+def _different(target: str, unit: Unit) -> ConversionError:
     return _broken(target, "its values differ from the source's", unit.move)
 
 

@@ -78,8 +78,10 @@ class BundleWriter(CheckpointWriter):
         _check_keys(target)
         super().__init__(format, target)
         self._entries: dict[bytes, bytes] = {}
+        self._first_shards: dict[str, int] = {}
         self._shards: list[StagedFile] = []
         self._filling: list[StagedFile] = []
+        self._starts_shard = False
         self._open_places: Counter[StagedFile] = Counter()
         self.notes += _notes(target)
 
@@ -92,10 +94,15 @@ class BundleWriter(CheckpointWriter):
         """Return the number and the file of the shard that takes the next `size` bytes."""
         limit = self.target.shard_size
         full = limit is not None and bool(self._shards) and 0 < self._shards[-1].size > limit - size
-        if full or not self._shards:
+        starts = self._starts_shard and limit is None
+        if full or starts or not self._shards:
+            self._starts_shard = False
             self._filling.append(self.staging.create(f"shard-{len(self._shards)}"))
             self._shards.append(self._filling[-1])
         return len(self._shards) - 1, self._shards[-1]
+
+    def start_shard(self) -> None:
+        self._starts_shard = bool(self._shards)
 
     def _close_full_shards(self) -> None:
         """Close all shards but the last, so that there may be more of them than open files."""
@@ -108,6 +115,8 @@ class BundleWriter(CheckpointWriter):
         """Add the entry of a tensor, or slice, at (shard, offset, size) with this unmasked checksum."""
         key = key_bytes(spec.key)
         stored = key if extents is None else slice_key(key, extents)
+        if extents is not None:
+            self._first_shards[spec.key] = min(place[0], self._first_shards.get(spec.key, place[0]))
         self._entries[stored] = encode_entry(BundleEntry(spec.dtype, spec.shape, *place, mask(crc)))
 
     def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:
@@ -200,13 +209,18 @@ class BundleWriter(CheckpointWriter):
             self._add(piece, extents, place, crc)
         self._close_full_shards()
 
-    def _finish(self) -> None:
-        if self.target.object_graph is not None:
+    def write_object_graph(self) -> None:
+        if self.target.object_graph is not None and OBJECT_GRAPH_KEY not in self._entries:
             graph = TensorSpec(OBJECT_GRAPH_KEY.decode(), STRING, ())
             self._write(graph, None, iter([self.target.object_graph.encode()]))
+
+    def _finish(self) -> None:
+        self.write_object_graph()
         for key, slices in self.target.slices.items():
             spec = self.specs[key]
-            whole = BundleEntry(spec.dtype, spec.shape, 0, 0, 0, 0, tuple(slices))
+            # Nothing of it lies there, but so say bundles that TensorFlow has merged.
+            shard = self._first_shards.get(key, 0)
+            whole = BundleEntry(spec.dtype, spec.shape, shard, 0, 0, 0, tuple(slices))
             self._entries[key_bytes(key)] = encode_entry(whole)
         if not self._shards:
             self._shard(0)

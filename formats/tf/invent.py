@@ -98,7 +98,8 @@ class _Node:
         return child
 
     def path_of(self, edge: str) -> str:
-        """Return the path of the node that an edge leads to.  No edge is nameless: only the root has no path."""
+        """Return the path of the node that an edge leads to."""
+        # No edge is nameless, so that the root's path alone is empty.
         return f"{self.path}/{escape(edge)}" if self.path else escape(edge)
 
     def add_slot(self, name: str, variable: _Node, full_name: str) -> None:
