@@ -17,7 +17,7 @@ from formats.errors import ConversionError, CorruptCheckpointError, DuplicateKey
 from formats.model import is_utf8
 from formats.tf.graph_edit import edit_graph
 from formats.tf.graph_plan import escaped_paths, in_words, spell
-from formats.tf.keys import ATTRIBUTES, OPTIMIZER_SLOT, unescape
+from formats.tf.keys import ATTRIBUTES, OPTIMIZER_SLOT, hides_attributes, unescape
 from formats.tf.kinds import GRAPH_KEY, NamedSlot, named_slots
 
 from .select import NothingSelectedError, close_keys
@@ -227,6 +227,14 @@ def _check_utf8(old: str, new: str) -> None:
         raise ConversionError(f"cannot become {new!r}, which is not UTF-8", key=old)
 
 
+def _check_edges(old: str, new: str) -> None:
+    """Refuse a rule that gives an edge a name below which TensorFlow restores nothing."""
+    hiding = [edge for edge in new.split("/") if hides_attributes(edge)]
+    if hiding and not any(map(hides_attributes, old.split("/"))):
+        message = f"cannot become {new!r}: below an edge {hiding[0]!r} TensorFlow restores nothing"
+        raise ConversionError(message, key=old)
+
+
 def _slots(reader: CheckpointReader) -> dict[str, NamedSlot]:
     """Return the slots by key, with what surrounds their variable's key in theirs."""
     slots = named_slots(reader.specs)
@@ -284,6 +292,7 @@ def _in_graph(reader: CheckpointReader, rules: Rules, *, full_names: bool) -> Re
     notes = applied.check(reader, "object path or key")
     for node, new_path in new_paths.items():
         _check_utf8(paths[node], new_path)
+        _check_edges(paths[node], new_path)
     escaped = escaped_paths(graph)
     moves = {
         node: spell(new_paths[node], escaped[node])

@@ -5,7 +5,8 @@
     beta1_power           optimizer -> beta1_power
     training/Adam/iter    optimizer -> iter
 
-Each `/` of a name is an edge; a part that is empty becomes `_`.  Slots become slot
+Each `/` of a name is an edge; a part that is empty becomes `_`, and of one that ends in
+`.ATTRIBUTES`, below which TensorFlow restores nothing, the dot does.  Slots become slot
 variables under the names that TensorFlow's optimizers give them, hyperparameters children
 of their optimizer, so that a program with such an optimizer restores them.  The save
 counter has its edge for itself, as programs restore it.  What would come to lie where
@@ -19,7 +20,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ConversionError
-from .keys import ATTRIBUTES, OPTIMIZER_SLOT, VARIABLE_VALUE, escape
+from .keys import ATTRIBUTES, OPTIMIZER_SLOT, VARIABLE_VALUE, escape, hides_attributes
 from .kinds import KERAS_SLOTS, NUMBERED, TF1_SLOTS, NamedSlot, name_kinds, named_slots
 from .messages import (
     BoolValue,
@@ -104,7 +105,7 @@ class _Node:
 
     def add_slot(self, name: str, variable: _Node, full_name: str) -> None:
         taken = self._slot_names.setdefault(variable, set())
-        name = _free(name, taken)
+        name = _free(_edge_name(name), taken)
         taken.add(name)
         node = _Node()
         node.path = f"{variable.path}/{OPTIMIZER_SLOT}/{self.path}/{escape(name)}"
@@ -163,13 +164,21 @@ def _hang(root: _Node, names: Iterable[str]) -> dict[str, _Node]:
     return variables
 
 
+def _edge_name(part: str) -> str:
+    """Return a part of a name as an edge or a slot is called; itself, nearly always."""
+    if hides_attributes(part):
+        return f"{part.removesuffix(ATTRIBUTES)}_{ATTRIBUTES[1:]}"
+    return part or _NAMELESS
+
+
 def _name_edges(root: _Node) -> None:
     """Give the parts of names that cannot be edges others, and all nodes their paths."""
     waiting = [root]
     for node in waiting:
-        for part in ("", SAVE_COUNTER) if node is root else ("",):
-            if part in node.edges:
-                edge = _free(part or _NAMELESS, {*node.edges, SAVE_COUNTER})
+        for part in list(node.edges):
+            edge = _edge_name(part)
+            if edge != part or (node is root and part == SAVE_COUNTER):
+                edge = _free(edge, {*node.edges, SAVE_COUNTER})
                 node.edges = {edge if name == part else name: child for name, child in node.edges.items()}
         for edge, child in node.edges.items():
             child.path = node.path_of(edge)

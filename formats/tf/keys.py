@@ -20,6 +20,7 @@ __all__ = [
     "SUFFIXES",
     "VARIABLE_VALUE",
     "escape",
+    "hides_attributes",
     "looks_object_based",
     "unescape",
 ]
@@ -43,6 +44,15 @@ def escape(name: str) -> str:
 def unescape(name: str) -> str:
     """Return the edge name behind a component of a key."""
     return _ESCAPE.sub(lambda found: _UNESCAPED[found[0]], name)
+
+
+def hides_attributes(edge: str) -> bool:
+    """Whether TensorFlow restores nothing below an edge of this name.
+
+    It takes what follows the first `.ATTRIBUTES/` of a key for the attribute's name, and
+    finds that in the escaped edge `..ATTRIBUTES`, too.
+    """
+    return edge.endswith(ATTRIBUTES)
 
 
 def looks_object_based(key: str) -> bool:

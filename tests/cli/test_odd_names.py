@@ -67,6 +67,16 @@ def test_rule_that_makes_a_name_no_utf8_is_refused(ckpt: Callable[..., Result], 
         assert "not UTF-8" in result.err
 
 
+def test_rule_that_hides_a_tensor_from_tensorflow_is_refused(
+    ckpt: Callable[..., Result], tmp_path: Path
+) -> None:
+    save(tmp_path / "names", {"w": np.ones(2)})
+    ckpt("convert", tmp_path / "names", tmp_path / "objects", "--to", "object")
+    result = ckpt("rename", tmp_path / "objects", tmp_path / "c", "--add-prefix", "x.ATTRIBUTES/")
+    assert result.code == 3
+    assert "TensorFlow restores nothing" in result.err
+
+
 def test_numbers_called_like_the_graph_are_numbers(ckpt: Callable[..., Result], tmp_path: Path) -> None:
     """Nothing of a file is left out without a word because of its name."""
     name = "_CHECKPOINTABLE_OBJECT_GRAPH"

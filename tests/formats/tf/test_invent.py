@@ -32,6 +32,13 @@ def test_an_empty_part_of_a_name_gets_an_edge_that_can_be_named() -> None:
     }
 
 
+def test_no_edge_hides_the_attributes_below_it() -> None:
+    """TensorFlow looks for the first `.ATTRIBUTES/` of a key, and `..ATTRIBUTES/` has one."""
+    found = invent("x/.ATTRIBUTES/y", "x/_ATTRIBUTES", "w", "w/z.ATTRIBUTES")
+    assert found.keys["x/.ATTRIBUTES/y"] == "x/_ATTRIBUTES_1/y" + VALUE
+    assert found.keys["w/z.ATTRIBUTES"] == "w/.OPTIMIZER_SLOT/optimizer/z_ATTRIBUTES" + VALUE
+
+
 def test_the_save_counter_has_its_edge_for_itself() -> None:
     """Programs restore `save_counter`, an int64; another tensor there would fail all of it."""
     found = invent("save_counter", "save_counter_1", "x/save_counter")
