@@ -53,7 +53,8 @@ fuzz-quick: $(VENV)/installed
 FUZZ_SECONDS ?= 600
 fuzz: $(VENV)/installed $(FUZZ)/installed
 	$(VENV)/bin/python -m pytest -m fuzz
-	HYPOTHESIS_PROFILE=thorough $(VENV)/bin/python -m pytest -m 'not fuzz' tests/hostile/test_mutation.py
+	HYPOTHESIS_PROFILE=thorough $(VENV)/bin/python -m pytest -m 'not fuzz' tests/hostile/test_mutation.py \
+		tests/hostile/test_names.py
 	$(VENV)/bin/python -m tests.hostile.drive --seconds $(FUZZ_SECONDS) --first $$(date +%s)000 --keep .fuzz/found
 	for target in $(GUIDED); do $(FUZZ)/bin/python -m tests.hostile.guided $$target .fuzz/$$target \
 		-artifact_prefix=.fuzz/found- -max_total_time=$(FUZZ_SECONDS) || exit 1; done

@@ -101,6 +101,8 @@ def make_plan(graph: ObjectGraph, moves: Mapping[int, str]) -> Plan:
     tree = graph.reachable()
     old = _paths(graph, tree, {})
     moves = {node: path for node, path in moves.items() if old.get(node) != path}
+    if moves and any(not name for name, _ in graph.children(ROOT)):
+        raise ConversionError("an edge of the root has no name: paths below it are spelled like others")
     for node, path in moves.items():
         if node == ROOT or node not in old:
             raise ConversionError(f"node {node} of the object graph has no path that could be changed")

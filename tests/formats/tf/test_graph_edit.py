@@ -577,3 +577,10 @@ def test_slashes_within_edges_are_told_from_those_between(old: str, new: str, sp
 def test_edges_need_names(new: str) -> None:
     with pytest.raises(ConversionError, match="needs a name"):
         spell(new, "x/y")
+
+
+def test_graph_with_a_nameless_edge_at_its_root_is_not_renamed() -> None:
+    """`/a` is spelled like `a` there: a rule for one would speak of the other."""
+    graph = Graph([("root", "", "nameless"), ("nameless", "a", "below")], {"below": "/a"})
+    with pytest.raises(ConversionError, match="has no name"):
+        graph.edit({"below": "c"})
