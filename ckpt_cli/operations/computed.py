@@ -13,6 +13,7 @@ from formats.chunks import ChunkSource, whole_elements
 from formats.files import PIECE
 from formats.model import LazyTensor
 from formats.ranges import FileRange, Sum, buffers
+from formats.tf.slices import region_of, tiling_flaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -94,9 +95,12 @@ class Computed(LazyTensor):
             source.finish()
 
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
-        """Return the slices that all origins have, each made of theirs; none where they have others."""
+        """Return the slices that all origins have, each made of theirs; none where they differ or leave gaps."""
         slices = [origin.pieces() for origin in self.origins]
+        regions = [region_of(extents, self.spec.shape) for extents, _ in slices[0]]
         if len({tuple(extents for extents, _ in found) for found in slices}) > 1:
+            return []
+        if regions and tiling_flaw(regions, self.spec.shape):
             return []
         pieces: list[tuple[Extents, LazyTensor]] = []
         for same in zip(*slices, strict=True):
