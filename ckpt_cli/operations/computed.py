@@ -95,7 +95,7 @@ class Computed(LazyTensor):
             source.finish()
 
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
-        """Return the slices that all origins have, each made of theirs; none where they differ or leave gaps."""
+        """Return the slices that all origins have, each made of theirs; none where they leave gaps."""
         slices = [origin.pieces() for origin in self.origins]
         regions = [region_of(extents, self.spec.shape) for extents, _ in slices[0]]
         if len({tuple(extents for extents, _ in found) for found in slices}) > 1:
