@@ -20,25 +20,31 @@ import contextlib
 import errno
 import os
 import stat
+import weakref
 from typing import TYPE_CHECKING
 
 from .chunks import view_of
 from .errors import CheckpointError, CheckpointExistsError
+from .links import followed, leads_nowhere
+from .locks import lock, lock_timeout, wait_for
+from .ownership import give, ownership_of, strictest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from .chunks import Chunk
+    from .ownership import Ownership
 
 __all__ = [
     "StagedFile",
     "Staging",
     "aside_of",
     "holding",
-    "is_being_written",
+    "make_directories",
     "put_back",
     "refuse_irreplaceable",
     "refusing",
+    "remove_stagings",
     "replace_file",
     "sync_directory",
 ]
@@ -54,9 +60,6 @@ _HINTS = {
     errno.EACCES: ("the directory must be writable, since new files are made beside the old ones",),
     errno.EROFS: ("this file system is mounted read-only: write elsewhere",),
 }
-
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
-"""What file systems say that have no locks, or (NFS) none on a directory."""
 
 _LARGEST_WRITE = 1 << 17
 """Bytes written in one call, as `cp` does: for larger ones Linux looks for memory in larger
@@ -117,14 +120,14 @@ class StagedFile:
     `about` is the path that errors name: what the user asked for.
     """
 
-    def __init__(self, path: str, about: str, *, new: bool = True) -> None:
+    def __init__(self, path: str, about: str, *, new: bool = True, mode: int = 0o666) -> None:
         self.path = path
         self.size = 0
         self._started = 0
         self._about = about
         create = os.O_CREAT | os.O_EXCL if new else 0
         with refusing(about):
-            self._fd = os.open(path, os.O_WRONLY | create | os.O_CLOEXEC, 0o666)
+            self._fd = os.open(path, os.O_WRONLY | create | os.O_CLOEXEC, mode)
 
     def write(self, data: Chunk) -> None:
         """Write at the end."""
@@ -161,6 +164,11 @@ class StagedFile:
         with refusing(self._about):
             os.fsync(self._fd)
 
+    def belong(self, ownership: Ownership) -> None:
+        """Give it permissions and owner."""
+        with refusing(self._about):
+            give(self._fd, ownership)
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
@@ -168,23 +176,31 @@ class StagedFile:
 
 
 class Staging:
-    """A directory beside the target, in which all new files are made."""
+    """A directory beside the target, in which all new files are made; nobody else may look into it.
 
-    def __init__(self, target: str) -> None:
+    `target` is no link (see `formats.links`).  `replaced` are the files of an old set: what
+    takes the place of one gets its permissions and its owner, and what has no such place
+    gets what all of them allow.
+    """
+
+    def __init__(self, target: str, replaced: Iterable[str] = ()) -> None:
         self.target = target
         self.directory = os.path.dirname(target) or "."
         self._lock: int | None = None
-        self._made = _missing_directories(self.directory)
+        self._made: list[str] = []
         self._files: list[StagedFile] = []
-        self._linked: set[int] = set()
+        self._replaced = tuple(replaced)
+        self._linked: dict[int, Ownership | None] = {}
+        self._set_aside: dict[str, Ownership | None] = {}
+        lock_timeout()  # What is wrong with it is not to come out after hours of writing.
         name = f"{os.path.basename(target)[:_LONGEST_STEM]}_temp_{os.urandom(16).hex()}"
         self.staged = os.path.join(os.path.dirname(target), name)
+        _ALIVE.add(self)
         try:
             with refusing(target):
-                if self._made:
-                    os.makedirs(self.directory, exist_ok=True)
-                os.mkdir(self.staged)
-                self._lock = _lock(self.staged)
+                make_directories(self.directory, self._made)
+                os.mkdir(self.staged, 0o700)
+                self._lock = lock(self.staged)
         except BaseException:
             self.remove()
             raise
@@ -216,21 +232,33 @@ class Staging:
     def link(self, path: str, name: str) -> None:
         """Give a file a second name among the staged ones; OSError where that cannot be."""
         os.link(path, self.path(name), follow_symlinks=False)
-        self._linked.add(os.lstat(self.path(name)).st_ino)
+        self._linked[os.lstat(self.path(name)).st_ino] = ownership_of(self.path(name))
 
     def sync(self) -> None:
         """Close all staged files and bring them to disk, but for those that were there before."""
         self._close()
         with refusing(self.target):
-            for name in os.listdir(self.staged):
-                if os.lstat(self.path(name)).st_ino in self._linked:
-                    continue
-                fd = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    os.fsync(fd)
-                finally:
-                    os.close(fd)
-            sync_directory(self.staged)
+            for parent, _, names in os.walk(self.staged, topdown=False):
+                for path in (os.path.join(parent, name) for name in names):
+                    if os.lstat(path).st_ino not in self._linked:
+                        with _opened(path) as fd:
+                            os.fsync(fd)
+                sync_directory(parent)
+
+    def _belong(self, path: str, final: str) -> None:
+        """Give what is staged the permissions and the owner of what it replaces, or of the set it joins."""
+        if os.lstat(path).st_ino in self._linked:
+            return
+        ownership = ownership_of(final) or self._set_aside.get(final) or self._common_ownership()
+        if ownership is not None and ownership != ownership_of(path):
+            with _opened(path) as fd:
+                give(fd, ownership)
+                os.fsync(fd)
+
+    def _common_ownership(self) -> Ownership | None:
+        """Return what all old files, and all that are shared with others, allow; None where none are."""
+        owned = (*map(ownership_of, self._replaced), *self._linked.values())
+        return strictest(ownership for ownership in owned if ownership is not None)
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """Hold the target's directory in this block, so that files of one set move in together.
@@ -242,7 +270,9 @@ class Staging:
 
     def move(self, name: str, final: str | None = None) -> None:
         """Move a staged file to its place, replacing what is there."""
-        os.replace(self.path(name), final or self.final(name))
+        place = final or self.final(name)
+        self._belong(self.path(name), place)
+        os.replace(self.path(name), place)
 
     def move_in(self) -> None:
         """Move the one staged file, named as the target, to its place."""
@@ -259,6 +289,7 @@ class Staging:
         with refusing(self.target):
             os.makedirs(self.path(_ASIDE), exist_ok=True)
             for name in names:
+                self._set_aside[self.final(name)] = ownership_of(self.final(name))
                 os.rename(self.final(name), self.path(os.path.join(_ASIDE, name)))
             sync_directory(self.directory)
 
@@ -280,9 +311,10 @@ class Staging:
                 put_back(self.staged)
                 shutil.rmtree(self.staged)
             self._unlock()
-            for made in self._made:
+            for made in reversed(self._made):
                 if os.path.isdir(made) and not os.listdir(made):
                     os.rmdir(made)
+        _ALIVE.discard(self)
 
     def _close(self) -> None:
         for file in self._files:
@@ -298,48 +330,15 @@ class Staging:
         self._unlock()
 
 
-def _lock(path: str, *, wait: bool = False) -> int:
-    """Return a descriptor that locks a directory until it is closed, if only by death.
-
-    Raises BlockingIOError where another holds it, unless it is to `wait` for that.  A file
-    system without locks locks nothing.
-    """
-    import fcntl
-
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        raise
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            os.close(fd)
-            raise
-    except BaseException:  # Waiting was interrupted.
-        os.close(fd)
-        raise
-    return fd
-
-
 @contextlib.contextmanager
 def holding(directory: str) -> Iterator[None]:
     """Keep other commands from changing what is in a directory during this block; wait for one that does."""
     with refusing(directory):
-        held = _lock(directory, wait=True)
+        held = wait_for(directory)
     try:
         yield
     finally:
         os.close(held)
-
-
-def is_being_written(staged: str) -> bool:
-    """Whether a living process holds a staging directory."""
-    try:
-        os.close(_lock(staged))
-    except BlockingIOError:
-        return True
-    return False
 
 
 def aside_of(staged: str) -> list[str]:
@@ -359,23 +358,58 @@ def put_back(staged: str) -> None:
         sync_directory(os.path.dirname(staged) or ".")
 
 
-def _missing_directories(path: str) -> list[str]:
-    """Return the directories up to `path` that are not there, the innermost first."""
+def make_directories(path: str, made: list[str] | None = None) -> None:
+    """Make a directory and those above it that are not there, each lasting through a loss of power.
+
+    They are added to `made`, the outermost first, before they are there.
+    """
     missing = []
     while path and not os.path.lexists(path):
         missing.append(path)
         path = os.path.dirname(path)
-    return missing
+    if os.path.islink(path) and not os.path.exists(path):
+        raise leads_nowhere(path)
+    for each in reversed(missing):
+        if made is not None:
+            made.append(each)
+        with contextlib.suppress(FileExistsError):  # Another may have made it meanwhile.
+            os.mkdir(each)
+        sync_directory(os.path.dirname(each) or ".")
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+_ALIVE: weakref.WeakSet[Staging] = weakref.WeakSet()
+
+
+def remove_stagings() -> None:
+    """Remove every staging directory of this process, wherever an interrupt has cut off who made it."""
+    for staging in list(_ALIVE):
+        staging.remove()
 
 
 def replace_file(path: str, data: bytes) -> None:
-    """Replace a file by one of this content, so that it is the old or the new one at every instant."""
+    """Replace a file by one of this content, so that it is the old or the new one at every instant.
+
+    It keeps its permissions and its owner; a symbolic link is followed.
+    """
+    path = followed(path)
     refuse_irreplaceable(path)
+    ownership = ownership_of(path)
     temporary = f"{path}.tempstate{int.from_bytes(os.urandom(8))}"
     try:
-        file = StagedFile(temporary, path)
+        file = StagedFile(temporary, path, mode=0o666 if ownership is None else 0o600)
         try:
             file.write(data)
+            if ownership is not None:
+                file.belong(ownership)
             file.sync()
         finally:
             file.close()

@@ -54,6 +54,9 @@ class Exchange(ABC):
     def _surplus(self) -> list[str]:
         """Return what lies there and the new index does not name, in the order in which it is removed."""
 
+    def _announce(self, shard: str) -> None:  # noqa: B027  most sets have nothing beside them
+        """Prepare for a shard, new or under a second name, before an index names it."""
+
     def _retire(self) -> None:  # noqa: B027  most sets have no such file
         """Remove what readers would still prefer to the new index."""
 
@@ -66,6 +69,7 @@ class Exchange(ABC):
             try:
                 self._keep_old()
                 for shard in self._shards():
+                    self._announce(shard)
                     self._staging.move(os.path.basename(shard))
                 self._sync()
                 self._index_moves = True
@@ -89,6 +93,7 @@ class Exchange(ABC):
         try:
             for path, second in self._second_names.items():
                 self._second_name(path, second)
+                self._announce(second)
             self._second_name(self._index, self._staging.path(_BEFORE))
         except OSError:
             self._remove_second_names()

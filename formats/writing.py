@@ -28,6 +28,7 @@ from .errors import (
     cast_or_leave_out,
 )
 from .held import Held
+from .links import followed
 
 if TYPE_CHECKING:
     from .atomic import StagedFile
@@ -90,6 +91,7 @@ class CheckpointWriter(ABC):
     has_slices = False
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  the word of the field
+        target = target._replace(path=self.followed(target.path))
         self.format = format
         self.target = target
         self.specs: dict[str, TensorSpec] = {spec.key: spec for spec in target.specs}
@@ -98,7 +100,8 @@ class CheckpointWriter(ABC):
         self._unfilled: dict[tuple[str, Extents | None], tuple[TensorSpec, Place]] = {}
         self.notes: list[str] = []
         self._state = "open"
-        for found in self.existing(target.path):
+        existing = self.existing(target.path)
+        for found in existing:
             refuse_irreplaceable(found)
             if not target.overwrite:
                 hints = ("to replace it: --overwrite",)
@@ -112,13 +115,18 @@ class CheckpointWriter(ABC):
         if target.rehearsal:
             self._state = "closed"
             return
-        self.staging = Staging(target.path)
+        self.staging = Staging(target.path, existing)
         self._held = Held(self.staging)
         try:
             self._start()
         except BaseException:
             self.staging.remove()
             raise
+
+    @classmethod
+    def followed(cls, path: str) -> str:
+        """Return the path to write to, where `path` is a symbolic link: what that leads to."""
+        return followed(path)
 
     @classmethod
     def existing(cls, path: str) -> list[str]:

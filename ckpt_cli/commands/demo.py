@@ -79,9 +79,11 @@ def _run(path: str, learning_rate: float, *, dry_run: bool) -> dict[str, Any]:
     if dry_run:
         return {"steps": None, "loss": None, "checkpoints": []}
     from formats.atomic import Staging
+    from formats.links import followed
 
     from ..runtime.guide import train
 
+    path = followed(path)
     name = os.path.basename(path)
     staging = Staging(path)
     try:

@@ -16,7 +16,14 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.atomic import StagedFile, Staging, refuse_irreplaceable, refusing, sync_directory
+from formats.atomic import (
+    StagedFile,
+    Staging,
+    make_directories,
+    refuse_irreplaceable,
+    refusing,
+    sync_directory,
+)
 from formats.dtypes import BY_NAME, VARIANT, DType
 from formats.errors import (
     CheckpointExistsError,
@@ -27,6 +34,7 @@ from formats.errors import (
     leave_out,
 )
 from formats.h5.writer import MOST_COMPONENTS
+from formats.links import followed
 from formats.npy import NPY_DTYPES, npy_chunks
 from formats.paths import INDEX_SUFFIX
 from formats.registry import format_named
@@ -232,15 +240,18 @@ def write(
 
 
 def _write_staged(plan: Plan, output: Output, *, overwrite: bool, advance: Callable[[int], None]) -> None:
+    output = output._replace(path=followed(output.path))
     _check_target(output, overwrite=overwrite)
-    staging = Staging(output.path)
+    staging = Staging(output.path, [output.path])
     try:
         if output.kind == "directory":
             _stage_files(plan, staging, advance)
+            staging.sync()
             plan.check_unchanged()
-            _check_target(output, overwrite=overwrite)
-            with refusing(output.path):
-                _move_directory(plan, staging)
+            with staging.alone():
+                _check_target(output, overwrite=overwrite)
+                with refusing(output.path):
+                    _move_directory(plan, staging)
         else:
             file = staging.create(os.path.basename(output.path))
             for chunk in stream(plan) if output.kind == "npy" else _json_object(plan):
@@ -268,10 +279,16 @@ def _check_target(output: Output, *, overwrite: bool) -> None:
         raise CheckpointExistsError("is there already", path=path, hints=("to replace it: --overwrite",))
 
 
+_FOLDER = "tensors"
+"""The staged directory: one below the staging directory, into which nobody else may look."""
+
+
 def _stage_files(plan: Plan, staging: Staging, advance: Callable[[int], None]) -> None:
+    with refusing(plan.target):
+        os.mkdir(staging.path(_FOLDER))
     for move in plan.moves:
         assert move.tensor is not None
-        path = staging.path(move.spec.key)
+        path = staging.path(os.path.join(_FOLDER, move.spec.key))
         with refusing(plan.target):
             os.makedirs(os.path.dirname(path), exist_ok=True)
         file = StagedFile(path, plan.target)
@@ -280,27 +297,36 @@ def _stage_files(plan: Plan, staging: Staging, advance: Callable[[int], None]) -
             for chunk in npy_chunks(spec, cast_chunks(move.tensor, spec), staging.staged):
                 file.write(chunk)
                 advance(len(chunk))
-            file.sync()
         finally:
             file.close()
 
 
 def _move_directory(plan: Plan, staging: Staging) -> None:
     """Move the staged directory to its place, or its files into a directory that is there."""
-    if not os.path.lexists(plan.target) or not os.listdir(plan.target):
-        os.rename(staging.staged, plan.target)
+    target = staging.target
+    if not os.path.lexists(target) or not os.listdir(target):
+        staging.move(_FOLDER, target)
         sync_directory(staging.directory)
         return
     for move in plan.moves:
-        parent = plan.target
-        for part in move.spec.key.split("/")[:-1]:
-            parent = os.path.join(parent, part)
-            if os.path.islink(parent):
-                message = "a symbolic link, which could lead anywhere"
-                raise CheckpointExistsError(message, path=parent, hints=("remove it, or write elsewhere",))
-            os.makedirs(parent, exist_ok=True)
-        os.replace(staging.path(move.spec.key), os.path.join(plan.target, move.spec.key))
-    sync_directory(plan.target)
+        _refuse_links(target, move.spec.key)
+    parents = {os.path.dirname(os.path.join(target, move.spec.key)) for move in plan.moves}
+    for parent in sorted(parents):
+        make_directories(parent)
+    for move in plan.moves:
+        staging.move(os.path.join(_FOLDER, move.spec.key), os.path.join(target, move.spec.key))
+    for parent in parents:
+        sync_directory(parent)
+
+
+def _refuse_links(directory: str, key: str) -> None:
+    """Refuse to write through links below a directory, which keys are never to leave."""
+    path = directory
+    for part in key.split("/"):
+        path = os.path.join(path, part)
+        if os.path.islink(path):
+            message = "a symbolic link, which could lead anywhere"
+            raise CheckpointExistsError(message, path=path, hints=("remove it, or write elsewhere",))
 
 
 # JSON -----------------------------------------------------------------------------

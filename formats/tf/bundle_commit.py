@@ -22,17 +22,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..atomic import StagedFile, Staging
+    from .bundle_links import Mirror
 
 __all__ = ["BundleExchange"]
 
 
 class BundleExchange(Exchange):
-    """Moves a staged bundle in.  `restage` stages it anew under another count of shards."""
+    """Moves a staged bundle in.  `restage` stages it anew under another count of shards.
+
+    Links at `mirror` go along: before an index counts a shard, there is one to it.
+    """
 
     def __init__(
-        self, staging: Staging, prefix: str, num_shards: int, restage: Callable[[int], None]
+        self,
+        staging: Staging,
+        prefix: str,
+        num_shards: int,
+        restage: Callable[[int], None],
+        mirror: Mirror,
     ) -> None:
         super().__init__(staging, prefix, prefix + ".index")
+        self._mirror = mirror
         self._prefix = prefix
         self._num_shards = num_shards
         self._restage = restage
@@ -47,6 +57,21 @@ class BundleExchange(Exchange):
 
     def _surplus(self) -> list[str]:
         return sorted(set(data_shards(self._prefix)) - set(self._shards()))
+
+    def _announce(self, shard: str) -> None:
+        self._mirror.add(shard)
+
+    def _sync(self) -> None:
+        super()._sync()
+        self._mirror.sync()
+
+    def _remove_second_names(self) -> None:
+        super()._remove_second_names()
+        self._mirror.tidy()
+
+    def _remove_surplus(self) -> None:
+        super()._remove_surplus()
+        self._mirror.tidy()
 
     def _shares_names(self) -> bool:
         return os.path.lexists(self._index) and any(map(os.path.lexists, self._shards()))

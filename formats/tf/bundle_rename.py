@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import struct
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..atomic import Staging, refusing, sync_directory
@@ -35,6 +36,7 @@ from ..wire.crc32c import extend, mask
 from ..wire.sstable import TableBuilder
 from .bundle import OBJECT_GRAPH_KEY, BundleEntry, BundleIndex, data_shard, encode_entry
 from .bundle_commit import BundleExchange
+from .bundle_links import Mirror, followed_index, followed_prefix
 from .bundle_writer import BundleWriter
 from .messages import BundleHeaderProto
 from .payload import length_bytes
@@ -71,13 +73,15 @@ class BundleRename:
         link: bool = False,
     ) -> None:
         self._reader = reader
-        self._prefix = prefix
+        self._named = prefix
         self._keys = keys
         self._before = reader.fingerprint or {}
         self.in_place = _place(prefix) == _place(reader.index.prefix)
         self._ways = (LINK, CLONE, COPY) if self.in_place else (CLONE, LINK, COPY) if link else (COPY,)
         self._new_graph = graph
         self._graph = graph.encode() if graph is not None and _differs(graph, reader) else None
+        index_alone = self.in_place and self._graph is None
+        self._prefix = followed_index(prefix) if index_alone else followed_prefix(prefix)
         self._entries = self._rekeyed()
         self._used = self._used_shards()
         self._graph_shard = max(self._used, default=-1) + 1
@@ -150,7 +154,7 @@ class BundleRename:
         advance: Callable[[int], None] = lambda _: None,
     ) -> list[str]:
         """Write it and move it to its place; return notes for the person."""
-        staging = Staging(self._prefix)
+        staging = Staging(self._prefix, BundleWriter.existing(self._prefix))
         try:
             brought = self._stage(staging, advance)
             if verify:
@@ -251,10 +255,9 @@ class BundleRename:
                 staging.move(os.path.basename(self._prefix) + ".index")
                 sync_directory(staging.directory)
             return
-        exchange = BundleExchange(
-            staging, self._prefix, self._num_shards, lambda count: self._restage(staging, count)
-        )
-        exchange.run()
+        restage = partial(self._restage, staging)
+        mirror = Mirror(self._named, self._prefix)
+        BundleExchange(staging, self._prefix, self._num_shards, restage, mirror).run()
 
     def _notes(self, brought: Mapping[int, str]) -> list[str]:
         notes = []

@@ -26,6 +26,7 @@ from ..wire.sstable import TableBuilder
 from ..writing import CheckpointWriter, Place
 from .bundle import BUNDLE_DTYPES, OBJECT_GRAPH_KEY, BundleEntry, data_shard, encode_entry
 from .bundle_commit import BundleExchange
+from .bundle_links import Mirror, followed_prefix
 from .messages import BundleHeaderProto, VersionDef
 from .payload import length_bytes
 from .slices import region_of, slice_key, tiling_flaw, volume
@@ -76,6 +77,7 @@ class BundleWriter(CheckpointWriter):
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
         _check_keys(target)
+        self._named = target.path
         super().__init__(format, target)
         self._entries: dict[bytes, bytes] = {}
         self._first_shards: dict[str, int] = {}
@@ -84,6 +86,10 @@ class BundleWriter(CheckpointWriter):
         self._starts_shard = False
         self._open_places: Counter[StagedFile] = Counter()
         self.notes += _notes(target)
+
+    @classmethod
+    def followed(cls, path: str) -> str:
+        return followed_prefix(path)
 
     @classmethod
     def existing(cls, path: str) -> list[str]:
@@ -256,7 +262,8 @@ class BundleWriter(CheckpointWriter):
         self.staging.sync()
 
     def _move_in(self) -> None:
-        BundleExchange(self.staging, self.target.path, len(self._shards), self._restage).run()
+        mirror = Mirror(self._named, self.target.path)
+        BundleExchange(self.staging, self.target.path, len(self._shards), self._restage, mirror).run()
 
 
 def _check_keys(target: Target) -> None:

@@ -27,8 +27,9 @@ import re
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..atomic import aside_of, is_being_written, put_back, refusing
+from ..atomic import aside_of, put_back, refusing
 from ..errors import CheckpointError
+from ..locks import is_locked
 from ..paths import INDEX_SUFFIX, SAFETENSORS_SHARD, SHARD
 from ..weight_map import files_of_map
 from .bundle import BundleIndex, data_shard
@@ -131,7 +132,7 @@ def _staged(path: str) -> list[Leftover]:
     parts = all(_PART.fullmatch(name) for name in names)
     if not ours and not parts:
         return []
-    if is_being_written(path):
+    if is_locked(path):
         return [Leftover(path, "files of a checkpoint", "it is being written")]
     aside = tuple(sorted(aside_of(path)))
     if aside:

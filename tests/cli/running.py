@@ -16,10 +16,9 @@ class Finished(NamedTuple):
     err: str
 
 
-def run_ckpt(*arguments: object) -> Finished:
+def run_ckpt(*arguments: object, **environment: str) -> Finished:
     """Run `ckpt` to its end, its output in pipes."""
     command = [sys.executable, "-m", "ckpt_cli", *map(str, arguments)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": ROOT}
-    )
+    settings = {**os.environ, "PYTHONPATH": ROOT, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings)
     return Finished(done.returncode, done.stdout, done.stderr)

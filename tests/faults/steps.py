@@ -24,6 +24,7 @@ CHANGING = (
     "pwrite",
     "copy_file_range",
     "link",
+    "symlink",
     "replace",
     "rename",
     "unlink",

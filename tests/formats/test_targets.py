@@ -11,12 +11,16 @@ import numpy as np
 import pytest
 
 import formats
-from formats import CheckpointExistsError, ConversionError
+from formats import CheckpointError, CheckpointExistsError, ConversionError
 from formats.atomic import Staging, replace_file
+from tests.cli.conftest import ckpt
 from tests.writing import read_all, save, spec_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+__all__ = ["ckpt"]
 
 OLD = {"a": np.arange(5), "b": np.ones((3, 2), np.float32)}
 NEW = {"a": np.arange(7), "c": np.zeros((3, 2), np.float32)}
@@ -102,3 +106,51 @@ def test_slices_are_refused_by_formats_that_have_none(form: str, tmp_path: Path)
             tmp_path / "new", format=form, specs=[spec_of("c", np.arange(5))], slices=halves
         )
     assert os.listdir(tmp_path) == []
+
+
+# New directories ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list of what is brought to disk during a test."""
+    found: list[str] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        found.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return found
+
+
+def test_directories_that_are_made_outlast_a_loss_of_power(tmp_path: Path, synced: list[str]) -> None:
+    """A directory is lost where the one above it was not brought to disk, and with it all in it."""
+    save(tmp_path / "new" / "run" / "c-1", OLD)
+    above = [str(tmp_path), str(tmp_path / "new")]
+    assert [path for path in synced if path in above] == above
+    assert synced[-1] == str(tmp_path / "new" / "run")
+
+
+def test_directories_of_tensors_outlast_a_loss_of_power(
+    tmp_path: Path, synced: list[str], ckpt: Callable[..., Any]
+) -> None:
+    save(tmp_path / "c-1", {"a/b/x": np.zeros(2), "d/y": np.zeros(2)})
+    assert ckpt("extract", tmp_path / "c-1", "a/b/x", "-o", f"{tmp_path}/out/").code == 0
+    below = [path for path in synced if path.startswith(str(tmp_path)) and "/tensors" in path]
+    assert [os.path.basename(path) for path in below] == ["x.npy", "b", "a", "tensors"]
+    synced.clear()
+    assert ckpt("extract", tmp_path / "c-1", "d/y", "-o", f"{tmp_path}/out/", "--overwrite").code == 0
+    assert synced[-1] == str(tmp_path / "out" / "d")
+    assert str(tmp_path / "out") in synced
+
+
+def test_what_is_on_the_way_to_a_new_directory_is_said(tmp_path: Path) -> None:
+    os.symlink("nowhere", tmp_path / "link")
+    with pytest.raises(CheckpointError, match="leads nowhere: to nowhere") as caught:
+        save(tmp_path / "link" / "run" / "c-1", OLD)
+    assert caught.value.path == str(tmp_path / "link")
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="not a directory"):
+        save(tmp_path / "file" / "c-1", OLD)
