@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from . import __version__
+from .ending import EndedBySignal, ending_by_signals, exit_code
 from .options import color_option, with_general_options
-from .render import choose_color, choose_quiet, error_lines
+from .render import choose_color, choose_quiet, error_lines, note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +23,7 @@ __all__ = ["cli", "main"]
 
 COMMANDS = os.path.join(os.path.dirname(__file__), "commands")
 
-ANSWER_IS_NO, USAGE, CANNOT, INTERRUPTED = 1, 2, 3, 130
+ANSWER_IS_NO, USAGE, CANNOT = 1, 2, 3
 
 
 class CommandsByFile(click.Group):
@@ -36,6 +38,9 @@ class CommandsByFile(click.Group):
             return None
         import importlib
 
+        from formats import notices  # which every command imports, and completion does not
+
+        notices.listen(note)
         command: click.Command = importlib.import_module(f"ckpt_cli.commands.{cmd_name}").command
         return with_general_options(command)
 
@@ -87,16 +92,20 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         # A shell asks what could come next; click answers, by the classes this registers.
         from . import completing  # noqa: F401
     try:
-        code = cli.main(args, prog_name="ckpt", standalone_mode=False)
-        sys.stdout.flush()
+        with ending_by_signals():
+            code = cli.main(args, prog_name="ckpt", standalone_mode=False)
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader of our output has seen enough.  The interpreter must not try to flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort, EndedBySignal) as error:
+        from formats.atomic import remove_stagings
+
+        remove_stagings()
         if os.environ.get("CKPT_DEBUG"):
             raise
-        code = INTERRUPTED
+        code = exit_code(error.number if isinstance(error, EndedBySignal) else signal.SIGINT)
     except (click.ClickException, OSError, _checkpoint_error()) as error:
         if os.environ.get("CKPT_DEBUG"):
             raise

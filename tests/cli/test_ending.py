@@ -1,0 +1,153 @@
+"""Commands that are told to end: by Ctrl-C, SIGTERM and SIGHUP alike, and by a second one at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from ckpt_cli.main import main
+from tests.cli.conftest import ROOT
+from tests.writing import save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+
+CHILD = """
+    import os, signal, sys, time
+    import formats.atomic
+    from ckpt_cli.main import main
+    from formats.writing import CheckpointWriter, Place
+
+    def end(number):
+        os.kill(os.getpid(), number)
+
+    def write_slowly(place, at, data, write=Place.write):
+        write(place, at, data)
+        print("writing", flush=True)
+        time.sleep(30)
+
+    {patches}
+    main(sys.argv[1:])
+"""
+SLOWLY = "Place.write = write_slowly"
+
+
+def start(patches: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+    """Start `ckpt` in a process of its own, with changes to it."""
+    code = textwrap.dedent(CHILD).replace("{patches}", patches)
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    arrays = {f"v{number}": np.arange(1 << 14, dtype=np.float32) for number in range(8)}
+    save(tmp_path / "in" / "ckpt-1", arrays)
+    return tmp_path / "in" / "ckpt-1"
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_what_was_begun_is_removed(number: int, jobs: int, source: Path, tmp_path: Path) -> None:
+    (out := tmp_path / "out").mkdir()
+    quick = "time.sleep = lambda _, sleep=time.sleep: sleep(0.3)"  # the pieces that have begun are ended
+    with start(f"{SLOWLY}; {quick}", "convert", source, out / "new" / "ckpt-1", "-j", jobs) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "writing\n"
+        process.send_signal(number)
+        assert process.wait(20) == CODES[signal.Signals(number)]
+        assert "Traceback" not in process.stderr.read()
+    assert os.listdir(out) == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_second_signal_ends_at_once(number: int, source: Path, tmp_path: Path) -> None:
+    (out := tmp_path / "out").mkdir()
+    patch = "formats.atomic.Staging.remove = lambda _: (print('removing', flush=True), time.sleep(30))"
+    with start(f"{SLOWLY}; {patch}", "convert", source, out / "ckpt-1", "-j", 1) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "removing\n"
+        process.send_signal(number)
+        assert process.wait(10) == -number
+    assert len(os.listdir(out)) == 1
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_what_was_ignored_at_the_start_stays_ignored(number: int, source: Path, tmp_path: Path) -> None:
+    (out := tmp_path / "out").mkdir()
+    patch = (
+        f"real = CheckpointWriter.abandon; CheckpointWriter.abandon = lambda w: (end({number:d}), real(w))"
+    )
+    ignored = lambda: signal.signal(number, signal.SIG_IGN)  # noqa: E731
+    with start(patch, "convert", source, out / "ckpt-1", preexec_fn=ignored) as process:
+        assert process.wait(20) == 0
+    assert sorted(os.listdir(out)) == ["ckpt-1.data-00000-of-00001", "ckpt-1.index"]
+
+
+def test_a_signal_between_two_statements_leaves_nothing(source: Path, tmp_path: Path) -> None:
+    """Nobody has begun to tidy up yet where a writer has just been made."""
+    (out := tmp_path / "out").mkdir()
+    patch = (
+        "import ckpt_cli.operations.transfer as transfer; make = transfer.create_checkpoint\n"
+        "def made(*arguments, **options):\n"
+        "    writer = make(*arguments, **options)\n"
+        "    end(signal.SIGTERM)\n"
+        "    return writer\n"
+        "transfer.create_checkpoint = made"
+    )
+    with start(
+        "exec(os.environ['PATCH'])", "convert", source, out / "ckpt-1", env={**os.environ, "PATCH": patch}
+    ) as process:
+        assert process.wait(20) == 143
+    assert os.listdir(out) == []
+
+
+def test_a_child_process_that_is_told_to_end_says_nothing(tmp_path: Path) -> None:
+    """HDF5 is read in a process of its own, and Ctrl-C reaches both."""
+    save(tmp_path / "w.h5", {"a": np.arange(3)}, "hdf5")
+    patch = "import ckpt_cli.operations.verify as v; v._verify_here = lambda *_: end(signal.SIGTERM)"
+    with start(patch, "verify", tmp_path / "w.h5") as process:
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 3
+    assert "signal 15" in out
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_handlers_of_the_caller_come_back(number: int, ckpt: Callable) -> None:
+    before = signal.getsignal(number)
+    assert ckpt("--version").code == 0
+    assert signal.getsignal(number) is before
+
+
+def test_a_command_may_run_in_any_thread(capfd: object) -> None:
+    codes: list[Any] = []
+
+    def run() -> None:
+        try:
+            main(["--version"])
+        except SystemExit as ended:
+            codes.append(ended.code)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert codes == [0]
