@@ -24,9 +24,11 @@ from formats.tf.messages import (
 from formats.tf.object_graph import ObjectGraph
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .graph_view import LiveGraph
 
-__all__ = ["NamedArray", "save_graph", "serialize"]
+__all__ = ["NamedArray", "save_arrays", "save_graph", "serialize"]
 
 
 class NamedArray(NamedTuple):
@@ -68,12 +70,18 @@ def _spec(tensor: NamedArray) -> TensorSpec:
     return TensorSpec(tensor.key, dtype, tensor.value.shape)
 
 
-def save_graph(prefix: str, live: LiveGraph) -> None:
-    """Write a live graph at a prefix; a checkpoint that is there is replaced, and whole at every instant."""
-    tensors, graph = serialize(live)
+def save_arrays(path: str, format: str, tensors: Sequence[NamedArray], **more: Any) -> None:
+    """Write tensors as a checkpoint; one that is there is replaced, and whole at every instant.
+
+    What else is given goes to `formats.create_checkpoint`.
+    """
     specs = list(map(_spec, tensors))
-    with formats.create_checkpoint(
-        prefix, format="tf-object", specs=specs, object_graph=graph, overwrite=True
-    ) as writer:
+    with formats.create_checkpoint(path, format=format, specs=specs, overwrite=True, **more) as writer:
         for tensor in tensors:
             writer.write(tensor.key, tensor.value)
+
+
+def save_graph(prefix: str, live: LiveGraph) -> None:
+    """Write a live graph at a prefix."""
+    tensors, graph = serialize(live)
+    save_arrays(prefix, "tf-object", tensors, object_graph=graph)

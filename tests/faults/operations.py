@@ -69,6 +69,29 @@ def save_with_manager() -> None:
     manager.save(checkpoint_number=11)
 
 
+def save_object() -> None:
+    """Save with a Checkpoint, which makes what it saved the latest."""
+    import ckpt_cli.runtime as tf
+
+    tf.train.Checkpoint(step=tf.Variable(11), weights=tf.Variable([1.0, 2.0])).save("run/saved")
+
+
+def save_weights(target: str) -> Callable[[], None]:
+    """Return a save of a Keras model's weights, in the format that the target's name says."""
+
+    def run() -> None:
+        import numpy as np
+
+        import ckpt_cli.runtime as tf
+
+        layers = [tf.keras.layers.Dense(3, input_shape=(2,), name="a"), tf.keras.layers.Dense(1, name="b")]
+        model = tf.keras.Sequential(layers)
+        model.set_weights([np.full(weight.shape, 0.5) for weight in model.get_weights()])
+        model.save_weights(f"run/{target}")
+
+    return run
+
+
 def convert(target: str, *options: str, source: str = SOURCE) -> Callable[[], None]:
     return cli("convert", source, f"run/{target}", "--overwrite", *options)
 
@@ -104,9 +127,14 @@ OPERATIONS: dict[str, Callable[[], None]] = {
     "extract to JSON": cli("extract", SOURCE, "*kernel*", "-o", "run/old.json", "--overwrite"),
     "extract to a directory": cli("extract", SOURCE, "*kernel*", "-o", "run/parts/"),
     "state: another latest": cli("state", "run", "--set", "ckpt-9"),
+    "state: mended": cli("state", "run", "--fix", "--set", "ckpt-9"),
     "state: fewer": cli("state", "run", "--keep", "1"),
     "draw the graph": cli("graph", SOURCE, "-o", "run/graph.svg"),
     "CheckpointManager": save_with_manager,
+    "Checkpoint.save": save_object,
+    "save_weights to a checkpoint": save_weights("ckpt-10"),
+    "save_weights to HDF5": save_weights("old.h5"),
+    "save_weights by objects' paths": save_weights("old.weights.h5"),
 }
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ckpt_cli.ending import EndedBySignal, ending_by_signals
 from formats.errors import CheckpointError
 from tests.counts import count
 from tests.faults.operations import OPERATIONS, check, cli, debris, look, prepare
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 ERRNOS = (errno.ENOSPC, errno.EIO, errno.EINTR, errno.EACCES)
 TIDYING = ("unlink", "rmdir")
 """Steps of tidying up; where they fail, something is left, under a name that says so."""
+
+DELETING = ("state: fewer",)
+"""Operations that delete, in steps that cannot be taken back, after they have replaced the state file."""
 
 SOME = 12
 """`make test` tries every so manieth step."""
@@ -87,7 +91,7 @@ def fail_at(trial: Trial, at: int, number: int) -> None:
     assert failed or now == trial.after
     if made[at - 1] not in TIDYING:
         assert debris("run") == []
-        if now == trial.before and trial.name != "state: fewer":  # its state file comes before its deletions
+        if now == trial.before and trial.name not in DELETING:
             assert files("run") == before
     count("points at which a write failed")
 
@@ -111,6 +115,35 @@ def kill_at(trial: Trial, at: int, act: Callable[[Callable[[], object]], None]) 
     count("points at which a process was killed")
 
 
+def end_at(trial: Trial, at: int, number: int) -> None:
+    """Send a signal after a step, and expect what an exception of that moment would leave: nothing."""
+    trial.fresh()
+    before = files("run")
+
+    def send(call: Callable[[], object]) -> object:
+        done = call()
+        os.kill(os.getpid(), number)
+        return done
+
+    child = os.fork()
+    if child == 0:
+        with ending_by_signals(), steps(at, send):
+            try:
+                OPERATIONS[trial.name]()
+            except (EndedBySignal, RuntimeError):
+                os._exit(128 + number)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 128 + number
+    now = look("run")
+    check(now, trial.before, trial.after)
+    if trial.steps[at - 1] not in TIDYING:
+        assert debris("run") == []
+        if now == trial.before and trial.name not in DELETING:
+            assert files("run") == before
+    count("points at which a signal asked a process to end")
+
+
 every_operation = pytest.mark.parametrize("trial", OPERATIONS, indirect=True)
 
 
@@ -118,6 +151,12 @@ every_operation = pytest.mark.parametrize("trial", OPERATIONS, indirect=True)
 def test_some_writes_fail(trial: Trial) -> None:
     for number, at in enumerate(trial.some()):
         fail_at(trial, at, ERRNOS[number % len(ERRNOS)])
+
+
+@every_operation
+def test_after_some_writes_it_is_to_end(trial: Trial) -> None:
+    for number, at in enumerate(trial.some()):
+        end_at(trial, at, (signal.SIGTERM, signal.SIGHUP)[number % 2])
 
 
 @every_operation

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from formats.atomic import make_directories
+
 from ..compat.v1.train import create_global_step
 from ..graphs import Graph
 from ..ops.random import seeded
@@ -193,7 +195,7 @@ class Estimator:
         spec.scaffold.saver = saver_of(spec.scaffold, self._config)
         self._restorer().restore(spec.scaffold)
         spec.scaffold.saver.recover(self._model_dir)
-        os.makedirs(self._model_dir, exist_ok=True)
+        make_directories(self._model_dir)
         events = RunEvents(self._model_dir)
         try:
             hooks = self._training_hooks(recording, hooks, listeners, events)

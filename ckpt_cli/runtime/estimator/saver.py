@@ -18,15 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-import formats
-from formats import dtypes
-from formats.model import TensorSpec
-
 from .. import graphs
 from ..checkpoint import read_into, write_checkpoint
 from ..compat.v1.train import remove_checkpoint
 from ..errors import InvalidArgumentError, NotFoundError
 from ..reader import cpp_name, opened
+from ..saving import NamedArray, save_arrays
 from ..state_file import get_checkpoint_state, update_state_file
 from ..tensor import TensorLike
 from ..unknown import refuse
@@ -204,16 +201,8 @@ class Saver(_Keeper):
         return dict(sorted(found.items()))
 
     def _write(self, path: str) -> None:
-        values = {key: variable._value for key, variable in self._variables().items()}
-        specs = []
-        for key, value in values.items():
-            dtype = dtypes.from_numpy(value.dtype)
-            if dtype is None:
-                raise TypeError(f"{key}: {value.dtype} cannot be saved")
-            specs.append(TensorSpec(key, dtype, value.shape))
-        with formats.create_checkpoint(path, format="tf-name", specs=specs, overwrite=True) as writer:
-            for key, value in values.items():
-                writer.write(key, value)
+        tensors = [NamedArray(key, variable._value) for key, variable in self._variables().items()]
+        save_arrays(path, "tf-name", tensors)
 
     def _read(self, path: str) -> None:
         variables = self._variables()

@@ -5,17 +5,17 @@
     /top_level_model_weights   weights that the model itself owns
 
 The order of `layer_names` and `weight_names` is what loading goes by; names matter
-only with `by_name`.  An attribute larger than HDF5 allows is cut into name0, name1, ...
+only with `by_name`.  The file itself is written by `formats.h5.legacy_writer`.
 keras/src/saving/legacy/hdf5_format.py
 """
 
 from __future__ import annotations
 
-import os
-import secrets
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from formats.h5.legacy_writer import TOP_LEVEL, Weight, WeightGroup, weight_keys
+
+from ..saving import NamedArray, save_arrays
 
 if TYPE_CHECKING:
     from formats.model import CheckpointReader
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["assign_all", "load_hdf5_weights", "save_hdf5_weights"]
 
-TOP_LEVEL = "top_level_model_weights"
-_LARGEST_ATTRIBUTE = 64512
 _VERSION = "2.15.0"
 
 
@@ -39,45 +37,20 @@ def _own_weights(model: Model) -> list[Any]:
     return sorted(model._own_weights, key=lambda weight: not weight.trainable)
 
 
-def _set_names(group: Any, attribute: str, names: list[str]) -> None:
-    array = np.array([name.encode() for name in names]) if names else np.array([], "S1")
-    if array.nbytes <= _LARGEST_ATTRIBUTE:
-        group.attrs[attribute] = array
-        return
-    pieces = -(-array.nbytes // _LARGEST_ATTRIBUTE)
-    chunks = np.array_split(array, pieces)
-    while any(chunk.nbytes > _LARGEST_ATTRIBUTE for chunk in chunks):
-        pieces += 1
-        chunks = np.array_split(array, pieces)
-    for number, chunk in enumerate(chunks):
-        group.attrs[f"{attribute}{number}"] = chunk
-
-
 def save_hdf5_weights(path: str, model: Model) -> None:
-    """Write a model's weights; the file is replaced in one piece."""
-    import h5py
-
-    temporary = f"{path}.tmp{secrets.token_hex(8)}"
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    try:
-        with h5py.File(temporary, "w") as file:
-            file.attrs["backend"], file.attrs["keras_version"] = "tensorflow", _VERSION
-            _set_names(file, "layer_names", [layer.name for layer in model.layers])
-            for layer in model.layers:
-                _save_group(file.create_group(layer.name), _weights(layer))
-            _save_group(file.create_group(TOP_LEVEL), _own_weights(model))
-        with open(temporary, "rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-
-
-def _save_group(group: Any, weights: list[Any]) -> None:
-    _set_names(group, "weight_names", [weight.name for weight in weights])
-    for weight in weights:
-        group.create_dataset(weight.name, data=weight._value)
+    """Write a model's weights; a file that is there is replaced at one stroke."""
+    groups = [(layer.name, _weights(layer)) for layer in model.layers]
+    groups.append((TOP_LEVEL, _own_weights(model)))
+    owned = [(name, weight) for name, weights in groups for weight in weights]
+    keys = weight_keys([Weight(name, weight.name, f"{name}/{weight.name}") for name, weight in owned])
+    tensors = [NamedArray(key, weight._value) for key, (_, weight) in zip(keys, owned, strict=True)]
+    left = iter(keys)
+    layers = [
+        WeightGroup(name, tuple((next(left), weight.name) for weight in weights)).document()
+        for name, weights in groups
+    ]
+    metadata = {"layers": layers, "backend": "tensorflow", "version": _VERSION}
+    save_arrays(path, "keras-h5", tensors, metadata=metadata)
 
 
 def load_hdf5_weights(reader: CheckpointReader, model: Model, *, by_name: bool, skip_mismatch: bool) -> None:

@@ -13,12 +13,11 @@ keras/src/saving/saving_lib.py
 from __future__ import annotations
 
 import logging
-import os
-import secrets
 from typing import TYPE_CHECKING, Any
 
 from ..containers import Container
 from ..names import to_snake_case
+from ..saving import NamedArray, save_arrays
 from .base_layer import Layer
 from .hdf5 import assign_all
 from .optimizers import Optimizer, legacy
@@ -77,23 +76,14 @@ def _own_variables(owner: Any) -> list[Any]:
 
 
 def save_weights_file(path: str, model: Model) -> None:
-    """Write a model's weights, and its optimizer's; the file is replaced in one piece."""
-    import h5py
-
-    temporary = f"{path}.tmp{secrets.token_hex(8)}"
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    try:
-        with h5py.File(temporary, "w") as file:
-            for place, owner in _walk(model, keras3=False):
-                group = file.create_group(f"{place}/vars")
-                for number, variable in enumerate(_own_variables(owner)):
-                    group.create_dataset(str(number), data=variable._value)
-        with open(temporary, "rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
+    """Write a model's weights, and its optimizer's; a file that is there is replaced at one stroke."""
+    places = [(f"{place}/vars".lstrip("/"), owner) for place, owner in _walk(model, keras3=False)]
+    tensors = [
+        NamedArray(f"{group}/{number}", variable._value)
+        for group, owner in places
+        for number, variable in enumerate(_own_variables(owner))
+    ]
+    save_arrays(path, "keras-weights", tensors, metadata={"groups": [group for group, _ in places]})
 
 
 def _by_group(reader: CheckpointReader) -> dict[str, list[str]]:
