@@ -24,7 +24,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.atomic import refusing, replace_file, sync_directory
+from formats.atomic import holding, refusing, replace_file, sync_directory
 from formats.errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError
 from formats.opening import open_location
 from formats.paths import V1_SHARD, Location, resolve, step_of, suggest
@@ -325,8 +325,21 @@ class _Planner:
             if age < _RECENT:
                 why = "a save that is running on another machine would miss it"
                 self.warnings.append(f"{name} changed {max(0, age):.0f} seconds ago: {why}")
-            change = Change("remove", name, leftover.what, leftover=leftover, nbytes=leftover.nbytes)
+            what = f"{leftover.what}, {_spoken_age(age)} old"
+            change = Change("remove", name, what, leftover=leftover, nbytes=leftover.nbytes)
             self.changes.append(change)
+
+
+_AGES = ((86400, "day"), (3600, "hour"), (60, "minute"))
+
+
+def _spoken_age(seconds: float) -> str:
+    """Return an age as people say it, in the largest unit of which it is two or more."""
+    for size, unit in _AGES:
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}s"
+    whole = max(0, int(seconds))
+    return f"{whole} second{'' if whole == 1 else 's'}"
 
 
 def files_of(location: Location) -> list[str]:
@@ -345,6 +358,11 @@ def files_of(location: Location) -> list[str]:
 
 def carry_out(run: Run, plan: Plan) -> None:
     """Do what a plan says; CheckpointError where the state file is not what the plan was made for."""
+    with holding(run.path):
+        _carry_out(run, plan)
+
+
+def _carry_out(run: Run, plan: Plan) -> None:
     for change in plan.changes:
         if change.action == "put-back" and change.leftover is not None:
             change.leftover.clear()

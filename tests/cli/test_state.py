@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import formats
+from ckpt_cli.operations import state_changes
+from formats.atomic import holding
 from formats.dtypes import BY_NAME
 from formats.tf.state_file import StateFile
 from tests.support import data_path, manifest
@@ -564,3 +567,43 @@ def _die_at(stop: int) -> None:
 
     for name in ("mkdir", "link", "replace", "rename", "unlink", "rmdir"):
         setattr(os, name, counted(getattr(os, name)))
+
+
+@pytest.mark.parametrize(
+    ("age", "said"),
+    [
+        (0.5, "0 seconds"),
+        (1, "1 second"),
+        (119, "119 seconds"),
+        (7300, "2 hours"),
+        (90_000, "25 hours"),
+        (200_000, "2 days"),
+    ],
+)
+def test_what_is_removed_is_told_with_its_age_and_size(age: float, said: str) -> None:
+    assert state_changes._spoken_age(age) == said
+
+
+def test_a_killed_conversion_is_removed_with_its_age_and_size(tmp_path: Path, ckpt: Callable) -> None:
+    staged = tmp_path / f"ckpt-1_temp_{'0' * 32}"
+    staged.mkdir()
+    (staged / "shard-0").write_bytes(bytes(1000))
+    for path in (staged / "shard-0", staged):
+        os.utime(path, (time.time() - 7300,) * 2)
+    result = ckpt("state", "--fix", "-n", tmp_path)
+    assert result.rows == [["remove", staged.name, "files staged for a checkpoint, 2 hours old", "1000"]]
+    (change,) = ckpt("state", "--fix", tmp_path, "--json").json["changes"]
+    assert (change["why"], change["nbytes"]) == ("files staged for a checkpoint, 2 hours old", 1000)
+    assert os.listdir(tmp_path) == []
+
+
+def test_changes_wait_for_who_moves_files_in(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checkpoint.tempstate1").touch()
+    monkeypatch.setenv("CKPT_LOCK_TIMEOUT", "0")
+    with holding(str(tmp_path)):
+        result = ckpt("state", "--fix", tmp_path)
+    assert result.code == 3
+    assert "is changing files here" in result.err
+    assert os.listdir(tmp_path) == ["checkpoint.tempstate1"]
