@@ -170,9 +170,11 @@ class StagedFile:
             give(self._fd, ownership)
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Close it; some file systems say only now that what was written is lost."""
+        fd, self._fd = self._fd, -1  # It is closed also where that fails, and the number may be another's.
+        if fd >= 0:
+            with refusing(self._about):
+                os.close(fd)
 
 
 class Staging:
@@ -305,7 +307,9 @@ class Staging:
         """
         import shutil
 
-        self._close()
+        while self._files:
+            with contextlib.suppress(CheckpointError):  # What is thrown away may be lost.
+                self._close()
         with refusing(self.target):
             if os.path.isdir(self.staged):
                 put_back(self.staged)
@@ -317,14 +321,13 @@ class Staging:
         _ALIVE.discard(self)
 
     def _close(self) -> None:
-        for file in self._files:
-            file.close()
-        self._files.clear()
+        while self._files:
+            self._files.pop().close()
 
     def _unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        held, self._lock = self._lock, None
+        if held is not None:
+            os.close(held)
 
     def __del__(self) -> None:
         self._unlock()

@@ -12,6 +12,7 @@ length, bfloat16 and float8 as opaque bytes with an attribute `dtype`, as Keras 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from functools import cached_property
@@ -175,13 +176,16 @@ class Hdf5Writer(CheckpointWriter):
     def _finish(self) -> None:
         self._file.close()
         self._check_sink()
-        self._sink.close()
+        with refusing(self.target.path):
+            self._sink.close()
 
     def abandon(self) -> None:
         if "_file" in self.__dict__:
             self._file.close()
         if "_sink" in self.__dict__:
-            self._sink.close()
+            # What cannot be closed is thrown away in the next line.
+            with contextlib.suppress(OSError):
+                self._sink.close()
         super().abandon()
 
 

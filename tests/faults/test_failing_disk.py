@@ -1,0 +1,106 @@
+"""A disk that fails below Python: each write of libhdf5 and of zip files in turn answers EIO.
+
+The C library's calls are interposed by a small one, built here (`failing_io.c`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.running import Finished, run_ckpt
+from tests.counts import count
+from tests.faults.operations import SOURCE, debris, look, prepare
+from tests.faults.test_writes_below_python import TARGETS
+from tests.writing import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+CALLS = ("write", "pwrite", "ftruncate", "fsync", "close")
+SOME = 2
+"""Points of each call that `make test` tries; `make fuzz` tries all."""
+
+INTERPOSED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "failing_io.c")
+KINDS = {"old.hdf5": ["--to", "hdf5"]}
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Build the library that fails."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("there is no C compiler to build the library that lets writes fail")
+    path = str(tmp_path_factory.mktemp("failing") / "failing_io.so")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", path, INTERPOSED, "-ldl"], check=True)
+    return path
+
+
+def convert(name: str, library: str, call: str, at: int) -> Finished:
+    """Convert over a file while call number `at` fails, of those to staged files."""
+    return run_ckpt(
+        *("convert", TARGETS[name], f"run/{name}", "--overwrite", "--weights-only", "--no-verify"),
+        *KINDS.get(name, ()),
+        LD_PRELOAD=library,
+        FAILING_CALL=call,
+        FAILING_AT=str(at),
+        FAILING_IN="_temp_",
+    )
+
+
+every_call = pytest.mark.parametrize("call", CALLS)
+every_target = pytest.mark.parametrize("name", TARGETS)
+
+
+@every_call
+@every_target
+def test_some_writes_that_fail_below_python_leave_the_old_file(
+    name: str, call: str, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    fail_in_turn(name, call, library, range(1, SOME + 1))
+
+
+@pytest.mark.fuzz
+@every_call
+@every_target
+def test_every_write_that_fails_below_python_leaves_the_old_file(
+    name: str, call: str, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    fail_in_turn(name, call, library, itertools.count(1))
+
+
+def fail_in_turn(name: str, call: str, library: str, points: Iterable[int]) -> None:
+    """Convert again and again, another call failing each time, until all have."""
+    before, old = files("run"), look("run").checkpoints[name]
+    for at in points:
+        done = convert(name, library, call, at)
+        if done.code == 0:
+            # There are no more of these calls.
+            assert look("run").checkpoints[name] != old
+            assert debris("run") == []
+            break
+        assert done.code == 3, done.err
+        assert f"ckpt: error: run/{name}: " in done.err
+        assert "input/output error" in done.err
+        assert "Traceback" not in done.err
+        assert files("run") == before
+        count("points at which the disk failed below Python")
+
+
+def test_the_interposed_library_counts(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this the tests above would hold for a library that does nothing."""
+    prepare(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert TARGETS["old.npz"] == SOURCE
+    assert convert("old.npz", library, "write", 1).code == 3
+    assert convert("old.npz", library, "write", 100_000).code == 0
