@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.atomic import replace_file
+from formats.atomic import holding, replace_file
 from formats.directory import Directory
 from formats.errors import CheckpointExistsError
 from formats.opening import is_directory, open_checkpoint, open_location
@@ -240,7 +240,8 @@ def _convert_each(source: str, target: str, options: dict[str, Any]) -> int:
         if rehearsal and state is not None and not options["overwrite"]:
             refuse_state_file(target)
     if state is not None and not options["dry_run"]:
-        replace_file(os.path.join(target, FILE_NAME), state.text())
+        with holding(target):
+            replace_file(os.path.join(target, FILE_NAME), state.text())
     if options["as_json"]:
         render.document({"directory": target, "checkpoints": documents})
     damaged = [member for member in directory.members if member.error is not None]
