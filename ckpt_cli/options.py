@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .operations.select import Selection
 
 __all__ = [
+    "LocalPath",
     "cast_option",
     "changing",
     "choosing",
@@ -33,6 +35,16 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class LocalPath(click.Path):
+    """A path, taken literally; a URL is refused before anything takes it for one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from formats.urls import refuse_url
+
+        refuse_url(os.fsdecode(value))
+        return super().convert(value, param, ctx)
 
 
 def completing(what: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
@@ -135,9 +147,7 @@ jobs_option = click.option(
 
 def path_argument(name: str = "path", **settings: Any) -> Callable[[F], F]:
     """Return an argument that names a checkpoint; it is taken literally, and need not exist as a file."""
-    return click.argument(
-        name, type=click.Path(), **{"shell_complete": completing("checkpoints"), **settings}
-    )
+    return click.argument(name, type=LocalPath(), **{"shell_complete": completing("checkpoints"), **settings})
 
 
 _CHOOSING = (
@@ -248,7 +258,7 @@ _CHANGING = (
     click.option(
         "--map",
         "map_file",
-        type=click.Path(),
+        type=LocalPath(),
         metavar="FILE",
         help="Take new keys from a file: old and new parted by a TAB, or a JSON object.",
     ),

@@ -38,6 +38,7 @@ from .paths import (
 from .probe import Probe
 from .registry import detect
 from .tf.state_file import FILE_NAME, StateFile
+from .urls import refuse_url
 from .weight_map import files_of_map
 
 __all__ = ["Directory", "Member", "locate_listed"]
@@ -93,6 +94,7 @@ class Directory:
     """The checkpoints of one directory.  `notes` are what a person should know of it."""
 
     def __init__(self, path: str, state_path: str | None = None) -> None:
+        refuse_url(path)
         self.path = path
         self.notes: list[str] = []
         self.listed: set[str] = set()

@@ -15,6 +15,7 @@ import stat
 from typing import NamedTuple
 
 from .errors import CheckpointNotFoundError
+from .urls import refuse_url
 
 __all__ = [
     "Location",
@@ -225,7 +226,9 @@ def resolve(path: str) -> Location:
     """Return the checkpoint that `path` names; CheckpointNotFoundError where there is none.
 
     `path` is no directory, unless that of a SavedModel or of a sharded model.
+    UnsupportedFeatureError for a URL.
     """
+    refuse_url(path)
     if os.path.isdir(path):
         prefix = saved_model_prefix(path)
         if prefix is not None:

@@ -66,7 +66,10 @@ _NOT_FORMATS = frozenset(
         "safetensors_writer",
         "salvage",
         "slicing",
+        "suffixes",
+        "urls",
         "weight_map",
+        "words",
         "workers",
         "writing",
     ]

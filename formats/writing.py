@@ -318,11 +318,16 @@ def create_checkpoint(
 
     Raises CheckpointExistsError for a target that is there, unless `overwrite`;
     UnsupportedDtypeError, DuplicateKeyError and ConversionError for what the format
-    cannot hold.
+    cannot hold, and for a path whose suffix says another format;
+    UnsupportedFeatureError for a URL.
     """
     from .registry import format_named
+    from .suffixes import refuse_false_suffix
+    from .urls import refuse_url
 
     found = format_named(format)
+    refuse_url(os.fspath(path))
+    refuse_false_suffix(found, os.fspath(path))
     given = specs.values() if isinstance(specs, Mapping) else specs
     listed = tuple(spec._replace(dtype=as_dtype(spec.dtype), shape=tuple(spec.shape)) for spec in given)
     target = Target(

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.opening import is_directory, locate, open_location
+from formats.suffixes import refuse_false_suffix
 from formats.workers import workers
 
 from .. import render
 from ..operations.average import last_of, plan_average
 from ..operations.latest import make_latest, state_beside
-from ..operations.suffixes import refuse_other_suffix
 from ..operations.transfer import execute
-from ..options import color_option, jobs_option, json_option
+from ..options import LocalPath, color_option, jobs_option, json_option
 from ..report import report
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ __all__ = ["command"]
 
 
 @click.command("average")
-@click.argument("sources", nargs=-1, required=True, type=click.Path(), metavar="SRC...")
+@click.argument("sources", nargs=-1, required=True, type=LocalPath(), metavar="SRC...")
 @click.option(
-    "-o", "--output", "target", required=True, type=click.Path(), metavar="DST", help="Where to write."
+    "-o", "--output", "target", required=True, type=LocalPath(), metavar="DST", help="Where to write."
 )
 @click.option(
     "--last", type=click.IntRange(1), metavar="N", help="Take the N newest checkpoints of a directory."
@@ -55,7 +55,9 @@ def command(sources: tuple[str, ...], target: str, last: int | None, **options: 
     locations = _locate(sources, last, target)
     with ExitStack() as stack:
         readers = [stack.enter_context(open_location(location)) for location in locations]
-        refuse_other_suffix(readers[-1].format, target, "averaging")
+        own = readers[-1].format
+        why = f"averaging keeps the format, {own.name}"
+        refuse_false_suffix(own, target, why, "to another format: ckpt convert, before or afterwards")
         plan = plan_average(readers, target)
         _carry_out(plan, len(readers), options)
     return 0

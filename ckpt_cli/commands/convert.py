@@ -11,6 +11,7 @@ from formats.atomic import holding, replace_file
 from formats.directory import Directory
 from formats.errors import CheckpointExistsError
 from formats.opening import is_directory, open_checkpoint, open_location
+from formats.suffixes import format_of_suffix, refuse_false_suffix
 from formats.tf.state_file import FILE_NAME
 from formats.workers import workers
 
@@ -19,11 +20,11 @@ from ..operations import convert, pairing, transfer
 from ..operations.keras_plan import read_config
 from ..operations.keys import renamed
 from ..operations.latest import make_latest, state_beside
-from ..operations.run_directory import converted_name, converted_state, refuse_state_file
+from ..operations.run_directory import converted_names, converted_state, refuse_state_file
 from ..operations.select import choose
-from ..operations.suffixes import format_of_suffix
 from ..option_rules import excludes, needs, option_rules
 from ..options import (
+    LocalPath,
     cast_option,
     changing,
     choosing,
@@ -38,6 +39,9 @@ from ..options import (
 from ..report import note_cast, report
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from formats.directory import Member
     from formats.model import CheckpointReader, Format
 
 __all__ = ["command"]
@@ -57,16 +61,16 @@ CANNOT = 3  # The exit code of input that cannot be read.
     metavar="FORMAT",
     help="Format of DST: an id, or object, name, v1, h5, weights-h5.",
 )
-@click.option("--like", type=click.Path(), metavar="TEMPLATE", help="Keys, graph and layout from TEMPLATE.")
+@click.option("--like", type=LocalPath(), metavar="TEMPLATE", help="Keys, graph and layout from TEMPLATE.")
 @click.option(
-    "--config", type=click.Path(), metavar="FILE", help="Keras model configuration: JSON, or a file with it."
+    "--config", type=LocalPath(), metavar="FILE", help="Keras model configuration: JSON, or a file with it."
 )
 @click.option(
     "--pair-by-shape", is_flag=True, help="With --like, also pair shapes that occur once on both sides."
 )
 @click.option("--partial", is_flag=True, help="With --like, keep TEMPLATE's value where SRC has none.")
 @click.option(
-    "--save-map", type=click.Path(), metavar="FILE", help="With --like, write the pairing, for --map."
+    "--save-map", type=LocalPath(), metavar="FILE", help="With --like, write the pairing, for --map."
 )
 @click.option("--weights-only", is_flag=True, help="The same as --kind variable.")
 @cast_option
@@ -161,6 +165,7 @@ def _check_format(template: CheckpointReader, reader: CheckpointReader, target: 
     if into.name != own.name:
         message = f"--like gives the layout of {own.name}, {what} {into.name}"
         raise click.UsageError(message, click.get_current_context())
+    refuse_false_suffix(own, target)
 
 
 def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> tuple[transfer.Plan, bool]:
@@ -212,6 +217,12 @@ def _save_map(path: str, pairs: dict[str, str], *, overwrite: bool) -> None:
     replace_file(path, text)
 
 
+def _formats_of(members: Sequence[Member], to: str | None) -> Iterator[tuple[Member, Format]]:
+    for member in members:
+        with open_location(member.location) as reader:
+            yield member, convert.target_format(reader, "", to)
+
+
 def _convert_each(source: str, target: str, options: dict[str, Any]) -> int:
     """Convert a run directory, and its state file with it."""
     if not is_directory(source):
@@ -222,14 +233,12 @@ def _convert_each(source: str, target: str, options: dict[str, Any]) -> int:
     sound = [member for member in directory.members if member.error is None]
     if not sound:
         directory.require_latest()
-    names: dict[str, str] = {}
+    names = converted_names(_formats_of(sound, options["to"]), target)
     # All of it is rehearsed first, so that what cannot be converted is refused while nothing is written.
     documents = []
     for rehearsal in (True, False):
         for member in sound:
             with open_location(member.location) as reader:
-                into = convert.target_format(reader, "", options["to"])
-                names[member.name] = converted_name(member, into)
                 path = os.path.join(target, names[member.name])
                 job = {**options, "update_state": False, "rehearsal": rehearsal}
                 plan, verified = _convert_one(reader, path, job)

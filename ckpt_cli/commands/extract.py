@@ -16,6 +16,7 @@ from .. import render
 from ..operations.extract import Output, output_of, plan_extract, stream, write
 from ..operations.parts import find_parts
 from ..options import (
+    LocalPath,
     cast_option,
     choosing,
     color_option,
@@ -40,7 +41,7 @@ __all__ = ["command"]
     "--output",
     "target",
     required=True,
-    type=click.Path(allow_dash=True),
+    type=LocalPath(allow_dash=True),
     metavar="OUT",
     help="A .npy, .npz, .safetensors, .h5 or .json file, a directory (DIR/), or - for stdout.",
 )

@@ -11,7 +11,7 @@ from formats.opening import open_checkpoint
 
 from .. import render
 from ..option_rules import excludes, needs, option_rules
-from ..options import color_option, json_option, path_argument
+from ..options import LocalPath, color_option, json_option, path_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 @path_argument()
 @click.option("--depth", type=click.IntRange(1), metavar="N", help="Collapse what is deeper than N edges.")
 @click.option(
-    "-o", "--output", type=click.Path(), metavar="FILE", help="Draw to a .svg, .dot, .mmd or .html file."
+    "-o", "--output", type=LocalPath(), metavar="FILE", help="Draw to a .svg, .dot, .mmd or .html file."
 )
 @click.option("--overwrite", is_flag=True, help="Replace FILE where it is there already.")
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would be drawn and write nothing.")

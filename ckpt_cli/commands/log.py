@@ -13,7 +13,7 @@ from .. import render, render_log
 from ..operations.curves import read_curve
 from ..operations.log import ATTEMPTS, RunLog
 from ..operations.state import places_of
-from ..options import choosing, color_option, completing, json_option, path_argument, selection_of
+from ..options import LocalPath, choosing, color_option, completing, json_option, path_argument, selection_of
 from ..report import say_empty
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _MOST_TAGS = 10
 @click.option(
     "--events",
     metavar="DIR",
-    type=click.Path(),
+    type=LocalPath(),
     help="Where the event files are, if elsewhere.",
     shell_complete=completing("directories"),
 )

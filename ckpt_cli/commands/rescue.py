@@ -15,7 +15,7 @@ from formats.workers import workers
 from .. import render
 from ..operations.rescue import plan_rescue
 from ..operations.transfer import execute
-from ..options import color_option, completing, jobs_option, json_option, path_argument
+from ..options import LocalPath, color_option, completing, jobs_option, json_option, path_argument
 
 if TYPE_CHECKING:
     from ..operations.rescue import Rescue
@@ -32,7 +32,7 @@ _ALL, _SOME, _NOTHING = 0, 1, 3
 @path_argument("target", metavar="OUT")
 @click.option(
     "--sibling",
-    type=click.Path(),
+    type=LocalPath(),
     metavar="OTHER",
     help="Rebuild a missing or damaged .index by another checkpoint of the same run.",
     shell_complete=completing("checkpoints"),

@@ -12,7 +12,15 @@ from formats.paths import data_shards
 from .. import render
 from ..operations.verify import Result, expand, verify_one
 from ..option_rules import needs, option_rules
-from ..options import color_option, completing, jobs_option, json_option, known_format, path_argument
+from ..options import (
+    LocalPath,
+    color_option,
+    completing,
+    jobs_option,
+    json_option,
+    known_format,
+    path_argument,
+)
 
 if TYPE_CHECKING:
     from formats.paths import Location
@@ -35,18 +43,18 @@ _MOST_SHOWN = 20
 @click.option(
     "--outputs-like",
     "like",
-    type=click.Path(),
+    type=LocalPath(),
     metavar="B",
     help="Also run the model with these weights and with B's, and compare what it says.",
     shell_complete=completing("checkpoints"),
 )
 @click.option(
-    "--input", "input_file", type=click.Path(), metavar="FILE.npy", help="Run the model on this array."
+    "--input", "input_file", type=LocalPath(), metavar="FILE.npy", help="Run the model on this array."
 )
 @click.option(
     "--trains-like",
     "trains_like",
-    type=click.Path(),
+    type=LocalPath(),
     metavar="B",
     help="Also take one optimizer step from here and one from B, and compare what they leave.",
     shell_complete=completing("checkpoints"),

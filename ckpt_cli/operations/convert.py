@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from formats.errors import ConversionError
 from formats.registry import format_named
+from formats.suffixes import format_of_suffix, refuse_false_suffix
 
 from . import keras_plan
 from .chosen import Chosen, Settings, check_keys
 from .layout import layout_of
 from .select import NothingSelectedError
-from .suffixes import format_of_suffix
 from .transfer import Move, Plan
 
 if TYPE_CHECKING:
@@ -35,17 +36,27 @@ ALIASES = {
     "h5": "keras-h5",
     "weights-h5": "keras-weights",
 }
+LISTING = "listing"
 TENSORFLOW = ("tf-object", "tf-name", "tf-v1")
 
 
 def target_format(source: CheckpointReader, path: str, to: str | None) -> Format:
-    """Return the format to write: the one asked for, that of the path's suffix, or the source's own."""
+    """Return the format to write: the one asked for, that of the path's suffix, or the source's own.
+
+    Raises ConversionError where the suffix says another than is asked for, one that is not
+    written, or a listing, which nobody gets who did not ask for it.
+    """
     if to is not None:
-        return format_named(ALIASES.get(to, to))
+        into = format_named(ALIASES.get(to, to))
+        refuse_false_suffix(into, path, f"--to asks for {into.name}", "leave out --to, or change the suffix")
+        return into
     told = format_of_suffix(path)
-    if told is not None:
-        return told
-    return source.format if source.format.name in TENSORFLOW else format_named("tf-object")
+    if told is not None and told.name == LISTING:
+        hints = (f"to write one all the same: --to {LISTING}",)
+        raise ConversionError("ends like a listing, which holds no values", path=path, hints=hints)
+    own = source.format if source.format.name in TENSORFLOW else format_named("tf-object")
+    refuse_false_suffix(told or own, path)
+    return told or own
 
 
 def plan_conversion(

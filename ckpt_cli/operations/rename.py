@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import CheckpointExistsError, ConversionError
 from formats.h5.legacy_writer import rekeyed
+from formats.suffixes import refuse_false_suffix
 from formats.tf.bundle_reader import BundleReader
 from formats.tf.bundle_rename import BundleRename
 from formats.tf.bundle_writer import BundleWriter, bundle_target
@@ -18,7 +19,6 @@ from formats.workers import SERIAL, Workers
 from formats.writing import Target
 
 from .keys import Renamed, renamed
-from .suffixes import refuse_other_suffix
 from .transfer import Move, Plan, execute
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def plan_rename(
     if target is None and len(reader.files()) > 1:
         message = f"in {len(reader.files())} files, which cannot be renamed in place"
         raise ConversionError(message, path=path, hints=("to a checkpoint of its own: ckpt rename SRC DST",))
-    refuse_other_suffix(reader.format, path, "renaming")
+    _refuse_suffix(reader, path)
     _refuse_existing([path] if target is not None and not overwrite and os.path.lexists(path) else [])
     plan = _plan(reader, path, names)
     if link:
@@ -128,8 +128,13 @@ def _refuse_saved_model(reader: CheckpointReader) -> None:
 
 def _bundle_prefix(reader: CheckpointReader, target: str) -> str:
     prefix = bundle_target(Target(target, ())).path
-    refuse_other_suffix(reader.format, target, "renaming")
+    _refuse_suffix(reader, target)
     return prefix
+
+
+def _refuse_suffix(reader: CheckpointReader, target: str) -> None:
+    why = f"renaming keeps the format, {reader.format.name}"
+    refuse_false_suffix(reader.format, target, why, "to another format: ckpt convert")
 
 
 def _refuse_existing(found: list[str]) -> None:

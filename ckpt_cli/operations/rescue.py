@@ -26,6 +26,7 @@ from formats.opening import open_checkpoint
 from formats.probe import Probe
 from formats.registry import format_named
 from formats.salvage import Salvage, find_damaged, open_damaged
+from formats.suffixes import refuse_false_suffix
 from formats.tf.bundle import OBJECT_GRAPH_KEY
 from formats.tf.bundle_reader import BundleReader
 from formats.tf.bundle_writer import bundle_target
@@ -135,6 +136,8 @@ def plan_rescue(
         raise
     except CheckpointError as error:
         return _refused(path, target, sibling, error)
+    why = f"rescuing keeps the format, {salvage.reader.format.name}"
+    refuse_false_suffix(salvage.reader.format, target, why, "to another format: ckpt convert, afterwards")
     if not _needs_a_child(location):
         found = _flaws(salvage, salvage.reader.specs, advance)
         lost = {key: flaw for key, flaw in found if flaw is not None}

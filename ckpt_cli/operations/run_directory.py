@@ -12,24 +12,38 @@ import os
 from typing import TYPE_CHECKING
 
 from formats.directory import locate_listed
-from formats.errors import CheckpointExistsError
+from formats.errors import CheckpointExistsError, ConversionError
+from formats.suffixes import without_suffix
 from formats.tf.state_file import FILE_NAME, StateFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from formats.directory import Directory, Member
     from formats.model import Format
 
-__all__ = ["converted_name", "converted_state", "refuse_state_file"]
+__all__ = ["converted_names", "converted_state", "refuse_state_file"]
 
 
 def converted_name(member: Member, into: Format) -> str:
-    """Return the name of what a member becomes, in the new directory: its own, with the format's suffix."""
+    """Return the name of what a member becomes in the new directory: its own, with the format's suffix."""
     is_elsewhere = member.name.startswith(os.pardir + os.sep)  # A state file may list what lies anywhere.
     name = os.path.basename(member.name) if is_elsewhere else member.name
     suffix = into.suffixes[0] if into.suffixes and into.suffixes[0] != ".index" else ""
-    return name if name.endswith(into.suffixes) else name + suffix
+    return name if name.endswith(into.suffixes) else without_suffix(name) + suffix
+
+
+def converted_names(members: Iterable[tuple[Member, Format]], target: str) -> dict[str, str]:
+    """Return what each member is called in the new directory; ConversionError where two get one name."""
+    names: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for member, into in members:
+        name = names[member.name] = converted_name(member, into)
+        if name in owners:
+            message = f"{owners[name]} and {member.name} would both be written here"
+            raise ConversionError(message, path=os.path.join(target, name), hints=("convert one by itself",))
+        owners[name] = member.name
+    return names
 
 
 def converted_state(directory: Directory, names: Mapping[str, str]) -> StateFile | None:

@@ -111,8 +111,12 @@ def test_targets_that_contradict_what_is_asked_for(
     assert os.listdir(tmp_path) == []
 
 
-def test_json_is_a_listing(tmp_path: Path, ckpt: Callable) -> None:
-    assert ckpt("convert", GUIDE, tmp_path / "x.json").code == 0
+def test_json_is_a_listing_and_made_for_whoever_asks_for_one(tmp_path: Path, ckpt: Callable) -> None:
+    result = ckpt("convert", GUIDE, tmp_path / "x.json")
+    assert (result.code, os.listdir(tmp_path)) == (3, [])
+    assert "x.json: ends like a listing, which holds no values" in result.err
+    assert "--to listing" in result.err
+    assert ckpt("convert", GUIDE, tmp_path / "x.json", "--to", "listing").code == 0
     with formats.open_checkpoint(tmp_path / "x.json") as reader:
         assert reader.format.name == "listing"
     result = ckpt("convert", "-n", tmp_path / "x.json", tmp_path / "y")

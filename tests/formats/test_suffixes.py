@@ -1,0 +1,117 @@
+"""Targets that say by their suffix, or by being a URL, something else than what would be written there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import formats
+from formats.atomic import Staging, replace_file
+from formats.directory import Directory
+from formats.registry import all_formats
+from formats.suffixes import format_of_suffix, without_suffix
+from tests.support import data_path
+from tests.writing import spec_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FALSE = ["pt", "pth", "bin", "onnx", "gguf", "tflite", "npy", "zip", "tar.gz", "pb", "PT"]
+
+
+@pytest.mark.parametrize("suffix", FALSE)
+@pytest.mark.parametrize("name", [found.name for found in all_formats()])
+def test_no_format_is_written_under_the_suffix_of_what_is_never_written(
+    name: str, suffix: str, tmp_path: Path
+) -> None:
+    with pytest.raises(formats.ConversionError, match="which are not written") as caught:
+        formats.create_checkpoint(tmp_path / f"x.{suffix}", format=name, specs=[])
+    assert ".safetensors" in caught.value.hints[0]
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "own"),
+    [
+        ("npz", "x.h5", "keras-h5"),
+        ("safetensors", "x.npz", "npz"),
+        ("tf-name", "x.NPZ", "npz"),
+        ("tf-object", "x.keras", "keras"),
+        ("hdf5", "x.keras", "keras"),
+        ("keras", "x.h5", "keras-h5"),
+        ("npz", "x.json", "listing"),
+        ("tf-v1", "x.weights.h5", "keras-weights"),
+    ],
+)
+def test_no_format_is_written_under_the_suffix_of_another(
+    name: str, target: str, own: str, tmp_path: Path
+) -> None:
+    with pytest.raises(formats.ConversionError, match=f"ends like {own}, and what is written is {name}"):
+        formats.create_checkpoint(tmp_path / target, format=name, specs=[])
+
+
+@pytest.mark.parametrize("target", ["ckpt-1.5", "x.ckpt", "v1.2-3", ".hidden", ".npz", "x", "x.h5.index"])
+def test_suffixes_that_nobody_knows_are_free(target: str, tmp_path: Path) -> None:
+    with formats.create_checkpoint(
+        tmp_path / target, format="tf-name", specs=[spec_of("a", np.zeros(1))]
+    ) as writer:
+        writer.write("a", np.zeros(1))
+
+
+def test_a_file_that_is_there_in_this_format_keeps_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "model.bin"
+    shutil.copy(data_path("interop", "weights.safetensors"), path)
+    options = {"format": "safetensors", "specs": [spec_of("a", np.zeros(1))], "overwrite": True}
+    with formats.create_checkpoint(path, **options) as writer:
+        writer.write("a", np.ones(1))
+    with pytest.raises(formats.ConversionError, match="PyTorch"):
+        formats.create_checkpoint(path, **{**options, "format": "npz"})
+
+
+def test_suffixes_and_names_without_them() -> None:
+    for path, name in (("x.H5", "keras-h5"), ("x.weights.h5", "keras-weights"), ("a.npz/x", None)):
+        found = format_of_suffix(path)
+        assert (found.name if found else None) == name
+    for path, name in (("a.npz", "a"), ("a.weights.h5", "a"), ("a-1.5", "a-1.5"), (".npz", ".npz")):
+        assert without_suffix(path) == name
+
+
+# URLs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("s3://bucket/run/ckpt-1", "aws s3 cp"),
+        ("HTTPS://host/w.h5", "curl"),
+        ("file:///tmp/w.h5", "by its path: /tmp/w.h5"),
+        ("hdfs://x/y", "to a disk of this machine"),
+        ("git+ssh://x", "to a disk of this machine"),
+    ],
+)
+def test_a_url_is_no_path(url: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for take in (
+        formats.open_checkpoint,
+        Directory,
+        Staging,
+        lambda path: replace_file(path, b""),
+        lambda path: formats.create_checkpoint(path, format="tf-name", specs=[]),
+    ):
+        with pytest.raises(formats.UnsupportedFeatureError, match="://") as caught:
+            take(url)
+        assert hint in caught.value.hints[0]
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_path_in_which_a_colon_stands_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in ("./s3://b/x", "a:b/c-1", "run/x://y"):
+        with formats.create_checkpoint(path, format="tf-name", specs=[]):
+            pass
+        with formats.open_checkpoint(path) as reader:
+            assert not reader.specs
