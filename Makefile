@@ -3,13 +3,14 @@
 PYTHON ?= python3
 PYTHON311 ?= python3.11
 VENV = .venv
+LOWEST = .venv-lowest
 TF215 = .venv-tf215
 TF221 = .venv-tf221
 FUZZ = .venv-fuzz
 GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors
 DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 
-.PHONY: demo reinstall test lint fuzz fuzz-quick interop bench bench-quick clean
+.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick interop bench bench-quick clean
 
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
@@ -37,6 +38,18 @@ demo: reinstall
 
 test: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -m 'not interop and not fuzz'
+
+# The suite with the lowest versions that pyproject.toml declares, each from a wheel.
+test-lowest: $(LOWEST)/installed
+	$(LOWEST)/bin/python -m pytest -m 'not interop and not fuzz'
+
+$(LOWEST)/installed: pyproject.toml
+	@command -v $(PYTHON311) >/dev/null || { echo 'make test-lowest: the lowest versions have wheels for $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }
+	$(PYTHON311) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+		--only-binary :all: -r pyproject.toml --extra dev
+	touch $@
 
 lint: $(VENV)/installed
 	$(VENV)/bin/ruff check .
@@ -91,4 +104,4 @@ bench-quick: reinstall
 	CKPT_TF221=$(abspath $(TF221)) $(VENV)/bin/python -m tests.benchmarks --quick
 
 clean:
-	rm -rf $(VENV) $(TF215) $(TF221) $(FUZZ) .fuzz build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(FUZZ) .fuzz build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -43,7 +43,7 @@ _SUFFIXES = (".h5", ".hdf5", ".keras", ".npz", ".safetensors", ".safetensors.ind
 _MOST_KEYS = 100
 """Keys that are offered whole; of more, the next component."""
 
-Items = list[CompletionItem[str]]
+Items = list["CompletionItem[str]"]
 
 
 # What parameters offer ------------------------------------------------------------

@@ -44,6 +44,12 @@ class CommandsByFile(click.Group):
         command: click.Command = importlib.import_module(f"ckpt_cli.commands.{cmd_name}").command
         return with_general_options(command)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(USAGE)
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -136,9 +142,6 @@ def _report(error: Exception) -> int:
     from .operations.select import NothingSelectedError
 
     hints: tuple[str, ...] = ()
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        error.show()
-        return USAGE
     if isinstance(error, click.ClickException):
         message, code = error.format_message(), USAGE
         context = getattr(error, "ctx", None)
