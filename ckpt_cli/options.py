@@ -227,10 +227,13 @@ def known_format(context: click.Context, _: click.Parameter, value: str | None) 
 def _floating(_: click.Context, __: click.Parameter, value: str | None) -> DType | None:
     if value is None:
         return None
-    from formats.dtypes import BY_NAME
+    from formats.dtypes import BY_NAME, dtype_named
 
-    dtype = BY_NAME.get(value)
-    if dtype is None or not dtype.is_floating:
+    try:
+        dtype = dtype_named(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    if not dtype.is_floating:
         floating = ", ".join(name for name, known in BY_NAME.items() if known.is_floating)
         raise click.BadParameter(f"{value!r} is no floating dtype; there are {floating}")
     return dtype

@@ -21,6 +21,7 @@ __all__ = [
     "VARIANT",
     "DType",
     "as_dtype",
+    "dtype_named",
     "from_numpy",
 ]
 
@@ -158,13 +159,43 @@ def from_numpy(dtype: np.dtype[Any]) -> DType | None:
     return found if found is not None and found.numpy == dtype.newbyteorder("=") else None
 
 
+_SHORT = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
+
+_MEANT = {
+    "half": ("float16",),
+    "single": ("float32",),
+    "double": ("float64",),
+    "float": ("float32", "float64"),
+    "int": ("int32", "int64"),
+    "long": ("int64",),
+    "str": ("string",),
+    "bytes": ("string",),
+    "fp8": ("float8_e4m3fn", "float8_e5m2"),
+}
+"""What other libraries call dtypes, where that is no likeness of letters or stands for several."""
+
+
+def dtype_named(name: str) -> DType:
+    """Return a dtype by TensorFlow's name, or `f16`, `bf16`, `f32`, `f64`; ValueError with what was meant."""
+    found = BY_NAME.get(_SHORT.get(name, name))
+    if found is not None:
+        return found
+    import difflib
+
+    meant = _MEANT.get(name) or difflib.get_close_matches(name, BY_NAME, 3, 0.5)
+    rest = f"did you mean {' or '.join(meant)}?" if meant else f"there are {', '.join(BY_NAME)}"
+    raise ValueError(f"{name!r} is no dtype; {rest}")
+
+
 def as_dtype(value: Any) -> DType:
-    """Return a dtype that is given as one, by TensorFlow's name, or as numpy's; ValueError for another."""
+    """Return a dtype that is given as one, by its name, or as numpy's; ValueError for another."""
     if isinstance(value, DType):
         return value
+    if isinstance(value, str):
+        return dtype_named(value)
     import numpy as np
 
-    found = BY_NAME.get(value) if isinstance(value, str) else from_numpy(np.dtype(value))
+    found = from_numpy(np.dtype(value))
     if found is None:
         raise ValueError(f"{value!r} is no dtype; there are {', '.join(BY_NAME)}")
     return found

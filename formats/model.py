@@ -245,6 +245,11 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         """Full name by key, for the keys that have one."""
         return {}
 
+    def owners_of(self, name: str) -> tuple[str, ...]:
+        """Return a hint that names the keys of a full name; none where no tensor has it."""
+        keys = [repr(key) for key, full_name in self.full_names.items() if full_name == name]
+        return (f"that is the full name of {' and of '.join(keys)}",) if keys else ()
+
     @abstractmethod
     def tensor(self, key: str) -> LazyTensor:
         """Return the tensor of a key that is in `specs`."""
@@ -279,7 +284,8 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     def __getitem__(self, key: str) -> LazyTensor:
         spec = self.specs.get(key)
         if spec is None:
-            raise TensorNotFoundError("no such tensor", path=self.location.path, key=key)
+            hints = self.owners_of(key)
+            raise TensorNotFoundError("no such tensor", path=self.location.path, key=key, hints=hints)
         if spec.dtype is INVALID:
             raise self.undecoded(key)
         return self.tensor(key)

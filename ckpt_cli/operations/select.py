@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.dtypes import BY_NAME
+from formats.dtypes import dtype_named
 from formats.errors import CheckpointError
 from formats.model import KINDS
 
@@ -49,8 +49,7 @@ class Selection(NamedTuple):
         kinds: str | None = None,
     ) -> Selection:
         """Return a selection; ValueError for an unknown dtype or kind, or a malformed expression."""
-        if dtype is not None and dtype not in BY_NAME:
-            raise ValueError(f"no dtype {dtype!r}; there are {', '.join(BY_NAME)}")
+        name = dtype_named(dtype).name if dtype is not None else None
         chosen = tuple(kinds.split(",")) if kinds else ()
         for kind in chosen:
             if kind not in KINDS:
@@ -60,7 +59,7 @@ class Selection(NamedTuple):
                 re.compile(pattern)
             except re.error as error:
                 raise ValueError(f"regular expression {pattern!r}: {error}") from error
-        return cls(tuple(keep), tuple(drop), regex, dtype, chosen)
+        return cls(tuple(keep), tuple(drop), regex, name, chosen)
 
     @property
     def everything(self) -> bool:
@@ -152,7 +151,10 @@ def _matching(reader: CheckpointReader, text: str, *, regex: bool) -> set[str]:
 
 
 def close_keys(reader: CheckpointReader, text: str) -> tuple[str, ...]:
-    """Return a hint that names keys or object paths like `text`."""
+    """Return a hint that names keys or object paths like `text`, or those whose full name it is."""
+    owners = reader.owners_of(text)
+    if owners:
+        return owners
     import difflib
     import itertools
 
