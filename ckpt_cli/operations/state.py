@@ -9,6 +9,7 @@ from formats.directory import Directory, Member
 from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.opening import is_directory, open_location
 from formats.paths import Location, bundle, resolve, sharded_folder, suggest
+from formats.registry import detect_format
 from formats.tf.leftovers import find_leftovers
 from formats.tf.state_file import FILE_NAME, StateFile, looks_like_state_file
 
@@ -146,16 +147,28 @@ def places_of(path: str) -> tuple[str, str]:
     if os.path.isfile(path):
         with open(path, "rb") as file:
             if not looks_like_state_file(file.read(4096)):
+                _refuse_checkpoint(path)
                 message = "neither a directory nor a state file"
                 raise CheckpointError(message, path=path)
         return os.path.dirname(path) or ".", path
     if not os.path.isdir(path):
+        _refuse_checkpoint(path)
         if os.path.lexists(path):
             raise CheckpointError("neither a directory nor a state file", path=path)
         raise CheckpointNotFoundError("no such directory", path=path, hints=suggest(path))
     if not is_directory(path) and sharded_folder(path) is None:
         raise CheckpointError("one checkpoint, not a directory of them; it has no state file", path=path)
     return path, os.path.join(path, FILE_NAME)
+
+
+def _refuse_checkpoint(path: str) -> None:
+    """Say of a path that names one checkpoint what it is, and which directory it is in."""
+    try:
+        detect_format(resolve(path))
+    except CheckpointError:
+        return
+    hints = (f"name its directory: {os.path.dirname(path) or '.'}",)
+    raise CheckpointError("one checkpoint, not a directory of them", path=path, hints=hints)
 
 
 def _timestamps(state: StateFile | None) -> dict[str, float]:
