@@ -18,6 +18,7 @@ tensorflow/python/checkpoint/checkpoint.py: CheckpointLoadStatus, NameBasedSaver
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.dtypes import BY_NAME
@@ -101,9 +102,9 @@ class Match(NamedTuple):
 
 
 _HINTS = {
-    "CHECKPOINT": "to give it the objects of TARGET: ckpt convert CHECKPOINT DST --like TARGET",
+    "CHECKPOINT": "to give it the objects of TARGET: ckpt convert {path} DST --like TARGET",
     "TARGET": "an object-based checkpoint of the program, saved once untrained, serves as TARGET",
-    "PATH": "to make objects of its names: ckpt convert PATH DST --to object",
+    "PATH": "to make objects of its names: ckpt convert {path} DST --to object",
 }
 
 
@@ -119,8 +120,10 @@ def graph_of(reader: CheckpointReader, role: str) -> ObjectGraph:
         raise CorruptCheckpointError(
             flaw.message, path=flaw.file, key=flaw.key, offset=flaw.offset, code=flaw.code
         )
-    message = f"{role} has no object graph, it is {reader.format.name} ({reader.format.title})"
-    raise ConversionError(message, path=reader.location.path, hints=(_HINTS[role],))
+    who = "" if role == "PATH" else f"{role} "
+    message = f"{who}has no object graph, it is {reader.format.name} ({reader.format.title})"
+    path = reader.location.path
+    raise ConversionError(message, path=path, hints=(_HINTS[role].format(path=shlex.quote(path)),))
 
 
 def match(checkpoint: CheckpointReader, target: CheckpointReader) -> Match:
