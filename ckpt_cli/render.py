@@ -34,6 +34,8 @@ __all__ = [
     "lines",
     "long_document",
     "note",
+    "passes",
+    "printable",
     "progress",
     "remark",
     "styled",
@@ -63,12 +65,15 @@ def escape(text: str) -> str:
     """
     if text.isprintable() and "\\" not in text:  # nearly always, and faster than looking for each
         return text
-    return "".join(map(_escape_one, text))
+    return printable(text.replace("\\", "\\\\"))
+
+
+def printable(text: str) -> str:
+    r"""Return a sentence that is safe on a terminal; `\` stays, for what it quotes is escaped already."""
+    return text if text.isprintable() else "".join(map(_escape_one, text))
 
 
 def _escape_one(character: str) -> str:
-    if character == "\\":
-        return "\\\\"
     if character.isprintable():
         return character
     handler = "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass"
@@ -128,25 +133,25 @@ def note(text: str) -> None:
     """Tell on stderr what was chosen, or what there is to know."""
     if _quiet:
         return
-    print(f"{styled('note:', sys.stderr, fg='cyan')} {escape(text)}", file=sys.stderr)
+    print(f"{styled('note:', sys.stderr, fg='cyan')} {printable(text)}", file=sys.stderr)
 
 
 def remark(text: str) -> None:
     """Say on stderr what --verbose asked for."""
-    print(escape(text), file=sys.stderr)
+    print(printable(text), file=sys.stderr)
 
 
 def warning(text: str) -> None:
     """Warn on stderr."""
-    print(f"{styled('warning:', sys.stderr, fg='yellow', bold=True)} {escape(text)}", file=sys.stderr)
+    print(f"{styled('warning:', sys.stderr, fg='yellow', bold=True)} {printable(text)}", file=sys.stderr)
 
 
 def error_lines(message: str, hints: Iterable[str] = ()) -> None:
     """Print an error and what to do about it on stderr."""
     first = " ".join(message.split("\n"))
-    print(f"ckpt: {styled('error:', sys.stderr, fg='red', bold=True)} {escape(first)}", file=sys.stderr)
+    print(f"ckpt: {styled('error:', sys.stderr, fg='red', bold=True)} {printable(first)}", file=sys.stderr)
     for hint in hints:
-        print(f"{styled('hint:', sys.stderr, fg='cyan')} {escape(hint)}", file=sys.stderr)
+        print(f"{styled('hint:', sys.stderr, fg='cyan')} {printable(hint)}", file=sys.stderr)
 
 
 # For programs -------------------------------------------------------------------
@@ -300,11 +305,17 @@ def _tree_lines(branches: dict[str, tuple[str, Any]]) -> Iterator[str]:
             stack.append((indent + ("    " if left == 1 else "│   "), iter(below.items()), len(below)))
 
 
+def passes(verify: bool) -> tuple[str, ...]:
+    """Return the passes over what is written: into its files, and through them again for the proof."""
+    return ("writing", "verifying") if verify else ("writing",)
+
+
 @contextmanager
-def progress(total: int, what: str) -> Iterator[Callable[[int], None]]:
+def progress(total: int, what: str, stages: Sequence[str] = ("",)) -> Iterator[Callable[[int], None]]:
     """Show a bar on stderr, if that is a terminal and the work takes longer than a second.
 
-    Yields a function that is told how many bytes were done.
+    Yields a function that is told how many bytes were done.  All `total` bytes are gone through
+    in each of `stages`, of which the bar says which one it is, and begins again with it.
     """
     if _quiet or not sys.stderr.isatty():
         yield lambda _: None
@@ -320,7 +331,9 @@ def progress(total: int, what: str) -> Iterator[Callable[[int], None]]:
         if bar is None and time.monotonic() - started > 1:
             bar, task = _bar(total, what)
         if bar is not None:
-            bar.update(task, completed=done)
+            number = min(done // max(1, total), len(stages) - 1)
+            title = escape(f"{what} {stages[number]}".rstrip())
+            bar.update(task, completed=done - number * total, description=title)
 
     try:
         yield advance

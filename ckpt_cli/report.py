@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from formats.words import counted
+
 from . import render
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["note_cast", "report", "say_empty"]
 
 _MOST_LISTED = 20
+_MOST_NAMED = 2
 
 
 def report(plan: Plan, *, as_json: bool, dry_run: bool, verified: bool, prefix: tuple[str, ...] = ()) -> None:
@@ -38,7 +41,7 @@ def report(plan: Plan, *, as_json: bool, dry_run: bool, verified: bool, prefix: 
     if render.is_terminal():
         done = "would write" if dry_run else "wrote"
         proof = ", verified" if verified else ""
-        size = f"{len(plan.moves):,} tensors, {render.human_size(plan.nbytes)}{proof}"
+        size = f"{counted(len(plan.moves), 'tensor')}, {render.human_size(plan.nbytes)}{proof}"
         render.title(f"{done} {plan.target}", f"{plan.format}  {size}")
 
 
@@ -54,11 +57,22 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def _dropped(dropped: Sequence[Dropped]) -> None:
-    for one in dropped[:_MOST_LISTED]:
-        render.note(f"left out {one.key}: {one.reason}")
-    more = len(dropped) - _MOST_LISTED
-    if more > 0:
+    """Say what was left out, a line a reason."""
+    keys: dict[str, list[str]] = {}
+    for one in dropped:
+        keys.setdefault(one.reason, []).append(one.key)
+    for reason, found in list(keys.items())[:_MOST_LISTED]:
+        render.note(f"left out {_named(found)}: {reason}")
+    more = sum(map(len, list(keys.values())[_MOST_LISTED:]))
+    if more:
         render.note(f"left out {more:,} more; --json lists them")
+
+
+def _named(keys: Sequence[str]) -> str:
+    """Return the name of one, of two, or the count of more with one of them."""
+    if len(keys) > _MOST_NAMED:
+        return f"{counted(len(keys), 'tensor')}, {render.escape(keys[0])} for one"
+    return " and ".join(map(render.escape, keys))
 
 
 def say_empty(path: str) -> int:

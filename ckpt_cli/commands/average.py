@@ -89,7 +89,7 @@ def _carry_out(plan: Plan, count: int, options: dict[str, Any]) -> None:
         state_beside(plan.target)  # One that cannot be read is refused before anything is written.
     with (
         workers(options["jobs"]) as pool,
-        render.progress(plan.nbytes * (1 + verify), f"mean of {count}") as advance,
+        render.progress(plan.nbytes, f"mean of {count}", render.passes(verify)) as advance,
     ):
         notes = execute(
             plan, overwrite=overwrite, verify=verify, dry_run=dry_run, workers=pool, advance=advance

@@ -176,7 +176,7 @@ def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> tuple[transfer.P
         state_beside(plan.target)  # One that cannot be read is refused before anything is written.
     with (
         workers(options["jobs"]) as pool,
-        render.progress(plan.nbytes * (2 if verify else 1), os.path.basename(plan.target)) as advance,
+        render.progress(plan.nbytes, os.path.basename(plan.target), render.passes(verify)) as advance,
     ):
         notes = transfer.execute(
             plan,

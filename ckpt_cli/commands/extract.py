@@ -94,7 +94,7 @@ def _carry_out(plan: Plan, output: Output, options: dict[str, Any]) -> None:
     proven = output.is_proven and not dry_run
     with (
         workers(options["jobs"]) as pool,
-        render.progress(plan.nbytes * (1 + proven), os.path.basename(plan.target)) as advance,
+        render.progress(plan.nbytes, os.path.basename(plan.target), render.passes(proven)) as advance,
     ):
         notes = write(plan, output, overwrite=overwrite, dry_run=dry_run, workers=pool, advance=advance)
     for text in notes:

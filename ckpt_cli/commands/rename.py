@@ -74,7 +74,7 @@ def command(source: str, target: str | None, **options: Any) -> int:
         name = os.path.basename(rename.plan.target)
         with (
             workers(options["jobs"]) as pool,
-            render.progress(rename.nbytes * (2 if verify else 1), name) as advance,
+            render.progress(rename.nbytes, name, render.passes(verify)) as advance,
         ):
             notes = rename.run(
                 overwrite=options["overwrite"] or target is None,

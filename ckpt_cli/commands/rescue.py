@@ -95,7 +95,7 @@ def _plan(damaged: str, target: str, sibling: str | None) -> Rescue:
 def _carry_out(plan: Plan, options: dict[str, Any]) -> list[str]:
     with (
         workers(options["jobs"]) as pool,
-        render.progress(plan.nbytes * 2, os.path.basename(plan.target)) as advance,
+        render.progress(plan.nbytes, os.path.basename(plan.target), render.passes(True)) as advance,
     ):
         return execute(
             plan,

@@ -154,7 +154,7 @@ def _tensor(reader: CheckpointReader, part: parts.Part, max_values: int, *, as_j
     elif spec.size <= max_values:
         _values(reader, part)
     else:
-        render.note(f"{spec.size:,} values; a slice shows some: {part.key}[0:3]")
+        render.note(f"{spec.size:,} values; a slice shows some: {render.escape(part.key)}[0:3]")
 
 
 def _values(reader: CheckpointReader, part: parts.Part) -> None:

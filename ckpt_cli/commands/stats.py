@@ -59,7 +59,7 @@ def command(path: str, fail_on: tuple[str, ...], as_json: bool, **options: Any) 
         rows = _rows(reader, keys, fail_on, bad)
         _print(reader, rows, as_json=as_json)
     for key, count in bad.items():
-        render.warning(f"{path}: {key}: {count:,} values are {' or '.join(fail_on)}")
+        render.warning(f"{path}: {render.escape(key)}: {count:,} values are {' or '.join(fail_on)}")
     return 1 if bad else 0
 
 

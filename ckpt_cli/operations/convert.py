@@ -15,6 +15,7 @@ from formats.suffixes import format_of_suffix, refuse_false_suffix
 from . import keras_plan
 from .chosen import Chosen, Settings, check_keys
 from .layout import layout_of
+from .safe_paths import dataset_names
 from .select import NothingSelectedError
 from .transfer import Move, Plan
 
@@ -80,6 +81,10 @@ def plan_conversion(
     else:
         moves = chosen.with_names() if into.name in TENSORFLOW else chosen.with_keys()
     check_keys(moves, target)
+    if into.name == "hdf5":
+        names, notes = dataset_names([move.spec.key for move in moves], target)
+        moves = [move._replace(spec=move.spec._replace(key=names[move.spec.key])) for move in moves]
+        chosen.notes += notes
     slices = {} if settings.merge_slices or into.name not in TENSORFLOW else _slices(moves)
     return Plan(
         source.location.path,

@@ -33,14 +33,13 @@ from formats.errors import (
     cast_or_leave_out,
     leave_out,
 )
-from formats.h5.writer import MOST_COMPONENTS
 from formats.links import followed
 from formats.npy import NPY_DTYPES, npy_chunks
 from formats.paths import INDEX_SUFFIX
 from formats.registry import format_named
 from formats.workers import SERIAL, Workers
 
-from .safe_paths import safe_paths
+from .safe_paths import dataset_names, safe_paths
 from .transfer import Dropped, Move, Plan, cast_chunks, execute
 from .values import as_json
 
@@ -171,30 +170,10 @@ def _named(moves: Sequence[Move], output: Output) -> tuple[list[Move], list[str]
     if output.kind == "directory":
         names = safe_paths(keys, ".npy")
     elif output.kind == "hdf5":
-        names = _dotted(keys, output.path)
-        notes = [f"{key} is written as {name}" for key, name in names.items() if key != name]
+        names, notes = dataset_names(keys, output.path)
     else:
         return list(moves), notes
     return [move._replace(spec=move.spec._replace(key=names[move.spec.key])) for move in moves], notes
-
-
-def _dotted(keys: Sequence[str], path: str) -> dict[str, str]:
-    """Return names that no tensor has to be a group for: where `v` is one, `v/Adam` becomes `v.Adam`."""
-    names: dict[str, str] = {}
-    taken: set[str] = set()
-    for key in sorted(keys, key=lambda key: key.count("/")):
-        if key.count("/") > MOST_COMPONENTS:
-            raise ConversionError("no path that a dataset can have", path=path, key=key[:100] + "…")
-        name, at = key, key.find("/")
-        while at >= 0:
-            if name[:at] in taken:
-                name = f"{name[:at]}.{name[at + 1 :]}"
-            at = name.find("/", at + 1)
-        if name in taken:
-            raise DuplicateKeyError(f"{key!r} would be written under this key, too", path=path, key=name)
-        taken.add(name)
-        names[key] = name
-    return {key: names[key] for key in keys}
 
 
 # Writing --------------------------------------------------------------------------

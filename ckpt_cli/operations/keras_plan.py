@@ -42,6 +42,7 @@ _HINTS = (
     "--config FILE gives the model's configuration: model.to_json(), a config.json, or a Keras file with one",
     "--like TEMPLATE takes the layout of a checkpoint that the same model has written",
 )
+_PLAIN = "--to hdf5, with a DST that ends in .h5, writes the tensors by their keys, which no Keras loads"
 _SEEDS = "seed_generator"
 _MOST_CONFIG = 256 << 20
 
@@ -136,7 +137,8 @@ def _model(chosen: Chosen) -> Model:
         )
         if chosen.into.name == "tf-object":
             message = "without the model's configuration its layers have no order"
-        raise ConversionError(message, path=source.location.path, hints=_HINTS)
+        hints = _HINTS if chosen.into.name == "tf-object" else (*_HINTS, _PLAIN)
+        raise ConversionError(message, path=source.location.path, hints=hints)
     version = _version(config, metadata.get("version") if metadata.get("producer") == "keras" else None)
     return Model(unit, optimizer_of(source), config, version, metadata.get("training_config"))
 

@@ -1,4 +1,4 @@
-"""Keys as paths of files: below one directory, whatever a key says.
+"""Keys as paths of files, and of datasets in one.  Files stay below one directory, whatever a key says.
 
     net/l1/kernel        net/l1/kernel
     ../../x  /etc/x      %2E%2E/%2E%2E/x   %_/etc/x
@@ -17,12 +17,15 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
+from formats.errors import ConversionError, DuplicateKeyError
+from formats.h5.writer import MOST_COMPONENTS
 from formats.model import key_bytes
+from formats.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-__all__ = ["safe_paths"]
+__all__ = ["dataset_names", "safe_paths"]
 
 _UNSAFE = re.compile(rb'[\x00-\x1f\x7f"%*:<>?\\|]')
 _LONGEST_NAME = 200
@@ -48,6 +51,31 @@ def safe_paths(keys: Iterable[str], suffix: str) -> dict[str, str]:
         taken.add(_folded(name))
         paths[key] = name
     return paths
+
+
+def dataset_names(keys: Sequence[str], path: str) -> tuple[dict[str, str], list[str]]:
+    """Return names in an HDF5 file, and notes on those that are not the keys.
+
+    No tensor has to be a group for another: where `v` is one, `v/Adam` becomes `v.Adam`.
+    """
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for key in sorted(keys, key=lambda key: key.count("/")):
+        if key.count("/") > MOST_COMPONENTS:
+            raise ConversionError("no path that a dataset can have", path=path, key=key[:100] + "…")
+        name, at = key, key.find("/")
+        while at >= 0:
+            if name[:at] in taken:
+                name = f"{name[:at]}.{name[at + 1 :]}"
+            at = name.find("/", at + 1)
+        if name in taken:
+            raise DuplicateKeyError(f"{key!r} would be written under this key, too", path=path, key=name)
+        taken.add(name)
+        names[key] = name
+    changed = [key for key in keys if names[key] != key]
+    more = f", and {counted(len(changed) - 1, 'more tensor')} in the same way" if len(changed) > 1 else ""
+    notes = [f"{changed[0]} is written as {names[changed[0]]}{more}"] if changed else []
+    return {key: names[key] for key in keys}, notes
 
 
 def _path(key: str) -> str:
