@@ -45,7 +45,7 @@ test-lowest: $(LOWEST)/installed
 
 $(LOWEST)/installed: pyproject.toml
 	@command -v $(PYTHON311) >/dev/null || { echo 'make test-lowest: the lowest versions have wheels for $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }
-	$(PYTHON311) -m venv $(LOWEST)
+	$(PYTHON311) -m venv --clear $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
 		--only-binary :all: -r pyproject.toml --extra dev
