@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+import os
 import pickle
 import shutil
+import tarfile
 import zipfile
 
 import pytest
@@ -16,6 +21,18 @@ CONTENTS = {
     "a Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n",
     "a GGUF model": b"GGUF\3\0\0\0",
     "a Python pickle": pickle.dumps({"state_dict": {}}),
+    "of PyTorch before 1.6": b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.",
+    "an ONNX model": b"\x08\x08\x12\x07pytorch\x1a\x052.1.0:\xa0\x01\x0a\x00",
+    "a TFLite model": b"\x1c\0\0\0TFL3" + bytes(20),
+    "(GraphDef)": b"\x0a\x3a\x0a\x05input\x12\x0bPlaceholder*\x0b\x0a\x05dtype\x12\x020\x01",
+    "one array": b"\x93NUMPY\x01\0v\0{'descr': '<f4'}",
+    "a gzip archive": gzip.compress(b"x"),
+    "a bzip2 archive": bz2.compress(b"x"),
+    "an xz archive": lzma.compress(b"x"),
+    "a zstd archive": b"\x28\xb5\x2f\xfd\0",
+    "a 7z archive": b"7z\xbc\xaf\x27\x1c\0\4",
+    "a RAR archive": b"Rar!\x1a\x07\x01\0",
+    "a tar archive": tarfile.TarInfo("ckpt-1.index").tobuf(),
     "not an HDF5 file: begins with b'PK": b"PK no archive",
     "the file is empty": b"",
 }
@@ -54,6 +71,50 @@ def test_a_torch_archive_is_named(tmp_path, name):
         archive.writestr("archive/data/0", b"1234")
     with pytest.raises(formats.UnknownFormatError, match="PyTorch"):
         formats.open_checkpoint(path)
+
+
+MODULE = (
+    b"\x80\x02c__main__\nNet\nq\0)\x81q\x01}q\x02(X\x0b\0\0\0_parametersq\x04}q\x05X\x08\0\0\0_buffersq\x06}"
+)
+
+
+@pytest.mark.parametrize(
+    ("what", "members"),
+    [
+        ("a whole PyTorch module", {"m/data.pkl": MODULE, "m/version": b"3"}),
+        ("a TorchScript archive", {"m/data.pkl": b"", "m/constants.pkl": b"", "m/code/x.py": b""}),
+        ("a zip archive with run/ckpt-1.index in it", {"run/ckpt-1.index": b"", "run/notes.txt": b""}),
+        ("a zip archive with w.safetensors in it", {"w.safetensors": b""}),
+    ],
+)
+def test_what_is_in_an_archive_is_said(tmp_path, what, members):
+    path = str(tmp_path / "model")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    with pytest.raises(formats.UnknownFormatError) as caught:
+        formats.open_checkpoint(path)
+    assert what in caught.value.message
+    assert caught.value.hints
+
+
+@pytest.mark.parametrize("below", ["", "1000", "default"])
+def test_an_orbax_directory_is_named_also_by_that_of_its_steps(tmp_path, below):
+    os.makedirs(tmp_path / below, exist_ok=True)
+    for name in ("_METADATA", "manifest.ocdbt"):
+        (tmp_path / below / name).write_bytes(b"{}")
+    with pytest.raises(formats.UnknownFormatError, match="an Orbax checkpoint directory") as caught:
+        formats.open_checkpoint(str(tmp_path))
+    assert "restore" in caught.value.hints[0]
+
+
+@pytest.mark.parametrize("name", ["saved_model/module/saved_model.pb", "name_based/adam/model.ckpt-5.meta"])
+def test_what_begins_alike_is_no_onnx_model(name, tmp_path):
+    shutil.copy(data_path(name), tmp_path / "model")
+    with pytest.raises(formats.UnknownFormatError) as caught:
+        formats.open_checkpoint(str(tmp_path / "model"))
+    assert "ONNX" not in caught.value.message
+    assert "GraphDef" not in caught.value.message
 
 
 def test_other_archives_are_no_checkpoints(tmp_path):
