@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .operations.transfer import Dropped, Plan
 
-__all__ = ["note_cast", "report", "say_empty"]
+__all__ = ["note_cast", "report", "say_dropped", "say_empty"]
 
 _MOST_LISTED = 20
 _MOST_NAMED = 2
@@ -37,7 +37,7 @@ def report(plan: Plan, *, as_json: bool, dry_run: bool, verified: bool, prefix: 
         columns = [render.Column("FROM", fold=True), render.Column("TO", fold=True)]
         columns += [render.Column("DTYPE"), render.Column("SHAPE")]
         render.table(columns, [_cells(row) for row in plan.rows()])
-    _dropped(plan.dropped)
+    say_dropped(plan.dropped)
     if render.is_terminal():
         done = "would write" if dry_run else "wrote"
         proof = ", verified" if verified else ""
@@ -56,7 +56,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [own, render.escape(row["to"]), row["dtype"], str(row["shape"])]
 
 
-def _dropped(dropped: Sequence[Dropped]) -> None:
+def say_dropped(dropped: Sequence[Dropped]) -> None:
     """Say what was left out, a line a reason."""
     keys: dict[str, list[str]] = {}
     for one in dropped:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.opening import open_checkpoint
+from formats.words import counted
 
 from .. import render
 from ..option_rules import excludes, needs, option_rules
@@ -72,15 +73,16 @@ def command(path: str, depth: int | None, output: str | None, **options: Any) ->
         nodes = graph_nodes(reader, graph_of(reader, "PATH"))
         name, where = reader.location.name, reader.location.path
     tree = span(nodes)
-    if len(tree.level) < len(nodes):
-        render.warning(
-            f"{len(nodes) - len(tree.level):,} nodes cannot be reached from the root; --json has them"
-        )
+    unreached = len(nodes) - len(tree.level)
+    if unreached:
+        render.warning(f"{counted(unreached, 'node')} cannot be reached from the root; --json has them")
     if output is not None:
         drawing = draw(name, nodes, tree, depth or readable_depth(tree))
         hidden = len(tree.level) - len(drawing.nodes)
         if hidden and depth is None:
-            render.note(f"collapsed below depth {drawing.depth}, {hidden:,} nodes; --depth N draws more")
+            render.note(
+                f"collapsed below depth {drawing.depth}, {counted(hidden, 'node')}; --depth N draws more"
+            )
         _write(output, WRITERS[suffix](drawing), options)
     if options["as_json"]:
         render.long_document({"path": where}, "nodes", (node.row() for node in nodes), dict)
@@ -174,7 +176,7 @@ def _lines_of(nodes: list[GraphNode], tree: Span, number: int) -> list[tuple[str
 def _remark(node: GraphNode, tree: Span, *, collapsed: bool, shared: bool) -> str:
     parts = [node.remark, render.human_size(node.nbytes) if node.keys else ""]
     if collapsed:
-        parts.append(f"… {tree.below[node.id]:,} nodes, {render.human_size(tree.nbytes[node.id])}")
+        parts.append(f"… {counted(tree.below[node.id], 'node')}, {render.human_size(tree.nbytes[node.id])}")
     if shared:
         parts.append("(shared)")
     return "".join(f"  {part}" for part in parts if part)

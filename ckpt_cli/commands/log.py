@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.directory import Directory
+from formats.words import counted
 
 from .. import render, render_log
 from ..operations.curves import read_curve
@@ -91,7 +92,7 @@ def _remarks(run: RunLog, told: Told, tag: str | None) -> None:
     notes = [*run.directory.notes, *told.notes, *run.notes]
     if tag is not None and not told.curve.steps:
         there = ", ".join(told.tags[:_MOST_TAGS]) or "none at all"
-        notes.append(f"no number {tag!r} in {len(told.files)} event files; there are {there}")
+        notes.append(f"no number {tag!r} in {counted(len(told.files), 'event file')}; there are {there}")
     for text in notes:
         render.note(text)
     for text in run.warnings:

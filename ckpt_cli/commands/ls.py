@@ -10,6 +10,7 @@ import click
 
 from formats.dtypes import INVALID
 from formats.opening import is_directory, open_checkpoint
+from formats.words import counted
 
 from .. import render
 from ..operations import listing
@@ -272,7 +273,7 @@ def _shown_key(reader: CheckpointReader, spec: TensorSpec) -> str:
 def _summary(reader: CheckpointReader, specs: list[TensorSpec]) -> None:
     counts = listing.total(reader, specs)
     size = render.human_size(counts["nbytes"])
-    text = f"{counts['tensors']:,} tensors, {counts['parameters']:,} parameters, {size}"
+    text = f"{counted(counts['tensors'], 'tensor')}, {counted(counts['parameters'], 'parameter')}, {size}"
     render.title(reader.format.name, text)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from formats.opening import open_checkpoint
+from formats.words import counted
 
 from .. import render
 from ..options import color_option, json_option, path_argument
@@ -112,7 +113,9 @@ def _show(found: Match, rows: list[_Row], paths: dict[str, Mapping[str, str]]) -
         render.tsv((_WORDS[row[0]], *row[1:4]) for row in rows)
         return
     how = "by full name" if found.by_name else "by object"
-    render.title(f"{found.checkpoint} -> {found.target}", f"{len(found.restored):,} values restored, {how}")
+    render.title(
+        f"{found.checkpoint} -> {found.target}", f"{counted(len(found.restored), 'value')} restored, {how}"
+    )
     for name, holds in (
         ("assert_consumed()", found.consumed),
         ("assert_existing_objects_matched()", found.existing_matched),
@@ -125,7 +128,9 @@ def _show(found: Match, rows: list[_Row], paths: dict[str, Mapping[str, str]]) -
             continue
         render.title(group)
         if len(chosen) > _MOST_HARMLESS and group == _HARMLESS:
-            render.lines([f"  {len(chosen):,} values, optimizer state and counters; --json lists them"])
+            render.lines(
+                [f"  {counted(len(chosen), 'value')}, optimizer state and counters; --json lists them"]
+            )
             continue
         for _, what, key, detail, side in chosen:
             path = paths[side].get(key) or key

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from formats.opening import open_checkpoint
+from formats.words import counted
 from formats.workers import workers
 
 from .. import render
@@ -89,7 +90,7 @@ def command(source: str, target: str | None, **options: Any) -> int:
         render.note(text)
     report(rename.plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=verify)
     if render.is_terminal() and not options["as_json"]:
-        render.note(f"{len(rename.changed):,} of {len(rename.plan.moves):,} keys changed")
+        render.note(f"{len(rename.changed):,} of {counted(len(rename.plan.moves), 'key')} changed")
     return 0
 
 

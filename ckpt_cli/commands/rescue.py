@@ -10,6 +10,7 @@ import click
 
 from formats.errors import CheckpointError
 from formats.salvage import find_damaged
+from formats.words import counted
 from formats.workers import workers
 
 from .. import render
@@ -75,7 +76,7 @@ def command(damaged: str, target: str, sibling: str | None, **options: Any) -> i
     _show(rescue, notes, as_json=options["as_json"], written=written)
     if rescue.plan is None:
         count, first = len(rescue.lost), rescue.lost[0].finding.message if rescue.lost else ""
-        what = f"{count:,} tensors are lost, the first: {first}" if count else "it holds no tensors"
+        what = f"lost: {counted(count, 'tensor')}, the first: {first}" if count else "it holds no tensors"
         render.error_lines(f"{rescue.source}: nothing can be saved: {what}", ())
         return _NOTHING
     return _SOME if rescue.lost else _ALL
@@ -126,7 +127,7 @@ def _show(rescue: Rescue, notes: list[str], *, as_json: bool, written: bool) -> 
         done = "wrote" if written else "would write"
         size = render.human_size(rescue.plan.nbytes)
         known = len(rescue.plan.moves) + len(rescue.lost)
-        counts = f"{rescue.plan.format}  {len(rescue.plan.moves):,} of {known:,} tensors, {size}"
+        counts = f"{rescue.plan.format}  {len(rescue.plan.moves):,} of {counted(known, 'tensor')}, {size}"
         render.title(f"{done} {rescue.plan.target}", counts)
 
 

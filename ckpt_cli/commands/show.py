@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.opening import open_checkpoint
+from formats.words import counted
 
 from .. import render
 from ..operations import parts, show
@@ -112,7 +113,7 @@ def _in_a_line(fields: dict[str, Any]) -> str:
 
 
 def _counted(counts: dict[str, int], size: Any) -> str:
-    return f"{counts['tensors']:,} tensors, {size(counts['nbytes'])}"
+    return f"{counted(counts['tensors'], 'tensor')}, {size(counts['nbytes'])}"
 
 
 def _spelled(value: object) -> object:
@@ -154,7 +155,7 @@ def _tensor(reader: CheckpointReader, part: parts.Part, max_values: int, *, as_j
     elif spec.size <= max_values:
         _values(reader, part)
     else:
-        render.note(f"{spec.size:,} values; a slice shows some: {render.escape(part.key)}[0:3]")
+        render.note(f"{counted(spec.size, 'value')}; a slice shows some: {render.escape(part.key)}[0:3]")
 
 
 def _values(reader: CheckpointReader, part: parts.Part) -> None:

@@ -8,6 +8,7 @@ import click
 
 from formats.model import Finding
 from formats.paths import data_shards
+from formats.words import counted
 
 from .. import render
 from ..operations.verify import Result, expand, verify_one
@@ -104,7 +105,7 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, **options: Any)
         if result.unreadable:
             render.error_lines(_sentence(result), (*result.hints, *_ways_out(result)))
         elif result.tensors and _is_damaged(result):
-            sound = f"{result.tensors:,} tensors are sound; to save them"
+            sound = f"sound are {counted(result.tensors, 'tensor')}; to save them"
             render.note(f"{result.path}: {sound}: ckpt rescue {result.path} OUT")
     return _exit_code(results)
 
@@ -143,7 +144,7 @@ def _compare_steps(result: Result, like: str) -> Result:
         )
         findings = (*findings, Finding("error", "training", message, None, result.path))
     else:
-        what = f"{found.variables:,} variables after one step of {found.optimizer}"
+        what = f"{counted(found.variables, 'variable')} after one step of {found.optimizer}"
         render.note(f"{result.path}: {what}, equal to those of {like}")
     fields = {"like": like, **found._asdict()}
     return result._replace(findings=findings, computed={**result.computed, "training": fields})
@@ -164,7 +165,7 @@ def _compare_outputs(result: Result, like: str, input_file: str | None) -> Resul
         )
         findings = (*findings, Finding("error", "outputs", message, None, result.path))
     else:
-        render.note(f"{result.path}: {found.elements:,} outputs, equal to those of {like}")
+        render.note(f"{result.path}: {counted(found.elements, 'output')}, equal to those of {like}")
     return result._replace(findings=findings, computed={**result.computed, "outputs": fields})
 
 
@@ -207,8 +208,8 @@ def _ways_out(result: Result) -> tuple[str, ...]:
 def _counts(result: Result) -> str:
     size = render.human_size(result.nbytes)
     if result.tensors == result.listed:
-        return f"{result.tensors:,} tensors, {size}"
-    return f"{result.tensors:,} of {result.listed:,} tensors sound, {size} read"
+        return f"{counted(result.tensors, 'tensor')}, {size}"
+    return f"{result.tensors:,} of {counted(result.listed, 'tensor')} sound, {size} read"
 
 
 def _rows(result: Result) -> list[tuple[object, ...]]:
@@ -248,4 +249,4 @@ def _show(result: Result) -> None:
     render.table(columns, rows, styles)
     for (_, code), count in shown.items():
         if count > _MOST_SHOWN:
-            render.note(f"{count - _MOST_SHOWN:,} more findings {code}; --json has them all")
+            render.note(f"{counted(count - _MOST_SHOWN, 'more finding')} {code}; --json has them all")

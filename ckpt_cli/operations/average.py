@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from formats.errors import CheckpointNotFoundError, ConversionError
+from formats.words import counted
 
 from .computed import Computed, Mean
 from .layout import layout_of
@@ -34,7 +35,7 @@ def last_of(directory: Directory, count: int, target: str) -> list[Location]:
     own = os.path.abspath(target.removesuffix(".index"))
     members = [member for member in directory.members if os.path.abspath(member.location.path) != own]
     if len(members) < count:
-        message = f"{len(members)} checkpoints in this directory, the last {count} were asked for"
+        message = f"{counted(len(members), 'checkpoint')} in this directory, the last {count} were asked for"
         hints = (f"to see what is there: ckpt ls {directory.path}",)
         raise CheckpointNotFoundError(message, path=directory.path, hints=hints)
     chosen = members[-count:]

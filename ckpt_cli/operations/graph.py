@@ -14,6 +14,7 @@ from formats.errors import ConversionError
 from formats.tf.keys import VARIABLE_VALUE
 from formats.tf.kinds import listed_slots, optimizer_nodes
 from formats.tf.object_graph import ROOT
+from formats.words import counted
 
 if TYPE_CHECKING:
     from formats.model import CheckpointReader, TensorSpec
@@ -67,7 +68,7 @@ class GraphNode(NamedTuple):
     def remark(self) -> str:
         """What is stored at the node: dtype and shape of its tensor, or how many there are."""
         if len(self.keys) > 1:
-            return f"{len(self.keys)} tensors"
+            return counted(len(self.keys), "tensor")
         return f"{self.spec.dtype} {list(self.spec.shape)}" if self.spec else ""
 
 

@@ -16,6 +16,8 @@ from __future__ import annotations
 from html import escape as escape_markup
 from typing import TYPE_CHECKING, NamedTuple
 
+from formats.words import counted
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -58,7 +60,7 @@ def _hidden(drawing: Drawing, node: GraphNode) -> int:
 
 def _remark(drawing: Drawing, node: GraphNode) -> str:
     hidden = _hidden(drawing, node)
-    parts = [node.remark, f"+{hidden:,} nodes" if hidden else ""]
+    parts = [node.remark, f"+{counted(hidden, 'node')}" if hidden else ""]
     return " ".join(part for part in parts if part)
 
 
@@ -176,7 +178,12 @@ def _arc_label(start: _Place, end: _Place, name: str) -> str:
 
 
 def _svg_node(drawing: Drawing, node: GraphNode, place: _Place, name: str) -> str:
-    what = [_name(node), *node.keys, f"{node.nbytes:,} bytes" if node.keys else "", _remark(drawing, node)]
+    what = [
+        _name(node),
+        *node.keys,
+        counted(node.nbytes, "byte") if node.keys else "",
+        _remark(drawing, node),
+    ]
     title = escape_markup(visible("; ".join(text for text in what if text)))
     remark = escape_markup(visible(_remark(drawing, node)))
     lower = place.y + 4

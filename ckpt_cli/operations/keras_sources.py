@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from formats.h5.config import LayerWeights, check_in_order, snake_case
 from formats.h5.legacy_writer import TOP_LEVEL
+from formats.words import counted
 
 from .keras_model import Edge, ModelError, Unit, Variable, legacy_order
 
@@ -49,7 +50,8 @@ def _take(unit: Unit, name: str, stored: Sequence[tuple[str, str]]) -> None:
         unit.edges += [Edge(at, Variable(at, key=key)) for at, key in _own_names(stored)]
     variables = legacy_order(unit)
     if len(variables) != len(stored):
-        message = f"layer {name!r} has {len(stored)} weights, its configuration makes it {len(variables)}"
+        found = counted(len(stored), "weight")
+        message = f"layer {name!r} has {found}, its configuration makes it {len(variables)}"
         raise ModelError(message)
     for variable, (key, full_name) in zip(variables, stored, strict=True):
         variable.key, variable.full_name = key, full_name
@@ -126,9 +128,8 @@ def _fill_group(unit: Unit, path: str, reader: WeightsReader, name: str) -> None
         unit.edges += [Edge(str(number), Variable(str(number), key=key)) for number, key in enumerate(keys)]
     variables = unit.variables()
     if len(variables) != len(keys):
-        message = (
-            f"{name} has {len(keys)} weights in {above}vars, its configuration makes it {len(variables)}"
-        )
+        found = counted(len(keys), "weight")
+        message = f"{name} has {found} in {above}vars, its configuration makes it {len(variables)}"
         raise ModelError(message)
     for variable, key in zip(variables, keys, strict=True):
         variable.key = key

@@ -1,0 +1,190 @@
+"""What is said on stderr: hints that can be pasted, names that were meant, one line for one reason."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckpt_cli import render
+from ckpt_cli.operations.transfer import Dropped
+from ckpt_cli.report import say_dropped
+from formats.words import counted
+from tests.support import data_path, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+RUN = data_path("guide_adam_legacy", "tf_ckpts")
+NPZ = data_path("interop", "weights.npz")
+SLOTS = data_path("name_based", "adam", "model.ckpt-5")
+
+
+@pytest.mark.parametrize("name", ["ckpt-10", "ckpt-10.index", "ckpt-10.data-00000-of-00001"])
+@pytest.mark.parametrize("command", ["log", "state"])
+def test_a_checkpoint_where_a_directory_is_wanted_is_named_as_one(
+    command: str, name: str, ckpt: Callable
+) -> None:
+    result = ckpt(command, os.path.join(RUN, name))
+    assert result.code == 3
+    assert f"{name}: one checkpoint, not a directory of them\nhint: name its directory: {RUN}\n" in result.err
+
+
+def test_a_directory_that_is_not_there_is_still_guessed(ckpt: Callable, tmp_path: Path) -> None:
+    (tmp_path / "training").mkdir()
+    result = ckpt("log", tmp_path / "trainings")
+    assert f"no such directory\nhint: did you mean {tmp_path}/training?" in result.err
+
+
+def test_hints_name_the_checkpoint_and_can_be_pasted(ckpt: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "two words.npz"
+    np.savez(path, a=np.zeros(2))
+    for command in (("graph", path), ("match", path, RUN)):
+        result = ckpt(*command)
+        assert "PATH" not in result.err
+    assert (
+        f"hint: to make objects of its names: ckpt convert '{path}' DST --to object"
+        in ckpt("graph", path).err
+    )
+
+
+@pytest.mark.parametrize(
+    ("shown", "command"),
+    [
+        (r"'a=>\\9': invalid group reference 9", ("convert", RUN, "x", "--sub", r"a=>\9")),
+        (r"expected b'\x89HDF\r\n\x1a\n'", ("ls", "w.h5")),
+        (r"no tensor matches 'a\\b'", ("show", RUN, r"a\b")),
+    ],
+)
+def test_nothing_is_escaped_twice(
+    shown: str, command: tuple[str, ...], tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.h5").write_bytes(b"no HDF5 at all")
+    assert shown in ckpt(*command).err
+
+
+@pytest.mark.parametrize(
+    ("short", "name"), [("f16", "float16"), ("bf16", "bfloat16"), ("f32", "float32"), ("f64", "float64")]
+)
+def test_short_names_of_dtypes(short: str, name: str, tmp_path: Path, ckpt: Callable) -> None:
+    result = ckpt("convert", RUN, tmp_path / "x.safetensors", "--weights-only", "--cast", short)
+    assert {row[2] for row in result.rows if "l1" in row[1]} == {name}
+    assert ckpt("ls", tmp_path / "x.safetensors", "--dtype", short).code == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("float", "did you mean float32 or float64?"),
+        ("half", "did you mean float16?"),
+        ("flaot32", "did you mean float32"),
+        ("xyz", "there are float32, "),
+    ],
+)
+def test_what_is_no_dtype_is_met_with_what_was_meant(given: str, meant: str, ckpt: Callable) -> None:
+    for command in (("ls", RUN, "--dtype", given), ("convert", RUN, "x", "--cast", given)):
+        result = ckpt(*command)
+        assert result.code == 2
+        assert f"'{given}' is no dtype; {meant}" in result.err
+
+
+def test_a_full_name_where_a_key_is_wanted(tmp_path: Path, ckpt: Callable) -> None:
+    said = "that is the full name of 'net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE'"
+    for command in (
+        ("show", RUN, "net/dense/bias"),
+        ("ls", RUN, "net/dense/bias"),
+        ("stats", RUN, "--match", "net/dense/bias"),
+        ("extract", RUN, "net/dense/bias", "-o", tmp_path / "x.npy"),
+        ("rename", RUN, tmp_path / "x", "--strip-prefix", "net/dense/bias"),
+    ):
+        result = ckpt(*command)
+        assert result.code == 1
+        assert f"hint: {said}\n" in result.err
+
+
+def test_counts_agree_with_their_nouns() -> None:
+    assert [counted(n, "tensor") for n in (0, 1, 2, 1000)] == [
+        "0 tensors",
+        "1 tensor",
+        "2 tensors",
+        "1,000 tensors",
+    ]
+    assert counted(2, "entry", "entries") == "2 entries"
+
+
+def test_one_tensor_is_no_plural(tmp_path: Path, terminal: Callable) -> None:
+    write_bundle(str(tmp_path / "b"), {"a": np.zeros(1, np.float32)})
+    for command in (
+        ("ls", tmp_path / "b"),
+        ("show", tmp_path / "b"),
+        ("verify", tmp_path / "b"),
+        ("convert", tmp_path / "b", tmp_path / "x.npz"),
+        ("rescue", tmp_path / "b", tmp_path / "c"),
+    ):
+        shown = terminal(*command)
+        text = shown.out + shown.err
+        assert "1 tensor" in text, command
+        assert "1 tensors" not in text, command
+        assert "1 parameters" not in text, command
+
+
+def test_what_is_left_out_for_one_reason_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    some = [Dropped("g", "npz has no object graph"), *(Dropped(f"k{n}", "has no place") for n in range(9))]
+    say_dropped([*some, Dropped("a\\b", "is twice"), Dropped("c", "is twice")])
+    assert capsys.readouterr().err.splitlines() == [
+        "note: left out g: npz has no object graph",
+        "note: left out 9 tensors, k0 for one: has no place",
+        r"note: left out a\\b and c: is twice",
+    ]
+
+
+def test_convert_writes_the_names_in_hdf5_that_extract_writes(tmp_path: Path, ckpt: Callable) -> None:
+    converted = ckpt("convert", SLOTS, tmp_path / "x.h5", "--to", "hdf5")
+    extracted = ckpt("extract", SLOTS, "-o", tmp_path / "y.h5")
+    assert (converted.code, extracted.code) == (0, 0)
+    assert converted.err == extracted.err
+    assert (
+        "model/dense_1/bias/Adam is written as model/dense_1/bias.Adam, and 5 more tensors" in converted.err
+    )
+    assert len(converted.err.splitlines()) == 1
+    assert ckpt("diff", tmp_path / "x.h5", tmp_path / "y.h5", "--exact").code == 0
+
+
+def test_hdf5_by_keys_is_offered_where_a_configuration_is_missing(tmp_path: Path, ckpt: Callable) -> None:
+    result = ckpt("convert", SLOTS, tmp_path / "x.h5")
+    assert result.code == 3
+    assert "hint: --to hdf5" in result.err
+
+
+def test_a_bar_says_what_it_does_and_never_more_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, int]] = []
+
+    class Bar:
+        def update(self, _: object, *, completed: int, description: str) -> None:
+            told.append((description, completed))
+
+        def stop(self) -> None:
+            pass
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    times = iter(range(100))
+    monkeypatch.setattr(render, "_bar", lambda total, what: (Bar(), 0))
+    monkeypatch.setattr(render.sys, "stderr", Terminal())
+    monkeypatch.setattr(render.time, "monotonic", lambda: next(times) * 10)
+    with render.progress(100, "x.npz", render.passes(verify=True)) as advance:
+        for _ in range(4):
+            advance(50)
+    assert told == [
+        ("x.npz writing", 50),
+        ("x.npz verifying", 0),
+        ("x.npz verifying", 50),
+        ("x.npz verifying", 100),
+    ]
