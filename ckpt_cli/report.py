@@ -1,24 +1,58 @@
-"""What several commands tell: of a checkpoint that is written, and of a directory that holds none."""
+"""What several commands tell: of a checkpoint they open or write, of a directory that holds none."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from formats.opening import locate, open_location
 from formats.words import counted
 
 from . import render
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from formats.dtypes import DType
+    from formats.model import CheckpointReader
+    from formats.paths import Location
 
     from .operations.transfer import Dropped, Plan
 
-__all__ = ["note_cast", "report", "say_dropped", "say_empty"]
+__all__ = ["note_cast", "opened", "report", "say_dropped", "say_empty", "say_findings"]
 
 _MOST_LISTED = 20
 _MOST_NAMED = 2
+
+
+@contextmanager
+def opened(path: str | Location, *, noted: bool = True) -> Iterator[CheckpointReader]:
+    """Open a checkpoint for a command: say which one was chosen, and in the end what is wrong with it.
+
+    Some damage hides a tensor or two and keeps nobody from going on with the others.  Whatever
+    a command then says of the checkpoint is said of what is left of it, so the person is told.
+    """
+    with open_location(locate(path) if isinstance(path, str) else path) as reader:
+        if noted and reader.location.note:
+            render.note(reader.location.note)
+        said = ""
+        try:
+            yield reader
+        except Exception as error:
+            said = str(error)
+            raise
+        finally:
+            say_findings(reader, said)
+
+
+def say_findings(reader: CheckpointReader, said: str = "") -> None:
+    """Warn of what reading a checkpoint came across; what an error has `said` is not said twice."""
+    found = [finding for finding in reader.findings if finding.message not in said]
+    for finding in found[:_MOST_LISTED]:
+        render.warning(finding.text)
+    more = len(found) - _MOST_LISTED
+    if more > 0:
+        render.warning(f"{reader.location.path}: {more:,} more findings; ckpt verify has them all")
 
 
 def report(plan: Plan, *, as_json: bool, dry_run: bool, verified: bool, prefix: tuple[str, ...] = ()) -> None:

@@ -194,6 +194,12 @@ class Finding(NamedTuple):
     def of(cls, error: CorruptCheckpointError, key: str | None = None) -> Finding:
         return cls("error", error.code, error.message, error.key or key, error.path, error.offset)
 
+    @property
+    def text(self) -> str:
+        """What is wrong, where, in a line."""
+        where = f" (tensor {self.key})" if self.key else ""
+        return f"{self.file}: {self.message}{where}"
+
 
 class Verification(NamedTuple):
     """One step of verifying a checkpoint: bytes gone through, whole tensors found sound, what was found."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.opening import is_directory, locate, open_location
+from formats.opening import is_directory, locate
 from formats.suffixes import refuse_false_suffix
 from formats.workers import workers
 
@@ -16,7 +16,7 @@ from ..operations.average import last_of, plan_average
 from ..operations.latest import make_latest, state_beside
 from ..operations.transfer import execute
 from ..options import LocalPath, color_option, jobs_option, json_option
-from ..report import report
+from ..report import opened, report
 
 if TYPE_CHECKING:
     from formats.paths import Location
@@ -54,7 +54,7 @@ def command(sources: tuple[str, ...], target: str, last: int | None, **options: 
     """
     locations = _locate(sources, last, target)
     with ExitStack() as stack:
-        readers = [stack.enter_context(open_location(location)) for location in locations]
+        readers = [stack.enter_context(opened(location, noted=False)) for location in locations]
         own = readers[-1].format
         why = f"averaging keeps the format, {own.name}"
         refuse_false_suffix(own, target, why, "to another format: ckpt convert, before or afterwards")

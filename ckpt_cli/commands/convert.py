@@ -10,7 +10,7 @@ import click
 from formats.atomic import holding, replace_file
 from formats.directory import Directory
 from formats.errors import CheckpointExistsError
-from formats.opening import is_directory, open_checkpoint, open_location
+from formats.opening import is_directory, locate, open_location
 from formats.suffixes import format_of_suffix, refuse_false_suffix
 from formats.tf.state_file import FILE_NAME
 from formats.workers import workers
@@ -36,13 +36,15 @@ from ..options import (
     rules_of,
     selection_of,
 )
-from ..report import note_cast, report
+from ..report import note_cast, opened, report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from formats.directory import Member
     from formats.model import CheckpointReader, Format
+    from formats.paths import Location
 
 __all__ = ["command"]
 
@@ -120,9 +122,7 @@ def command(source: str, target: str, **options: Any) -> int:
         options["kind"] = "variable"
     if options["each"]:
         return _convert_each(source, target, options)
-    with open_checkpoint(source) as reader:
-        if reader.location.note:
-            render.note(reader.location.note)
+    with opened(source) as reader:
         _convert_one(reader, target, options)
     return 0
 
@@ -141,7 +141,7 @@ def _convert_one(
         config = read_config(options["config"]) if options["config"] else None
         settings = convert.Settings(options["cast"], options["merge_slices"], names, config)
         return _carry_out(convert.plan_conversion(reader, keys, target, into, settings), options)
-    with open_checkpoint(options["like"]) as template:
+    with _open(options["like"], options) as template:
         _check_format(template, reader, target, options["to"])
         strictness = pairing.Strictness(options["pair_by_shape"], options["partial"], options["cast"])
         if options["save_map"]:
@@ -152,6 +152,13 @@ def _convert_one(
         if options["merge_slices"]:
             plan = plan._replace(slices={})
         return _carry_out(plan, options)
+
+
+def _open(path: str | Location, options: dict[str, Any]) -> AbstractContextManager[CheckpointReader]:
+    """Open one of several, or a template, of which a rehearsal says nothing: it is said in the end."""
+    if options.get("rehearsal"):
+        return open_location(locate(path) if isinstance(path, str) else path)
+    return opened(path)
 
 
 def _check_format(template: CheckpointReader, reader: CheckpointReader, target: str, to: str | None) -> None:
@@ -237,10 +244,10 @@ def _convert_each(source: str, target: str, options: dict[str, Any]) -> int:
     # All of it is rehearsed first, so that what cannot be converted is refused while nothing is written.
     documents = []
     for rehearsal in (True, False):
+        job = {**options, "update_state": False, "rehearsal": rehearsal}
         for member in sound:
-            with open_location(member.location) as reader:
+            with _open(member.location, job) as reader:
                 path = os.path.join(target, names[member.name])
-                job = {**options, "update_state": False, "rehearsal": rehearsal}
                 plan, verified = _convert_one(reader, path, job)
                 if options["as_json"] and not rehearsal:
                     documents.append(plan.document(verified=verified))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.opening import is_directory, locate, open_location
+from formats.opening import is_directory, locate
 from formats.workers import workers
 
 from .. import render
@@ -26,6 +26,7 @@ from ..options import (
     selection_of,
     set_quiet,
 )
+from ..report import opened
 
 if TYPE_CHECKING:
     from formats import CheckpointReader
@@ -121,11 +122,7 @@ def command(left: str, right: str, **options: Any) -> int:
     """
     if options["each"]:
         return _each(left, right, options)
-    ours, theirs = locate(left), locate(right)
-    for location in (ours, theirs):
-        if location.note:
-            render.note(location.note)
-    found, names = _compare(ours, theirs, options)
+    found, names = _compare(locate(left), locate(right), options)
     if options["as_json"]:
         render.long_document(found.head(), "entries", found.rows(everything=options["everything"]), dict)
     elif not options["quiet"]:
@@ -150,7 +147,8 @@ def _settings(options: dict[str, Any]) -> DiffOptions:
 def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[Diff, dict[str, str]]:
     """Return what differs, and the names by which people know the keys."""
     selection, settings, rules = selection_of(options), _settings(options), rules_of(options)
-    with open_location(left) as one, open_location(right) as other:
+    noted = not options["quiet"]
+    with opened(left, noted=noted) as one, opened(right, noted=noted) as other:
         changed = renamed(one, rules) if rules else None
         for text in changed.notes if changed is not None else ():
             render.note(text)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.chunks import view_of
-from formats.opening import open_checkpoint
 from formats.workers import workers
 
 from .. import render
@@ -25,7 +24,7 @@ from ..options import (
     path_argument,
     selection_of,
 )
-from ..report import note_cast, report
+from ..report import note_cast, opened, report
 
 if TYPE_CHECKING:
     from ..operations.transfer import Plan
@@ -74,9 +73,7 @@ def command(path: str, target: str, **options: Any) -> int:
     if to_stdout and sys.stdout.isatty():
         raise click.UsageError("-o - writes bytes, which no terminal shows; redirect them", context)
     selection = selection_of(options)._replace(keep=options["matches"])
-    with open_checkpoint(path) as reader:
-        if reader.location.note:
-            render.note(reader.location.note)
+    with opened(path) as reader:
         parts = find_parts(reader, options["keys"], selection)
         by_name = bool(options["keys"] or selection.keep or selection.kinds or selection.dtype)
         plan = plan_extract(reader, parts, output, cast=options["cast"], by_name=by_name)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.opening import open_checkpoint
 from formats.words import counted
 
 from .. import render
 from ..option_rules import excludes, needs, option_rules
 from ..options import LocalPath, color_option, json_option, path_argument
+from ..report import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,9 +67,7 @@ def command(path: str, depth: int | None, output: str | None, **options: Any) ->
     if output is not None and suffix not in WRITERS:
         message = f"{output!r} does not end in {', '.join(WRITERS)}"
         raise click.BadParameter(message, click.get_current_context(), param_hint="--output")
-    with open_checkpoint(path) as reader:
-        if reader.location.note:
-            render.note(reader.location.note)
+    with opened(path) as reader:
         nodes = graph_nodes(reader, graph_of(reader, "PATH"))
         name, where = reader.location.name, reader.location.path
     tree = span(nodes)

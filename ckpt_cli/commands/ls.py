@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.dtypes import INVALID
-from formats.opening import is_directory, open_checkpoint
+from formats.opening import is_directory
 from formats.words import counted
 
 from .. import render
@@ -17,7 +17,7 @@ from ..operations import listing
 from ..operations.select import Selection, choose
 from ..option_rules import CHOOSING, excludes, option_rules
 from ..options import choosing, color_option, json_option, path_argument, selection_of
-from ..report import say_empty
+from ..report import opened, say_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -91,9 +91,7 @@ def command(path: str, **options: Any) -> int:
 
 
 def _list_checkpoint(path: str, selection: Selection, options: dict[str, Any]) -> int:
-    with open_checkpoint(path) as reader:
-        if reader.location.note:
-            render.note(reader.location.note)
+    with opened(path) as reader:
         known = reader.specs
         chosen = [known[key] for key in choose(reader, selection)]
         specs = listing.checkpoint_rows(chosen, options["sort"], reverse=options["reverse"])
@@ -101,9 +99,6 @@ def _list_checkpoint(path: str, selection: Selection, options: dict[str, Any]) -
             options["trainable"] = _trainable(reader, as_json=options["as_json"])
         show = next(show for applies, show in _SHAPES if applies(options))
         show(reader, specs, options)
-        for finding in reader.findings:
-            where = f" (tensor {finding.key})" if finding.key else ""
-            render.warning(f"{finding.file}: {finding.message}{where}")
         for message in listing.missing_shards(reader):
             render.warning(message)
     return 0

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from formats.opening import open_checkpoint
 from formats.words import counted
 
 from .. import render
 from ..options import color_option, json_option, path_argument
+from ..report import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,10 +53,7 @@ def command(checkpoint: str, target: str, allow_unused: bool, as_json: bool) -> 
     from ..operations.match import match, remedy_for_shapes
     from ..operations.match_fix import fix, likely_renames
 
-    with open_checkpoint(checkpoint) as reader, open_checkpoint(target) as other:
-        for location in (reader.location, other.location):
-            if location.note:
-                render.note(location.note)
+    with opened(checkpoint) as reader, opened(target) as other:
         found = match(reader, other)
         renames = likely_renames(found, reader, other)
         remedy = fix(found, renames, reader, other)

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from formats.opening import open_checkpoint
 from formats.words import counted
 from formats.workers import workers
 
@@ -15,7 +14,7 @@ from .. import render
 from ..operations.latest import make_latest, state_beside
 from ..operations.rename import plan_rename
 from ..options import changing, color_option, jobs_option, json_option, path_argument, rules_of
-from ..report import report
+from ..report import opened, report
 
 __all__ = ["command"]
 
@@ -57,9 +56,7 @@ def command(source: str, target: str | None, **options: Any) -> int:
         raise click.UsageError(
             "nothing to change: give --sub, --strip-prefix, --add-prefix or --map", _context()
         )
-    with open_checkpoint(source) as reader:
-        if reader.location.note:
-            render.note(reader.location.note)
+    with opened(source) as reader:
         rename = plan_rename(
             reader,
             target,

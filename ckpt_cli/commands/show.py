@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.opening import open_checkpoint
 from formats.words import counted
 
 from .. import render
 from ..operations import parts, show
 from ..option_rules import needs, option_rules
 from ..options import color_option, completing, json_option, path_argument
+from ..report import opened
 
 if TYPE_CHECKING:
     from formats.model import CheckpointReader
@@ -55,9 +55,7 @@ def command(path: str, key: str | None, max_values: int, as_json: bool) -> int:
       ckpt show run/ckpt-10 net/l1/kernel
       ckpt show run/ckpt-10 'net/l1/kernel[0,:3]'
     """
-    with open_checkpoint(path) as reader:
-        if reader.location.note:
-            render.note(reader.location.note)
+    with opened(path) as reader:
         if key is None:
             fields = show.summary(reader)
             _summary(reader, fields, as_json=as_json)

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.opening import open_checkpoint
-
 from .. import render
 from ..operations.parts import Part
 from ..operations.select import choose
 from ..operations.stats import Statistics, statistics
 from ..options import choosing, color_option, json_option, path_argument, selection_of
+from ..report import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,9 +49,7 @@ def command(path: str, fail_on: tuple[str, ...], as_json: bool, **options: Any) 
     """
     selection = selection_of(options)
     bad: dict[str, int] = {}
-    with open_checkpoint(path) as reader:
-        if reader.location.note:
-            render.note(reader.location.note)
+    with opened(path) as reader:
         keys = [key for key in choose(reader, selection) if reader[key].spec.dtype.is_number]
         if not keys:
             render.note("only strings and variants are there, which have no statistics")

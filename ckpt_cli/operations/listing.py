@@ -107,8 +107,16 @@ def iso_time(seconds: float) -> str:
     )
 
 
-def _member_row(member: Member, *, kept: bool | None) -> tuple[dict[str, Any] | None, CheckpointError | None]:
-    """Return a checkpoint as a directory's listing shows it, and its flaw; neither where it has just gone."""
+def findings_in_short(reader: CheckpointReader) -> list[str]:
+    """Return what reading a checkpoint came across, for a line among those of many checkpoints."""
+    if not reader.findings:
+        return []
+    more = len(reader.findings) - 1
+    return [reader.findings[0].text + (f", and {more:,} more findings" if more else "")]
+
+
+def _member_row(member: Member, *, kept: bool | None) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return a checkpoint as a directory's listing shows it, and warnings; nothing where it has just gone."""
     row: dict[str, Any] = {
         "name": member.name,
         "path": member.location.path,
@@ -120,15 +128,16 @@ def _member_row(member: Member, *, kept: bool | None) -> tuple[dict[str, Any] | 
         "kept": kept,
     }
     if member.error is not None:
-        return row, member.error
+        return row, [str(member.error)]
     try:
         with open_location(member.location) as reader:
             sizes = [spec.nbytes or 0 for spec in reader.specs.values()]
-            return row | {"format": reader.format.name, "tensors": len(sizes), "nbytes": sum(sizes)}, None
+            row |= {"format": reader.format.name, "tensors": len(sizes), "nbytes": sum(sizes)}
+            return row, findings_in_short(reader)
     except CheckpointNotFoundError:
-        return None, None
+        return None, []
     except CheckpointError as error:
-        return row, error
+        return row, [str(error)]
 
 
 def directory_document(path: str) -> tuple[dict[str, Any], list[str], list[str]]:
@@ -150,13 +159,12 @@ def _directory_document(path: str) -> tuple[tuple[dict[str, Any], list[str], lis
     complete = True
     for member in directory.members:
         listed = os.path.abspath(member.location.path) in directory.listed
-        row, error = _member_row(member, kept=listed if directory.state is not None else None)
+        row, flaws = _member_row(member, kept=listed if directory.state is not None else None)
         if row is None:
             complete = False
             continue
         rows.append(row)
-        if error is not None:
-            warnings.append(str(error))
+        warnings += flaws
     latest = directory.latest
     if directory.state is not None and latest is None:
         complete = False

@@ -17,7 +17,7 @@ from formats.opening import open_location
 from formats.paths import step_of
 from formats.wire.crc32c import extend
 
-from .listing import iso_time
+from .listing import findings_in_short, iso_time
 from .select import NothingSelectedError, choose
 from .stats import statistics
 
@@ -197,6 +197,7 @@ class RunLog:
         if flaws:
             more = f", and {len(flaws) - 1:,} more tensors cannot be read" if len(flaws) > 1 else ""
             self.warnings.append(f"{next(iter(flaws.values()))}{more}")
+        self.warnings += findings_in_short(reader)
         self._before[series] = seen
         return row
 
