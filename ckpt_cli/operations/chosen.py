@@ -121,11 +121,14 @@ class Chosen:
     def _names_of_objects(self) -> dict[str, str]:
         """Return a name for each key: the full names where they tell all apart, else the object paths."""
         source = self.source
-        counters = [key for key in self.keys if self._is_save_counter(key)]
-        self.dropped += [Dropped(key, "counts saves of an object-based checkpoint") for key in counters]
-        keys = [key for key in self.keys if key not in counters]
-        weights = [key for key in keys if source.kinds.get(key) != "state" or key in source.full_names]
-        unnamed = [key for key in keys if key not in weights]
+        weights, unnamed = [], []
+        for key in self.keys:
+            if self._is_save_counter(key):
+                self.dropped.append(Dropped(key, "counts saves of an object-based checkpoint"))
+            elif source.kinds.get(key) != "state" or key in source.full_names:
+                weights.append(key)
+            else:
+                unnamed.append(key)
         self.dropped += [Dropped(key, "has no full name") for key in unnamed]
         full = {key: source.full_names.get(key, "") for key in weights}
         if self.settings.names:

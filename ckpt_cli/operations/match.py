@@ -154,6 +154,7 @@ class _Program(GraphTarget):
         self.refused: list[str] = []
         self._specs = specs
         self._resolve = KeyResolver(specs)
+        self._edge_names: dict[int, set[str]] = {}
 
     def child(self, owner: int, name: str) -> int | None:
         if owner >= len(self.graph.nodes):
@@ -165,7 +166,9 @@ class _Program(GraphTarget):
         found = super().slot(optimizer, variable, name, node)
         if found is not None or optimizer >= len(self.graph.nodes):
             return found
-        edges = {edge for edge, _ in self.graph.children(optimizer)}
+        edges = self._edge_names.get(optimizer)
+        if edges is None:  # of an optimizer that is asked for a hundred thousand slots
+            edges = self._edge_names[optimizer] = {edge for edge, _ in self.graph.children(optimizer)}
         if self.graph.nodes[optimizer].slot_variables or {"iter", "decay"} <= edges:
             return self.made.setdefault((optimizer, variable, name), self.counter + 1 + len(self.made))
         if "_iterations" in edges and "_trainable_variables" not in edges and not self.refused:

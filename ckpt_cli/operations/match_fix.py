@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import CheckpointError
 
 from .keys import Renamed, Rules, renamed
 from .match import graph_of, match_names, match_objects
-from .pairing import Strictness, plan_like
+from .pairing import Strictness, pair, plan_pairs
 from .renames import pairs_by_ending
 
 if TYPE_CHECKING:
@@ -57,22 +58,29 @@ def likely_renames(found: Match, checkpoint: CheckpointReader, target: Checkpoin
     renames = []
     for mine, theirs in groups.values():
         of_path = ({_path(checkpoint, k): k for k in mine}, {_path(target, k): k for k in theirs})
+        alone = len(mine) == len(theirs) == 1
+        endings = tuple(Counter(map(_ending, paths)) for paths in of_path)
         for old, new in pairs_by_ending(list(of_path[0]), list(of_path[1])):
-            if _is_likely(old, new, list(of_path[0]), list(of_path[1])):
+            if alone or _is_likely(old, new, endings):
                 renames.append(Rename(of_path[1][new], of_path[0][old], new, old))
     return sorted(renames)
 
 
-def _is_likely(old: str, new: str, olds: list[str], news: list[str]) -> bool:
-    """Whether two paths of one shape can be meant: nothing else can, or they end alike as no others do."""
-    if len(olds) == len(news) == 1:
-        return True
-    ending = old.rpartition("/")[2]
-    if ending != new.rpartition("/")[2]:
+def _ending(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _is_likely(old: str, new: str, endings: tuple[Counter[str], ...]) -> bool:
+    """Whether two paths of one shape can be meant: they end alike as no others do.
+
+    `endings` counts the last edges of all that could be meant, on either side.
+    """
+    ending = _ending(old)
+    if ending != _ending(new):
         return False
     if old.split("/")[-2:] == new.split("/")[-2:]:
         return True
-    return all([path.rpartition("/")[2] for path in paths].count(ending) == 1 for paths in (olds, news))
+    return all(counts[ending] == 1 for counts in endings)
 
 
 # The command -----------------------------------------------------------------------
@@ -92,17 +100,16 @@ def fix(
     changed = _renamed(checkpoint, rules)
     if changed is not None and _restores(changed, checkpoint, target):
         return _command(["ckpt", "rename", ours, output, *options])
-    tries: list[tuple[Renamed | None, bool]] = [
-        (changed, False),
-        (None, False),
-        (changed, True),
-        (None, True),
-    ]
-    for names, partial in tries:
-        if _converts(checkpoint, target, output, names=names, partial=partial):
-            more: list[str] = options if names is not None else []
-            flags = ["--partial"] if partial else []
-            return _command(["ckpt", "convert", ours, output, "--like", theirs, *more, *flags])
+    if not _restores_into_itself(target):
+        return None
+    ways = [(changed, options), (None, [])] if changed is not None else [(None, [])]
+    found_pairs = [(_pairs(checkpoint, target, names), more) for names, more in ways]
+    paired = [(pairs, more) for pairs, more in found_pairs if pairs is not None]
+    for partial in (False, True):
+        for pairs, more in paired:
+            if _converts(checkpoint, target, output, pairs, partial=partial):
+                flags = ["--partial"] if partial else []
+                return _command(["ckpt", "convert", ours, output, "--like", theirs, *more, *flags])
     return None
 
 
@@ -156,26 +163,39 @@ def _restores(names: Renamed, checkpoint: CheckpointReader, target: CheckpointRe
     return match_objects(checkpoint, names.object_graph, specs, into, target).existing_matched
 
 
+def _values(reader: CheckpointReader) -> list[str]:
+    return [key for key in reader.specs if reader.kinds.get(key) != "graph"]
+
+
+def _pairs(
+    checkpoint: CheckpointReader, target: CheckpointReader, names: Renamed | None
+) -> dict[str, str] | None:
+    """Return the pairing of `convert --like TARGET`, None where a weight of TARGET gets no value."""
+    pairs = pair(checkpoint, _values(checkpoint), target, names=names)
+    if any(kind == "variable" and key not in pairs for key, kind in target.kinds.items()):
+        return None
+    return pairs
+
+
 def _converts(
     checkpoint: CheckpointReader,
     target: CheckpointReader,
     output: str,
+    pairs: dict[str, str],
     *,
-    names: Renamed | None,
     partial: bool,
 ) -> bool:
-    """Whether `convert --like TARGET` can be done and gives all of TARGET's weights a value.
-
-    What it writes has TARGET's graph, which restores into itself if it has a save counter.
-    """
-    keys = [key for key in checkpoint.specs if checkpoint.kinds.get(key) != "graph"]
+    """Whether `convert --like TARGET` can be done."""
     try:
-        plan, pairs = plan_like(checkpoint, keys, target, output, Strictness(partial=partial), names)
+        plan_pairs(checkpoint, _values(checkpoint), target, output, Strictness(partial=partial), pairs)
     except CheckpointError:
         return False
-    if any(kind == "variable" and key not in pairs for key, kind in target.kinds.items()):
-        return False
-    specs = {move.spec.key: move.spec for move in plan.moves}
+    return True
+
+
+def _restores_into_itself(target: CheckpointReader) -> bool:
+    """Whether TARGET's graph restores into itself, as it does that has a save counter."""
+    specs = {key: target.specs[key] for key in _values(target)}
     if target.object_graph is None:
         return match_names(target, specs, target).existing_matched
     graph = graph_of(target, "TARGET")

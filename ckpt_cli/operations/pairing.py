@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .keys import Renamed
 
-__all__ = ["Strictness", "pair", "plan_like"]
+__all__ = ["Strictness", "pair", "plan_like", "plan_pairs"]
 
 _MOST_LISTED = 10
 
@@ -115,7 +115,8 @@ def _join_in_layers(
         found = list(pairs_within_layers(template, source, pairs))
     else:
         return
-    pairs.update((theirs, mine) for theirs, mine in found if theirs in wanted and mine in keys)
+    there, here = set(wanted), set(keys)
+    pairs.update((theirs, mine) for theirs, mine in found if theirs in there and mine in here)
 
 
 class _SlotName(NamedTuple):
@@ -193,6 +194,18 @@ def plan_like(  # noqa: PLR0917  what goes where, in that order
     (unless `partial`), and for pairs that differ in shape, or in dtype without a cast.
     """
     pairs = pair(source, keys, template, names=names, by_shape=rules.by_shape)
+    return plan_pairs(source, keys, template, target, rules, pairs), pairs
+
+
+def plan_pairs(  # noqa: PLR0917  as plan_like
+    source: CheckpointReader,
+    keys: Sequence[str],
+    template: CheckpointReader,
+    target: str,
+    rules: Strictness,
+    pairs: dict[str, str],
+) -> Plan:
+    """Return the plan of a pairing, as `plan_like` does."""
     wanted = [key for key in _in_order(template) if template.kinds.get(key) != "graph"]
     _refuse_missing(
         source, keys, template, [key for key in wanted if key not in pairs], rules=rules, pairs=pairs
@@ -213,7 +226,7 @@ def plan_like(  # noqa: PLR0917  what goes where, in that order
     reason = "has no place in TEMPLATE"
     dropped = [Dropped(key, reason) for key in keys if key not in used and source.kinds.get(key) != "graph"]
     slices = {move.spec.key: _extents(template, move.spec.key) for move in moves}
-    plan = Plan(
+    return Plan(
         source.location.path,
         target,
         template.format.name,
@@ -225,7 +238,6 @@ def plan_like(  # noqa: PLR0917  what goes where, in that order
         sources=(source, template),
         layout=layout_of(template, ((key, key) for key in wanted)),
     )
-    return plan, pairs
 
 
 def _extents(template: CheckpointReader, key: str) -> list[tuple[tuple[int, int], ...]]:
@@ -250,7 +262,8 @@ def _refuse_missing(
     lacking = [key for key in missing if template.kinds.get(key) in ("variable", "slot")]
     if rules.partial or not lacking:
         return
-    free = [key for key in keys if key not in set(pairs.values()) and source.kinds.get(key) != "graph"]
+    used = set(pairs.values())
+    free = [key for key in keys if key not in used and source.kinds.get(key) != "graph"]
     listed = ", ".join(repr(_shown(template, key)) for key in lacking[:_MOST_LISTED])
     more = f" and {len(lacking) - _MOST_LISTED} more" if len(lacking) > _MOST_LISTED else ""
     message = f"{len(lacking)} tensors of TEMPLATE get no value: {listed}{more}"

@@ -57,8 +57,7 @@ def edit_graph(
     """
     plan = make_plan(graph, moves)
     edited = ObjectGraph(graph.proto.copy())
-    for node, name in (slot_names or {}).items():
-        _rename_slot(edited, node, name)
+    _rename_slots(edited, slot_names or {})
     known = dict.fromkeys(keys)
     stems = _new_stems(edited, plan, slot_names or {})
     renamed = _follow(graph, edited, stems, known)
@@ -70,11 +69,10 @@ def edit_graph(
     return EditedGraph(edited, _without_duplicates({key: renamed.get(key, key) for key in known}))
 
 
-def _rename_slot(graph: ObjectGraph, node: int, name: str) -> None:
+def _rename_slots(graph: ObjectGraph, names: Mapping[int, str]) -> None:
     for trackable in graph.nodes:
         for slot in trackable.slot_variables:
-            if slot.slot_variable_node_id == node:
-                slot.slot_name = name
+            slot.slot_name = names.get(slot.slot_variable_node_id, slot.slot_name)
 
 
 # Keys -----------------------------------------------------------------------------
@@ -145,6 +143,7 @@ class _Hanging:
         self._plan = plan
         self._count = len(graph.nodes)
         self._touched: set[int] = set()
+        self._edges: dict[int, dict[str, int]] = {}
         # Where several nodes end on one path, the others dissolve in the one that stays.
         self._at = {path: node for node, path in plan.new.items() if node not in plan.dissolved}
 
@@ -192,7 +191,16 @@ class _Hanging:
 
     def _hang(self, parent: int, edge: ObjectReference) -> None:
         self._touched.add(parent)
+        self._edges_of(parent)[edge.local_name] = edge.node_id
         self._graph.nodes[parent].children.append(edge)
+
+    def _edges_of(self, node: int) -> dict[str, int]:
+        """Return a node's edges by name, once nothing is taken down any more."""
+        edges = self._edges.get(node)
+        if edges is None:
+            children = self._graph.nodes[node].children
+            edges = self._edges[node] = {edge.local_name: edge.node_id for edge in children}
+        return edges
 
     def _find(self, path: str) -> int:
         """Return the node at a path, made if there is none; edges that stay are ways to it, too."""
@@ -203,8 +211,7 @@ class _Hanging:
             path = parent
         node = self._at[path]
         for name in reversed(missing):
-            edges = {edge.local_name: edge.node_id for edge in self._graph.nodes[node].children}
-            below = edges.get(unescape(name))
+            below = self._edges_of(node).get(unescape(name))
             if below is None or not 0 <= below < len(self._graph.nodes):
                 below = len(self._graph.nodes)
                 self._graph.nodes.append(TrackableObject())
@@ -216,11 +223,11 @@ class _Hanging:
     def _hand_over(self, node: int) -> None:
         """Give the edges left at a node that dissolves to the one it dissolves in."""
         parent = self._find(self._plan.new[node])
-        names = {edge.local_name: edge.node_id for edge in self._graph.nodes[parent].children}
         for edge in self._graph.nodes[node].children:
-            if names.get(edge.local_name) != edge.node_id:
+            if self._edges_of(parent).get(edge.local_name) != edge.node_id:
                 self._hang(parent, edge)
         self._graph.nodes[node].children = []
+        self._edges.pop(node, None)
 
     def _check_names(self, number: int) -> None:
         """Refuse two edges of one name, unless they lead to one node: then one is enough."""

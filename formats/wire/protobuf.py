@@ -261,21 +261,23 @@ class Message:
 
     def copy(self) -> Self:
         """Return a message of its own, all the messages in it copied."""
+        # Without a look at `__dict__`: it would be made for each of a hundred thousand messages, and stay.
         new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__)
         for name, field in self.FIELDS.items():
             value = getattr(self, name)
-            if field.repeated and value:
+            if field.repeated:
                 plain = isinstance(field.type, Scalar)
-                setattr(new, name, value.copy() if plain else [child.copy() for child in value])
-            elif field.repeated:
-                setattr(new, name, [])
+                value = value.copy() if plain else [child.copy() for child in value]
             elif isinstance(value, Message):
-                setattr(new, name, value.copy())
+                value = value.copy()
+            setattr(new, name, value)
+        new.unknown = self.unknown
         return new
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.__dict__ == other.__dict__
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in (*self.FIELDS, "unknown"))
 
     __hash__ = None  # type: ignore[assignment]
 
