@@ -60,10 +60,12 @@ def key_bytes(key: str) -> bytes:
     return key.encode("utf-8", "surrogateescape")
 
 
-def is_utf8(key: str) -> bool:
-    """Whether the bytes of a key are UTF-8, as every name in an object graph is."""
+def is_utf8(text: str) -> bool:
+    """Whether text from a file was UTF-8 there: it has no lone surrogates, which stand for other bytes."""
+    if text.isascii():
+        return True
     try:
-        key.encode()
+        text.encode()
     except UnicodeEncodeError:
         return False
     return True

@@ -20,7 +20,7 @@ from ..slicing import allocate, fill_region, full_index, index_shape
 from ..workers import SERIAL, Workers
 from . import payload
 from .bundle import BundleEntry, BundleIndex, EntryError, data_shard
-from .slices import Region, fill, intersect, region_of, slice_key, tiling_flaw, volume
+from .slices import Region, fill, intersect, region_of, region_text, slice_key, tiling_flaw, volume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -235,16 +235,16 @@ class BundleReader(CheckpointReader):
                 raise self.corrupt(spec.key, entry, str(error), "slice") from error
             position = self.index.slice_entries.get(key)
             if position is None:
-                message = f"the index has no entry for its slice {_spell(region)}"
+                message = f"the index has no entry for its slice {region_text(region)}"
                 raise self.corrupt(spec.key, entry, message, "slice")
             shape = tuple(stop - start for start, stop in region)
             piece_spec = TensorSpec(spec.key, spec.dtype, shape)
             piece = BundleTensor(self, piece_spec, position)
             if piece.entry.slices:
-                message = f"its slice {_spell(region)} is itself stored in slices"
+                message = f"its slice {region_text(region)} is itself stored in slices"
                 raise self.corrupt(spec.key, entry, message, "slice")
             if piece.entry.dtype is not spec.dtype:
-                message = f"its slice {_spell(region)} is {piece.entry.dtype}, the tensor {spec.dtype}"
+                message = f"its slice {region_text(region)} is {piece.entry.dtype}, the tensor {spec.dtype}"
                 raise self.corrupt(spec.key, piece.entry, message, "slice")
             out.append((region, BundleTensor(self, piece_spec._replace(stored=piece.entry.size), position)))
         regions = [region for region, _ in out]
@@ -364,7 +364,3 @@ class BundleReader(CheckpointReader):
             for ahead in self.open_shards.values():
                 ahead.file.close()
             self.open_shards.clear()
-
-
-def _spell(region: Region) -> str:
-    return "[" + ", ".join(f"{start}:{stop}" for start, stop in region) + "]"

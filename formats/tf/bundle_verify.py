@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..dtypes import INVALID
 from ..errors import CheckpointError, ChecksumError, CorruptCheckpointError
 from ..files import PIECE
-from ..model import Finding, TensorSpec, Verification, key_text
+from ..model import Finding, TensorSpec, Verification, is_utf8, key_bytes, key_text
 from ..paths import SHARD, data_shards
 from ..ranges import Sum, cut
 from ..wire.crc32c import crc32c, extend, mask
@@ -29,7 +29,7 @@ from ..workers import SERIAL, Workers
 from . import payload
 from .bundle import OBJECT_GRAPH_KEY, data_shard
 from .keys import looks_object_based
-from .slices import tiling_flaw
+from .slices import decode_slice_key, region_text, tiling_flaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,10 +94,28 @@ def verify_bundle(reader: BundleReader, workers: Workers = SERIAL) -> Iterator[V
     """Yield the steps of verifying; the last of a tensor's parts counts the tensor."""
     reader.specs  # noqa: B018  decodes every entry, so that what cannot be decoded is among the findings
     yield Verification(findings=tuple(reader.findings))
+    yield Verification(findings=tuple(_keys(reader)))
     structure = _Structure(reader)
     yield Verification(findings=tuple(structure.check()))
     yield Verification(findings=tuple(_object_graph(reader)))
     yield from _verify_data(reader, structure, workers)
+
+
+def _keys(reader: BundleReader) -> Iterator[Finding]:
+    """Yield keys that TensorFlow's Python cannot list, which then lists and restores nothing at all."""
+    index = reader.index
+    for key, position in index.tensors.items():
+        if is_utf8(key):
+            continue
+        place = index.path, index.place(position)
+        try:
+            name, _ = decode_slice_key(key_bytes(key))
+        except ValueError:
+            message = "its key is not UTF-8, which TensorFlow refuses to list and to restore"
+            yield Finding("error", "entry", message, key, *place)
+        else:
+            message = f"a slice that no entry of {key_text(name)!r} lists: TensorFlow takes it for a tensor"
+            yield Finding("error", "slice", message, key, *place)
 
 
 class _Structure:
@@ -150,7 +168,11 @@ class _Structure:
             )
             yield Finding("warning", "slice", message, spec.key, *place)
         self.pieces[number] = len(pieces)
-        for _, piece in pieces:
+        for region, piece in pieces:
+            if piece.entry.shape != piece.spec.shape:
+                message = f"its slice {region_text(region)} is stored as {list(piece.entry.shape)}"
+                yield Finding("error", "slice", message, spec.key, *place)
+                continue
             yield from self._part(number, piece.spec, piece.entry)
 
     def _part(self, number: int, spec: TensorSpec, entry: BundleEntry) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ import itertools
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..model import is_utf8
 from ..wire.protobuf import iter_fields
 from .keys import SUFFIXES, VARIABLE_VALUE
 from .messages import BoolValue, TrackableObject, TrackableObjectGraph
@@ -57,6 +58,18 @@ class GraphFlaw(NamedTuple):
     code: str
     message: str
     key: str | None = None
+
+
+def _texts(node: TrackableObject) -> Iterator[str]:
+    """Yield what of a node is text, which protocol buffers want to be UTF-8."""
+    for child in node.children:
+        yield child.local_name
+    for attribute in node.attributes:
+        yield from (attribute.name, attribute.full_name, attribute.checkpoint_key)
+    for slot in node.slot_variables:
+        yield slot.slot_name
+    if node.registered_saver is not None:
+        yield from (node.registered_saver.name, node.registered_saver.object_name)
 
 
 class KeyResolver:
@@ -204,6 +217,10 @@ class ObjectGraph:
         owners: dict[str, int] = {}
         resolve = KeyResolver(keys)
         for number, node in enumerate(self.nodes):
+            for text in _texts(node):
+                if not is_utf8(text):
+                    message = f"{text!r} at node {number} is not UTF-8: TensorFlow cannot decode the graph"
+                    yield GraphFlaw("error", "graph-decode", message)
             names: dict[str, int] = {}
             for child in node.children:
                 if not 0 <= child.node_id < count:

@@ -35,6 +35,7 @@ __all__ = [
     "fill",
     "intersect",
     "region_of",
+    "region_text",
     "slice_key",
     "slice_proto",
     "tiling_flaw",
@@ -98,6 +99,11 @@ def region_of(extents: Extents, shape: tuple[int, ...]) -> Region:
             raise ValueError(f"slice {start}:{stop} in a dimension of {dim}")
         region.append((start, stop))
     return tuple(region)
+
+
+def region_text(region: Region) -> str:
+    """Return a region as Python spells it, `[0:2, 0:3]`."""
+    return "[" + ", ".join(f"{start}:{stop}" for start, stop in region) + "]"
 
 
 def intersect(left: Region, right: Region) -> Region | None:

@@ -10,6 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import h5py
 import numpy as np
 import pytest
 
@@ -239,3 +240,13 @@ def test_what_the_hdf5_library_does_to_itself_is_a_finding(
     assert result.code == 3
     (finding,) = result.json["results"][0]["findings"]
     assert (finding["severity"], finding["code"], finding["message"]) == ("error", "hdf5-read", message)
+
+
+def test_hdf5_tensor_that_cannot_be_read_is_not_sound(tmp_path: Path, ckpt: Callable) -> None:
+    path = tmp_path / "elsewhere.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", (4,), "f4", external=str(tmp_path / "values.raw"))
+    result = ckpt("verify", "--json", path)
+    (found,) = result.json["results"]
+    assert (result.code, found["ok"], found["checked"]["tensors"]) == (1, False, 0)
+    assert ("error", "x") in {(one["severity"], one["key"]) for one in found["findings"]}

@@ -1,0 +1,298 @@
+"""Bundles that contradict themselves, and oddities that do not: each function makes one.
+
+What each is to TensorFlow, `tests/interop/test_verdicts.py` asks it; what `verify` says of each,
+`tests/formats/tf/test_contradictions.py` tells.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from formats.tf.messages import (
+    BundleEntryProto,
+    BundleHeaderProto,
+    ObjectReference,
+    SerializedTensor,
+    SlotVariableReference,
+    TensorShapeProto,
+    TrackableObject,
+    TrackableObjectGraph,
+    VersionDef,
+)
+from formats.tf.slices import slice_key
+from tests.support import HEADER, Entries, partitioned, shape_proto, strings, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["OVERLOOKED", "REFUSED", "SOUND"]
+
+GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
+HALVES = (((0, 2), (0, 3)), ((2, 2), (0, 3)))
+
+REFUSED: dict[str, Callable[[str], object]] = {}
+"""By name; TensorFlow refuses to open these, or to restore what they hold."""
+
+OVERLOOKED: dict[str, Callable[[str], object]] = {}
+"""By name; these contradict themselves, and TensorFlow reads them where it does not come across it."""
+
+SOUND: dict[str, Callable[[str], object]] = {}
+"""By name; TensorFlow reads these."""
+
+
+def refused(make: Callable[[str], object]) -> Callable[[str], object]:
+    REFUSED[make.__name__] = make
+    return make
+
+
+def overlooked(make: Callable[[str], object]) -> Callable[[str], object]:
+    OVERLOOKED[make.__name__] = make
+    return make
+
+
+def sound(make: Callable[[str], object]) -> Callable[[str], object]:
+    SOUND[make.__name__] = make
+    return make
+
+
+# Slices ---------------------------------------------------------------------------------
+
+
+def _in_halves(prefix: str, edit: Callable[[Entries], object]) -> None:
+    tensors = {"v": np.float32(1), "w": partitioned(ROWS, HALVES)}
+    write_bundle(prefix, tensors, edit=lambda entries: edit(entries) and None)
+
+
+def _entry(entries: Entries, key: bytes) -> BundleEntryProto:
+    entry = entries[key]
+    assert isinstance(entry, BundleEntryProto)
+    return entry
+
+
+@refused
+def slice_that_is_missing(prefix: str) -> None:
+    _in_halves(prefix, lambda entries: entries.pop(slice_key(b"w", HALVES[1])))
+
+
+@refused
+def slice_that_no_entry_declares(prefix: str) -> None:
+    _in_halves(prefix, lambda entries: _entry(entries, b"w").slices.pop())
+
+
+@refused
+def slices_of_a_tensor_that_is_not_there(prefix: str) -> None:
+    _in_halves(prefix, lambda entries: entries.pop(b"w"))
+
+
+@refused
+def slice_of_another_shape(prefix: str) -> None:
+    def edit(entries: Entries) -> None:
+        _entry(entries, slice_key(b"w", HALVES[0])).shape = shape_proto((3, 3))
+
+    _in_halves(prefix, edit)
+
+
+@overlooked
+def slice_of_another_shape_and_as_many_elements(prefix: str) -> None:
+    def edit(entries: Entries) -> None:
+        _entry(entries, slice_key(b"w", HALVES[0])).shape = shape_proto((3, 2))
+
+    _in_halves(prefix, edit)
+
+
+@refused
+def slice_of_another_dtype(prefix: str) -> None:
+    def edit(entries: Entries) -> None:
+        _entry(entries, slice_key(b"w", HALVES[0])).dtype = 2
+
+    _in_halves(prefix, edit)
+
+
+@refused
+def slices_that_overlap(prefix: str) -> None:
+    pieces = (((0, 3), (0, 3)), ((2, 2), (0, 3)))
+    write_bundle(prefix, {"w": partitioned(ROWS, pieces)})
+
+
+@sound
+def slices_of_two_columns(prefix: str) -> None:
+    write_bundle(prefix, {"w": partitioned(ROWS, (((0, -1), (0, 1)), ((0, -1), (1, 2))))})
+
+
+# Keys -------------------------------------------------------------------------------------
+
+
+@refused
+def key_that_is_not_utf8(prefix: str) -> None:
+    write_bundle(prefix, {b"w\xff": np.float32(1), "v": np.float32(1)})
+
+
+@refused
+def key_of_half_a_character(prefix: str) -> None:
+    write_bundle(prefix, {b"w\xed\xa0\x80": np.float32(1)})
+
+
+@refused
+def key_that_begins_with_zero_and_is_not_utf8(prefix: str) -> None:
+    write_bundle(prefix, {b"\0w\xff": np.float32(1)})
+
+
+@sound
+def key_of_characters_beyond_ascii(prefix: str) -> None:
+    write_bundle(prefix, {"größe/重み": np.float32(1), "a b": np.float32(1)})
+
+
+# Header and entries ---------------------------------------------------------------------------
+
+
+@refused
+def header_of_a_later_version(prefix: str) -> None:
+    version = VersionDef(producer=1, min_consumer=2)
+    write_bundle(prefix, {"w": np.float32(1)}, header=BundleHeaderProto(num_shards=1, version=version))
+
+
+@refused
+def header_that_bans_this_reader(prefix: str) -> None:
+    version = VersionDef(producer=1, bad_consumers=[1])
+    write_bundle(prefix, {"w": np.float32(1)}, header=BundleHeaderProto(num_shards=1, version=version))
+
+
+@refused
+def header_of_no_shards(prefix: str) -> None:
+    write_bundle(prefix, {"w": np.float32(1)}, header=BundleHeaderProto(num_shards=0))
+
+
+@refused
+def header_that_is_no_message(prefix: str) -> None:
+    write_bundle(prefix, {"w": np.float32(1)}, header=b"\x0a\xff")
+
+
+def _edited(prefix: str, **fields: Any) -> None:
+    def edit(entries: Entries) -> None:
+        for name, value in fields.items():
+            setattr(_entry(entries, b"w"), name, value)
+
+    write_bundle(prefix, {"v": np.float32(1), "w": ROWS}, edit=edit)
+
+
+@refused
+def entry_of_no_dtype(prefix: str) -> None:
+    _edited(prefix, dtype=0)
+
+
+@refused
+def entry_of_another_size(prefix: str) -> None:
+    _edited(prefix, size=44)
+
+
+@refused
+def entry_of_another_shape(prefix: str) -> None:
+    _edited(prefix, shape=shape_proto((4, 4)))
+
+
+@refused
+def entry_of_a_negative_dimension(prefix: str) -> None:
+    _edited(prefix, shape=shape_proto((-4, -3)))
+
+
+@refused
+def entry_of_unknown_rank(prefix: str) -> None:
+    _edited(prefix, shape=TensorShapeProto(unknown_rank=True))
+
+
+@refused
+def entry_in_a_shard_beyond(prefix: str) -> None:
+    _edited(prefix, shard_id=3)
+
+
+@refused
+def entry_that_ends_behind_its_shard(prefix: str) -> None:
+    _edited(prefix, offset=8)
+
+
+@refused
+def entry_of_another_checksum(prefix: str) -> None:
+    _edited(prefix, crc32c=1)
+
+
+@sound
+def header_without_a_version(prefix: str) -> None:
+    write_bundle(prefix, {"w": np.float32(1)}, header=BundleHeaderProto(num_shards=1))
+
+
+# Object graphs --------------------------------------------------------------------------------
+
+
+def _node(
+    children: tuple[tuple[int, str], ...] = (), slots: tuple[tuple[int, str, int], ...] = ()
+) -> TrackableObject:
+    return TrackableObject(
+        children=[ObjectReference(node_id=number, local_name=name) for number, name in children],
+        slot_variables=[
+            SlotVariableReference(
+                original_variable_node_id=variable, slot_name=name, slot_variable_node_id=slot
+            )
+            for variable, name, slot in slots
+        ],
+    )
+
+
+def _variable(key: str, name: str = "VARIABLE_VALUE") -> TrackableObject:
+    return TrackableObject(attributes=[SerializedTensor(name=name, full_name="v", checkpoint_key=key)])
+
+
+def _graph(prefix: str, *nodes: TrackableObject, data: bytes | None = None) -> None:
+    """Write a bundle of `v` and this graph; the program has a variable `v`."""
+    encoded = TrackableObjectGraph(nodes=list(nodes)).encode() if data is None else data
+    write_bundle(prefix, {GRAPH: strings([encoded], ()), "v" + VALUE: np.float32(1)}, header=HEADER)
+
+
+@sound
+def graph_of_one_variable(prefix: str) -> None:
+    _graph(prefix, _node(((1, "v"),)), _variable("v" + VALUE))
+
+
+@refused
+def graph_with_a_key_that_is_not_utf8(prefix: str) -> None:
+    _graph(prefix, _node(((1, "v"),)), _variable("v" + VALUE), _variable("\udcff" + VALUE))
+
+
+@refused
+def graph_with_an_edge_that_is_not_utf8(prefix: str) -> None:
+    _graph(prefix, _node(((1, "v"), (2, "w\udcff"))), _variable("v" + VALUE), _node())
+
+
+@refused
+def graph_with_a_full_name_that_is_not_utf8(prefix: str) -> None:
+    odd = _variable("v" + VALUE)
+    odd.attributes[0].full_name = "v\udcff"
+    _graph(prefix, _node(((1, "v"),)), odd)
+
+
+@refused
+def graph_that_is_cut(prefix: str) -> None:
+    _graph(prefix, data=TrackableObjectGraph(nodes=[_node(((1, "v"),))]).encode()[:-2])
+
+
+@refused
+def graph_of_no_nodes(prefix: str) -> None:
+    _graph(prefix, data=b"")
+
+
+@refused
+def graph_with_an_edge_to_no_node(prefix: str) -> None:
+    _graph(prefix, _node(((1, "v"), (7, "w"))), _variable("v" + VALUE))
+
+
+@overlooked
+def graph_with_a_slot_that_is_no_node(prefix: str) -> None:
+    _graph(prefix, _node(((1, "v"), (2, "o"))), _variable("v" + VALUE), _node((), ((1, "m", 9),)))
+
+
+@refused
+def graph_with_a_key_of_no_tensor(prefix: str) -> None:
+    _graph(prefix, _node(((1, "v"),)), _variable("gone" + VALUE))
