@@ -226,21 +226,28 @@ class BundleRename:
     def _verify(self, staging: Staging, brought: Mapping[int, str], advance: Callable[[int], None]) -> None:
         """Hold what is staged against the source: every entry, the object graph, every byte copied."""
         prefix = staging.path(os.path.basename(self._prefix))
-        old, new = self._reader.index, BundleIndex(prefix)
-        expected = {self._keys[key]: old.values[position] for key, position in old.tensors.items()}
-        found = {key: new.values[position] for key, position in new.tensors.items()}
-        if self._graph is not None and self._new_graph is not None:
-            del expected[GRAPH_KEY], found[GRAPH_KEY]
+        if self._graph is not None:
             with open_location(resolve(prefix)) as written:
                 if written[GRAPH_KEY].read().item() != self._graph:
                     raise self._broken("the object graph differs")
-            if len(self._new_graph.tensors(new.tensors)) != len(self._owned()):
-                raise self._broken("objects have lost their tensors")
-        if found != expected or len(new.slice_entries) != len(old.slice_entries):
+        old, new = self._reader.index, BundleIndex(prefix)
+        graph = self._new_graph if self._graph is not None else None
+        if graph is not None and len(graph.tensors(new.tensors)) != len(self._owned()):
+            raise self._broken("objects have lost their tensors")
+        sizes = [(len(index.tensors), len(index.slice_entries)) for index in (old, new)]
+        if sizes[0] != sizes[1] or not all(self._is_kept(key, new) for key in old.tensors):
             raise self._broken("the entries of the index differ")
         for number, path in self._sources().items():
             if brought[number] == COPY:
                 same_bytes(path, staging.path(self._name(number, self._num_shards)), advance)
+
+    def _is_kept(self, key: str, new: BundleIndex) -> bool:
+        """Whether a tensor has its entry under its new key; the object graph has one of its own."""
+        old, position = self._reader.index, new.tensors.get(self._keys[key])
+        if position is None:
+            return False
+        is_new = key == GRAPH_KEY and self._graph is not None
+        return is_new or new.values[position] == old.values[old.tensors[key]]
 
     def _owned(self) -> Mapping[str, object]:
         graph = self._reader.object_graph

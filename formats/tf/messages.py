@@ -5,7 +5,7 @@ Field names and numbers are those of the .proto files named at each group.
 
 from __future__ import annotations
 
-from ..wire.protobuf import BOOL, BYTES, FIXED32, INT32, INT64, TEXT, Field, Message, fields
+from ..wire.protobuf import BOOL, BYTES, FIXED32, INT32, INT64, NAME, TEXT, Field, Message, fields
 
 __all__ = [
     "BundleEntryProto",
@@ -144,7 +144,7 @@ class SerializedTensor(Message):
     name: str
     full_name: str
     checkpoint_key: str
-    FIELDS = fields(name=Field(1, TEXT), full_name=Field(2, TEXT), checkpoint_key=Field(3, TEXT))
+    FIELDS = fields(name=Field(1, NAME), full_name=Field(2, TEXT), checkpoint_key=Field(3, TEXT))
 
 
 class SlotVariableReference(Message):
@@ -153,7 +153,7 @@ class SlotVariableReference(Message):
     slot_variable_node_id: int
     FIELDS = fields(
         original_variable_node_id=Field(1, INT32),
-        slot_name=Field(2, TEXT),
+        slot_name=Field(2, NAME),
         slot_variable_node_id=Field(3, INT32),
     )
 

@@ -21,6 +21,7 @@ https://protobuf.dev/programming-guides/encoding/
 from __future__ import annotations
 
 import struct
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from .coding import decode_varint, encode_varint, signed64
@@ -36,6 +37,7 @@ __all__ = [
     "FLOAT",
     "INT32",
     "INT64",
+    "NAME",
     "TEXT",
     "Field",
     "Message",
@@ -133,6 +135,8 @@ TEXT = Scalar(
     lambda text: _bytes_with_length(text.encode("utf-8", "surrogateescape")),
     "",
 )
+NAME = TEXT._replace(decode=lambda raw: sys.intern(_text(raw)))
+"""Text that is the same in most messages of a file, and is kept once."""
 FIXED32 = Scalar(FIXED32_TYPE, *_packed("<I"), 0)
 FLOAT = Scalar(FIXED32_TYPE, *_packed("<f"), 0.0)
 DOUBLE = Scalar(FIXED64_TYPE, *_packed("<d"), 0.0)
@@ -175,7 +179,15 @@ def _decode_scalars(scalar: Scalar, wire_type: int, value: RawValue) -> list[Any
     return [scalar.decode(value[at : at + size]) for at in range(0, len(value), size)]
 
 
-class Message:
+class _Slotted(type):
+    """Gives a message a slot for each field: a graph has a hundred thousand, and dicts are larger."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _Slotted:
+        slots = tuple(namespace.get("FIELDS", ())) if bases else ("unknown",)
+        return super().__new__(mcs, name, bases, {**namespace, "__slots__": slots})
+
+
+class Message(metaclass=_Slotted):
     """Base of all messages; a subclass is annotations for people and a table for the codec."""
 
     FIELDS: ClassVar[dict[str, Field]] = {}
@@ -261,7 +273,6 @@ class Message:
 
     def copy(self) -> Self:
         """Return a message of its own, all the messages in it copied."""
-        # Without a look at `__dict__`: it would be made for each of a hundred thousand messages, and stay.
         new = object.__new__(type(self))
         for name, field in self.FIELDS.items():
             value = getattr(self, name)
@@ -282,7 +293,6 @@ class Message:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = ", ".join(
-            f"{name}={value!r}" for name, value in self.__dict__.items() if value not in (b"", None, [])
-        )
+        values = ((name, getattr(self, name)) for name in (*self.FIELDS, "unknown"))
+        shown = ", ".join(f"{name}={value!r}" for name, value in values if value not in (b"", None, []))
         return f"{type(self).__name__}({shown})"
