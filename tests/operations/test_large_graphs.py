@@ -1,0 +1,115 @@
+"""What is done with an object graph grows with its nodes and edges, not with their square."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from ckpt_cli.main import cli
+from formats.tf.messages import TrackableObject, TrackableObjectGraph
+from tests.hostile.bombs import GRAPH, _node, _variable
+from tests.support import strings, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+FEW, MORE = 50, 500
+Graph = tuple[list[TrackableObject], list[str]]
+
+
+def wide(count: int) -> Graph:
+    keys = [f"net/l{number}/k{VALUE}" for number in range(count)]
+    layers = [_node([(2 + count + number, "k")]) for number in range(count)]
+    net = _node([(2 + number, f"l{number}") for number in range(count)])
+    return [_node([(1, "net")]), net, *layers, *map(_variable, keys)], keys
+
+
+def deep(count: int) -> Graph:
+    chain = [_node([(number + 1, "net" if not number else "x")]) for number in range(count)]
+    return [*chain, _variable("v" + VALUE)], ["v" + VALUE]
+
+
+def shared(count: int) -> Graph:
+    """Every layer has edges to the list of all, and to itself; two lists have every layer."""
+    nodes, keys = wide(count)
+    layers = [(2 + number, str(number)) for number in range(count)]
+    lists = len(nodes)
+    for number in range(count):
+        nodes[2 + number].children += _node([(lists, "all"), (2 + number, "self"), (0, "root")]).children
+    return [*nodes, _node(layers), _node(layers)], keys
+
+
+def slotted(count: int) -> Graph:
+    keys = [f"net/l{number}/k{VALUE}" for number in range(count)]
+    slot_keys = [f"net/l{number}/k/.OPTIMIZER_SLOT/opt/m{VALUE}" for number in range(count)]
+    layers = [_node([(3 + count + number, "k")]) for number in range(count)]
+    net = _node([(3 + number, f"l{number}") for number in range(count)])
+    slots = [(3 + count + number, "m", 3 + 2 * count + number) for number in range(count)]
+    variables = map(_variable, [*keys, *slot_keys])
+    return [_node([(1, "net"), (2, "opt")]), net, _node([], slots), *layers, *variables], [*keys, *slot_keys]
+
+
+COMMANDS = {
+    "ls": "ls -l {a}",
+    "show": "show {a}",
+    "graph": "graph {a}",
+    "rename": "rename {a} {new} --sub ^net=>model",
+    "rename of each": "rename {a} {new} --sub ^net/l=>other/m",
+    "match": "match {a} {b}",
+    "convert to names": "convert {a} {new} --to name",
+    "convert to a template": "convert {a} {new} --like {b} --partial",
+}
+
+
+def steps(line: str) -> int:
+    """Return how many functions a command calls, Python's own among them."""
+    count = 0
+
+    def called(_: Any, event: str, __: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(called)
+    try:
+        cli.main(line.split(), standalone_mode=False)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+# Paths of a chain are looked at part by part, up to a total that `most_path_characters` sets.
+CASES = [
+    pytest.param(make, command, id=f"{name}, {make.__name__}")
+    for name, command in COMMANDS.items()
+    for make in (wide, deep, shared, slotted)
+    if make is not deep or not name.startswith(("rename", "match"))
+]
+
+
+@pytest.mark.parametrize(("make", "command"), CASES)
+def test_steps_grow_with_the_graph(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], make: Callable[[int], Graph], command: str
+) -> None:
+    counts = []
+    for size in (10, FEW, MORE):  # the first imports what there is to import
+        places = {name: str(tmp_path / f"{name}-{size}") for name in ("a", "b", "new")}
+        nodes, keys = make(size)
+        for name, net in (("a", "net"), ("b", "new")):
+            for edge in nodes[0].children:
+                edge.local_name = edge.local_name.replace("net", net)
+            data = TrackableObjectGraph(nodes=nodes).encode()
+            tensors = dict.fromkeys(keys, np.float32(1))
+            write_bundle(places[name], {GRAPH: strings([data], ()), **tensors})
+        try:
+            counts.append(steps(command.format(**places)))
+        except Exception as error:
+            if "matches no" in str(error):
+                return
+            raise
+    capfd.readouterr()
+    assert counts[2] < counts[1] * 1.2 * MORE / FEW, counts
