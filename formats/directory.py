@@ -8,13 +8,17 @@ highest step, among equals the newest.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import NamedTuple
+import shlex
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import (
     CheckpointError,
     CheckpointNotFoundError,
     CorruptCheckpointError,
+    InaccessibleError,
     NoCheckpointsError,
     UnknownFormatError,
 )
@@ -29,10 +33,10 @@ from .paths import (
     Location,
     bundle,
     data_shards,
+    find_listed,
     is_event_file,
     is_leftover,
     is_part,
-    resolve,
     step_of,
 )
 from .probe import Probe
@@ -41,7 +45,13 @@ from .tf.state_file import FILE_NAME, StateFile
 from .urls import refuse_url
 from .weight_map import files_of_map
 
-__all__ = ["Directory", "Member", "locate_listed"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Directory", "Member", "directories_below", "locate_listed"]
+
+_MOST_LOOKED, _MOST_COUNTED = 1_000, 1_000
+"""Directories looked into, and checkpoints counted, to say what lies below one that holds none."""
 
 # Names that a run directory is full of and that are no checkpoints; they are not even opened.
 _PASSED_OVER = (".pbtxt", ".pb", ".npy", ".py", ".txt", ".md", ".tsv", ".csv", ".yaml", ".log")
@@ -64,12 +74,8 @@ class Member(NamedTuple):
 
 def locate_listed(directory: str, listed: str) -> Location | None:
     """Return the checkpoint that a state file in `directory` lists, also where it has been moved."""
-    for candidate in (os.path.join(directory, listed), os.path.join(directory, os.path.basename(listed))):
-        try:
-            return resolve(candidate)
-        except CheckpointNotFoundError:
-            continue
-    return None
+    there = find_listed(os.path.join(directory, listed))
+    return there or find_listed(os.path.join(directory, os.path.basename(listed)))
 
 
 def _located(path: str) -> Location:
@@ -90,17 +96,81 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
+def directories_below(path: str) -> Iterator[str]:
+    """Yield `path` and the directories below it, sorted, without what interrupted saves left.
+
+    Links are not followed.  One that cannot be listed is yielded, too: who looks into it is told why.
+    """
+    waiting = [path]
+    while waiting:
+        parent = waiting.pop()
+        yield parent
+        try:
+            with os.scandir(parent) as entries:
+                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            continue
+        kept = sorted((name for name in names if not is_leftover(name, directory=True)), reverse=True)
+        waiting += [os.path.join(parent, name) for name in kept]
+
+
+def _count_below(path: str) -> str | None:
+    """Return how many checkpoints lie in the directories below, in words; None where there are none."""
+    looked, holding, found = 0, 0, 0
+    for below in directories_below(path):
+        if below == path:
+            continue
+        looked += 1
+        with contextlib.suppress(CheckpointError):  # what cannot be listed is not counted
+            members = len(Directory(below).members)
+            holding, found = holding + bool(members), found + members
+        if looked == _MOST_LOOKED or found >= _MOST_COUNTED:
+            break
+    else:
+        if not found:
+            return None
+        return f"{_counted(found, 'checkpoint', 's')} in {_counted(holding, 'director', 'ies', 'y')} below"
+    return f"{found:,} checkpoints or more below" if found else None
+
+
+def _counted(number: int, stem: str, many: str, one: str = "") -> str:
+    return f"{number:,} {stem}{one if number == 1 else many}"
+
+
 class Directory:
-    """The checkpoints of one directory.  `notes` are what a person should know of it."""
+    """The checkpoints of one directory, which is listed once."""
 
     def __init__(self, path: str, state_path: str | None = None) -> None:
         refuse_url(path)
         self.path = path
-        self.notes: list[str] = []
-        self.listed: set[str] = set()
-        """Absolute paths of the members that the state file lists, which a saver deletes in turn."""
+        self._notes: list[str] = []
         self.state = self._read_state(state_path or os.path.join(path, FILE_NAME))
-        self.members = sorted(self._find(), key=lambda member: member.order)
+        self._names = self._list()
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know of it: also of files of which it cannot be told what they are."""
+        _ = self.members
+        return self._notes
+
+    @cached_property
+    def members(self) -> list[Member]:
+        """The checkpoints, oldest first."""
+        found = self._by_name()
+        for there in self._listed:
+            found.setdefault(os.path.abspath(there.path), there)
+        members = (self._member(location) for location in found.values())
+        return sorted((member for member in members if member is not None), key=lambda member: member.order)
+
+    @cached_property
+    def _listed(self) -> list[Location]:
+        listed = (*self.state.paths, self.state.latest) if self.state else ()
+        return [there for path in listed if (there := locate_listed(self.path, path)) is not None]
+
+    @cached_property
+    def listed(self) -> set[str]:
+        """Absolute paths of the members that the state file lists, which a saver deletes in turn."""
+        return {os.path.abspath(there.path) for there in self._listed}
 
     def _read_state(self, path: str) -> StateFile | None:
         if not os.path.isfile(path):
@@ -108,25 +178,34 @@ class Directory:
         try:
             return StateFile.read(path)
         except CorruptCheckpointError as error:
-            self.notes.append(f"{error}; TensorFlow ignores it, and so is it here")
+            self._notes.append(f"{error}; TensorFlow ignores it, and so is it here")
             return None
 
-    def _find(self) -> list[Member]:
+    def _list(self) -> list[tuple[str, bool]]:
+        try:
+            with os.scandir(self.path) as entries:
+                return sorted((entry.name, _is_directory(entry)) for entry in entries)
+        except FileNotFoundError as error:
+            raise CheckpointNotFoundError("no such directory", path=self.path) from error
+        except OSError as error:
+            raise InaccessibleError(str(error.strerror).lower(), path=self.path) from error
+
+    def _by_name(self) -> dict[str, Location]:
+        """Return, by absolute path, what is a checkpoint by its name, or may be one by its content."""
         found: dict[str, Location] = {}
-        listed_names = self._names()
         named = {
             os.path.basename(path)
-            for name, _ in listed_names
+            for name, _ in self._names
             if MAP.fullmatch(name)
             for path in files_of_map(os.path.join(self.path, name))
         }
         maps = {
             name.removesuffix(suffix)
-            for name, _ in listed_names
+            for name, _ in self._names
             for suffix in (".weights.json", INDEX_SUFFIX)
             if name.endswith(suffix)
         }
-        for name, is_directory in listed_names:
+        for name, is_directory in self._names:
             weights_shard = WEIGHTS_SHARD.fullmatch(name) or SAFETENSORS_SHARD.fullmatch(name)
             if (name in named and not MAP.fullmatch(name)) or (
                 weights_shard and weights_shard["prefix"] in maps
@@ -147,20 +226,7 @@ class Directory:
             ):
                 location = _located(path)
                 found.setdefault(os.path.abspath(location.path), location)
-        for listed in (*self.state.paths, self.state.latest) if self.state else ():
-            there = locate_listed(self.path, listed)
-            if there is not None:
-                found.setdefault(os.path.abspath(there.path), there)
-                self.listed.add(os.path.abspath(there.path))
-        members = (self._member(location) for location in found.values())
-        return [member for member in members if member is not None]
-
-    def _names(self) -> list[tuple[str, bool]]:
-        try:
-            with os.scandir(self.path) as entries:
-                return sorted((entry.name, _is_directory(entry)) for entry in entries)
-        except OSError as error:
-            raise CheckpointError(str(error.strerror).lower(), path=self.path) from error
+        return found
 
     def _member(self, location: Location) -> Member | None:
         """Return a location as a member; None where it is no checkpoint after all, or has just gone."""
@@ -170,19 +236,30 @@ class Directory:
         except CheckpointNotFoundError:
             return None
         except CheckpointError as caught:
-            # A stray file is none of ours, but the index of data shards is, however damaged,
-            # and so is what bears the suffix of a format that keeps all in one file.
-            is_index = location.head.endswith(".index") and (
-                bool(data_shards(location.path)) or bool(caught.hints)
-            )
-            if not is_index and not location.head.endswith(FILE_SUFFIXES):
+            if not self._is_meant(location, caught):
                 return None
             error = caught
         try:
-            modified = os.stat(location.head).st_mtime
-        except FileNotFoundError:
+            modified = os.lstat(location.head).st_mtime if error else os.stat(location.head).st_mtime
+        except OSError:
             return None
         return Member(location, os.path.relpath(location.path, self.path), modified, error)
+
+    def _is_meant(self, location: Location, error: CheckpointError) -> bool:
+        """Whether a file that cannot be opened was to be a checkpoint.
+
+        A stray file is none of ours, but the index of data shards is, however damaged,
+        and so is what bears the suffix of a format that keeps all in one file.
+        """
+        head = location.head
+        if head.endswith(FILE_SUFFIXES):
+            return True
+        is_closed = isinstance(error, InaccessibleError) and os.path.isfile(head)
+        if head.endswith(".index"):
+            return is_closed or bool(data_shards(location.path)) or bool(error.hints)
+        if is_closed:
+            self._notes.append(f"{error}; so it cannot be told whether this is a checkpoint")
+        return False
 
     @property
     def latest(self) -> Location | None:
@@ -226,4 +303,8 @@ class Directory:
         damaged = next((member.error for member in self.members if member.error is not None), None)
         if damaged is not None:
             raise damaged
-        raise NoCheckpointsError("no checkpoints in this directory", path=self.path)
+        below = _count_below(self.path)
+        if below is None:
+            raise NoCheckpointsError("no checkpoints in this directory", path=self.path)
+        way = f"with -R they are taken as well: ckpt ls -R {shlex.quote(self.path)}"
+        raise NoCheckpointsError(f"no checkpoints in this directory, {below}", path=self.path, hints=(way,))

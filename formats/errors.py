@@ -9,6 +9,7 @@
      ├── CheckpointExistsError         (FileExistsError)
      ├── CheckpointNotFoundError       (FileNotFoundError)
      │    └── NoCheckpointsError       a directory in which there is none: name another
+     ├── InaccessibleError             it is there, and cannot be opened: permissions, a broken link, a pipe
      └── ConversionError               this cannot be represented there
           ├── UnsupportedDtypeError
           └── DuplicateKeyError
@@ -20,6 +21,7 @@ sentence a person reads is put together only when it is shown.
 from __future__ import annotations
 
 __all__ = [
+    "UNREADABLE",
     "CheckpointError",
     "CheckpointExistsError",
     "CheckpointNotFoundError",
@@ -27,6 +29,7 @@ __all__ = [
     "ConversionError",
     "CorruptCheckpointError",
     "DuplicateKeyError",
+    "InaccessibleError",
     "NoCheckpointsError",
     "TensorNotFoundError",
     "UnknownFormatError",
@@ -36,6 +39,10 @@ __all__ = [
     "forget_locals",
     "leave_out",
 ]
+
+
+UNREADABLE = "unreadable"
+"""The finding code of what is there and could not be opened: it may be sound."""
 
 
 class CheckpointError(Exception):
@@ -99,6 +106,13 @@ class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
 
 class NoCheckpointsError(CheckpointNotFoundError):
     """The directory is there, and no checkpoint lies in it."""
+
+
+class InaccessibleError(CheckpointError):
+    """What is there cannot be opened as a file, which says nothing of the checkpoint in it."""
+
+    def __init__(self, message: str, *, path: str | None = None, key: str | None = None) -> None:
+        super().__init__(message, path=path, key=key, code=UNREADABLE)
 
 
 class CheckpointExistsError(CheckpointError, FileExistsError):

@@ -11,7 +11,8 @@ import stat
 from threading import Lock
 from typing import Self
 
-from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError
+from .errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, InaccessibleError
+from .obstacles import obstacle
 
 __all__ = [
     "CLOSED",
@@ -86,14 +87,12 @@ class RandomAccessFile:
         try:
             # Opening a pipe would wait for its writer.
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except FileNotFoundError as error:
-            raise CheckpointNotFoundError("no such file", path=path, code="shard-missing") from error
         except OSError as error:
-            raise CheckpointError(str(error.strerror).lower(), path=path) from error
+            raise _unopened(path, error) from error
         status = os.fstat(self._fd)
         if not stat.S_ISREG(status.st_mode):
             self.close()
-            raise CheckpointError("not a regular file", path=path)
+            raise InaccessibleError(f"{obstacle(path)}, not a regular file", path=path)
         self.size = status.st_size
         self._tally = tally_of(path)
 
@@ -161,6 +160,14 @@ class RandomAccessFile:
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
             self.close()
+
+
+def _unopened(path: str, error: OSError) -> CheckpointError:
+    """Return the error of a file that could not be opened: it is not there, or something is in the way."""
+    found = obstacle(path)
+    if found is None and isinstance(error, FileNotFoundError):
+        return CheckpointNotFoundError("no such file", path=path, code="shard-missing")
+    return InaccessibleError(found or str(error.strerror).lower(), path=path)
 
 
 class ReadAhead:

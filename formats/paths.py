@@ -11,17 +11,22 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 from typing import NamedTuple
 
-from .errors import CheckpointNotFoundError
+from .beside import SHARD, V1_SHARD, files_beside
+from .errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
+from .obstacles import obstacle
 from .urls import refuse_url
 
 __all__ = [
+    "SHARD",
+    "V1_SHARD",
     "Location",
     "beside_index",
     "bundle_prefix",
     "data_shards",
+    "find",
+    "find_listed",
     "is_event_file",
     "is_leftover",
     "is_part",
@@ -35,8 +40,6 @@ __all__ = [
     "suggest",
 ]
 
-SHARD = re.compile(r"(?P<prefix>.+)\.data-(?P<shard>\d{5,})-of-(?P<count>\d{5,})", re.DOTALL)
-V1_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,}|\?{5})-of-(?P<count>\d{5,}|\?{5})", re.DOTALL)
 WEIGHTS_SHARD = re.compile(r"(?P<prefix>.+)_\d{5,}\.weights\.h5", re.DOTALL)
 """A shard of Keras' weights, where PREFIX.weights.json lies beside it."""
 
@@ -92,6 +95,14 @@ class Location(NamedTuple):
     def name(self) -> str:
         return os.path.basename(self.path)
 
+    @property
+    def spelling(self) -> str:
+        """The path that opens it: its own, or its index where that path is another checkpoint's file."""
+        if self.head != self.path + ".index" or not is_part(self.name):
+            return self.path
+        other = find(self.path)
+        return self.path if other is None or other.path == self.path else self.head
+
     def files(self) -> list[str]:
         """Return the files of this checkpoint that are there: the head first, then data shards."""
         found = [self.head] if os.path.isfile(self.head) else []
@@ -105,11 +116,15 @@ class Location(NamedTuple):
             return found + [path for path in files_of_map(self.head) if os.path.isfile(path)]
         return found
 
+    def nbytes(self) -> int:
+        """Return the size of all files that can be looked at."""
+        return sum(size for _, _, size, _ in self.fingerprint().values())
+
     def fingerprint(self) -> Fingerprint:
         """Return, by file, what changes when one is written to, replaced or removed."""
         found = {}
         for path in self.files():
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # it has just gone, or is a link that leads nowhere
                 status = os.stat(path)
                 found[path] = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         return found
@@ -119,20 +134,16 @@ def bundle(prefix: str) -> Location:
     return Location(prefix, prefix + ".index")
 
 
-def _siblings(prefix: str, pattern: re.Pattern[str]) -> list[str]:
-    """Return the files whose names match `pattern` with this very prefix, sorted."""
-    directory, base = os.path.split(prefix)
+def _beside(prefix: str, pattern: re.Pattern[str]) -> list[str]:
     try:
-        names = os.listdir(directory or ".")
+        return files_beside(prefix, pattern)
     except (OSError, ValueError):  # ValueError: a NUL, which a state file's path can hold
         return []
-    matches = (pattern.fullmatch(name) for name in names if name.startswith(base))
-    return sorted(os.path.join(directory, match[0]) for match in matches if match and match["prefix"] == base)
 
 
 def data_shards(prefix: str) -> list[str]:
     """Return the data shards that lie beside a bundle's index, whatever count their names say."""
-    return _siblings(prefix, SHARD)
+    return _beside(prefix, SHARD)
 
 
 def v1_shards(path: str) -> list[str]:
@@ -140,7 +151,7 @@ def v1_shards(path: str) -> list[str]:
     match = V1_SHARD.fullmatch(path)
     prefix = match["prefix"] if match else path
     count = match["count"] if match and match["count"].isdigit() else None
-    found = _siblings(prefix, V1_SHARD)
+    found = _beside(prefix, V1_SHARD)
     return [name for name in found if count is None or name.endswith(f"-of-{count}")]
 
 
@@ -223,28 +234,37 @@ def saved_model_prefix(directory: str) -> str | None:
 
 
 def resolve(path: str) -> Location:
-    """Return the checkpoint that `path` names; CheckpointNotFoundError where there is none.
+    """Return the checkpoint that `path` names.
 
-    `path` is no directory, unless that of a SavedModel or of a sharded model.
-    UnsupportedFeatureError for a URL.
+    `path` is no directory, unless that of a SavedModel or of a sharded model.  Raises
+    CheckpointNotFoundError where there is none, InaccessibleError where something is there that
+    cannot be opened, UnsupportedFeatureError for a URL.
     """
+    found = find(path)
+    if found is None:
+        raise _absent(path)
+    return found
+
+
+def find(path: str) -> Location | None:
+    """Return the checkpoint that `path` names; None where there is none."""
     refuse_url(path)
     if os.path.isdir(path):
         prefix = saved_model_prefix(path)
         if prefix is not None:
-            return _indexed(prefix, path)
+            return _bundle_at(prefix)
         index = sharded_folder(path)
         if index is not None:
             return Location(index, index)
     shard = SHARD.fullmatch(path)
     if shard:
-        return _indexed(shard["prefix"], path)
+        return _part_of(_bundle_at(shard["prefix"]), path)
     for suffix in (".index", ".meta"):
         prefix = path.removesuffix(suffix)
         if prefix != path and os.path.isfile(prefix + ".index"):
-            return bundle(prefix)
+            return _part_of(bundle(prefix), path)
     if path.endswith(".meta") and not os.path.isfile(path + ".index") and _has_values(path[:-5]):
-        return resolve(path[:-5])
+        return find(path[:-5])
     # Where a V2 and a V1 checkpoint share a name, TensorFlow reads the V2 one, and so does this.
     if os.path.isfile(path + ".index"):
         return bundle(path)
@@ -260,7 +280,25 @@ def resolve(path: str) -> Location:
         match = V1_SHARD.fullmatch(shards[0])
         assert match is not None
         return _v1(match["prefix"], match["count"], shards[0])
-    return _indexed(path, path)
+    return None
+
+
+def find_listed(path: str) -> Location | None:
+    """Return the checkpoint that a state file's `path` names, which is a prefix before it is a file."""
+    return _bundle_at(path) or find(path)
+
+
+def _bundle_at(prefix: str) -> Location | None:
+    return bundle(prefix) if os.path.isfile(prefix + ".index") else None
+
+
+def _part_of(location: Location | None, path: str) -> Location | None:
+    """Return a bundle that one of its files names, with a note where that is a prefix as well."""
+    if location is None or not (os.path.isfile(path) and os.path.isfile(path + ".index")):
+        return location
+    own = "the index" if path == location.head else "a file"
+    note = f"{path}: {own} of {location.path}; the checkpoint with this prefix is named by {path}.index"
+    return location._replace(note=note)
 
 
 def _shard_note(path: str) -> str | None:
@@ -282,10 +320,24 @@ def _v1(prefix: str, count: str, head: str) -> Location:
     return Location(f"{prefix}-?????-of-{count}", head)
 
 
-def _indexed(prefix: str, asked: str) -> Location:
-    """Return the bundle of a prefix, or say what is there instead."""
-    if os.path.isfile(prefix + ".index"):
-        return bundle(prefix)
+def _prefix_meant(path: str) -> str:
+    """Return the prefix of the bundle that a path would name, were there one."""
+    shard = SHARD.fullmatch(path)
+    return shard["prefix"] if shard else saved_model_prefix(path) or path
+
+
+def _absent(path: str) -> CheckpointError:
+    """Return the error that says what lies where `path` was looked for."""
+    if path.endswith(".meta") and not os.path.isfile(path + ".index") and _has_values(path[:-5]):
+        return _absent(path[:-5])
+    prefix = _prefix_meant(path)
+    for place in dict.fromkeys((prefix + ".index", path)):
+        found = obstacle(place)
+        if found is not None:
+            if not found.startswith("this is"):  # it lies on the way there
+                return InaccessibleError(found, path=path)
+            wanted = "not a file or directory" if place == path else "not an index"
+            return InaccessibleError(f"{found}, {wanted}", path=place)
     shards = data_shards(prefix)
     if shards:
         message = f"{os.path.basename(shards[0])} is there, but not {os.path.basename(prefix)}.index"
@@ -293,31 +345,8 @@ def _indexed(prefix: str, asked: str) -> Location:
             "the index is written last: this save was interrupted, or the file was not copied",
             f"to rebuild it by another checkpoint of the same run: ckpt rescue {prefix} OUT --sibling OTHER",
         )
-        raise CheckpointNotFoundError(message, path=asked, hints=hints)
-    found = _no_file(asked)
-    if found is not None:
-        raise CheckpointNotFoundError(f"{found}, not a file or directory", path=asked)
-    raise CheckpointNotFoundError("no such file, prefix or directory", path=asked, hints=suggest(prefix))
-
-
-_NO_FILES = (
-    (stat.S_ISFIFO, "this is a pipe"),
-    (stat.S_ISSOCK, "this is a socket"),
-    (stat.S_ISCHR, "this is a device"),
-    (stat.S_ISBLK, "this is a device"),
-    (stat.S_ISLNK, "this is a symbolic link that leads nowhere"),
-)
-
-
-def _no_file(path: str) -> str | None:
-    """Return what lies at a path that is neither a file nor a directory; None where nothing does."""
-    for status in (os.stat, os.lstat):
-        try:
-            mode = status(path).st_mode
-        except (OSError, ValueError):  # ValueError: a NUL
-            continue
-        return next((what for applies, what in _NO_FILES if applies(mode)), None)
-    return None
+        return CheckpointNotFoundError(message, path=path, hints=hints)
+    return CheckpointNotFoundError("no such file, prefix or directory", path=path, hints=suggest(prefix))
 
 
 def suggest(path: str) -> tuple[str, ...]:

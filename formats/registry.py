@@ -41,6 +41,7 @@ _NOT_FORMATS = frozenset(
     [
         "archive",
         "atomic",
+        "beside",
         "chunks",
         "directory",
         "dtypes",
@@ -55,6 +56,7 @@ _NOT_FORMATS = frozenset(
         "model",
         "notices",
         "npy",
+        "obstacles",
         "opening",
         "ownership",
         "paths",

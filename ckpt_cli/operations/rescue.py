@@ -19,7 +19,13 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.dtypes import INVALID
-from formats.errors import CheckpointError, ConversionError, CorruptCheckpointError
+from formats.errors import (
+    UNREADABLE,
+    CheckpointError,
+    ConversionError,
+    CorruptCheckpointError,
+    InaccessibleError,
+)
 from formats.h5.cut import find_damaged_superblock
 from formats.model import Finding
 from formats.opening import open_checkpoint
@@ -141,11 +147,19 @@ def plan_rescue(
     if not _needs_a_child(location):
         found = _flaws(salvage, salvage.reader.specs, advance)
         lost = {key: flaw for key, flaw in found if flaw is not None}
+    for flaw in lost.values():
+        if flaw.code == UNREADABLE:
+            raise InaccessibleError(flaw.message, path=flaw.file)
     return _Planner(salvage, lost, path, target, sibling).rescue()
 
 
 def _refused(source: str, target: str, sibling: str | None, error: CheckpointError) -> Rescue:
-    """Return what a source that cannot be opened comes to: all of it is lost, for this reason."""
+    """Return what a source that cannot be opened comes to: all of it is lost, for this reason.
+
+    What may not be read is not lost, so that error is raised.
+    """
+    if isinstance(error, InaccessibleError):
+        raise error
     flaw = Finding("error", error.code, error.message, error.key, error.path or source, error.offset)
     lost = Lost(error.key, None, flaw)
     return Rescue(None, source, target, (lost,), {}, {}, None, sibling, refusal=error)

@@ -23,6 +23,13 @@ __all__ = ["Histogram", "heat", "histogram", "summary", "tensor"]
 BINS = 32
 
 
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:  # a link that leads nowhere
+        return None
+
+
 def summary(reader: CheckpointReader) -> dict[str, Any]:
     """Return the document of `show PATH`."""
     kinds: dict[str, dict[str, int]] = {}
@@ -34,7 +41,7 @@ def summary(reader: CheckpointReader) -> dict[str, Any]:
             counts["tensors"] += 1
             counts["nbytes"] += spec.nbytes or 0
     metadata = dict(reader.metadata)
-    files = ({"name": os.path.basename(path), "nbytes": os.stat(path).st_size} for path in reader.files())
+    files = ({"name": os.path.basename(path), "nbytes": _size(path)} for path in reader.files())
     return {
         "path": reader.location.path,
         "format": reader.format.name,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.directory import Directory, Member
 from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.opening import is_directory, open_location
-from formats.paths import Location, bundle, resolve, sharded_folder, suggest
+from formats.paths import Location, bundle, find_listed, sharded_folder, suggest
 from formats.registry import detect_format
 from formats.tf.leftovers import find_leftovers
 from formats.tf.state_file import FILE_NAME, StateFile, looks_like_state_file
@@ -91,7 +91,7 @@ class Run:
             names = [inside] if is_inside(inside) else [os.path.basename(listed), listed]
         for name in names:
             member = self._there.get(os.path.normpath(name))
-            location = member.location if member else self._resolved(name)
+            location = member.location if member else find_listed(os.path.join(self.path, name))
             if location is None:
                 continue
             outside = os.path.isabs(name)
@@ -99,12 +99,6 @@ class Run:
                 listed, name if outside else os.path.relpath(location.path, self.path), timestamp, location
             )
         return Entry(listed, listed, timestamp, None)
-
-    def _resolved(self, name: str) -> Location | None:
-        try:
-            return resolve(os.path.join(self.path, name))
-        except CheckpointNotFoundError:
-            return None
 
     def modified(self, entry: Entry) -> float:
         """Return when a checkpoint was written: the time of the file that says what it is."""

@@ -5,6 +5,7 @@ Data shards are opened when a tensor in them is read, and a bounded number stays
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from functools import cached_property
@@ -351,7 +352,7 @@ class BundleReader(CheckpointReader):
         entries = map(self.index.entry_or_none, range(len(self.index.values)))
         used = {entry.shard for entry in entries if entry and not entry.slices and entry.shard < count}
         expected = (data_shard(prefix, shard, count) for shard in sorted(used))
-        return [path for path in expected if path not in there]
+        return [path for path in expected if path not in there and not os.path.lexists(path)]
 
     def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
         from .bundle_verify import verify_bundle

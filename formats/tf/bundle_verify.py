@@ -180,8 +180,10 @@ class _Structure:
         index = self.reader.index
         if entry.shard not in self._sizes and entry.shard < index.header.num_shards:
             path = data_shard(index.prefix, entry.shard, index.header.num_shards)
-            yield Finding("error", "shard-missing", "its data shard is missing", spec.key, path, entry.offset)
-            return
+            if not os.path.lexists(path):  # else it cannot be opened, or the directory not be listed
+                message = "its data shard is missing"
+                yield Finding("error", "shard-missing", message, spec.key, path, entry.offset)
+                return
         try:
             self.reader.check_size(spec, entry)
         except CheckpointError as error:
@@ -228,7 +230,7 @@ class _Structure:
 
 
 def _shard_sizes(reader: BundleReader) -> dict[int, int]:
-    """Return the size of each data shard that is there.
+    """Return the size of each data shard that is listed and can be looked at.
 
     Only names that exist are looked at: a header can count two thousand million shards.
     """
@@ -237,7 +239,7 @@ def _shard_sizes(reader: BundleReader) -> dict[int, int]:
     for path in data_shards(reader.index.prefix):
         match = SHARD.fullmatch(path)
         if match and int(match["count"]) == count and int(match["shard"]) < count:
-            with contextlib.suppress(FileNotFoundError):  # it has just been replaced by another save's
+            with contextlib.suppress(OSError):  # replaced by another save's just now, or a link to nowhere
                 sizes[int(match["shard"])] = os.stat(path).st_size
     return sizes
 

@@ -13,6 +13,7 @@ from formats import (
     CheckpointError,
     CheckpointNotFoundError,
     CorruptCheckpointError,
+    InaccessibleError,
     UnknownFormatError,
     open_checkpoint,
 )
@@ -314,7 +315,7 @@ def test_what_is_neither_file_nor_directory_is_named(tmp_path: Path) -> None:
         "/dev/zero": "a device",
     }
     for name, what in named.items():
-        with pytest.raises(CheckpointNotFoundError, match=f"this is {what}") as caught:
+        with pytest.raises(InaccessibleError, match=f"this is {what}") as caught:
             open_checkpoint(tmp_path / name)
         assert caught.value.hints == ()
     (tmp_path / "file").write_bytes(b"x")
@@ -449,3 +450,33 @@ def test_the_graph_of_a_v1_checkpoint_names_it(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"")
     assert resolve(f"{tmp_path}/model.ckpt-1.meta").path == f"{tmp_path}/model.ckpt-1"
     assert resolve(f"{tmp_path}/shards.meta").path == f"{tmp_path}/shards-?????-of-00001"
+
+
+def test_a_file_that_is_also_a_prefix_is_that_file_and_a_note_says_so(tmp_path: Path) -> None:
+    save(tmp_path, "ckpt-1", "ckpt-1.index")
+    prefix = f"{tmp_path}/ckpt-1"
+    found = resolve(prefix + ".index")
+    assert (found.path, found.head) == (prefix, prefix + ".index")
+    assert found.note is not None
+    assert found.note.endswith(f"the checkpoint with this prefix is named by {prefix}.index.index")
+    other = resolve(prefix + ".index.index")
+    assert (other.path, other.spelling, other.note) == (prefix + ".index", prefix + ".index.index", None)
+    assert resolve(prefix).note is None
+
+
+def test_a_state_file_names_prefixes(tmp_path: Path) -> None:
+    save(tmp_path, "ckpt-1", "ckpt-1.index")
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "ckpt-1.index"\n')
+    assert Directory(str(tmp_path)).require_latest().path == f"{tmp_path}/ckpt-1.index"
+
+
+def test_pipes_links_and_directories_in_place_of_an_index_are_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "f.index")
+    (tmp_path / "d.index").mkdir()
+    (tmp_path / "l.index").symlink_to("nowhere")
+    for name, what in {"f": "a pipe", "d": "a directory", "l": "a symbolic link that leads nowhere"}.items():
+        with pytest.raises(InaccessibleError, match=f"/{name}.index: this is {what}, not an index"):
+            resolve(f"{tmp_path}/{name}")
+    (tmp_path / "gone").symlink_to("nowhere")
+    with pytest.raises(InaccessibleError, match="gone is a symbolic link that leads nowhere"):
+        resolve(f"{tmp_path}/gone/ckpt-1")
