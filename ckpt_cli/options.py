@@ -28,6 +28,7 @@ __all__ = [
     "json_option",
     "known_format",
     "path_argument",
+    "recursive_option",
     "rules_of",
     "selection_of",
     "set_quiet",
@@ -38,7 +39,13 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class LocalPath(click.Path):
-    """A path, taken literally; a URL is refused before anything takes it for one."""
+    """A path, taken literally; a URL is refused before anything takes it for one.
+
+    What cannot be read is an error when it is opened, not one of usage.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(readable=False, **settings)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from formats.urls import refuse_url
@@ -134,6 +141,9 @@ def _default_jobs() -> int:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+recursive_option = click.option(
+    "-R", "--recursive", is_flag=True, help="Take the checkpoints of the directories below, too."
+)
 jobs_option = click.option(
     "-j",
     "--jobs",

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from formats.dtypes import DType
+    from formats.errors import CheckpointError
     from formats.model import CheckpointReader
     from formats.paths import Location
 
     from .operations.transfer import Dropped, Plan
 
-__all__ = ["note_cast", "opened", "report", "say_dropped", "say_empty", "say_findings"]
+__all__ = ["note_cast", "opened", "report", "say_all", "say_dropped", "say_empty", "say_findings"]
 
 _MOST_LISTED = 20
 _MOST_NAMED = 2
@@ -107,6 +108,14 @@ def _named(keys: Sequence[str]) -> str:
     if len(keys) > _MOST_NAMED:
         return f"{counted(len(keys), 'tensor')}, {render.escape(keys[0])} for one"
     return " and ".join(map(render.escape, keys))
+
+
+def say_all(errors: Sequence[CheckpointError]) -> None:
+    """Say what went wrong with some of many; the last of it is raised, for its exit code."""
+    for error in errors[:-1]:
+        render.error_lines(str(error), error.hints)
+    if errors:
+        raise errors[-1]
 
 
 def say_empty(path: str) -> int:

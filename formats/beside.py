@@ -2,6 +2,7 @@
 
     bundle       prefix.data-00000-of-00002
     V1           prefix-00000-of-00002
+    safetensors  prefix-00001-of-00002.safetensors
 
 A checkpoint's shards are told by the names beside it, and a run can hold ten thousand
 checkpoints: would each list the directory, that were a hundred million names.  So what a
@@ -15,10 +16,16 @@ import re
 import time
 from typing import NamedTuple
 
-__all__ = ["SHARD", "V1_SHARD", "files_beside"]
+__all__ = ["SAFETENSORS_SHARD", "SHARD", "V1_SHARD", "files_beside"]
 
 SHARD = re.compile(r"(?P<prefix>.+)\.data-(?P<shard>\d{5,})-of-(?P<count>\d{5,})", re.DOTALL)
 V1_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,}|\?{5})-of-(?P<count>\d{5,}|\?{5})", re.DOTALL)
+SAFETENSORS_SHARD = re.compile(
+    r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})\.safetensors", re.DOTALL
+)
+"""A shard of Hugging Face's, where PREFIX.safetensors.index.json lies beside it."""
+
+_PATTERNS = (SHARD, V1_SHARD, SAFETENSORS_SHARD)
 
 _MOST_KEPT = 16
 """Directories whose names are kept: a run's, and those that its state file speaks of."""
@@ -41,7 +48,7 @@ _kept: dict[str, _Names] = {}
 
 
 def files_beside(prefix: str, pattern: re.Pattern[str]) -> list[str]:
-    """Return the files whose names match SHARD or V1_SHARD with this very prefix, sorted.
+    """Return the files whose names match one of the patterns above with this very prefix, sorted.
 
     Raises OSError where the directory cannot be listed.
     """
@@ -67,7 +74,7 @@ def _names_in(directory: str) -> _Names:
 
 
 def _grouped(names: list[str]) -> dict[re.Pattern[str], dict[str, list[str]]]:
-    found: dict[re.Pattern[str], dict[str, list[str]]] = {SHARD: {}, V1_SHARD: {}}
+    found: dict[re.Pattern[str], dict[str, list[str]]] = {pattern: {} for pattern in _PATTERNS}
     for name in sorted(names):
         for pattern, by_prefix in found.items():
             match = pattern.fullmatch(name)

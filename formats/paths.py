@@ -13,12 +13,13 @@ import os
 import re
 from typing import NamedTuple
 
-from .beside import SHARD, V1_SHARD, files_beside
+from .beside import SAFETENSORS_SHARD, SHARD, V1_SHARD, files_beside
 from .errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from .obstacles import obstacle
 from .urls import refuse_url
 
 __all__ = [
+    "SAFETENSORS_SHARD",
     "SHARD",
     "V1_SHARD",
     "Location",
@@ -43,10 +44,6 @@ __all__ = [
 WEIGHTS_SHARD = re.compile(r"(?P<prefix>.+)_\d{5,}\.weights\.h5", re.DOTALL)
 """A shard of Keras' weights, where PREFIX.weights.json lies beside it."""
 
-SAFETENSORS_SHARD = re.compile(
-    r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})\.safetensors", re.DOTALL
-)
-"""A shard of Hugging Face's, where PREFIX.safetensors.index.json lies beside it."""
 
 INDEX_SUFFIX = ".safetensors.index.json"
 MAP = re.compile(r".+(\.safetensors\.index(\.[^.]+)?\.json|\.weights\.json)", re.DOTALL)
@@ -170,13 +167,13 @@ def is_shard_beside_index(path: str) -> bool:
 
 def shards_beside(path: str) -> list[str]:
     """Return the shards that lie beside an index of Hugging Face's, whatever count their names say."""
-    return _siblings(path.removesuffix(INDEX_SUFFIX), SAFETENSORS_SHARD)
+    return _beside(path.removesuffix(INDEX_SUFFIX), SAFETENSORS_SHARD)
 
 
 def lone_shards(shard: str) -> list[str]:
     """Return the shards of Hugging Face's that are there of the set that one belongs to."""
     match = SAFETENSORS_SHARD.fullmatch(shard)
-    found = _siblings(match["prefix"], SAFETENSORS_SHARD) if match else []
+    found = _beside(match["prefix"], SAFETENSORS_SHARD) if match else []
     return [path for path in found if match and path.endswith(f"-of-{match['count']}.safetensors")]
 
 

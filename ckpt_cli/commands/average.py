@@ -14,6 +14,7 @@ from formats.workers import workers
 from .. import render
 from ..operations.average import last_of, plan_average
 from ..operations.latest import make_latest, state_beside
+from ..operations.places import each_once
 from ..operations.transfer import execute
 from ..options import LocalPath, color_option, jobs_option, json_option
 from ..report import opened, report
@@ -46,7 +47,8 @@ def command(sources: tuple[str, ...], target: str, last: int | None, **options: 
 
     Floating tensors are averaged in float64 and rounded once to their own dtype;
     integers, strings and the object graph are those of the last SRC, as is the format.
-    All sources must agree in keys, dtypes and shapes.
+    All sources must agree in keys, dtypes and shapes.  Paths that name one checkpoint, as
+    run/ckpt-* does, are that one once; checkpoints of one name are taken in the order of steps.
 
     \b
       ckpt average run/ckpt-8 run/ckpt-9 run/ckpt-10 -o run/average-10
@@ -64,19 +66,22 @@ def command(sources: tuple[str, ...], target: str, last: int | None, **options: 
 
 
 def _locate(sources: tuple[str, ...], last: int | None, target: str) -> list[Location]:
-    """Return what to average: the sources as they stand, or the newest of a directory."""
+    """Return what to average: the sources, each once, or the newest of a directory."""
     context = click.get_current_context()
+    notes: list[str] = []
     if last is None:
         if len(sources) == 1:
             what = "; the newest of a directory are --last N DIR" if is_directory(sources[0]) else ""
             raise click.UsageError(f"the mean of one checkpoint is that checkpoint{what}", context)
-        locations = [locate(source) for source in sources]
+        locations, notes = each_once([locate(source) for source in sources])
     else:
         if len(sources) != 1 or not is_directory(sources[0]):
             raise click.UsageError("--last wants one directory", context)
         from formats.directory import Directory
 
         locations = last_of(Directory(sources[0]), last, target)
+    for text in notes:
+        render.note(text)
     for location in locations:
         render.note(location.note if last is None and location.note else location.path)
     return locations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,7 @@ from .. import render
 from ..operations.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
 from ..operations.keys import renamed
 from ..operations.measure import Tolerance
-from ..option_rules import excludes, option_rules
+from ..option_rules import excludes, needs, option_rules
 from ..options import (
     changing,
     choosing,
@@ -96,10 +97,12 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     help="Exit 1 for these; a renamed tensor is one removed and one added.",
 )
 @click.option("--each", is_flag=True, help="Compare all checkpoints of one name in two directories.")
+@click.option("-R", "--recursive", is_flag=True, help="With --each, also those of the directories below.")
 @jobs_option
 @json_option
 @color_option
 @option_rules(
+    needs("--recursive", "--each"),
     excludes("--json", "--quiet", "--stat"),
     excludes("--stat", "--quiet"),
     excludes("--all", "--quiet"),
@@ -204,7 +207,7 @@ def _show(found: Diff, names: dict[str, str], options: dict[str, Any], prefix: t
 
 def _each(left: str, right: str, options: dict[str, Any]) -> int:
     """Compare the checkpoints that have one name in both directories."""
-    ours, theirs = _members(left), _members(right)
+    ours, theirs = (_members(path, recursive=options["recursive"]) for path in (left, right))
     both = [name for name in ours if name in theirs]
     only = {
         "removed": [name for name in ours if name not in theirs],
@@ -230,18 +233,21 @@ def _each(left: str, right: str, options: dict[str, Any]) -> int:
     return int(fails or not both)
 
 
-def _members(path: str) -> dict[str, Location]:
+def _members(path: str, *, recursive: bool) -> dict[str, Location]:
     """Return a directory's checkpoints by name; the error of one whose format cannot be told."""
     if not is_directory(path):
         message = f"--each wants two directories, {path} is none"
         raise click.UsageError(message, click.get_current_context())
-    from formats.directory import Directory
+    from formats.directory import Directory, directories_below
 
     found = {}
-    for member in Directory(path).members:
-        if member.error is not None:
-            raise member.error
-        found[member.name] = member.location
+    for folder in directories_below(path) if recursive else (path,):
+        for member in Directory(folder).members:
+            if member.error is not None:
+                raise member.error
+            found[os.path.normpath(os.path.join(os.path.relpath(folder, path), member.name))] = (
+                member.location
+            )
     return found
 
 

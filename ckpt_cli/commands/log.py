@@ -7,15 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.directory import Directory
+from formats.directory import Directory, directories_below
+from formats.errors import CheckpointError
+from formats.tf.state_file import FILE_NAME
 from formats.words import counted
 
 from .. import render, render_log
 from ..operations.curves import read_curve
 from ..operations.log import ATTEMPTS, RunLog
 from ..operations.state import places_of
-from ..options import LocalPath, choosing, color_option, completing, json_option, path_argument, selection_of
-from ..report import say_empty
+from ..options import (
+    LocalPath,
+    choosing,
+    color_option,
+    completing,
+    json_option,
+    path_argument,
+    recursive_option,
+    selection_of,
+)
+from ..report import say_all, say_empty
 
 if TYPE_CHECKING:
     from ..operations.curves import Curve, Told
@@ -40,6 +51,7 @@ _MOST_TAGS = 10
     help="Where the event files are, if elsewhere.",
     shell_complete=completing("directories"),
 )
+@recursive_option
 @json_option
 @color_option
 def command(directory: str, **options: Any) -> int:
@@ -48,29 +60,58 @@ def command(directory: str, **options: Any) -> int:
     Step, how many tensors changed since the checkpoint before, the norm of the weights,
     NaN in any tensor, and the loss where TensorBoard's event files lie beside.  Below, curves,
     the first NaN, and weights that never changed.  Stored checksums tell what changed; what
-    did not is not read again.
+    did not is not read again.  With -R every run in DIR and below; lines begin with its path.
 
     \b
       ckpt log run/
       ckpt log run/ --kind variable --exclude '*/bias'
       ckpt log model_dir --tag accuracy --events model_dir/eval
       ckpt log run/ --no-values --json          # instantly
+      ckpt log -R runs/ --no-values
     """
     path, state_path = places_of(directory)
+    if options["recursive"]:
+        return _recursively(path, options)
+    document = _log_one(path, state_path, options)
+    if options["as_json"]:
+        render.document(document)
+    return 0 if document["checkpoints"] else say_empty(path)
+
+
+def _recursively(path: str, options: dict[str, Any]) -> int:
+    """Show each run below; what cannot be looked into is said, and raised in the end."""
+    errors: list[CheckpointError] = []
+    documents: list[dict[str, Any]] = []
+    for below in directories_below(path):
+        try:
+            if Directory(below).members:
+                document = _log_one(below, os.path.join(below, FILE_NAME), options)
+                documents.append({"schema": 1, **document})
+        except CheckpointError as error:
+            errors.append(error)
+    if options["as_json"]:
+        render.document({"results": documents})
+    say_all(errors)
+    return 0 if any(document["checkpoints"] for document in documents) else say_empty(path)
+
+
+def _log_one(path: str, state_path: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Show one run, unless as JSON, and return its document."""
     told = read_curve(options["events"] or path, options["tag"])
     run, rows = _look(path, state_path, selection_of(options), told.curve, options)
     _remarks(run, told, options["tag"])
     latest = run.directory.latest
     name = os.path.relpath(latest.path, path) if latest is not None else None
-    if options["as_json"]:
-        events = {"files": list(told.files), "tag": told.curve.tag or None, "tags": list(told.tags)}
-        fields = {"directory": path, "latest": name, "checkpoints": [row._asdict() for row in rows]}
-        render.document({**fields, "frozen": run.frozen, "events": events})
-    elif not render.is_terminal():
-        render.tsv(map(render_log.tsv_row, rows))
-    elif rows:
+    if not options["as_json"] and not render.is_terminal():
+        prefix = [path] * options["recursive"]
+        render.tsv([*prefix, *render_log.tsv_row(row)] for row in rows)
+    elif not options["as_json"] and rows:
+        if options["recursive"]:
+            render.title(path)
         render_log.show(rows, name, told.curve, run.frozen)
-    return 0 if rows else say_empty(path)
+    events = {"files": list(told.files), "tag": told.curve.tag or None, "tags": list(told.tags)}
+    fields = {"directory": path, "latest": name, "checkpoints": [row._asdict() for row in rows]}
+    return {**fields, "frozen": run.frozen, "events": events}
 
 
 def _look(

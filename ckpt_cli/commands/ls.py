@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from formats.directory import directories_below
 from formats.dtypes import INVALID
-from formats.opening import is_directory
+from formats.errors import CheckpointError
+from formats.opening import is_directory, locate
 from formats.words import counted
 
 from .. import render
 from ..operations import listing
+from ..operations.places import each_once, paths_and_keys
 from ..operations.select import Selection, choose
 from ..option_rules import CHOOSING, excludes, option_rules
 from ..options import choosing, color_option, json_option, path_argument, selection_of
-from ..report import opened, say_empty
+from ..report import opened, say_all, say_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from formats.model import CheckpointReader, TensorSpec
+    from formats.paths import Location
 
     from ..operations.trainable import Trainable
 
@@ -38,7 +43,7 @@ _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
 
 
 @click.command("ls")
-@path_argument(default=".")
+@path_argument(default=".", metavar="[PATH]...")
 @choosing
 @click.option(
     "-l", "--long", is_flag=True, help="Add kind, shard, offset, stored crc32c, object path, full name."
@@ -66,12 +71,16 @@ _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
     excludes("--long", "--tree", "--keys", "--null"),
     excludes("--long", "--depth", unless="--json"),
 )
-def command(path: str, **options: Any) -> int:
+def command(path: str, keys: tuple[str, ...], **options: Any) -> int:
     """List the checkpoints of a directory, or the tensors of one.
 
     A directory lists its checkpoints, oldest first; anything that names a checkpoint
     lists its tensors with dtype, shape and size.  Only the index is read; with -l also the
     graph beside it (.meta), which knows what is trained.
+
+    Behind the first PATH, a word that is one of its keys is a KEY; else one that is there
+    is a PATH, too; else it is a KEY (with --regex all are).  Paths that name one checkpoint,
+    as run/ckpt-* does, are that one once.  Of several the lines begin with their paths.
 
     \b
       ckpt ls run/                         the checkpoints of a run
@@ -79,19 +88,70 @@ def command(path: str, **options: Any) -> int:
       ckpt ls run/ckpt-10 --depth 2        sizes per layer
       ckpt ls -1 run/ckpt-10 '*/kernel*'   keys that match
     """
+    paths, options["keys"] = ([path], keys) if options["regex"] else paths_and_keys(path, keys)
     selection = selection_of(options)
+    if len(paths) > 1:
+        return _list_several(paths, selection, options)
     if options["recursive"]:
         return _list_recursively(path, options)
     if is_directory(path) and selection.everything:
         return _list_directory(path, options)
-    return _list_checkpoint(path, selection, options)
+    _list_checkpoint(locate(path), selection, options)
+    return 0
+
+
+# Several paths --------------------------------------------------------------------
+
+
+class _Folder(NamedTuple):
+    """A directory among several paths, of which the checkpoints are listed."""
+
+    path: str
+
+
+def _list_several(paths: list[str], selection: Selection, options: dict[str, Any]) -> int:
+    """List what paths name, on past what cannot be listed; the last such error is raised in the end."""
+    if options["recursive"]:
+        raise click.UsageError("--recursive wants one directory", click.get_current_context())
+    errors: list[CheckpointError] = []
+    named: list[Location | _Folder] = []
+    for path in paths:
+        with _kept(errors):
+            named.append(_Folder(path) if selection.everything and is_directory(path) else locate(path))
+    places, notes = each_once(named)
+    for text in notes:
+        render.note(text)
+    documents: list[dict[str, Any]] = []
+    has_titles = render.is_terminal() and not any(options[name] for name in ("as_json", "null", "keys_only"))
+    code = 0
+    for number, place in enumerate(places):
+        if has_titles:
+            render.title(("\n" if number else "") + place.path)
+        with _kept(errors):
+            job = {**options, "prefix": (place.path,), "documents": documents}
+            if isinstance(place, _Folder):
+                code = _list_directory(place.path, job) or code
+            else:
+                _list_checkpoint(place, selection, job)
+    if options["as_json"]:
+        render.document({"results": documents})
+    say_all(errors)
+    return code
+
+
+@contextmanager
+def _kept(errors: list[CheckpointError]) -> Iterator[None]:
+    try:
+        yield
+    except CheckpointError as error:
+        errors.append(error)
 
 
 # A checkpoint ---------------------------------------------------------------------
 
 
-def _list_checkpoint(path: str, selection: Selection, options: dict[str, Any]) -> int:
-    with opened(path) as reader:
+def _list_checkpoint(location: Location, selection: Selection, options: dict[str, Any]) -> None:
+    with opened(location) as reader:
         known = reader.specs
         chosen = [known[key] for key in choose(reader, selection)]
         specs = listing.checkpoint_rows(chosen, options["sort"], reverse=options["reverse"])
@@ -101,7 +161,6 @@ def _list_checkpoint(path: str, selection: Selection, options: dict[str, Any]) -
         show(reader, specs, options)
         for message in listing.missing_shards(reader):
             render.warning(message)
-    return 0
 
 
 def _trainable(reader: CheckpointReader, *, as_json: bool) -> Trainable:
@@ -123,7 +182,14 @@ def _as_json(reader: CheckpointReader, specs: list[TensorSpec], options: dict[st
     if trainable:
         head["graph"] = trainable.graph
     rows = (listing.tensor_row(reader, spec, long=long, trainable=marks) for spec in specs)
-    render.long_document(head, "tensors", rows, lambda: {"total": listing.total(reader, specs), **extra})
+
+    def last() -> dict[str, Any]:
+        return {"total": listing.total(reader, specs), **extra}
+
+    if "documents" in options:
+        options["documents"].append({"schema": 1, **head, "tensors": list(rows), **last()})
+    else:
+        render.long_document(head, "tensors", rows, last)
 
 
 def _as_null(_: CheckpointReader, specs: list[TensorSpec], __: dict[str, Any]) -> None:
@@ -145,7 +211,7 @@ def _as_keys(_: CheckpointReader, specs: list[TensorSpec], __: dict[str, Any]) -
 def _as_groups(reader: CheckpointReader, specs: list[TensorSpec], options: dict[str, Any]) -> None:
     groups = listing.grouped(reader, specs, options["depth"])
     if not render.is_terminal():
-        render.tsv(list(group.values()) for group in groups)
+        render.tsv([*_prefix(options), *group.values()] for group in groups)
         return
     columns = [
         render.Column("PREFIX", fold=True),
@@ -179,10 +245,12 @@ def _as_tree(reader: CheckpointReader, specs: list[TensorSpec], _: dict[str, Any
 
 def _as_table(reader: CheckpointReader, specs: list[TensorSpec], options: dict[str, Any]) -> None:
     if not render.is_terminal():
+        prefix = _prefix(options)
         if options["long"]:
-            render.tsv(_tsv_row(listing.tensor_row(reader, spec, long=True), _LONG) for spec in specs)
+            found = (listing.tensor_row(reader, spec, long=True) for spec in specs)
+            render.tsv([*prefix, *_tsv_row(row, _LONG)] for row in found)
         else:
-            render.lines(_short_rows(specs))
+            render.lines(_short_rows(specs, "".join(render.escape(path) + "\t" for path in prefix)))
         return
     wide = options["long"]
     columns = [
@@ -232,7 +300,13 @@ def _cell(value: object) -> str:
     return "" if value is None else render.escape(str(value))
 
 
-def _short_rows(specs: list[TensorSpec]) -> Iterator[str]:
+def _prefix(options: dict[str, Any]) -> tuple[str, ...]:
+    """Return what lines begin with: the path, where there are several."""
+    prefix: tuple[str, ...] = options.get("prefix", ())
+    return prefix
+
+
+def _short_rows(specs: list[TensorSpec], prefix: str) -> Iterator[str]:
     """Yield TSV rows; what follows the key repeats from tensor to tensor."""
     behind: dict[tuple[object, ...], str] = {}
     escape = render.escape
@@ -245,7 +319,7 @@ def _short_rows(specs: list[TensorSpec]) -> Iterator[str]:
             text = behind[what] = (
                 f"\t{dtype}\t{','.join(map(str, spec.shape))}\t{'' if size is None else size}"
             )
-        yield escape(key) + text
+        yield prefix + escape(key) + text
 
 
 def _tsv_row(row: dict[str, Any], more: tuple[str, ...]) -> list[object]:
@@ -313,9 +387,13 @@ def _list_directory(path: str, options: dict[str, Any]) -> int:
 
         latest = shlex.quote(os.path.join(path, found["latest"]))
         render.note(f"{asked} is for the tensors of one checkpoint: ckpt ls {asked} {latest}")
-    if options["as_json"]:
+    if "documents" in options:
+        options["documents"].append({"schema": 1, **found})
+    if options["as_json"] and "documents" not in options:
         render.document(found)
-    else:
+    if not options["as_json"]:
+        for row in found["checkpoints"] if _prefix(options) and not render.is_terminal() else ():
+            row["name"] = row["path"]
         _show_directory(found, options)
     return 0 if found["checkpoints"] else say_empty(path)
 
@@ -323,8 +401,12 @@ def _list_directory(path: str, options: dict[str, Any]) -> int:
 def _list_recursively(path: str, options: dict[str, Any]) -> int:
     if not os.path.isdir(path):
         raise click.UsageError(f"--recursive wants a directory, {path} is none", click.get_current_context())
-    every = (_load(below, reverse=options["reverse"]) for below in listing.directories_below(path))
-    found = [one for one in every if one["checkpoints"]]
+    errors: list[CheckpointError] = []
+    found = []
+    for below in directories_below(path):
+        with _kept(errors):
+            found.append(_load(below, reverse=options["reverse"]))
+    found = [one for one in found if one["checkpoints"]]
     if options["as_json"]:
         render.document({"directories": found})
     for number, one in enumerate(found if not options["as_json"] else ()):
@@ -334,6 +416,7 @@ def _list_recursively(path: str, options: dict[str, Any]) -> int:
             for row in one["checkpoints"]:
                 row["name"] = row["path"]
         _show_directory(one, options)
+    say_all(errors)
     return 0 if found else say_empty(path)
 
 

@@ -6,17 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.errors import CheckpointError
+from formats.opening import is_directory
+
 from .. import render
 from ..operations.parts import Part
+from ..operations.places import checkpoints_below
 from ..operations.select import choose
 from ..operations.stats import Statistics, statistics
-from ..options import choosing, color_option, json_option, path_argument, selection_of
-from ..report import opened
+from ..options import choosing, color_option, json_option, path_argument, recursive_option, selection_of
+from ..report import opened, say_all, say_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from formats.model import CheckpointReader
+
+    from ..operations.select import Selection
 
 __all__ = ["command"]
 
@@ -35,56 +41,103 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
 @path_argument()
 @choosing
 @click.option("--fail-on", callback=_failures, metavar="nan,inf", help="Exit 1 if any value is one of these.")
+@recursive_option
 @json_option
 @color_option
-def command(path: str, fail_on: tuple[str, ...], as_json: bool, **options: Any) -> int:
+def command(path: str, fail_on: tuple[str, ...], *, as_json: bool, recursive: bool, **options: Any) -> int:
     """Show min, max, mean, std, l2, zeros, NaN and infinities.
 
     Computed in float64, NaN counted and left out, in memory that does not grow with
-    the tensors.  Strings and variants are passed over.
+    the tensors.  Strings and variants are passed over.  With -R every checkpoint in PATH
+    and in the directories below; lines begin with its path.
 
     \b
       ckpt stats run/ckpt-10 --kind variable
       ckpt stats run/ckpt-10 --fail-on nan,inf      # for CI: exit 1 when a run has gone bad
+      ckpt stats -R runs/ --fail-on nan,inf         # or any of them
     """
     selection = selection_of(options)
-    bad: dict[str, int] = {}
+    if recursive:
+        return _recursively(path, selection, fail_on, as_json=as_json)
+    bad = _Bad(fail_on)
     with opened(path) as reader:
-        keys = [key for key in choose(reader, selection) if reader[key].spec.dtype.is_number]
-        if not keys:
-            render.note("only strings and variants are there, which have no statistics")
-        rows = _rows(reader, keys, fail_on, bad)
-        _print(reader, rows, as_json=as_json)
-    for key, count in bad.items():
-        render.warning(f"{path}: {render.escape(key)}: {count:,} values are {' or '.join(fail_on)}")
-    return 1 if bad else 0
+        _print(reader, _rows(reader, selection, bad), as_json=as_json)
+    return bad.code(path)
 
 
-def _rows(
-    reader: CheckpointReader, keys: list[str], fail_on: tuple[str, ...], bad: dict[str, int]
-) -> Iterator[dict[str, Any]]:
+def _recursively(path: str, selection: Selection, fail_on: tuple[str, ...], *, as_json: bool) -> int:
+    """Show the statistics of all checkpoints below; what cannot be opened is said, and raised in the end."""
+    if not is_directory(path):
+        raise click.UsageError(f"--recursive wants a directory, {path} is none", click.get_current_context())
+    errors: list[CheckpointError] = []
+    documents: list[dict[str, Any]] = []
+    code = 0
+    for place in checkpoints_below(path):
+        if isinstance(place, CheckpointError):
+            errors.append(place)
+            continue
+        bad = _Bad(fail_on)
+        try:
+            with opened(place) as reader:
+                rows = list(_rows(reader, selection, bad))
+                documents.append({"schema": 1, "path": place.path, "tensors": rows})
+                if not as_json:
+                    _print(reader, rows, as_json=False, several=True)
+        except CheckpointError as error:
+            errors.append(error)
+        code = bad.code(place.path) or code
+    if as_json:
+        render.document({"results": documents})
+    say_all(errors)
+    return code if documents else say_empty(path)
+
+
+class _Bad:
+    """Counts values of the sorts that the command shall fail on."""
+
+    def __init__(self, fail_on: tuple[str, ...]) -> None:
+        self.fail_on = fail_on
+        self.counts: dict[str, int] = {}
+
+    def look(self, key: str, found: Statistics) -> None:
+        count = sum(getattr(found, name) for name in self.fail_on)
+        if count:
+            self.counts[key] = count
+
+    def code(self, path: str) -> int:
+        """Warn of what was found, and return the exit code."""
+        for key, count in self.counts.items():
+            render.warning(f"{path}: {render.escape(key)}: {count:,} values are {' or '.join(self.fail_on)}")
+        return 1 if self.counts else 0
+
+
+def _rows(reader: CheckpointReader, selection: Selection, bad: _Bad) -> Iterator[dict[str, Any]]:
+    keys = [key for key in choose(reader, selection) if reader[key].spec.dtype.is_number]
+    if not keys:
+        render.note("only strings and variants are there, which have no statistics")
     total = sum(reader.specs[key].nbytes or 0 for key in keys)
     with render.progress(total, reader.location.name) as advance:
         for key in keys:
             spec = reader.specs[key]
             found = statistics(Part(key, spec).arrays(reader), spec.dtype)
             assert found is not None
-            count = sum(getattr(found, name) for name in fail_on)
-            if count:
-                bad[key] = count
+            bad.look(key, found)
             advance(spec.nbytes or 0)
             yield {"key": key, "dtype": spec.dtype.name, "shape": list(spec.shape), **found._asdict()}
 
 
-def _print(reader: CheckpointReader, rows: Iterator[dict[str, Any]], *, as_json: bool) -> None:
+def _print(
+    reader: CheckpointReader, rows: Iterable[dict[str, Any]], *, as_json: bool, several: bool = False
+) -> None:
+    path = reader.location.path
     if as_json:
-        render.long_document({"path": reader.location.path}, "tensors", rows, dict)
+        render.long_document({"path": path}, "tensors", rows, dict)
     elif not render.is_terminal():
-        shape = ("shape",)
-        render.tsv(
-            [",".join(map(str, row[name])) if name in shape else row[name] for name in row] for row in rows
-        )
+        prefix = [path] * several
+        render.tsv([*prefix, *map(_cell, row.values())] for row in rows)
     else:
+        if several:
+            render.title(path)
         paths = reader.object_paths
         columns = [render.Column("KEY", fold=True), render.Column("SHAPE")]
         columns += [render.Column(name.upper(), right=True) for name in _FIELDS]
@@ -94,6 +147,10 @@ def _print(reader: CheckpointReader, rows: Iterator[dict[str, Any]], *, as_json:
             cells.append([name, str(row["shape"]), *(_number(row[field]) for field in _FIELDS)])
             styles.append("red" if row["nan"] or row["inf"] else "")
         render.table(columns, cells, styles)
+
+
+def _cell(value: Any) -> Any:
+    return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _number(value: float | None) -> str:

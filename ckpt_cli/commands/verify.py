@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,7 @@ from ..options import (
     json_option,
     known_format,
     path_argument,
+    recursive_option,
 )
 
 if TYPE_CHECKING:
@@ -60,17 +62,19 @@ _MOST_SHOWN = 20
     help="Also take one optimizer step from here and one from B, and compare what they leave.",
     shell_complete=completing("checkpoints"),
 )
+@recursive_option
 @jobs_option
 @json_option
 @color_option
 @option_rules(needs("--input", "--outputs-like"))
-def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, **options: Any) -> int:
+def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, recursive: bool, **options: Any) -> int:
     """Check that a checkpoint is sound, to the last byte.
 
     Structure first (footer, block checksums, key order, entries within their shards,
     shards that are missing or left over, object graph), then every tensor against its
     stored checksum.  Goes on after the first finding.  A directory stands for all of
-    its checkpoints.  Exits 1 if there are errors, 3 if not one key can be listed.
+    its checkpoints; paths that name one checkpoint, as run/ckpt-* does, are that one once.
+    Exits 1 if there are errors, 3 if not one key can be listed.
 
     --roundtrip proves that a conversion loses nothing; a warning lists what FORMAT has no
     place for.  TMPDIR says where the temporary folder is made.
@@ -84,36 +88,43 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, **options: Any)
 
     \b
       ckpt verify run/                              every checkpoint of a run
+      ckpt verify -R runs/                          of all runs below
       ckpt verify run/ckpt-10 --json                for a script
       ckpt verify run/ckpt-10 --roundtrip name      before converting for good
       ckpt verify new.npz --outputs-like old.keras  after it
       ckpt verify moved/ckpt-10 --trains-like run/ckpt-10
     """
-    results = [_verify(place, jobs, options) for place in expand(paths)]
+    places, notes = expand(paths, recursive=recursive)
+    for text in notes:
+        render.note(text)
+    results = [_verify(place, jobs, options) for place in places]
     if as_json:
         documents = [result.document() for result in results]
         render.document({"ok": all(result.ok for result in results), "results": documents})
     elif render.is_terminal():
-        for result in results:
-            _show(result)
+        _show_all(results)
     else:
         for result in results:
             render.tsv(_rows(result))
     for result in results:
         if result.ok and not result.has_checksums:
             render.note(f"{result.path}: {result.format} stores no checksums, so values cannot be proved")
-        if result.unreadable:
+        if result.is_unread:
+            render.error_lines(_sentence(result))
+        elif result.unreadable:
             render.error_lines(_sentence(result), (*result.hints, *_ways_out(result)))
         elif result.tensors and _is_damaged(result):
             sound = f"sound are {counted(result.tensors, 'tensor')}; to save them"
             render.note(f"{result.path}: {sound}: ckpt rescue {result.path} OUT")
+    if len(results) > 1:
+        (print if render.is_terminal() and not as_json else render.note)(_totals(results))
     return _exit_code(results)
 
 
 def _verify(place: Location | Result, jobs: int, options: dict[str, Any]) -> Result:
     if isinstance(place, Result):
         return place
-    total = _data_size(place)
+    total = place.nbytes()
     with render.progress(total, place.name) as advance:
         result = verify_one(place, jobs, advance)
     if not result.ok:
@@ -169,12 +180,6 @@ def _compare_outputs(result: Result, like: str, input_file: str | None) -> Resul
     return result._replace(findings=findings, computed={**result.computed, "outputs": fields})
 
 
-def _data_size(location: Location) -> int:
-    import os
-
-    return sum(os.stat(path).st_size for path in location.files())
-
-
 def _exit_code(results: list[Result]) -> int:
     if all(result.ok for result in results):
         return 0
@@ -214,16 +219,44 @@ def _counts(result: Result) -> str:
 
 def _rows(result: Result) -> list[tuple[object, ...]]:
     """Return TSV: path, status, code, key, file, offset, message."""
-    summary = (result.path, "ok" if result.ok else "damaged", None, None, None, None, _counts(result))
+    summary = (result.path, _status(result), None, None, None, None, _counts(result))
     details = [(result.path, f.severity, f.code, f.key, f.file, f.offset, f.message) for f in result.findings]
     return [summary, *details]
 
 
-def _show(result: Result) -> None:
-    if result.unreadable and len(result.findings) == 1:
-        return  # the error says it all
-    mark = render.styled("ok", fg="green") if result.ok else render.styled("DAMAGED", fg="red", bold=True)
-    render.title(result.path, f"{mark}  {result.format or 'unknown format'}  {_counts(result)}")
+_MARKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ok": ("ok", {"fg": "green"}),
+    "damaged": ("DAMAGED", {"fg": "red", "bold": True}),
+    "unreadable": ("UNREADABLE", {"fg": "red", "bold": True}),
+}
+"""How a terminal shows a status."""
+
+
+def _status(result: Result) -> str:
+    return "ok" if result.ok else "unreadable" if result.is_unread else "damaged"
+
+
+def _totals(results: list[Result]) -> str:
+    """Return how many are sound and how many are not: 43 sound, 2 damaged."""
+    counts = Counter(map(_status, results))
+    words = {"ok": "sound", "damaged": "damaged", "unreadable": "unreadable"}
+    return ", ".join(f"{counts[status]:,} {word}" for status, word in words.items() if counts[status])
+
+
+def _show_all(results: list[Result]) -> None:
+    """Print results on a terminal, their statuses below each other; what is an error alone is said as one."""
+    shown = [result for result in results if not (result.unreadable and len(result.findings) == 1)]
+    width = max((len(render.escape(result.path)) for result in shown), default=0)
+    longest = max((len(_MARKS[_status(result)][0]) for result in shown), default=0)
+    for result in shown:
+        text, style = _MARKS[_status(result)]
+        mark = render.styled(text, **style) + " " * (longest - len(text))
+        gap = " " * (width - len(render.escape(result.path)))
+        render.title(result.path, f"{gap}{mark}  {result.format or 'unknown format'}  {_counts(result)}")
+        _show_findings(result)
+
+
+def _show_findings(result: Result) -> None:
     if not result.findings:
         return
     shown: dict[tuple[str, str], int] = {}

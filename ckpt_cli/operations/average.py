@@ -65,7 +65,8 @@ def plan_average(readers: Sequence[CheckpointReader], target: str) -> Plan:
     source = ", ".join(reader.location.path for reader in readers)
     averaged = sum(isinstance(move.tensor, Computed) for move in moves)
     rest = f"; {len(moves) - averaged:,} are those of {last.location.path}" if averaged < len(moves) else ""
-    notes = (f"{averaged:,} tensors are the mean of {len(readers)} checkpoints{rest}",)
+    of = f"{len(readers)} checkpoints" if len(readers) > 1 else "one checkpoint, and so that one's own"
+    notes = (f"{averaged:,} tensors are the mean of {of}{rest}",)
     return Plan(
         source,
         target,

@@ -11,17 +11,16 @@ from formats.directory import Directory, Member
 from formats.dtypes import INVALID
 from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.opening import open_location
-from formats.paths import is_event_file, is_leftover, step_of
+from formats.paths import is_event_file, step_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from formats.model import CheckpointReader, TensorSpec
 
 __all__ = [
     "SORTS",
     "checkpoint_rows",
-    "directories_below",
     "directory_document",
     "grouped",
     "iso_time",
@@ -118,8 +117,8 @@ def findings_in_short(reader: CheckpointReader) -> list[str]:
 def _member_row(member: Member, *, kept: bool | None) -> tuple[dict[str, Any] | None, list[str]]:
     """Return a checkpoint as a directory's listing shows it, and warnings; nothing where it has just gone."""
     row: dict[str, Any] = {
-        "name": member.name,
-        "path": member.location.path,
+        "name": os.path.join(os.path.dirname(member.name), os.path.basename(member.location.spelling)),
+        "path": member.location.spelling,
         "format": None,
         "step": step_of(member.name),
         "tensors": None,
@@ -169,7 +168,7 @@ def _directory_document(path: str) -> tuple[tuple[dict[str, Any], list[str], lis
     if directory.state is not None and latest is None:
         complete = False
         directory.notes.append(f"{path}: the state file names {directory.state.latest!r}, which is not there")
-    name = os.path.relpath(latest.path, path) if latest is not None else None
+    name = os.path.relpath(latest.spelling, path) if latest is not None else None
     document = {"directory": path, "latest": name, "checkpoints": rows, **_beside(path)}
     return (document, directory.notes, warnings), complete
 
@@ -210,13 +209,6 @@ def _sized(directory: str, names: Iterable[str]) -> list[dict[str, Any]]:
             continue
         found.append({"name": name, "nbytes": status.st_size, "modified": iso_time(status.st_mtime)})
     return found
-
-
-def directories_below(path: str) -> Iterator[str]:
-    """Yield `path` and the directories below it, sorted, without what interrupted saves left."""
-    for parent, names, _ in os.walk(path):
-        names[:] = sorted(name for name in names if not is_leftover(name, directory=True))
-        yield parent
 
 
 def checkpoint_rows(specs: list[TensorSpec], sort: str, *, reverse: bool) -> list[TensorSpec]:

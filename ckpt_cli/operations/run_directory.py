@@ -29,6 +29,8 @@ def converted_name(member: Member, into: Format) -> str:
     """Return the name of what a member becomes in the new directory: its own, with the format's suffix."""
     is_elsewhere = member.name.startswith(os.pardir + os.sep)  # A state file may list what lies anywhere.
     name = os.path.basename(member.name) if is_elsewhere else member.name
+    if into.suffixes[:1] == (".index",) and member.location.spelling != member.location.path:
+        return name + ".index"  # else it would be taken for the index of another prefix
     suffix = into.suffixes[0] if into.suffixes and into.suffixes[0] != ".index" else ""
     return name if name.endswith(into.suffixes) else without_suffix(name) + suffix
 
@@ -67,7 +69,9 @@ def converted_state(directory: Directory, names: Mapping[str, str]) -> StateFile
 
 def _new_name(directory: Directory, listed: str, names: Mapping[str, str]) -> str | None:
     location = locate_listed(directory.path, listed)
-    return names.get(os.path.relpath(location.path, directory.path)) if location is not None else None
+    name = names.get(os.path.relpath(location.path, directory.path)) if location is not None else None
+    # A state file names bundles by their prefixes, also one that is called by its index.
+    return name.removesuffix(".index") if name is not None else None
 
 
 def refuse_state_file(target: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.directory import Directory, Member
 from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.opening import is_directory, open_location
-from formats.paths import Location, bundle, find_listed, sharded_folder, suggest
+from formats.paths import Location, bundle, find_listed, resolve, sharded_folder, suggest
 from formats.registry import detect_format
 from formats.tf.leftovers import find_leftovers
 from formats.tf.state_file import FILE_NAME, StateFile, looks_like_state_file

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.directory import Directory
-from formats.errors import CheckpointError, CheckpointNotFoundError, NoCheckpointsError
+from formats.errors import UNREADABLE, CheckpointError, CheckpointNotFoundError, NoCheckpointsError
 from formats.files import add_reads, reads_of_child
 from formats.model import Finding
 from formats.opening import is_directory, locate, open_location
 from formats.probe import Probe
 from formats.workers import workers
 
+from .places import checkpoints_below, each_once
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from multiprocessing.connection import Connection
 
     from formats.model import CheckpointReader
@@ -49,6 +50,11 @@ class Result(NamedTuple):
         return not any(finding.severity == "error" for finding in self.findings)
 
     @property
+    def is_unread(self) -> bool:
+        """Whether nothing is known to be wrong but that files could not be opened."""
+        return not self.ok and all(f.code == UNREADABLE for f in self.findings if f.severity == "error")
+
+    @property
     def unreadable(self) -> bool:
         return not self.listed and not self.ok
 
@@ -64,19 +70,30 @@ class Result(NamedTuple):
         }
 
 
-def expand(paths: tuple[str, ...]) -> list[Location | Result]:
-    """Return the checkpoints that paths name, all of a directory's; a path without any as its result."""
-    found: list[Location | Result] = []
-    for path in paths:
-        try:
-            if is_directory(path):
-                directory = Directory(path)
-                found += [member.location for member in directory.members] or [directory.require_latest()]
-            else:
-                found.append(locate(path))
-        except CheckpointError as error:
-            found.append(_unreadable(path, error))
-    return found
+def expand(paths: Sequence[str], *, recursive: bool = False) -> tuple[list[Location | Result], list[str]]:
+    """Return the checkpoints that paths name, each once, and notes on them.
+
+    A directory stands for all of its checkpoints, with `recursive` for those below it as well; what
+    cannot be opened, and a directory without any, is its result.
+    """
+    return each_once([place for path in paths for place in _expand_one(path, recursive=recursive)])
+
+
+def _expand_one(path: str, *, recursive: bool) -> list[Location | Result]:
+    try:
+        if not is_directory(path):
+            return [locate(path)]
+        if not recursive:
+            directory = Directory(path)
+            return [member.location for member in directory.members] or [directory.require_latest()]
+    except CheckpointError as error:
+        return [_unreadable(path, error)]
+    found = [
+        _unreadable(place.path or path, place) if isinstance(place, CheckpointError) else place
+        for place in checkpoints_below(path)
+    ]
+    none = NoCheckpointsError("no checkpoints in this directory or below", path=path)
+    return found or [_unreadable(path, none)]
 
 
 def _unreadable(path: str, error: CheckpointError, format_name: str | None = None) -> Result:
@@ -121,8 +138,7 @@ def _needs_a_child(location: Location) -> bool:
 
 
 def _in_a_child(location: Location) -> Result:
-    size = sum(os.stat(path).st_size for path in location.files())
-    patience = _FEWEST_SECONDS + size / _BYTES_A_SECOND
+    patience = _FEWEST_SECONDS + location.nbytes() / _BYTES_A_SECOND
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_report_to, args=(sender, location))
@@ -154,13 +170,19 @@ def _report_to(sender: Connection, location: Location) -> None:
 
 def _verify_open(reader: CheckpointReader, jobs: int, advance: Callable[[int], None]) -> Result:
     findings: list[Finding] = []
+    unread: dict[str | None, Finding] = {}
     tensors = nbytes = 0
     with workers(jobs) as pool:
         for step in reader.verify(pool):
-            findings += step.findings
+            for finding in step.findings:
+                if finding.code == UNREADABLE:  # of a file, not of each tensor in it
+                    unread.setdefault(finding.file, finding._replace(key=None, offset=None))
+                else:
+                    findings.append(finding)
             tensors += step.tensors
             nbytes += step.nbytes
             advance(step.nbytes)
+    findings += unread.values()
     if findings and reader.has_changed():
         message = "changed while it was verified, which may be all that was found: verify it again"
         findings.append(Finding("warning", "tensor-checksum", message, None, reader.location.head))

@@ -118,7 +118,7 @@ def test_options_for_tensors_say_what_to_ask_of_a_directory(option: str, ckpt: C
 
 
 def test_a_second_path_is_not_taken_for_a_pattern_without_a_word(ckpt: Callable) -> None:
-    result = ckpt("ls", GUIDE, GUIDE)
+    result = ckpt("stats", GUIDE, GUIDE)
     assert result.code == 1
     assert f"hint: {GUIDE} is a path; what stands behind a checkpoint names its tensors\n" in result.err
 

@@ -1,0 +1,145 @@
+"""Permission denied, broken links, pipes: said as what they are, never as damage or absence.
+
+Root may read everything, so `ckpt` is started without the two capabilities that let it:
+then a mode of 000 counts for root, too.  For everybody else that changes nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.running import ROOT, Finished
+from tests.support import data_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STEP = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
+_PR_CAPBSET_DROP = 24
+_DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2
+
+
+def _without_privileges() -> None:
+    if os.geteuid() == 0:
+        system = ctypes.CDLL(None, use_errno=True)
+        for capability in (_DAC_OVERRIDE, _DAC_READ_SEARCH):
+            if system.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0):
+                raise OSError(ctypes.get_errno(), "a capability cannot be given up")
+
+
+def ckpt_of_a_user(*arguments: object) -> Finished:
+    done = subprocess.run(
+        [sys.executable, "-m", "ckpt_cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": ROOT},
+        preexec_fn=_without_privileges,
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A directory with one sound checkpoint, ckpt-10."""
+    for name in (".index", ".data-00000-of-00001"):
+        shutil.copy(STEP + name, tmp_path / f"ckpt-10{name}")
+    return tmp_path
+
+
+def test_a_shard_that_may_not_be_read_is_one_finding(run: Path) -> None:
+    shard = run / "ckpt-10.data-00000-of-00001"
+    shard.chmod(0)
+    result = ckpt_of_a_user("verify", run / "ckpt-10", "--json")
+    (found,) = json.loads(result.out)["results"]
+    assert result.code == 1
+    assert [(one["code"], one["key"], one["file"], one["message"]) for one in found["findings"]] == [
+        ("unreadable", None, str(shard), "permission denied")
+    ]
+    assert result.err == f"ckpt: error: {shard}: permission denied\n"
+    plain = ckpt_of_a_user("verify", run / "ckpt-10")
+    assert plain.out.split("\t")[1] == "unreadable"
+
+
+@pytest.mark.parametrize("command", ["stats", "convert", "rescue", "show"])
+def test_commands_that_need_values_say_so_and_write_nothing(run: Path, command: str) -> None:
+    shard = run / "ckpt-10.data-00000-of-00001"
+    shard.chmod(0)
+    further = {"show": ["save_counter/.ATTRIBUTES/VARIABLE_VALUE"], "stats": []}.get(command, [run / "out"])
+    result = ckpt_of_a_user(command, run / "ckpt-10", *further)
+    assert (result.code, result.out) == (3, "")
+    first, *hints = result.err.splitlines()[-1:]
+    assert first.startswith(f"ckpt: error: {shard}: ")
+    assert first.endswith("permission denied")
+    assert not hints
+    assert sorted(os.listdir(run)) == ["ckpt-10.data-00000-of-00001", "ckpt-10.index"]
+
+
+def test_an_index_that_may_not_be_read_is_no_damage(run: Path) -> None:
+    (run / "ckpt-10.index").chmod(0)
+    for command in ("ls", "show", "verify", "stats"):
+        result = ckpt_of_a_user(command, run / "ckpt-10")
+        assert result.code == 3
+        assert result.err == f"ckpt: error: {run}/ckpt-10.index: permission denied\n"
+    listed = ckpt_of_a_user("ls", run)
+    assert listed.err == f"warning: {run}/ckpt-10.index: permission denied\n"
+
+
+def test_a_file_that_may_not_be_read_is_no_question_of_usage(run: Path) -> None:
+    (run / "w.npz").touch(mode=0)
+    (run / "model.ckpt-1").touch(mode=0)
+    result = ckpt_of_a_user("show", run / "w.npz", "w")
+    assert (result.code, result.err) == (3, f"ckpt: error: {run}/w.npz: permission denied\n")
+    listed = ckpt_of_a_user("ls", run)
+    assert f"warning: {run}/w.npz: permission denied\n" in listed.err
+    assert f"note: {run}/model.ckpt-1: permission denied; so it cannot be told whether" in listed.err
+
+
+def test_directories_that_may_not_be_entered_or_listed(run: Path) -> None:
+    inside = run / "inside"
+    inside.mkdir()
+    for name in (".index", ".data-00000-of-00001"):
+        shutil.copy(STEP + name, inside / f"ckpt-1{name}")
+    inside.chmod(0)
+    result = ckpt_of_a_user("ls", inside / "ckpt-1")
+    assert result.code == 3
+    assert result.err == (f"ckpt: error: {inside}/ckpt-1: permission denied: {inside} may not be entered\n")
+    for command in ("ls", "log", "state", "verify", "stats"):
+        result = ckpt_of_a_user(command, inside)
+        assert (result.code, result.err) == (3, f"ckpt: error: {inside}: permission denied\n")
+    for command in ("ls", "stats", "log"):
+        result = ckpt_of_a_user(command, "-R", run)
+        assert result.code == 3
+        assert f"ckpt: error: {inside}: permission denied\n" in result.err
+        assert "ckpt-10" in result.out
+    assert ckpt_of_a_user("verify", "-R", run).code == 1
+    inside.chmod(
+        0o311
+    )  # entered, but not listed: TensorFlow reads what it knows the name of, and so does this
+    result = ckpt_of_a_user("verify", inside / "ckpt-1")
+    assert (result.code, result.out.split("\t")[1]) == (0, "ok")
+    assert ckpt_of_a_user("ls", inside / "ckpt-1").err == ""
+    inside.chmod(0o755)
+
+
+def test_links_pipes_and_directories_in_place_of_a_shard(run: Path) -> None:
+    shard = run / "ckpt-10.data-00000-of-00001"
+    shard.unlink()
+    for put, what in (
+        (lambda: shard.symlink_to("nowhere"), "this is a symbolic link that leads nowhere"),
+        (lambda: os.mkfifo(shard), "this is a pipe, not a regular file"),
+        (shard.mkdir, "this is a directory, not a regular file"),
+    ):
+        put()
+        result = ckpt_of_a_user("verify", run / "ckpt-10")
+        assert (result.code, result.err) == (1, f"ckpt: error: {shard}: {what}\n")
+        assert ckpt_of_a_user("show", run / "ckpt-10").code == 0
+        shard.rmdir() if shard.is_dir() else shard.unlink()
