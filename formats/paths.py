@@ -264,7 +264,8 @@ def find(path: str) -> Location | None:
         return find(path[:-5])
     # Where a V2 and a V1 checkpoint share a name, TensorFlow reads the V2 one, and so does this.
     if os.path.isfile(path + ".index"):
-        return bundle(path)
+        other = f"{path}: the checkpoint with this prefix, not the file of this name"
+        return bundle(path)._replace(note=other if os.path.isfile(path) else None)
     if os.path.isfile(path):
         shard = V1_SHARD.fullmatch(path)
         return (

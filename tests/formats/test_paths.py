@@ -101,6 +101,8 @@ def test_bundle_goes_before_a_file_of_the_same_name(tmp_path: Path) -> None:
     shutil.copy(data_path("v1_format/plain/model.ckpt-1"), tmp_path / "both-1")
     with open_checkpoint(tmp_path / "both-1") as reader:
         assert reader.format.name == "tf-name"
+        what = "the checkpoint with this prefix, not the file of this name"
+        assert reader.location.note == f"{tmp_path}/both-1: {what}"
     assert [member.location.head for member in Directory(str(tmp_path)).members] == [
         str(tmp_path / "both-1.index")
     ]
