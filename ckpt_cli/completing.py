@@ -87,7 +87,7 @@ def checkpoints_of_directory(ctx: click.Context, param: click.Parameter, incompl
     return [_item(name, "plain") for name in _checkpoint_names(directory, names)]
 
 
-def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
+def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """Offer the tensors of the checkpoint that is named before, by object path or key."""
     from formats.errors import CheckpointError
     from formats.opening import open_checkpoint
@@ -102,6 +102,8 @@ def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items: 
         return []
     shown = sorted({paths.get(key) or key for key in every})
     matching = _typable(shown, incomplete) or _typable(every, incomplete)
+    if not matching and ctx.command.name == "ls" and isinstance(param, click.Argument):  # or another path
+        return checkpoints(ctx, param, incomplete)
     return _by_component(matching, len(incomplete))
 
 

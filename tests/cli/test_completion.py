@@ -129,6 +129,8 @@ def test_keys_and_object_paths_of_the_checkpoint_before(here: Path, offered: Cal
     assert ("plain", "net/l1/bias") in offered("ls", "run", "--match", "net/l1/b")
     assert ("plain", "net/l1/bias") in offered("show", "run/ckpt-10", "net/l1/b")
     assert offered("ls", "weights.h5", "") == []
+    assert ("path", "run/ckpt-9") in offered("ls", "run/ckpt-10", "run/c")  # which takes further paths
+    assert offered("show", "run/ckpt-10", "run/c") == []
 
 
 def test_many_keys_are_offered_by_component(offered: Callable) -> None:
