@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import numpy as np
 
 from formats.tf.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto, VersionDef
@@ -59,6 +62,19 @@ def many_tensors(prefix: str, tensors: int) -> str:
         file.write(body * tensors)
     _write_index(prefix, entries)
     return prefix
+
+
+def run_directory(directory: str, checkpoints: int) -> str:
+    """Write a run of small checkpoints and its state file, and return its path."""
+    os.mkdir(directory)
+    many_tensors(os.path.join(directory, "ckpt-0"), 3)
+    for step in range(1, checkpoints):
+        for suffix in (".index", ".data-00000-of-00001"):
+            shutil.copyfile(f"{directory}/ckpt-0{suffix}", f"{directory}/ckpt-{step}{suffix}")
+    listed = "".join(f'all_model_checkpoint_paths: "ckpt-{step}"\n' for step in range(checkpoints))
+    with open(os.path.join(directory, "checkpoint"), "w", encoding="ascii") as file:
+        file.write(f'model_checkpoint_path: "ckpt-{checkpoints - 1}"\n{listed}')
+    return directory
 
 
 def sparse_bundle(prefix: str, tensors: int, nbytes: int) -> str:

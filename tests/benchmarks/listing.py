@@ -6,7 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.data import large_bundle, many_tensors, sharded_bundle, sparse_bundle
+from tests.benchmarks.data import large_bundle, many_tensors, run_directory, sharded_bundle, sparse_bundle
 from tests.benchmarks.harness import (
     CKPT,
     Row,
@@ -69,6 +69,12 @@ def rows(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]
     yield name, partial(_linear, name, million, many, scale)
     name = "ls, bytes of memory a tensor"
     yield name, partial(_memory_a_tensor, name, million, scale)
+    small, large = (
+        run_directory(os.path.join(directory, f"run-{count}"), scale.of(count)) for count in (1_000, 10_000)
+    )
+    for words, what in _DIRECTORIES.items():
+        name = f"{what}, {scale.of(10_000):,} checkpoints / {scale.of(1_000):,}"
+        yield name, partial(_directories, name, words, large, small)
     one = large_bundle(os.path.join(directory, "one-1"), 200, 200 << 20)
     sparse = sparse_bundle(os.path.join(directory, "sparse-1"), 200, 1 << 40)
     name = "ls, 1 TB sparse / 200 MB of as many tensors"
@@ -80,6 +86,27 @@ def rows(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]
     for layers in (1, 100, 500):
         name = f"ls, .h5, 1,000 datasets in {layers} layers, beyond import h5py"
         yield name, partial(_hdf5_listing, name, directory, layers, scale)
+
+
+_DIRECTORIES = {
+    ("ls",): "ls DIR",
+    ("state",): "state DIR",
+    ("log", "--no-values"): "log --no-values DIR",
+    ("verify",): "verify DIR",
+    (): "completing a path in DIR",
+}
+
+
+def _directories(name: str, words: tuple[str, ...], large: str, small: str) -> Row:
+    """Ten times as many checkpoints, each command once: whole seconds need no median."""
+
+    def look(path: str) -> float:
+        if words:
+            return _seconds([*CKPT, *words, path])
+        asked = ["env", "_CKPT_COMPLETE=bash_complete", f"COMP_WORDS=ckpt\nls\n{path}/", *CKPT]
+        return _seconds(asked)
+
+    return at_most(name, lambda: look(large), lambda: look(small), 12, rounds=1)
 
 
 def _start(name: str, words: list[str], scale: Scale) -> Row:
