@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .operations.transfer import Dropped, Plan
 
-__all__ = ["note_cast", "opened", "report", "say_all", "say_dropped", "say_empty", "say_findings"]
+__all__ = ["kept", "note_cast", "opened", "report", "say_all", "say_dropped", "say_empty", "say_findings"]
 
 _MOST_LISTED = 20
 _MOST_NAMED = 2
@@ -108,6 +108,17 @@ def _named(keys: Sequence[str]) -> str:
     if len(keys) > _MOST_NAMED:
         return f"{counted(len(keys), 'tensor')}, {render.escape(keys[0])} for one"
     return " and ".join(map(render.escape, keys))
+
+
+@contextmanager
+def kept(errors: list[CheckpointError]) -> Iterator[None]:
+    """Keep what goes wrong with one of many for `say_all`, and go on with the next."""
+    from formats.errors import CheckpointError
+
+    try:
+        yield
+    except CheckpointError as error:
+        errors.append(error)
 
 
 def say_all(errors: Sequence[CheckpointError]) -> None:

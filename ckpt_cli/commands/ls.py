@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from formats.directory import directories_below
 from formats.dtypes import INVALID
-from formats.errors import CheckpointError
 from formats.opening import is_directory, locate
 from formats.words import counted
 
@@ -21,11 +19,12 @@ from ..operations.places import each_once, paths_and_keys
 from ..operations.select import Selection, choose
 from ..option_rules import CHOOSING, excludes, option_rules
 from ..options import choosing, color_option, json_option, path_argument, selection_of
-from ..report import opened, say_all, say_empty
+from ..report import kept, opened, say_all, say_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from formats.errors import CheckpointError
     from formats.model import CheckpointReader, TensorSpec
     from formats.paths import Location
 
@@ -116,7 +115,7 @@ def _list_several(paths: list[str], selection: Selection, options: dict[str, Any
     errors: list[CheckpointError] = []
     named: list[Location | _Folder] = []
     for path in paths:
-        with _kept(errors):
+        with kept(errors):
             named.append(_Folder(path) if selection.everything and is_directory(path) else locate(path))
     places, notes = each_once(named)
     for text in notes:
@@ -127,7 +126,7 @@ def _list_several(paths: list[str], selection: Selection, options: dict[str, Any
     for number, place in enumerate(places):
         if has_titles:
             render.title(("\n" if number else "") + place.path)
-        with _kept(errors):
+        with kept(errors):
             job = {**options, "prefix": (place.path,), "documents": documents}
             if isinstance(place, _Folder):
                 code = _list_directory(place.path, job) or code
@@ -137,14 +136,6 @@ def _list_several(paths: list[str], selection: Selection, options: dict[str, Any
         render.document({"results": documents})
     say_all(errors)
     return code
-
-
-@contextmanager
-def _kept(errors: list[CheckpointError]) -> Iterator[None]:
-    try:
-        yield
-    except CheckpointError as error:
-        errors.append(error)
 
 
 # A checkpoint ---------------------------------------------------------------------
@@ -404,7 +395,7 @@ def _list_recursively(path: str, options: dict[str, Any]) -> int:
     errors: list[CheckpointError] = []
     found = []
     for below in directories_below(path):
-        with _kept(errors):
+        with kept(errors):
             found.append(_load(below, reverse=options["reverse"]))
     found = [one for one in found if one["checkpoints"]]
     if options["as_json"]:
