@@ -181,6 +181,13 @@ class ChunkSource:
                 self._chunk, self._at = chunk, wanted
         return bytes(out)
 
+    def skip(self, size: int) -> None:
+        """Pass over the next `size` bytes."""
+        while size > len(self._chunk) - self._at:
+            size -= len(self._chunk) - self._at
+            self._chunk, self._at = next(self._chunks), 0
+        self._at += size
+
     def finish(self) -> None:
         """Run the stream to its end, where its source checks what it has checked for."""
         for _ in self._chunks:

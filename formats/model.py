@@ -140,11 +140,14 @@ class LazyTensor(ABC):
         """
 
     def read_slice(self, index: Any) -> np.ndarray[Any, Any]:
-        """Return `read()[index]`, always as an array, reading no more of the file than needed.
+        """Return `read()[index]`, always as an array, checked as `read` is.
 
-        `index` is integers, slices that go forward and `...`, as numpy takes them.  A
-        checksum covers the whole tensor, so a part of it is not checked.  Raises
-        IndexError where the index is another or does not fit the shape.
+        `index` is integers, slices that go forward and `...`, as numpy takes them.  Raises
+        IndexError where it is another or does not fit the shape, and what `read` raises.
+
+        A checksum covers the whole tensor, of a partitioned one each piece, so all of what
+        it covers is read; no more than the part is held.  A format without checksums reads
+        no more than the part.
         """
         from .slicing import index_shape, normal_index
 
@@ -154,13 +157,26 @@ class LazyTensor(ABC):
 
     @abstractmethod
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
-        """Return what an index selects that is known to fit, of as many dimensions as the tensor."""
+        """Return what an index selects that is known to fit, of as many dimensions as the tensor.
+
+        Checked, and at the cost, that `read_slice` says.
+        """
+
+    def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        """Yield what `read_region` returns as `chunks` yields the whole, and checked as there.
+
+        Formats that cannot do better read the region first.
+        """
+        from .chunks import array_chunks
+
+        return array_chunks(self.read_region(index), max_bytes)
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
         """Yield the tensor in pieces of at most `max_bytes`, or one element where that is larger.
 
         Fixed-width tensors come as bytes, little-endian, in C order; strings and variants
-        as their elements.  The checksum is compared when the last piece has passed.
+        as their elements.  The checksum is compared when the last piece has passed: whoever
+        stops before that has values that nobody checked.
         Formats that cannot do better read the whole tensor first.
         """
         from .chunks import array_chunks
@@ -170,12 +186,16 @@ class LazyTensor(ABC):
     def file_range(self) -> FileRange | None:
         """Return where the values lie, if a file has them in one piece just as `chunks` gives them.
 
-        Size and place have been held against the file.  Raises CorruptCheckpointError.
+        Size and place have been held against the file; the values are not checked, that is
+        left to whoever reads them, by the range's `check`.  Raises CorruptCheckpointError.
         """
         return None
 
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
-        """Return the slices of a partitioned tensor, with their extents as stored; of others, none."""
+        """Return the slices of a partitioned tensor, with their extents as stored; of others, none.
+
+        Each is a tensor that is checked by itself when it is read.
+        """
         return []
 
     def __repr__(self) -> str:

@@ -33,7 +33,7 @@ from .errors import (
 from .files import PIECE
 from .model import CheckpointReader, Finding, Format, LazyTensor, TensorSpec, Verification, key_bytes
 from .npy import LONGEST_HEADER, NPY_DTYPES, decode_header, npy_chunks
-from .slicing import fill_region, full_index, index_shape
+from .slicing import fill_region, full_index, index_shape, keep_chunks
 from .tf.kinds import name_kinds
 from .workers import SERIAL, Workers
 from .writing import CheckpointWriter
@@ -63,32 +63,38 @@ class NpzTensor(LazyTensor):
         self._header = header
 
     def read(self) -> np.ndarray[Any, Any]:
-        """Return the array, the member's CRC-32 compared."""
-        self._check()
-        cursor = Cursor(self._archive, self._member)
-        out = self._read(partial(self._exactly, cursor), full_index(self.spec.shape))
-        self._finish(cursor)
-        return out
+        return self.read_region(full_index(self.spec.shape))
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
-        header = self._header
-        as_stored = not header.fortran and not header.descr.startswith(">")
-        if not as_stored or self.spec.dtype is STRING or self.spec.dtype.name == "bool":
+        if not self._is_as_stored:
             yield from array_chunks(self.read(), max_bytes)
             return
         self._check()
+        header = self._header
         cursor = Cursor(self._archive, self._member)
         read = partial(self._exactly, cursor)
         yield from stored_chunks(read, header.data_offset, header.nbytes, header.itemsize, max_bytes)
         self._finish(cursor)
 
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
+        """Return a region, the member's CRC-32 compared."""
         self._check()
-        if self._member.deflated:
-            cursor = Cursor(self._archive, self._member)
-            return self._read(partial(self._exactly, cursor), index)
-        start = self._member.offset
-        return self._read(lambda offset, size: self._archive.file.read_exactly(start + offset, size), index)
+        cursor = Cursor(self._archive, self._member)
+        out = self._read(partial(self._exactly, cursor), index)
+        self._finish(cursor)
+        return out
+
+    def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        if not self._is_as_stored:
+            return super().region_chunks(index, max_bytes)
+        return keep_chunks(self.spec, self.chunks(), index, max_bytes)
+
+    @property
+    def _is_as_stored(self) -> bool:
+        """Whether chunks are the member's bytes just as they are."""
+        header = self._header
+        is_swapped = header.fortran or header.descr.startswith(">")
+        return not is_swapped and self.spec.dtype is not STRING and self.spec.dtype.name != "bool"
 
     def _finish(self, cursor: Cursor) -> None:
         """Go through what is left of the member, so that its CRC-32 is compared."""

@@ -23,7 +23,7 @@ from .files import PIECE, RandomAccessFile
 from .jsontext import parse_object
 from .model import CheckpointReader, Finding, LazyTensor, TensorSpec, Verification, key_bytes
 from .ranges import FileRange
-from .slicing import allocate, fill_region, full_index, index_shape
+from .slicing import allocate, fill_region, full_index, index_shape, region_chunks
 from .tf.kinds import name_kinds
 from .workers import SERIAL, Workers
 
@@ -119,6 +119,9 @@ class SafetensorsTensor(LazyTensor):
             return None
         size = self.spec.nbytes or 0
         return FileRange(self._file, self._offset, size, self.spec.key)
+
+    def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        return region_chunks(self.read_region, index, self.spec.dtype.itemsize or 1, max_bytes)
 
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         import numpy as np

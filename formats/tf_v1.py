@@ -27,11 +27,11 @@ from .errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureE
 from .files import RandomAccessFile
 from .model import CheckpointReader, Finding, Format, LazyTensor, Stored, TensorSpec, Verification, key_bytes
 from .paths import V1_SHARD
-from .slicing import allocate, full_index, index_shape
+from .slicing import Region, allocate, fill, full_index, index_shape
 from .tf.bundle import EntryError, decode_shape
 from .tf.kinds import name_kinds
 from .tf.messages import SavedSliceMeta, SavedTensorSlices
-from .tf.slices import Extents, Region, extents_of, fill, region_of, slice_key, tiling_flaw
+from .tf.slices import Extents, extents_of, region_of, slice_key, tiling_flaw
 from .tf.v1_values import VALUE_FIELDS, decode_values
 from .wire.limits import KeySizes
 from .wire.sstable import Table

@@ -53,7 +53,11 @@ __all__ = ["command"]
 def command(path: str, target: str, **options: Any) -> int:
     """Write tensors, or parts of them, as files others can read.
 
-    KEY may have a slice, as in kernel[0:10,:], of which no more is read than it needs.
+    KEY may have a slice, as in kernel[0:10,:].  A checksum covers a tensor as a whole, so
+    all of it is read, and no more than the slice is held; HDF5 and safetensors have no
+    checksums, and no more than the slice is read.  To stdout, a tensor with a checksum is
+    read twice: what is damaged is never written.
+
     A .npy file and stdout take one tensor, a directory one .npy file for each, its
     path made of the key and never outside of the directory.
 
@@ -85,7 +89,7 @@ def command(path: str, target: str, **options: Any) -> int:
 def _carry_out(plan: Plan, output: Output, options: dict[str, Any]) -> None:
     overwrite, dry_run = options["overwrite"], options["dry_run"]
     if output.kind == "stdout" and not dry_run:
-        for chunk in stream(plan):
+        for chunk in stream(plan, check_first=True):
             sys.stdout.buffer.write(view_of(chunk))
         return
     proven = output.is_proven and not dry_run

@@ -49,6 +49,8 @@ def command(path: str, key: str | None, max_values: int, as_json: bool) -> int:
     Without KEY a summary: format, producer, files, step, sizes by kind and dtype,
     and the model's configuration where the file has one.  With KEY, or a part of it as
     in kernel[0:10,:], the tensor's statistics, how its values are spread, and values.
+    Of a part, too, nothing is shown before the checksum of the whole tensor was compared;
+    that takes the time of reading all of it, and no more memory than the part.
 
     \b
       ckpt show run/ckpt-10

@@ -101,6 +101,8 @@ class Comparison:
         self._tolerance = tolerance
         self._sums = Sum(), Sum()
         self._ranges: tuple[FileRange, FileRange] | None = None
+        # What differs may be damaged rather than another value, which only the last byte tells.
+        self.may_stop_early = not (left.reader.has_checksums or right.reader.has_checksums)
         same = same_checksum(one, other)
         readable = left.has_values and right.has_values
         if not readable or (same and not exact):
@@ -120,6 +122,7 @@ class Comparison:
         one, other = self._sides
         if one.spec.dtype.itemsize is None:
             return _compare_elements(one, other, advance)
+        stop_early = stop_early and self.may_stop_early
         return _compare_numbers(one, other, self._tolerance, stop_early=stop_early, advance=advance)
 
     def add(self, found: Found) -> Difference:
@@ -196,7 +199,8 @@ def compare(
     """Return how two tensors of one dtype and shape differ; SAME where they do not.
 
     `exact` reads them even where their stored checksums agree; `stop_early` gives up
-    counting where something differs.  `advance` is told of bytes gone through.
+    counting where something differs, unless checksums are to be compared.  `advance` is
+    told of bytes gone through.
     """
     comparison = Comparison(left, right, tolerance, exact=exact)
     if comparison.difference is None:
@@ -207,7 +211,7 @@ def compare(
         assert found is not None
         difference = comparison.add(found)
         advance(task.nbytes)
-        if stop_early and difference.differing:
+        if stop_early and comparison.may_stop_early and difference.differing:
             return difference
     comparison.finish()
     if not comparison.tasks:

@@ -275,7 +275,7 @@ def _entries(
             advance(task.nbytes)
             if is_last:
                 comparison.finish()
-            elif not ("value" in options.stop_on and difference.differing):
+            elif not ("value" in options.stop_on and difference.differing and comparison.may_stop_early):
                 continue
             yield _with_values(entry, difference)
 

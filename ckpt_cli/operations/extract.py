@@ -179,10 +179,16 @@ def _named(moves: Sequence[Move], output: Output) -> tuple[list[Move], list[str]
 # Writing --------------------------------------------------------------------------
 
 
-def stream(plan: Plan) -> Iterator[Chunk]:
-    """Yield the one tensor of a plan as a `.npy` file."""
+def stream(plan: Plan, *, check_first: bool = False) -> Iterator[Chunk]:
+    """Yield the one tensor of a plan as a `.npy` file.
+
+    With `check_first` it is read twice: nothing of it is yielded before its checksum was compared.
+    """
     (move,) = plan.moves
     assert move.tensor is not None
+    if check_first and any(reader.has_checksums for reader in plan.sources):
+        for _ in move.tensor.chunks():
+            pass
     try:
         yield from npy_chunks(move.spec, cast_chunks(move.tensor, move.spec), None)
     except ConversionError as error:

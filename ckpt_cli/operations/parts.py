@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.errors import CheckpointError
 from formats.files import PIECE
 from formats.model import LazyTensor
-from formats.slicing import boxes, normal_index
+from formats.slicing import normal_index
 
 from .select import NothingSelectedError, Selection, choose, sift
 
@@ -52,7 +52,7 @@ class Part(NamedTuple):
         return tuple(size for axis, size in enumerate(sizes) if axis not in self.dropped)
 
     def read(self, reader: CheckpointReader) -> np.ndarray[Any, Any]:
-        """Return the part, reading no more than it needs."""
+        """Return the part, checked as `LazyTensor.read_slice` says."""
         if self.region is None:
             return reader[self.key].read()
         return reader[self.key].read_region(self.region).reshape(self.shape)
@@ -63,19 +63,22 @@ class Part(NamedTuple):
         return whole if self.region is None else _PartTensor(whole, self)
 
     def arrays(self, reader: CheckpointReader) -> Iterator[np.ndarray[Any, Any]]:
-        """Yield the part's elements as flat arrays, none of them larger than a piece where it is whole."""
+        """Yield the part's elements as flat arrays, of numbers none larger than a piece.
+
+        The checksum is compared when the last has passed.
+        """
         import numpy as np
 
         dtype = self.spec.dtype
-        if self.region is not None or dtype.itemsize is None:
+        if dtype.itemsize is None:
             yield self.read(reader).reshape(-1)
             return
-        for chunk in reader[self.key].chunks():
+        for chunk in self.tensor(reader).chunks():
             yield np.frombuffer(chunk, dtype.numpy)
 
 
 class _PartTensor(LazyTensor):
-    """A part of a tensor, read in boxes that are bounded however large it is."""
+    """A part of a tensor, of which a bounded piece is held at a time, however large it is."""
 
     def __init__(self, whole: LazyTensor, part: Part) -> None:
         super().__init__(part.spec._replace(shape=part.shape, stored=None))
@@ -90,19 +93,7 @@ class _PartTensor(LazyTensor):
         return self.read()[index]
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
-        from formats.chunks import array_chunks
-
-        itemsize = self.spec.dtype.itemsize
-        if itemsize is None:
-            yield from array_chunks(self.read(), max_bytes)
-            return
-        shape = tuple(len(range(part.start, part.stop, part.step)) for part in self._region)
-        for box in boxes(shape, max(1, max_bytes // itemsize)):
-            index = tuple(
-                slice(of.start + at.start * of.step, of.start + (at.stop - 1) * of.step + 1, of.step)
-                for of, at in zip(self._region, box, strict=True)
-            )
-            yield from array_chunks(self._whole.read_region(index), max_bytes)
+        return self._whole.region_chunks(self._region, max_bytes)
 
 
 def find_part(reader: CheckpointReader, text: str) -> Part:

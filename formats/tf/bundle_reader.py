@@ -17,11 +17,20 @@ from ..files import CLOSED, PIECE, RandomAccessFile, ReadAhead
 from ..model import CheckpointReader, LazyTensor, Stored, TensorSpec, key_bytes
 from ..paths import data_shards
 from ..ranges import FileRange
-from ..slicing import allocate, fill_region, full_index, index_shape
+from ..slicing import (
+    Region,
+    allocate,
+    fill,
+    full_index,
+    index_shape,
+    intersect,
+    keep_chunks,
+    keep_region,
+)
 from ..workers import SERIAL, Workers
 from . import payload
 from .bundle import BundleEntry, BundleIndex, EntryError, data_shard
-from .slices import Region, fill, intersect, region_of, region_text, slice_key, tiling_flaw, volume
+from .slices import region_of, region_text, slice_key, tiling_flaw, volume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -74,7 +83,7 @@ class BundleTensor(LazyTensor):
         """Return a tensor of fixed width, whatever its size, or say what is wrong with it."""
         reader, spec, entry = self._reader, self.spec, self.entry
         if entry.slices:
-            return self.read_region(full_index(spec.shape))
+            return self._assemble(full_index(spec.shape))
         reader.check_size(spec, entry)
         values = reader.data_range(spec.key, entry).array(spec)
         return payload.decode_numbers(values, big_endian=reader.index.big_endian)
@@ -82,13 +91,22 @@ class BundleTensor(LazyTensor):
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         if self.spec.dtype.itemsize is None:
             return self._read_elements(index)
-        entry = self.entry
-        self._reader.check_size(self.spec, entry)
-        if entry.slices:
+        if index == full_index(self.spec.shape):
+            return self.read()
+        if self.entry.slices:
             return self._assemble(index)
-        out = allocate(self.spec, index_shape(index), self._reader.index.path)
-        fill_region(self._read_bytes, self.spec.shape, out.dtype, index, out)
-        return payload.decode_numbers(out, big_endian=self._reader.index.big_endian)
+        self._reader.check_size(self.spec, self.entry)
+        return keep_region(self.spec, self.chunks(), index, self._reader.index.path)
+
+    def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        # Strings are checked before their first is known, pieces where some are not there as they are read.
+        if self.spec.dtype.itemsize is None or not self._is_complete():
+            return super().region_chunks(index, max_bytes)
+        return keep_chunks(self.spec, self.chunks(), index, max_bytes)
+
+    def _is_complete(self) -> bool:
+        slices = self.entry.slices
+        return not slices or self._reader.covered(self.spec, self.entry) == self.spec.size
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
         from .bundle_stream import stream_elements, stream_numbers
@@ -109,10 +127,6 @@ class BundleTensor(LazyTensor):
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
         pieces = self._reader.pieces(self.spec, self.entry)
         return [(extents, piece) for extents, (_, piece) in zip(self.entry.slices, pieces, strict=True)]
-
-    def read_some(self, index: Index) -> np.ndarray[Any, Any]:
-        """Return a slice; of the whole, checked against its checksum."""
-        return self.read() if index == full_index(self.spec.shape) else self.read_region(index)
 
     def _read_bytes(self, offset: int, size: int) -> bytes:
         entry = self.entry
@@ -144,6 +158,7 @@ class BundleTensor(LazyTensor):
 
     def _assemble(self, index: Index) -> np.ndarray[Any, Any]:
         """Return a part of a partitioned tensor, from the pieces that hold some of it."""
+        self._reader.check_size(self.spec, self.entry)
         pieces = self._reader.pieces(self.spec, self.entry)
         wanted = tuple((part.start, part.stop) for part in index)
         needed = [(region, piece) for region, piece in pieces if intersect(region, wanted) is not None]
@@ -152,9 +167,8 @@ class BundleTensor(LazyTensor):
         out = allocate(self.spec, index_shape(index), self._reader.index.path)
         complete = sum(volume(region) for region, _ in pieces) == self.spec.size
         try:
-            filled = fill(
-                out, index, ((region, piece.read_some) for region, piece in needed), complete=complete
-            )
+            parts = ((region, piece.read_region) for region, piece in needed)
+            filled = fill(out, index, parts, complete=complete)
         except ValueError as error:
             raise self._reader.corrupt(self.spec.key, self.entry, str(error), "slice") from error
         if filled != out.size:

@@ -14,26 +14,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..slicing import Region, intersect
 from ..wire.ordered_code import decode_num, decode_snum, decode_str, encode_num, encode_snum, encode_str
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
-    import numpy as np
-
-    from ..model import Index
     from .messages import TensorSliceProto
 
 __all__ = [
     "WHOLE",
     "Extents",
-    "Region",
     "decode_slice_key",
     "extents_of",
-    "fill",
-    "intersect",
     "region_of",
     "region_text",
     "slice_key",
@@ -44,8 +39,6 @@ __all__ = [
 WHOLE = -1
 
 Extents = tuple[tuple[int, int], ...]
-Region = tuple[tuple[int, int], ...]
-"""Start and stop in each dimension, both within the tensor."""
 
 _MOST_CORNERS = 1 << 22
 _MOST_COMPARISONS = 1 << 21
@@ -106,55 +99,8 @@ def region_text(region: Region) -> str:
     return "[" + ", ".join(f"{start}:{stop}" for start, stop in region) + "]"
 
 
-def intersect(left: Region, right: Region) -> Region | None:
-    """Return what two regions share, or None."""
-    shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(left, right, strict=True))
-    return shared if all(start < stop for start, stop in shared) else None
-
-
 def volume(region: Region) -> int:
     return math.prod(stop - start for start, stop in region)
-
-
-def fill(
-    out: np.ndarray[Any, Any],
-    index: Index,
-    pieces: Iterable[tuple[Region, Callable[[Index], np.ndarray[Any, Any]]]],
-    *,
-    complete: bool = True,
-) -> int:
-    """Fill `out` with `index` of a partitioned tensor and return how many elements were there.
-
-    Each piece comes with what it covers and a function that returns a slice of it;
-    pieces that hold nothing of what is wanted are not read.  Where the pieces are not
-    `complete`, counting would take an overlap for a gap, so overlaps are looked for:
-    ValueError.
-    """
-    import numpy as np
-
-    taken = None if complete else np.zeros(out.shape, bool)
-    wanted = tuple((part.start, part.stop) for part in index)
-    filled = 0
-    for region, read in pieces:
-        shared = intersect(region, wanted)
-        if shared is None:
-            continue
-        # Where the piece's part lands, and what of the piece that is, both with the index's steps.
-        target, source = [], []
-        for (low, high), (start, _), part in zip(shared, region, index, strict=True):
-            first = low + (part.start - low) % part.step
-            target.append(slice((first - part.start) // part.step, -(-(high - part.start) // part.step)))
-            source.append(slice(first - start, high - start, part.step))
-        if taken is not None:
-            if taken[tuple(target)].any():
-                raise ValueError("its slices overlap")
-            taken[tuple(target)] = True
-        where: tuple[Any, ...] = (*target, Ellipsis)  # the dots keep rank 0 an array
-        into = out[where]
-        if into.size:
-            into[...] = read(tuple(source))
-            filled += into.size
-    return filled
 
 
 def tiling_flaw(regions: Sequence[Region], shape: tuple[int, ...]) -> str | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ..chunks import Chunk
-    from .slices import Region
+    from ..slicing import Region
 
 __all__ = ["gather", "most_at_once", "scatter"]
 

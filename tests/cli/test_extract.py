@@ -18,6 +18,7 @@ from formats import open_checkpoint
 from formats.files import PIECE, RandomAccessFile
 from tests.cli.conftest import ROOT
 from tests.support import data_path, numbers, partitioned, same, strings, variants, write_bundle
+from tests.writing import save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,19 +163,44 @@ def test_a_slice_is_numpys_in_every_target(text: str, prefix: str, tmp_path: Pat
         assert same(read_all(tmp_path / target)["w/kernel"], np.array(expected))
 
 
-def test_a_slice_reads_no_more_than_it_needs(
-    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "least", "most"), [("b", 1 << 23, 1 << 23), ("b.safetensors", 1, 1 << 14)])
+def test_a_slice_is_read_once_and_alone_where_no_checksum_covers_more(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch, name: str, least: int, most: int
 ) -> None:
     value = np.arange(1 << 20, dtype=np.float64).reshape(1 << 10, 1 << 10)
-    write_bundle(str(tmp_path / "b"), {"t": value})
+    if name == "b":
+        write_bundle(str(tmp_path / name), {"t": value})
+    else:
+        save(tmp_path / name, {"t": value}, "safetensors")
     sizes: list[int] = []
     read = RandomAccessFile.read
     monkeypatch.setattr(
         RandomAccessFile, "read", lambda self, at, size: sizes.append(size) or read(self, at, size)
     )
-    ckpt("extract", tmp_path / "b", "t[7]", "-o", tmp_path / "t.npy")
-    assert sum(size for size in sizes if size >= 8192) <= 1 << 14
-    assert same(np.load(tmp_path / "t.npy"), value[7])
+    ckpt("extract", tmp_path / name, "t[7]", "-o", tmp_path / "t.npy")
+    assert least <= sum(size for size in sizes if size >= 8192) <= most
+
+
+@pytest.mark.parametrize("name", ["b", "b.npz"])
+@pytest.mark.parametrize("key", ["t", "t[0,:3]", "t[1:,::2]", "t[:,:]"])
+def test_a_damaged_tensor_is_neither_shown_nor_written_not_even_in_part(
+    tmp_path: Path, ckpt: Callable, name: str, key: str
+) -> None:
+    value = np.arange(64, dtype=np.float32).reshape(8, 8)
+    save(tmp_path / name, {"t": value}, "npz" if name == "b.npz" else "tf-name")
+    file = tmp_path / (name if name == "b.npz" else "b.data-00000-of-00001")
+    data = bytearray(file.read_bytes())
+    data[data.index(value[0].tobytes()) + 4] ^= 1
+    file.write_bytes(data)
+    lines: list[list[object]] = [["show", tmp_path / name, key], ["show", "--json", tmp_path / name, key]]
+    for target in ("o.npy", "o.npz", "o.safetensors", "o.h5", "o.json", "o/"):
+        lines.append(["extract", tmp_path / name, key, "-o", f"{tmp_path}/{target}"])
+    lines.append(["extract", tmp_path / name, key, "-o", "-"])
+    for line in lines:
+        code, out, err = ckpt(*line)
+        assert (code, out) == (3, ""), line
+        assert "t: " in err
+    assert {path.name for path in tmp_path.iterdir()} <= {"b.index", "b.data-00000-of-00001", "b.npz"}
 
 
 def test_a_large_part_passes_in_pieces(

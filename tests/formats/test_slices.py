@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from formats.slicing import Region, fill, intersect
 from formats.tf.messages import BundleEntryProto
 from formats.tf.slices import (
-    Region,
     decode_slice_key,
     extents_of,
-    fill,
-    intersect,
     region_of,
     slice_key,
     tiling_flaw,

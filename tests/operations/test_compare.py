@@ -19,6 +19,7 @@ from formats.files import PIECE
 from formats.tf.messages import BundleHeaderProto, VersionDef
 from formats.workers import TASK_BYTES
 from tests.support import numbers, partitioned, shard_path, strings, variants, write_bundle
+from tests.writing import save
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -206,7 +207,27 @@ def test_what_is_told_to_advance_adds_up_to_the_bytes(tmp_path: Path) -> None:
 def test_counting_stops_early_where_that_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranges, "TASK_BYTES", PIECE)
     value = np.zeros(PIECE)
-    assert compared(tmp_path, value, value + 1, stop_early=True).differing == PIECE // 8
+    for name, array in (("left", value), ("right", value + 1)):
+        save(tmp_path / f"{name}.safetensors", {"t": array}, "safetensors")
+    left, right = (open_checkpoint(tmp_path / f"{name}.safetensors") for name in ("left", "right"))
+    with left, right:
+        found = compare(Operand(left, "t"), Operand(right, "t"), stop_early=True)
+    assert found.differing == PIECE // 8
+
+
+@pytest.mark.parametrize("format", ["tf-name", "npz"])
+def test_counting_goes_on_to_the_checksum_where_there_is_one(tmp_path: Path, format: str) -> None:  # noqa: A002
+    suffix = ".npz" if format == "npz" else ""
+    value = np.zeros(PIECE)
+    for name in ("left", "right"):
+        save(tmp_path / (name + suffix), {"t": value}, format)
+    damaged = tmp_path / ("right" + (suffix or ".data-00000-of-00001"))
+    data = bytearray(damaged.read_bytes())
+    data[5000] ^= 1
+    damaged.write_bytes(data)
+    left, right = (open_checkpoint(tmp_path / (name + suffix)) for name in ("left", "right"))
+    with left, right, pytest.raises(ChecksumError):
+        compare(Operand(left, "t"), Operand(right, "t"), exact=True, stop_early=True)
 
 
 @given(data=st.data(), shape=npst.array_shapes(max_dims=3, max_side=5))
