@@ -142,21 +142,26 @@ class H5File:
         if not self._is_open:
             raise CheckpointError(CLOSED, path=self.path)
 
-    def guarded(self, found: Any) -> Any:
+    def guarded(self, found: Any, chunk_cache: int | None = None) -> Any:
         """Return the library's handle as one whose strings of variable length are safe to read.
+
+        `chunk_cache`, of a dataset, is how many bytes of its chunks are kept from one read to the next.
 
         The library's own access to files is several times as fast as a Python object's,
         so only these go through the guard.  What is read through a source is guarded anyway.
         """
-        from h5py import h5i, h5o
+        from h5py import h5d, h5i, h5o, h5p
 
-        if self._source is not None:
-            return found
-        if self._guarded is None:
+        if self._source is None and self._guarded is None:
             file = RandomAccessFile(self.path)
             source = GuardedFile(file.read, file.size, self._superblock.length_size)
             self._guarded = file, _open_id(self.path, source)
-        return h5o.open(self._guarded[1], h5i.get_name(found))
+        opened = self.library if self._guarded is None else self._guarded[1]
+        if chunk_cache is None:
+            return found if self._guarded is None else h5o.open(opened, h5i.get_name(found))
+        access = h5p.create(h5p.DATASET_ACCESS)
+        access.set_chunk_cache(521, chunk_cache, 0.75)
+        return h5d.open(opened, h5i.get_name(found), access)
 
     @cached_property
     def largest_string(self) -> int:

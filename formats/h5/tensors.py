@@ -3,12 +3,14 @@
     layout       where values lie
     compact      in the dataset's own header
     contiguous   in one piece, or nowhere yet: then every element is the fill value
-    chunked      in boxes of one shape, each perhaps compressed, absent ones being fill
+    chunked      in boxes of one shape, absent ones being fill; filtered, see formats.h5.filtered
     virtual      in other datasets; external storage, in other files: both are refused
 
 A shape costs nothing to declare, and a chunk of zeros next to nothing to store, so both
 are held against what is stored before memory is taken: contiguous values have to lie in
-the file; more than 4 GiB from less than a thousandth of it is refused, as Keras does.
+the file; more than 4 GiB from less than a thousandth of it is refused, as Keras does.  A
+filtered chunk is held whole, so one that takes more than `LARGEST_CHUNK` has to be stored
+in a quarter of it at least.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeature
 from ..files import PIECE
 from ..model import LazyTensor
 from ..ranges import FileRange
-from ..slicing import allocate, boxes, fill_region, full_index, index_shape
+from ..slicing import allocate, boxes, fill_region, full_index, index_shape, region_chunks, within
 from .damage import damage
+from .filtered import FilteredChunks, filters_of
 from .names import string_memory_type
+from .safe import CHUNK_CACHE
 from .specs import RAW, check_library_place, outline
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 
     from ..chunks import Chunk
     from ..model import Index, TensorSpec
+    from .filtered import Filter
     from .node import Node
     from .safe import H5File
 
@@ -43,19 +48,33 @@ __all__ = ["H5Tensor"]
 _MOST_UNEXPLAINED = 4 << 30
 _MOST_EXPANSION = 1000
 LARGEST_PIECE = 32 << 20
-"""Bytes that verifying holds at a time; a larger chunk is not taken apart for it."""
+"""Bytes of a dataset that are held at a time where it goes by, except where its chunks are larger."""
+
+LARGEST_CHUNK = 64 << 20
+"""Bytes of a filtered chunk, or of a row of chunks, that are held; of a file with more values, more."""
+
+_MOST_OF_STORED = 4
+_MOST_PARTS = 16
+"""Parts that a row of chunks is read in where it is too large to be held; each inflates the row again."""
 
 _FILTERS = frozenset((1, 2, 3, 4, 5, 6, 32000))
 """deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's lzf: what needs no plug-in."""
 
 _STRINGS_AT_ONCE = 4096
 
+_REPACK = "if you trust the file, store it in smaller chunks: h5repack -l CHUNK=1024x1024 IN OUT"
+
 
 class _Layout(NamedTuple):
-    """How a dataset is stored: bytes in the file, the shape of its chunks if it has some."""
+    """How a dataset is stored: bytes in the file, the shape of its chunks if it has some, filtered ones."""
 
     stored: int
     chunk: tuple[int, ...] | None
+    filtered: FilteredChunks | None = None
+
+    @property
+    def most_held(self) -> int:
+        return max(LARGEST_CHUNK, _MOST_OF_STORED * self.stored)
 
 
 class H5Tensor(LazyTensor):
@@ -79,14 +98,13 @@ class H5Tensor(LazyTensor):
             return out
         dataset = self._open()
         with self._damage():
-            self._check(dataset)
-            return self._read(dataset, index)
+            return self._read(dataset, self._check(dataset), index)
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
-        """Yield the tensor in pieces, no more of it in memory at a time than `LARGEST_PIECE`.
+        """Yield the tensor in pieces, no more of it in memory at a time than `LARGEST_CHUNK` says.
 
-        What the library reads at a time is more than `max_bytes`, so that a compressed
-        chunk is not inflated again for each of its rows.
+        What is read at a time is more than `max_bytes`, so that a compressed chunk is not
+        inflated again for each of its rows.
         """
         if self.spec.dtype is STRING:
             yield from array_chunks(self.read(), max_bytes)
@@ -97,13 +115,38 @@ class H5Tensor(LazyTensor):
             size = self.spec.size * itemsize
             yield from stored_chunks(self._file.read_exactly, offset, size, itemsize, max_bytes)
             return
+        yield from self._banded(full_index(self.spec.shape), max_bytes)
+
+    def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        if self.spec.dtype is STRING:
+            return super().region_chunks(index, max_bytes)
+        if self._offset is not None:
+            return region_chunks(self.read_region, index, self.spec.dtype.itemsize or 1, max_bytes)
+        return self._banded(index, max_bytes)
+
+    def _banded(self, index: Index, max_bytes: int) -> Iterator[Chunk]:
         dataset = self._open()
         with self._damage():
-            self._check(dataset)
-        for box in boxes(self.spec.shape, max(1, LARGEST_PIECE // itemsize)):
+            layout = self._check(dataset)
+            bands = self._bands(layout, index)
+        for band in bands:
             with self._damage():
-                part = self._read(dataset, box)
+                part = self._read(dataset, layout, band)
             yield from array_chunks(part, max_bytes)
+
+    def _bands(self, layout: _Layout, index: Index) -> Iterator[Index]:
+        """Return parts of an index that make it up in C order, of whole rows of filtered chunks."""
+        shape, itemsize = index_shape(index), self.spec.dtype.itemsize or 1
+        if layout.filtered is None or 0 in shape or not shape:
+            return (within(index, box) for box in boxes(shape, max(1, LARGEST_PIECE // itemsize)))
+        row = math.prod(shape[1:]) * itemsize
+        high = layout.filtered.chunk[0]
+        if high * row <= layout.most_held:
+            return _rows(index, max(high, LARGEST_PIECE // row // high * high))
+        if min(high, shape[0]) * row > _MOST_PARTS * layout.most_held:
+            message = f"its chunks, {high} rows each, lie across {high * row} bytes of {layout.stored} stored"
+            raise self._refused(message, _REPACK)
+        return (within(index, box) for box in boxes(shape, layout.most_held // itemsize))
 
     def file_range(self) -> FileRange | None:
         offset = self._offset if self._file.values is not None else None
@@ -173,8 +216,10 @@ class H5Tensor(LazyTensor):
     def _corrupt(self, message: str, code: str = "hdf5-read") -> CorruptCheckpointError:
         return CorruptCheckpointError(message, path=self._file.path, key=self.spec.key, code=code)
 
-    def _refused(self, message: str) -> UnsupportedFeatureError:
-        return UnsupportedFeatureError(message, path=self._file.path, key=self.spec.key, code="hdf5-read")
+    def _refused(self, message: str, *hints: str) -> UnsupportedFeatureError:
+        return UnsupportedFeatureError(
+            message, path=self._file.path, key=self.spec.key, code="hdf5-read", hints=hints
+        )
 
     # Before memory is taken ----------------------------------------------------------
 
@@ -185,7 +230,6 @@ class H5Tensor(LazyTensor):
         plist = dataset.get_create_plist()
         layout = plist.get_layout()
         check_library_place(self._file, dataset, self._place)
-        self._check_filters(plist)
         stored = int(dataset.get_storage_size())
         itemsize = int(dataset.get_type().get_size())
         nbytes = self.spec.size * itemsize
@@ -202,32 +246,43 @@ class H5Tensor(LazyTensor):
             raise self._refused(
                 f"{largest} bytes from {stored} stored bytes: an expansion that no weights have"
             )
-        return _Layout(stored, chunk)
+        filters = filters_of(plist)
+        if chunk is None or not filters:
+            return _Layout(stored, chunk)
+        found = _Layout(stored, chunk, FilteredChunks(dataset, chunk, filters))
+        assert found.filtered is not None
+        if found.filtered.nbytes > found.most_held:
+            raise self._refused(f"a single chunk of {found.filtered.nbytes} bytes, {stored} stored", _REPACK)
+        self._check_filters(filters)
+        return found
 
-    def _check_filters(self, plist: Any) -> None:
+    def _check_filters(self, filters: tuple[Filter, ...]) -> None:
         from h5py import h5z
 
-        for number in range(plist.get_nfilters()):
-            code, _, _, name = plist.get_filter(number)
+        for filter_ in filters:
+            called = f"filter {filter_.code}" + (f" ({filter_.name})" if filter_.name else "")
             # Asking for one that is not the library's own would have it look for a plug-in.
-            if code not in _FILTERS or not h5z.filter_avail(code):
-                called = f" ({name.decode('ascii', 'replace')})" if name else ""
-                raise self._refused(f"its values need filter {code}{called}, which is not installed")
+            if filter_.code not in _FILTERS or not h5z.filter_avail(filter_.code):
+                raise self._refused(f"its values need {called}, which is not installed")
+        codes = [filter_.code for filter_ in filters]
+        if len(set(codes)) < len(codes):
+            raise self._refused("its values go through one filter more than once, as no weights do", _REPACK)
 
     # Values ----------------------------------------------------------------------------
 
-    def _read(self, dataset: Any, index: Index) -> np.ndarray[Any, Any]:
+    def _read(self, dataset: Any, layout: _Layout, index: Index) -> np.ndarray[Any, Any]:
         import numpy as np
         from h5py import h5t
 
         if self.spec.dtype is STRING:
-            return self._read_strings(dataset, index)
+            return self._read_strings(dataset, layout, index)
         out = np.empty(index_shape(index), self.spec.dtype.numpy)
         if out.size == 0:
             return out
         raw = self.spec.dtype.name in RAW
         target = out.view(f"V{out.itemsize}") if raw else out
-        self._fill(dataset, index, target, dataset.get_type() if raw else h5t.py_create(out.dtype))
+        memory_type = dataset.get_type() if raw else h5t.py_create(out.dtype)
+        self._fill(dataset, layout.filtered, index, target, memory_type)
         if raw and _is_big_endian(dataset.get_type()):
             out.view(f"u{out.itemsize}").byteswap(inplace=True)
         if out.dtype == np.bool_:
@@ -235,7 +290,14 @@ class H5Tensor(LazyTensor):
             np.not_equal(out.view(np.uint8), 0, out=out)
         return out
 
-    def _fill(self, dataset: Any, index: Index, out: np.ndarray[Any, Any], memory_type: Any) -> None:
+    def _fill(
+        self,
+        dataset: Any,
+        filtered: FilteredChunks | None,
+        index: Index,
+        out: np.ndarray[Any, Any],
+        memory_type: Any,
+    ) -> None:
         from h5py import h5s
 
         # The library writes elements of the memory type, however large those of the array are.
@@ -244,6 +306,11 @@ class H5Tensor(LazyTensor):
         space = dataset.get_space()
         if space.get_simple_extent_dims() != self.spec.shape:
             raise ValueError(f"shape {space.get_simple_extent_dims()}, {self.spec.shape} was listed")
+        if filtered is not None and filtered.are_undone_here and not out.dtype.hasobject:
+            filtered.fill(index, out, memory_type)
+            return
+        if filtered is not None and filtered.has_deflate:
+            filtered.check(index)
         memory = h5s.create_simple(out.shape) if out.shape else h5s.create(h5s.SCALAR)
         if out.shape:
             start = tuple(part.start for part in index)
@@ -251,31 +318,29 @@ class H5Tensor(LazyTensor):
             space.select_hyperslab(start, out.shape, stride)
         dataset.read(memory, space, out, memory_type)
 
-    def _read_strings(self, dataset: Any, index: Index) -> np.ndarray[Any, Any]:
+    def _read_strings(self, dataset: Any, layout: _Layout, index: Index) -> np.ndarray[Any, Any]:
         """Return strings as an object array of bytes, a bounded number at a time."""
         import numpy as np
 
         out = np.empty(index_shape(index), object)
-        if dataset.get_type().is_variable_str():
-            dataset = self._file.guarded(dataset)
-        type_id = dataset.get_type()
+        type_id, filtered = dataset.get_type(), layout.filtered
+        if type_id.is_variable_str():
+            # A chunk that is kept is not inflated again for the next strings of it.
+            dataset = self._file.guarded(dataset, max(CHUNK_CACHE, filtered.nbytes) if filtered else None)
+            type_id = dataset.get_type()
         memory_type = string_memory_type(type_id)
         if out.size == 0:
             return out
         if type_id.is_variable_str():
             at_once = min(_STRINGS_AT_ONCE, LARGEST_PIECE // max(1, self._file.largest_string))
         else:
-            at_once = PIECE // max(1, type_id.get_size())
+            at_once = max(PIECE, filtered.nbytes if filtered else 0) // max(1, type_id.get_size())
         total = 0
         for part in boxes(out.shape, max(1, at_once)):
-            whole = tuple(
-                slice(of.start + p.start * of.step, of.start + (p.stop - 1) * of.step + 1, of.step)
-                for of, p in zip(index, part, strict=True)
-            )
             piece = np.empty(
                 index_shape(part), object if type_id.is_variable_str() else f"S{type_id.get_size()}"
             )
-            self._fill(dataset, whole, piece, memory_type)
+            self._fill(dataset, filtered, within(index, part), piece, memory_type)
             if piece.dtype == object:
                 piece = _as_bytes(piece)
                 total += sum(map(len, piece.reshape(-1)))
@@ -292,7 +357,7 @@ class H5Tensor(LazyTensor):
         """Read all that is stored in bounded pieces, and yield how many bytes each had.
 
         Raises CorruptCheckpointError where something cannot be read, UnsupportedFeatureError
-        where a single chunk is too large to be taken apart for a look.
+        where it is too large to be held for a look.
         """
         dataset = self._open()
         with self._damage():
@@ -303,7 +368,7 @@ class H5Tensor(LazyTensor):
             boxes = self._stored_boxes(dataset, layout, itemsize)
         for box in boxes:
             with self._damage():
-                self._read(dataset, box)
+                self._read(dataset, layout, box)
             yield math.prod(index_shape(box)) * itemsize
 
     def _stored_boxes(self, dataset: Any, layout: _Layout, itemsize: int) -> Iterator[Index]:
@@ -311,9 +376,6 @@ class H5Tensor(LazyTensor):
         shape, chunk = self.spec.shape, layout.chunk
         if chunk is None or not shape:
             return boxes(shape, max(1, PIECE // itemsize))
-        if math.prod(chunk) * itemsize > LARGEST_PIECE:
-            size = math.prod(chunk) * itemsize
-            raise self._refused(f"not read: a single chunk of {size} bytes, {layout.stored} stored")
         found: list[tuple[tuple[int, ...], int]] = []
         dataset.chunk_iter(lambda info: found.append((info.chunk_offset, info.size)))
         if sum(size for _, size in found) > self._file.size:
@@ -323,12 +385,26 @@ class H5Tensor(LazyTensor):
         corners = (
             corner for corner, _ in found if all(at < dim for at, dim in zip(corner, shape, strict=True))
         )
-        return (
+        whole = (
             tuple(
                 slice(at, min(at + size, dim), 1) for at, size, dim in zip(corner, chunk, shape, strict=True)
             )
             for corner in corners
         )
+        if layout.filtered is not None:
+            return whole
+        at_once = max(1, LARGEST_PIECE // itemsize)
+        return (within(box, part) for box in whole for part in boxes(index_shape(box), at_once))
+
+
+def _rows(index: Index, rows: int) -> Iterator[Index]:
+    """Yield parts of an index that end where a multiple of `rows` of its tensor's rows does."""
+    first, rest = index[0], full_index(index_shape(index[1:]))
+    for low in range(first.start // rows * rows, first.stop, rows):
+        begin = max(0, -(-(low - first.start) // first.step))
+        end = -(-(min(low + rows, first.stop) - first.start) // first.step)
+        if begin < end:
+            yield within(index, (slice(begin, end, 1), *rest))
 
 
 def _is_big_endian(type_id: Any) -> bool:
