@@ -5,7 +5,8 @@
     model.weights.h5     see formats.h5.weights
     assets/...           vocabularies and the like: no tensors, passed over
 
-Keras stores members without compression, so the weights are read where they lie.
+Keras stores members without compression, so the weights are read where they lie.  The
+member's checksum covers all of them: it is compared once, before the first value is read.
 Where somebody packed the archive again and deflated them, HDF5 cannot be read in
 pieces: they go to an unnamed temporary file first.
 keras/src/saving/saving_lib.py
@@ -85,6 +86,8 @@ class KerasReader(WeightsReader):
     """A `.keras` archive."""
 
     has_checksums = True
+    reads_unproved = False
+    """Whether values are read although the checksum over all of them differs."""
 
     def __init__(self, probe: Probe, *, lenient: bool) -> None:
         assert probe.zip is not None
@@ -95,20 +98,36 @@ class KerasReader(WeightsReader):
             message = f"no {WEIGHTS}" + (f"; weights in {held[0]} are not read here" if held else "")
             raise UnsupportedFeatureError(message, path=self._archive.path, code="header")
         file, self._copy = _open_weights(self._archive)
+        if self._copy is None:  # a copy was checked as it was made
+            file.check_values = self._check_weights
         try:
             super().__init__(probe.location, FORMAT, [file], lenient=lenient)
         except CheckpointError:
             self.close()
             raise
 
-    def weights_flaw(self) -> str | None:
-        """Return what is wrong with the weights by the checksum that covers all of them at once."""
+    def _check_weights(self) -> None:
+        """Raise what is wrong with the weights, of which values are about to be read."""
+        if not self.reads_unproved and self._weights_error is not None:
+            error = self._weights_error
+            raise type(error)(error.message, path=error.path, offset=error.offset, code=error.code)
+
+    @cached_property
+    def _weights_error(self) -> CorruptCheckpointError | None:
         try:
             for _ in self._archive.pieces(self._archive.member(WEIGHTS)):
                 pass
-        except CheckpointError as error:
-            return error.message
+        except CorruptCheckpointError as error:
+            return error
         return None
+
+    def weights_flaw(self) -> str | None:
+        """Return what is wrong with the weights by the checksum that covers all of them at once.
+
+        From then on they are read all the same.
+        """
+        self.reads_unproved = True
+        return self._weights_error.message if self._weights_error is not None else None
 
     def _text(self, name: str) -> str | None:
         """Return a member as text; None, and a finding, where it cannot be read."""

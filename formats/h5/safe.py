@@ -86,6 +86,8 @@ class H5File:
         self._guarded: tuple[RandomAccessFile, h5py.h5f.FileID] | None = None
         self.values: RandomAccessFile | None = None
         """The file itself, for what lies in it in one piece; None where it is a member of another."""
+        self.check_values: Callable[[], None] = _nothing
+        """Called before values are read; raises where a checksum that covers all of the file differs."""
         if source is not None:
             self._read = source.read_at
         else:
@@ -333,6 +335,10 @@ class H5File:
         except CheckpointError as error:
             flaw(error)
             return -1
+
+
+def _nothing() -> None:
+    """Check nothing: HDF5 itself has no checksum of a whole file."""
 
 
 def open_h5(

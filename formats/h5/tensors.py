@@ -91,6 +91,7 @@ class H5Tensor(LazyTensor):
         return self.read_region(full_index(self.spec.shape)) if values is None else values.array(self.spec)
 
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
+        self._file.check_values()
         offset = self._offset
         if offset is not None:
             out = allocate(self.spec, index_shape(index), self._file.path)
@@ -106,6 +107,7 @@ class H5Tensor(LazyTensor):
         What is read at a time is more than `max_bytes`, so that a compressed chunk is not
         inflated again for each of its rows.
         """
+        self._file.check_values()
         if self.spec.dtype is STRING:
             yield from array_chunks(self.read(), max_bytes)
             return
@@ -125,6 +127,7 @@ class H5Tensor(LazyTensor):
         return self._banded(index, max_bytes)
 
     def _banded(self, index: Index, max_bytes: int) -> Iterator[Chunk]:
+        self._file.check_values()
         dataset = self._open()
         with self._damage():
             layout = self._check(dataset)

@@ -1,0 +1,46 @@
+"""A `.keras` archive has one checksum for all of its weights, and no value is read before it was compared."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from formats import ChecksumError, open_checkpoint
+from tests.support import data_path, same
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return shutil.copy(data_path("keras3_conv", "conv.keras"), tmp_path / "conv.keras")
+
+
+def test_a_flipped_bit_in_one_weight_is_an_error_of_all(archive: Path) -> None:
+    with open_checkpoint(archive) as reader:
+        key = max(reader, key=lambda key: reader.specs[key].size)
+        value = reader[key].read()
+    data = archive.read_bytes()
+    at = data.index(value.tobytes())
+    archive.write_bytes(data[: at + 4] + bytes([data[at + 4] ^ 1]) + data[at + 5 :])
+    with open_checkpoint(archive) as reader:
+        for name in reader:
+            tensor = reader[name]
+            for call in (tensor.read, lambda: tensor.read_slice(...), lambda: list(tensor.chunks())):  # noqa: B023
+                with pytest.raises(ChecksumError, match="CRC-32"):
+                    call()
+
+
+def test_rescue_reads_them_all_the_same(archive: Path) -> None:
+    with open_checkpoint(archive) as reader:
+        expected = {key: reader[key].read() for key in reader}
+        assert reader.weights_flaw() is None  # type: ignore[attr-defined]
+    data = archive.read_bytes()
+    at = data.index(max(expected.values(), key=lambda value: value.size).tobytes())
+    archive.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    with open_checkpoint(archive) as reader:
+        assert "CRC-32" in reader.weights_flaw()  # type: ignore[attr-defined]
+        assert sum(same(reader[key].read(), expected[key]) for key in reader) == len(expected) - 1
