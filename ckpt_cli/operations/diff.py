@@ -294,6 +294,9 @@ def _steps(
     if one is None or other is None:
         yield _Step(Entry(pair.key, "added" if one is None else "removed", source, one, other))
         return
+    for reader, spec in ((left, one), (right, other)):
+        if spec.dtype is INVALID and options.values:
+            reader[spec.key]  # says what is wrong: what cannot be decoded is neither same nor changed
     entry = Entry(pair.key, "same", source, one, other)
     if one.shape != other.shape or one.dtype is not other.dtype:
         yield _Step(entry._replace(change="shape" if one.shape != other.shape else "dtype"))
