@@ -291,12 +291,12 @@ def _steps(
     one = left.specs[pair.left] if pair.left is not None else None
     other = right.specs[pair.right] if pair.right is not None else None
     source = pair.left if pair.left != pair.key else None
+    for reader, spec in ((left, one), (right, other)):
+        if spec is not None and options.values and _is_damaged(reader, spec):
+            reader[spec.key]  # says what is wrong: what cannot be decoded is not known to differ
     if one is None or other is None:
         yield _Step(Entry(pair.key, "added" if one is None else "removed", source, one, other))
         return
-    for reader, spec in ((left, one), (right, other)):
-        if spec.dtype is INVALID and options.values:
-            reader[spec.key]  # says what is wrong: what cannot be decoded is neither same nor changed
     entry = Entry(pair.key, "same", source, one, other)
     if one.shape != other.shape or one.dtype is not other.dtype:
         yield _Step(entry._replace(change="shape" if one.shape != other.shape else "dtype"))
@@ -314,6 +314,12 @@ def _steps(
     elif not comparison.tasks:
         advance(other.nbytes or 0)
         yield _Step(_with_values(entry, comparison.difference))
+
+
+def _is_damaged(reader: CheckpointReader, spec: TensorSpec) -> bool:
+    if spec.dtype is not INVALID:
+        return False
+    return any(finding.key == spec.key and finding.severity == "error" for finding in reader.findings)
 
 
 def _with_values(entry: Entry, difference: Difference) -> Entry:
