@@ -64,6 +64,7 @@ class SafetensorsWriter(CheckpointWriter):
         for spec in target.specs:
             _check_key(target, spec.key)
         target = _in_folder(target)
+        target = target._replace(path=self.followed(target.path))  # which the names of the files are made of
         target, files = _planned(target)
         self._files = files
         self._file_of = {spec.key: file for file in files for spec in file.specs}

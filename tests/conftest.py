@@ -23,9 +23,10 @@ settings.register_profile("ci", max_examples=60, derandomize=True, **_COMMON)
 settings.register_profile("thorough", max_examples=2000, **_COMMON)
 settings.load_profile("ci" if os.environ.get("CI") else os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-# Started in the background of a shell, a process has interrupts ignored, and so would the ones
-# it starts; tests of what an interrupt does need them.
+# Started in the background of a shell, or with `nohup`, a process has signals ignored, and so would the
+# ones it starts; tests of what a signal does need them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -121,6 +121,7 @@ OWN = {
         "--by": ("diff pairs/object_based pairs/name_based", "--by object-path"),
         "--fail-on": ("diff run/ckpt-9 run/ckpt-10", "--fail-on added"),
         "--each": ("diff run other", "--each"),
+        "--recursive": ("diff . . --each", "-R"),
         "--jobs": ("diff run/ckpt-9 run/ckpt-10", "-j 7"),
     },
     "extract": {
@@ -144,6 +145,7 @@ OWN = {
         "--no-values": ("log run", "--no-values"),
         "--tag": ("log iris --json", "--tag global_step/sec"),
         "--events": ("log run --json", "--events iris"),
+        "--recursive": ("log run", "-R"),
     },
     "ls": {
         "--long": ("ls run/ckpt-10", "-l"),
@@ -183,8 +185,12 @@ OWN = {
         "--keep": ("state run", "--keep 1"),
         "--dry-run": ("state run --keep 1", "-n"),
     },
-    "stats": {"--fail-on": ("stats pairs/name_based_nan", "--fail-on nan")},
+    "stats": {
+        "--fail-on": ("stats pairs/name_based_nan", "--fail-on nan"),
+        "--recursive": ("stats run", "-R"),
+    },
     "verify": {
+        "--recursive": ("verify .", "-R"),
         "--roundtrip": ("verify run/ckpt-10", "--roundtrip npz"),
         "--outputs-like": ("verify full.h5", "--outputs-like full.h5"),
         "--input": ("verify full.h5 --json --outputs-like full.h5", "--input input.npy"),

@@ -67,7 +67,7 @@ def test_an_input_of_ones_own(tmp_path: Path, ckpt: Callable) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ((FULL, "--input", "x.npy"), 2, "--input is for --outputs-like"),
+        ((FULL, "--input", "x.npy"), 2, "--input does nothing without --outputs-like"),
         ((FULL, "--outputs-like", FULL, "--input", "nowhere.npy"), 3, "nowhere.npy"),
         ((FULL, "--outputs-like", FULL, "--input", FULL), 3, "not an array of numbers in .npy"),
         ((FULL, "--outputs-like", data_path("nowhere")), 3, "no such file"),

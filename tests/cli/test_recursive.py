@@ -55,7 +55,7 @@ def test_verify_takes_all_and_ends_with_totals(runs: Path, ckpt: Callable, termi
     assert len(ckpt("verify", "-R", "--json", runs).json["results"]) == 4
     lines = terminal("verify", "-R", str(runs), columns=200, NO_COLOR="1").out.splitlines()
     assert lines[-1] == "3 sound, 1 damaged"
-    statuses = [line for line in lines if "/ckpt-" in line and "tensors" in line]
+    statuses = [line for line in lines if "/ckpt-" in line and "tensor" in line]
     assert len({line.index("tf-name") for line in statuses}) == 1
 
 

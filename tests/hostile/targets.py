@@ -329,6 +329,8 @@ def _mutate_keras(dice: random.Random, data: bytes) -> bytes:
 def _mutate_safetensors(dice: random.Random, data: bytes) -> bytes:
     if dice.random() < 0.15:
         return mutation.mutate_bytes(dice, data)
+    if data.startswith(b"{"):  # the index of a sharded one
+        return mutation.mutate_json(dice, data)
     size = int.from_bytes(data[:8], "little")
     header = mutation.mutate_json(dice, data[8 : 8 + size])
     return len(header).to_bytes(8, "little") + header + data[8 + size :]

@@ -68,9 +68,16 @@ def check_same(found: Arrays, expected: Arrays) -> None:
 
 
 def convert(source: str, target: str, into: str) -> str:
-    with open_checkpoint(source) as reader:
-        execute(plan_conversion(reader, list(reader.specs), target, format_named(into), Settings()))
+    convert_and_tell(source, target, into)
     return target
+
+
+def convert_and_tell(source: str, target: str, into: str) -> dict[str, str]:
+    """Convert a checkpoint, and return the names that the plan gives its tensors."""
+    with open_checkpoint(source) as reader:
+        plan = plan_conversion(reader, list(reader.specs), target, format_named(into), Settings())
+        execute(plan)
+    return {row["from"]: row["to"] for row in plan.document(verified=True)["tensors"] if row["from"]}
 
 
 def saved(directory: str, arrays: Arrays, into: str = "tf-name") -> str:
@@ -100,11 +107,13 @@ def test_to_another_format_and_back(into: str, arrays: Arrays) -> None:
     with tempfile.TemporaryDirectory() as directory:
         source = saved(directory, arrays)
         try:
-            other = convert(source, directory + "/other", into)
+            names = convert_and_tell(source, directory + "/other", into)
         except ConversionError:
             count(f"sets of names that {into} cannot hold, and says so")
             return
-        check_same(stored(convert(other, directory + "/back", "tf-name")), stored(source))
+        # HDF5 cannot hold `a` and `a/b` as datasets; the plan says what such a name becomes.
+        expected = {names[key]: array for key, array in stored(source).items()}
+        check_same(stored(convert(directory + "/other", directory + "/back", "tf-name")), expected)
     count(f"names to {into} and back", len(arrays))
 
 
