@@ -27,17 +27,6 @@ from click.shell_completion import CompletionItem, ShellComplete, add_completion
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "SHELLS",
-    "checkpoints",
-    "checkpoints_of_directory",
-    "commands",
-    "directories",
-    "dtypes",
-    "keys",
-    "kinds",
-    "script",
-]
 
 _SUFFIXES = (".h5", ".hdf5", ".keras", ".npz", ".safetensors", ".safetensors.index.json", ".weights.json")
 _MOST_KEYS = 100
@@ -67,7 +56,7 @@ def checkpoints(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 def paths(incomplete: str) -> Items:
     """Offer whatever a path can name: checkpoints, other files, directories."""
-    from formats.paths import is_part
+    from formats.model.location import is_part
 
     head, names = _listing(incomplete)
     files = [name for name in names if os.path.isfile(os.path.expanduser(head + name)) and not is_part(name)]
@@ -90,7 +79,7 @@ def checkpoints_of_directory(ctx: click.Context, param: click.Parameter, incompl
 def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """Offer the tensors of the checkpoint that is named before, by object path or key."""
     from formats.errors import CheckpointError
-    from formats.opening import open_checkpoint
+    from formats.find.opening import open_checkpoint
 
     path = _named_before(ctx)
     if path is None:
@@ -108,14 +97,14 @@ def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
 
 
 def dtypes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
-    from formats.dtypes import BY_NAME
+    from formats.core.dtypes import BY_NAME
 
     return [_item(name, "plain") for name in sorted(BY_NAME) if name.startswith(incomplete)]
 
 
 def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
     """Offer kinds, behind the last comma."""
-    from formats.model import KINDS
+    from formats.core.spec import KINDS
 
     before, comma, last = incomplete.rpartition(",")
     chosen = before.split(",")
@@ -144,7 +133,7 @@ def _listing(incomplete: str) -> tuple[str, list[str]]:
 
 
 def _directories(head: str, names: list[str]) -> Items:
-    from formats.paths import is_leftover
+    from formats.model.location import is_leftover
 
     return [
         _item(head + name, "dir")
@@ -155,7 +144,8 @@ def _directories(head: str, names: list[str]) -> Items:
 
 def _checkpoint_names(directory: str, names: list[str]) -> list[str]:
     """Return what is a checkpoint of these names, by its content where the name does not say."""
-    from formats.paths import V1_SHARD, is_leftover, is_part, is_shard_beside_index
+    from formats.model.location import is_leftover, is_part, is_shard_beside_index
+    from formats.store.beside import V1_SHARD
 
     found: dict[str, None] = {}
     for name in names:
@@ -178,7 +168,7 @@ def _checkpoint_names(directory: str, names: list[str]) -> list[str]:
 def _looks_like_one(path: str) -> bool:
     """Whether a file is a table, as V1 checkpoints are, or a listing."""
     from formats.errors import CheckpointError
-    from formats.files import RandomAccessFile
+    from formats.store.local import RandomAccessFile
     from formats.wire.sstable import MAGIC
 
     try:

@@ -12,7 +12,7 @@ import click
 from . import __version__
 from .ending import EndedBySignal, ending_by_signals, exit_code
 from .options import color_option, with_general_options
-from .render import choose_color, choose_quiet, error_lines, note
+from .render.base import choose_color, choose_quiet, error_lines, note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ class CommandsByFile(click.Group):
             return None
         import importlib
 
-        from formats import notices  # which every command imports, and completion does not
+        from formats.core import notices  # which every command imports, and completion does not
 
         notices.listen(note)
         command: click.Command = importlib.import_module(f"ckpt_cli.commands.{cmd_name}").command
@@ -106,7 +106,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except (KeyboardInterrupt, click.Abort, EndedBySignal) as error:
-        from formats.atomic import remove_stagings
+        from formats.store.staging import remove_stagings
 
         remove_stagings()
         if os.environ.get("CKPT_DEBUG"):
@@ -139,7 +139,7 @@ def _checkpoint_error() -> type[Exception]:
 def _report(error: Exception) -> int:
     from formats.errors import CheckpointError, NoCheckpointsError
 
-    from .operations.select import NothingSelectedError
+    from .operations.choose.select import NothingSelectedError
 
     hints: tuple[str, ...] = ()
     if isinstance(error, click.ClickException):

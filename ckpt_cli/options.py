@@ -12,28 +12,11 @@ from .option_rules import needs, option_rules
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from formats.dtypes import DType
+    from formats.core.dtypes import DType
 
-    from .operations.keys import Rules
-    from .operations.select import Selection
+    from .operations.choose.keys import Rules
+    from .operations.choose.select import Selection
 
-__all__ = [
-    "LocalPath",
-    "cast_option",
-    "changing",
-    "choosing",
-    "color_option",
-    "completing",
-    "jobs_option",
-    "json_option",
-    "known_format",
-    "path_argument",
-    "recursive_option",
-    "rules_of",
-    "selection_of",
-    "set_quiet",
-    "with_general_options",
-]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -48,7 +31,7 @@ class LocalPath(click.Path):
         super().__init__(readable=False, **settings)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from formats.urls import refuse_url
+        from formats.store.urls import refuse_url
 
         refuse_url(os.fsdecode(value))
         return super().convert(value, param, ctx)
@@ -68,7 +51,7 @@ def completing(what: str) -> Callable[[click.Context, click.Parameter, str], lis
 
 def _set_color(_: click.Context, __: click.Parameter, value: str | None) -> None:
     if value is not None:
-        from .render import choose_color
+        from .render.base import choose_color
 
         choose_color(value)
 
@@ -85,7 +68,7 @@ color_option = click.option(
 def set_quiet(_: click.Context, __: click.Parameter, value: bool) -> bool:
     """Silence notes and progress, where --quiet says so."""
     if value:
-        from .render import choose_quiet
+        from .render.base import choose_quiet
 
         choose_quiet(True)
     return value
@@ -95,9 +78,9 @@ def _set_verbose(context: click.Context, __: click.Parameter, value: bool) -> No
     """Say what was read when the command has ended, however it ends."""
     if not value or context.resilient_parsing:
         return
-    from formats.files import count_reads
+    from formats.store.tally import count_reads
 
-    from .render import remark
+    from .render.base import remark
 
     tallies = count_reads()
 
@@ -135,7 +118,7 @@ def with_general_options(command: click.Command) -> click.Command:
 
 
 def _default_jobs() -> int:
-    from formats.workers import default_jobs  # a listing starts without it
+    from formats.store.workers import default_jobs  # a listing starts without it
 
     return default_jobs()
 
@@ -205,7 +188,7 @@ def choosing(function: F) -> F:
 
 def selection_of(options: dict[str, Any]) -> Selection:
     """Return the selection that the options of `choosing` describe; UsageError where they make no sense."""
-    from .operations.select import Selection
+    from .operations.choose.select import Selection
 
     try:
         return Selection.make(
@@ -224,9 +207,9 @@ def known_format(context: click.Context, _: click.Parameter, value: str | None) 
     if value is None:
         return None
     from formats.errors import UnknownFormatError
-    from formats.registry import format_named
+    from formats.find.registry import format_named
 
-    from .operations.convert import ALIASES
+    from .operations.move.convert import ALIASES
 
     try:
         return format_named(ALIASES.get(value, value)).name
@@ -237,7 +220,7 @@ def known_format(context: click.Context, _: click.Parameter, value: str | None) 
 def _floating(_: click.Context, __: click.Parameter, value: str | None) -> DType | None:
     if value is None:
         return None
-    from formats.dtypes import BY_NAME, dtype_named
+    from formats.core.dtypes import BY_NAME, dtype_named
 
     try:
         dtype = dtype_named(value)
@@ -287,8 +270,8 @@ def changing(function: F) -> F:
 
 def rules_of(options: dict[str, Any]) -> Rules:
     """Return the rules that the options of `changing` describe; UsageError where they make no sense."""
-    from .operations.keys import Rules
-    from .operations.name_map import read_map
+    from .operations.choose.keys import Rules
+    from .operations.choose.name_map import read_map
 
     names = read_map(options["map_file"]) if options["map_file"] is not None else {}
     try:

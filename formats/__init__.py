@@ -7,6 +7,7 @@ with formats.open_checkpoint("run/ckpt-10") as reader:
 
 from __future__ import annotations
 
+from .core.spec import TensorSpec
 from .errors import (
     CheckpointError,
     CheckpointExistsError,
@@ -21,10 +22,12 @@ from .errors import (
     UnsupportedDtypeError,
     UnsupportedFeatureError,
 )
-from .model import CheckpointReader, LazyTensor, TensorSpec
-from .opening import open_checkpoint
-from .registry import detect_format
-from .writing import CheckpointWriter, create_checkpoint
+from .find.creating import create_checkpoint
+from .find.opening import open_checkpoint
+from .find.registry import detect_format
+from .model.reader import CheckpointReader
+from .model.tensor import LazyTensor
+from .model.writer import CheckpointWriter
 
 __all__ = [
     "CheckpointError",

@@ -20,27 +20,6 @@ sentence a person reads is put together only when it is shown.
 
 from __future__ import annotations
 
-__all__ = [
-    "UNREADABLE",
-    "CheckpointError",
-    "CheckpointExistsError",
-    "CheckpointNotFoundError",
-    "ChecksumError",
-    "ConversionError",
-    "CorruptCheckpointError",
-    "DuplicateKeyError",
-    "InaccessibleError",
-    "NoCheckpointsError",
-    "TensorNotFoundError",
-    "UnknownFormatError",
-    "UnsupportedDtypeError",
-    "UnsupportedFeatureError",
-    "cast_or_leave_out",
-    "forget_locals",
-    "leave_out",
-]
-
-
 UNREADABLE = "unreadable"
 """The finding code of what is there and could not be opened: it may be sound."""
 

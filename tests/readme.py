@@ -17,7 +17,7 @@ import click
 from click.testing import CliRunner
 
 from ckpt_cli.main import cli
-from formats.registry import all_formats
+from formats.find.registry import all_formats
 from tests.support import data_path
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

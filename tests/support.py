@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from formats import dtypes
-from formats.tf import payload
-from formats.tf.messages import (
+from formats.core import dtypes
+from formats.tf.bundle import payload
+from formats.tf.bundle.slices import extents_of, slice_key
+from formats.wire.crc32c import mask, masked_crc32c
+from formats.wire.messages import (
     BundleEntryProto,
     BundleHeaderProto,
     Dim,
@@ -27,14 +29,13 @@ from formats.tf.messages import (
     TensorSliceProto,
     VersionDef,
 )
-from formats.tf.slices import Extents, extents_of, slice_key
-from formats.wire.crc32c import mask, masked_crc32c
 from formats.wire.sstable import MAGIC, BlockHandle, TableBuilder, encode_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from formats import LazyTensor
+    from formats.core.region import Extents
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 

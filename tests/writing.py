@@ -9,15 +9,15 @@ import ml_dtypes
 import numpy as np
 
 import formats
-from formats.dtypes import BY_NAME
-from formats.model import TensorSpec
-from formats.tf.object_graph import ObjectGraph
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import TensorSpec
+from formats.model.object_graph import ObjectGraph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from formats import CheckpointReader, CheckpointWriter, LazyTensor
-    from formats.tf.slices import Extents
+    from formats.core.region import Extents
 
 
 def in_file_order(reader: CheckpointReader) -> Iterator[tuple[str, Extents | None, LazyTensor]]:
@@ -66,7 +66,7 @@ def files(directory: object) -> dict[str, bytes]:
 
 def spec_of(key: str, array: Any, dtype: str | None = None) -> TensorSpec:
     array = np.asarray(array)
-    name = dtype or formats.dtypes.from_numpy(array.dtype).name
+    name = dtype or formats.core.dtypes.from_numpy(array.dtype).name
     return TensorSpec(key, BY_NAME[name], array.shape)
 
 

@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.opening import is_directory, locate
-from formats.suffixes import refuse_false_suffix
-from formats.workers import workers
+from formats.find.opening import is_directory, locate
+from formats.find.suffixes import refuse_false_suffix
+from formats.store.workers import workers
 
-from .. import render
-from ..operations.average import last_of, plan_average
-from ..operations.latest import make_latest, state_beside
-from ..operations.places import each_once
-from ..operations.transfer import execute
+from ..operations.choose.places import each_once
+from ..operations.move.average import last_of, plan_average
+from ..operations.move.latest import make_latest, state_beside
+from ..operations.move.transfer import execute
 from ..options import LocalPath, color_option, jobs_option, json_option
-from ..report import opened, report
+from ..render import base as render
+from ..render.report import opened, report
 
 if TYPE_CHECKING:
-    from formats.paths import Location
+    from formats.model.location import Location
 
-    from ..operations.transfer import Plan
-
-__all__ = ["command"]
+    from ..operations.move.transfer import Plan
 
 
 @click.command("average")
@@ -77,7 +75,7 @@ def _locate(sources: tuple[str, ...], last: int | None, target: str) -> list[Loc
     else:
         if len(sources) != 1 or not is_directory(sources[0]):
             raise click.UsageError("--last wants one directory", context)
-        from formats.directory import Directory
+        from formats.find.directory import Directory
 
         locations = last_of(Directory(sources[0]), last, target)
     for text in notes:

@@ -6,10 +6,8 @@ import sys
 
 import click
 
-from .. import render
 from ..options import color_option, json_option
-
-__all__ = ["command"]
+from ..render import base as render
 
 
 @click.command("completion")

@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.atomic import holding, replace_file
-from formats.directory import Directory
 from formats.errors import CheckpointExistsError
-from formats.opening import is_directory, locate, open_location
-from formats.suffixes import format_of_suffix, refuse_false_suffix
-from formats.tf.state_file import FILE_NAME
-from formats.workers import workers
+from formats.find.directory import Directory
+from formats.find.opening import is_directory, locate, open_location
+from formats.find.suffixes import format_of_suffix, refuse_false_suffix
+from formats.store.staging import holding, replace_file
+from formats.store.workers import workers
+from formats.tf.run.state_file import FILE_NAME
 
-from .. import render
-from ..operations import convert, pairing, transfer
-from ..operations.keras_plan import read_config
-from ..operations.keys import renamed
-from ..operations.latest import make_latest, state_beside
-from ..operations.run_directory import converted_names, converted_state, refuse_state_file
-from ..operations.select import choose
+from ..operations.choose import pairing
+from ..operations.choose.chosen import Settings
+from ..operations.choose.keys import renamed
+from ..operations.choose.select import choose
+from ..operations.keras.plan import read_config
+from ..operations.move import convert, transfer
+from ..operations.move.latest import make_latest, state_beside
+from ..operations.move.run_directory import converted_names, converted_state, refuse_state_file
 from ..option_rules import excludes, needs, option_rules
 from ..options import (
     LocalPath,
@@ -36,17 +37,17 @@ from ..options import (
     rules_of,
     selection_of,
 )
-from ..report import note_cast, opened, report
+from ..render import base as render
+from ..render.report import note_cast, opened, report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from formats.directory import Member
-    from formats.model import CheckpointReader, Format
-    from formats.paths import Location
+    from formats.find.directory import Member
+    from formats.model.location import Location
+    from formats.model.reader import CheckpointReader, Format
 
-__all__ = ["command"]
 
 CANNOT = 3  # The exit code of input that cannot be read.
 
@@ -139,7 +140,7 @@ def _convert_one(
     if options["like"] is None:
         into = convert.target_format(reader, target, options["to"])
         config = read_config(options["config"]) if options["config"] else None
-        settings = convert.Settings(options["cast"], options["merge_slices"], names, config)
+        settings = Settings(options["cast"], options["merge_slices"], names, config)
         return _carry_out(convert.plan_conversion(reader, keys, target, into, settings), options)
     with _open(options["like"], options) as template:
         _check_format(template, reader, target, options["to"])

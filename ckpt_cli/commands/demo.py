@@ -10,10 +10,8 @@ import click
 
 from formats.errors import CheckpointExistsError
 
-from .. import render
 from ..options import color_option, completing, json_option, path_argument
-
-__all__ = ["command"]
+from ..render import base as render
 
 RUNS = {"tf_ckpts": 0.1, "tf_ckpts_slower": 0.02}
 """Each run's directory and its learning rate: the guide's, and another."""
@@ -78,8 +76,8 @@ def command(directory: str, *, overwrite: bool, dry_run: bool, as_json: bool) ->
 def _run(path: str, learning_rate: float, *, dry_run: bool) -> dict[str, Any]:
     if dry_run:
         return {"steps": None, "loss": None, "checkpoints": []}
-    from formats.atomic import Staging
-    from formats.links import followed
+    from formats.store.links import followed
+    from formats.store.staging import Staging
 
     from ..runtime.guide import train
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.opening import is_directory, locate
-from formats.workers import workers
+from formats.find.opening import is_directory, locate
+from formats.store.workers import workers
 
-from .. import render
-from ..operations.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
-from ..operations.keys import renamed
-from ..operations.measure import Tolerance
+from ..operations.choose.keys import renamed
+from ..operations.compare.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
+from ..operations.compare.measure import Tolerance
 from ..option_rules import excludes, needs, option_rules
 from ..options import (
     changing,
@@ -27,15 +26,14 @@ from ..options import (
     selection_of,
     set_quiet,
 )
-from ..report import opened
+from ..render import base as render
+from ..render.report import opened
 
 if TYPE_CHECKING:
     from formats import CheckpointReader
-    from formats.paths import Location
+    from formats.model.location import Location
 
-    from ..operations.diff import Diff, Pair
-
-__all__ = ["command"]
+    from ..operations.compare.diff import Diff, Pair
 
 
 def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
@@ -188,7 +186,7 @@ def _suggest(left: CheckpointReader, right: CheckpointReader, pairs: list[Pair],
 
 
 def _show(found: Diff, names: dict[str, str], options: dict[str, Any], prefix: tuple[str, ...] = ()) -> None:
-    from .. import render_diff as view
+    from ..render import diff as view
 
     shown = found.shown(everything=options["everything"])
     if not render.is_terminal():
@@ -238,7 +236,7 @@ def _members(path: str, *, recursive: bool) -> dict[str, Location]:
     if not is_directory(path):
         message = f"--each wants two directories, {path} is none"
         raise click.UsageError(message, click.get_current_context())
-    from formats.directory import Directory, directories_below
+    from formats.find.directory import Directory, directories_below
 
     found = {}
     for folder in directories_below(path) if recursive else (path,):

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.chunks import view_of
-from formats.workers import workers
+from formats.core.chunks import view_of
+from formats.store.workers import workers
 
-from .. import render
-from ..operations.extract import Output, output_of, plan_extract, stream, write
-from ..operations.parts import find_parts
+from ..operations.choose.parts import find_parts
+from ..operations.move.extract import Output, output_of, plan_extract, stream, write
 from ..options import (
     LocalPath,
     cast_option,
@@ -24,12 +23,11 @@ from ..options import (
     path_argument,
     selection_of,
 )
-from ..report import note_cast, opened, report
+from ..render import base as render
+from ..render.report import note_cast, opened, report
 
 if TYPE_CHECKING:
-    from ..operations.transfer import Plan
-
-__all__ = ["command"]
+    from ..operations.move.transfer import Plan
 
 
 @click.command("extract")

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.words import counted
+from formats.core.words import counted
 
-from .. import render
 from ..option_rules import excludes, needs, option_rules
 from ..options import LocalPath, color_option, json_option, path_argument
-from ..report import opened
+from ..render import base as render
+from ..render.report import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..operations.graph import GraphNode, Span
+    from ..operations.graph.tree import GraphNode, Span
 
-__all__ = ["command"]
 
 _DEEPEST = 100
 """Edges below the root that a tree shows unless told; programs are flatter, and lines grow with depth."""
@@ -59,9 +58,9 @@ def command(path: str, depth: int | None, output: str | None, **options: Any) ->
       ckpt graph run/ckpt-10
       ckpt graph run/ckpt-10 --depth 2 -o model.svg
     """
-    from ..operations.graph import draw, graph_nodes, readable_depth, span
-    from ..operations.graph_files import WRITERS
-    from ..operations.match import graph_of
+    from ..operations.compare.match import graph_of
+    from ..operations.graph.pictures import WRITERS
+    from ..operations.graph.tree import draw, graph_nodes, readable_depth, span
 
     suffix = os.path.splitext(output)[1].lower() if output is not None else ""
     if output is not None and suffix not in WRITERS:
@@ -92,8 +91,8 @@ def command(path: str, depth: int | None, output: str | None, **options: Any) ->
 
 
 def _write(output: str, text: str, options: dict[str, Any]) -> None:
-    from formats.atomic import replace_file
     from formats.errors import CheckpointExistsError
+    from formats.store.staging import replace_file
 
     if os.path.lexists(output) and not options["overwrite"]:
         raise CheckpointExistsError("is there already", path=output, hints=("to replace it: --overwrite",))

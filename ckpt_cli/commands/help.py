@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import render
 from ..options import color_option, json_option
+from ..render import base as render
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-__all__ = ["command"]
 
 
 def _commands(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:

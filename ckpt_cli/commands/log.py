@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.directory import Directory, directories_below
+from formats.core.words import counted
 from formats.errors import CheckpointError
-from formats.tf.state_file import FILE_NAME
-from formats.words import counted
+from formats.find.directory import Directory, directories_below
+from formats.tf.run.state_file import FILE_NAME
 
-from .. import render, render_log
-from ..operations.curves import read_curve
-from ..operations.log import ATTEMPTS, RunLog
-from ..operations.state import places_of
+from ..operations.runs.curves import read_curve
+from ..operations.runs.log import ATTEMPTS, RunLog
+from ..operations.runs.state import places_of
 from ..options import (
     LocalPath,
     choosing,
@@ -26,14 +25,15 @@ from ..options import (
     recursive_option,
     selection_of,
 )
-from ..report import say_all, say_empty
+from ..render import base as render
+from ..render import log as render_log
+from ..render.report import say_all, say_empty
 
 if TYPE_CHECKING:
-    from ..operations.curves import Curve, Told
-    from ..operations.log import Row
-    from ..operations.select import Selection
+    from ..operations.choose.select import Selection
+    from ..operations.runs.curves import Curve, Told
+    from ..operations.runs.log import Row
 
-__all__ = ["command"]
 
 _MOST_TAGS = 10
 """Tags named where the one asked for is not there."""

@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from formats.directory import directories_below
-from formats.dtypes import INVALID
-from formats.opening import is_directory, locate
-from formats.words import counted
+from formats.core.dtypes import INVALID
+from formats.core.words import counted
+from formats.find.directory import directories_below
+from formats.find.opening import is_directory, locate
 
-from .. import render
-from ..operations import listing
-from ..operations.places import each_once, paths_and_keys
-from ..operations.select import Selection, choose
+from ..operations.choose.places import each_once, paths_and_keys
+from ..operations.choose.select import Selection, choose
+from ..operations.runs import listing
 from ..option_rules import CHOOSING, excludes, option_rules
 from ..options import choosing, color_option, json_option, path_argument, selection_of
-from ..report import kept, opened, say_all, say_empty
+from ..render import base as render
+from ..render.report import kept, opened, say_all, say_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from formats.core.spec import TensorSpec
     from formats.errors import CheckpointError
-    from formats.model import CheckpointReader, TensorSpec
-    from formats.paths import Location
+    from formats.model.location import Location
+    from formats.model.reader import CheckpointReader
 
-    from ..operations.trainable import Trainable
+    from ..operations.runs.trainable import Trainable
 
-__all__ = ["command"]
 
 KIND_STYLES = {"slot": "yellow", "optimizer": "red", "state": "cyan", "graph": "bright_black", "variable": ""}
 _DEEPEST = 200
@@ -155,7 +155,7 @@ def _list_checkpoint(location: Location, selection: Selection, options: dict[str
 
 
 def _trainable(reader: CheckpointReader, *, as_json: bool) -> Trainable:
-    from ..operations.trainable import trainable_tensors
+    from ..operations.runs.trainable import trainable_tensors
 
     found = trainable_tensors(reader)
     for text in found.flaws:
@@ -189,7 +189,7 @@ def _as_null(_: CheckpointReader, specs: list[TensorSpec], __: dict[str, Any]) -
 
 def _write_null(names: Iterable[str]) -> None:
     """Write keys or names byte for byte as they are stored, which not every encoding of text can."""
-    from formats.model import key_bytes
+    from formats.core.spec import key_bytes
 
     sys.stdout.flush()
     sys.stdout.buffer.write(b"".join(key_bytes(name) + b"\0" for name in names))

@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from formats.words import counted
+from formats.core.words import counted
 
-from .. import render
 from ..options import color_option, json_option, path_argument
-from ..report import opened
+from ..render import base as render
+from ..render.report import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from formats.model import CheckpointReader
+    from formats.model.reader import CheckpointReader
 
-    from ..operations.match import Match
-    from ..operations.match_fix import Rename
+    from ..operations.compare.match import Match
+    from ..operations.compare.match_fix import Rename
 
-__all__ = ["command"]
 
 _MOST_HARMLESS = 20
 _MATTERS, _LEFT, _HARMLESS = "what matters", "starts anew or stays behind", "harmless"
@@ -50,8 +49,8 @@ def command(checkpoint: str, target: str, allow_unused: bool, as_json: bool) -> 
       ckpt match weights-2 fresh/ckpt-1 --allow-unused && python train.py
       ckpt match model_dir other_model_dir      # would training go on from model_dir?
     """
-    from ..operations.match import match, remedy_for_shapes
-    from ..operations.match_fix import fix, likely_renames
+    from ..operations.compare.match import match, remedy_for_shapes
+    from ..operations.compare.match_fix import fix, likely_renames
 
     with opened(checkpoint) as reader, opened(target) as other:
         found = match(reader, other)

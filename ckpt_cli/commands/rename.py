@@ -7,16 +7,14 @@ from typing import Any
 
 import click
 
-from formats.words import counted
-from formats.workers import workers
+from formats.core.words import counted
+from formats.store.workers import workers
 
-from .. import render
-from ..operations.latest import make_latest, state_beside
-from ..operations.rename import plan_rename
+from ..operations.move.latest import make_latest, state_beside
+from ..operations.move.rename import plan_rename
 from ..options import changing, color_option, jobs_option, json_option, path_argument, rules_of
-from ..report import opened, report
-
-__all__ = ["command"]
+from ..render import base as render
+from ..render.report import opened, report
 
 
 @click.command("rename")

@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.core.words import counted
 from formats.errors import CheckpointError
-from formats.salvage import find_damaged
-from formats.words import counted
-from formats.workers import workers
+from formats.find.salvage import find_damaged
+from formats.store.workers import workers
 
-from .. import render
-from ..operations.rescue import plan_rescue
-from ..operations.transfer import execute
+from ..operations.move.transfer import execute
+from ..operations.rescue.rescuing import plan_rescue
 from ..options import LocalPath, color_option, completing, jobs_option, json_option, path_argument
+from ..render import base as render
 
 if TYPE_CHECKING:
-    from ..operations.rescue import Rescue
-    from ..operations.transfer import Plan
+    from ..operations.move.transfer import Plan
+    from ..operations.rescue.rescuing import Rescue
 
-__all__ = ["command"]
 
 _MOST_LISTED = 20
 _ALL, _SOME, _NOTHING = 0, 1, 3

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.words import counted
+from formats.core.words import counted
 
-from .. import render
-from ..operations import parts, show
+from ..operations.choose import parts
+from ..operations.look import show
 from ..option_rules import needs, option_rules
 from ..options import color_option, completing, json_option, path_argument
-from ..report import opened
+from ..render import base as render
+from ..render.report import opened
 
 if TYPE_CHECKING:
-    from formats.model import CheckpointReader
+    from formats.model.reader import CheckpointReader
 
-    from ..operations.stats import Statistics
+    from ..operations.look.stats import Statistics
 
-__all__ = ["command"]
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _HEAT_ROWS, _HEAT_COLUMNS = 16, 64
@@ -159,7 +159,7 @@ def _tensor(reader: CheckpointReader, part: parts.Part, max_values: int, *, as_j
 
 
 def _values(reader: CheckpointReader, part: parts.Part) -> None:
-    from ..operations.values import as_text
+    from ..operations.look.values import as_text
 
     width = shutil.get_terminal_size((100, 24)).columns
     text = as_text(part.read(reader), part.spec.dtype, width)

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import render
-from ..operations.state import Run
-from ..operations.state_changes import Wish, carry_out, make_plan
+from ..operations.runs.state import Run
+from ..operations.runs.state_changes import Wish, carry_out, make_plan
 from ..option_rules import needs, option_rules
 from ..options import color_option, completing, json_option, path_argument
+from ..render import base as render
 
 if TYPE_CHECKING:
-    from ..operations.state import Entry
-    from ..operations.state_changes import Change
+    from ..operations.runs.state import Entry
+    from ..operations.runs.state_changes import Change
 
-__all__ = ["command"]
 
 _STYLES = {"delete": "red", "remove": "red", "drop": "yellow", "set": "green", "add": "green"}
 

@@ -7,24 +7,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.errors import CheckpointError
-from formats.opening import is_directory
+from formats.find.opening import is_directory
 
-from .. import render
-from ..operations.parts import Part
-from ..operations.places import checkpoints_below
-from ..operations.select import choose
-from ..operations.stats import Statistics, statistics
+from ..operations.choose.parts import Part
+from ..operations.choose.places import checkpoints_below
+from ..operations.choose.select import choose
+from ..operations.look.stats import Statistics, statistics
 from ..options import choosing, color_option, json_option, path_argument, recursive_option, selection_of
-from ..report import opened, say_all, say_empty
+from ..render import base as render
+from ..render.report import opened, say_all, say_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from formats.model import CheckpointReader
+    from formats.model.reader import CheckpointReader
 
-    from ..operations.select import Selection
+    from ..operations.choose.select import Selection
 
-__all__ = ["command"]
 
 _FIELDS = Statistics._fields
 

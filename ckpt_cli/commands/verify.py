@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.model import Finding
-from formats.paths import data_shards
-from formats.words import counted
+from formats.core.words import counted
+from formats.model.location import data_shards
+from formats.model.verification import Finding
 
-from .. import render
-from ..operations.verify import Result, expand, verify_one
+from ..operations.look.verify import Result, expand, verify_one
 from ..option_rules import needs, option_rules
 from ..options import (
     LocalPath,
@@ -24,11 +23,11 @@ from ..options import (
     path_argument,
     recursive_option,
 )
+from ..render import base as render
 
 if TYPE_CHECKING:
-    from formats.paths import Location
+    from formats.model.location import Location
 
-__all__ = ["command"]
 
 _MOST_SHOWN = 20
 """Findings of one code shown in full on a terminal; a missing shard can lose a hundred thousand tensors."""
@@ -130,7 +129,7 @@ def _verify(place: Location | Result, jobs: int, options: dict[str, Any]) -> Res
     if not result.ok:
         return result  # what is damaged proves nothing further
     if options["to"] is not None:
-        from ..operations.roundtrip import roundtrip
+        from ..operations.move.roundtrip import roundtrip
 
         with render.progress(total * 4, f"{place.name} and back") as advance:
             found = roundtrip(place, options["to"], advance)

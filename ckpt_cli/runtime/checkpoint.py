@@ -8,9 +8,9 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from formats.opening import is_directory
-from formats.paths import saved_model_prefix
-from formats.tf.object_graph import ROOT, ObjectGraph
+from formats.find.location import saved_model_prefix
+from formats.find.opening import is_directory
+from formats.model.object_graph import ROOT, ObjectGraph
 
 from .errors import NotFoundError
 from .graph_view import GraphView

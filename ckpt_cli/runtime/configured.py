@@ -18,14 +18,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from formats.errors import UnsupportedFeatureError
-from formats.h5.optimizer import OptimizerState, optimizer_settings, optimizer_state
+from formats.keras.optimizer_state import OptimizerState, optimizer_settings, optimizer_state
 
 from .keras import optimizers
 from .keras.from_reader import assign, assign_weights, weights_by_key
 from .outputs import built_model, inputs_of
 
 if TYPE_CHECKING:
-    from formats.model import CheckpointReader
+    from formats.model.reader import CheckpointReader
 
     from .keras.model import Model
 

@@ -1,6 +1,6 @@
 """TensorFlow's dtypes as the runtime shows them: `tf.float32` and its kin.
 
-They are the rows of `formats.dtypes` that numpy or ml_dtypes can compute with, plus
+They are the rows of `formats.core.dtypes` that numpy or ml_dtypes can compute with, plus
 strings and variants, which only travel.  A dtype equals its name and its numpy type,
 as TensorFlow's does.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from formats import dtypes as formats_dtypes
+from formats.core import dtypes as formats_dtypes
 
 __all__ = ["DType", "as_dtype", "as_numpy", "float32", "int32", "int64"]
 

@@ -40,7 +40,7 @@ from .shaping import (
     tile,
     transpose,
     unstack,
-)  # fmt: skip
+)
 from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor, convert_to_tensor, is_tensor
 
 if TYPE_CHECKING:

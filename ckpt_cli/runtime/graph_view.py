@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.tf.keys import OPTIMIZER_SLOT, escape
+from formats.model.object_keys import OPTIMIZER_SLOT, escape
 
 if TYPE_CHECKING:
     from .trackable import Trackable

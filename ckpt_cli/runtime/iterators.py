@@ -19,7 +19,7 @@ from .errors import DataLossError, InvalidArgumentError, OutOfRangeError
 from .trackable import Trackable
 
 if TYPE_CHECKING:
-    from formats.model import TensorSpec
+    from formats.core.spec import TensorSpec
 
     from .cursors import Cursor
     from .datasets import Dataset

@@ -13,7 +13,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from formats.paths import data_shards
+from formats.model.location import data_shards
 
 from .state_file import get_checkpoint_state, update_state_file
 

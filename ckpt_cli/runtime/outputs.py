@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from formats.errors import UnknownFormatError, UnsupportedFeatureError
-from formats.opening import open_checkpoint
+from formats.find.opening import open_checkpoint
 
 from .keras.from_config import model_from_config
 from .keras.from_reader import assign_weights, weights_by_key
@@ -20,7 +20,7 @@ from .nest import flatten
 from .tensor import as_tensor
 
 if TYPE_CHECKING:
-    from formats.model import CheckpointReader
+    from formats.model.reader import CheckpointReader
 
     from .keras.model import Model
 

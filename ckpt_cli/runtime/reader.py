@@ -20,7 +20,7 @@ from .state_file import latest_checkpoint
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from formats.model import CheckpointReader as FormatsReader
+    from formats.model.reader import CheckpointReader as FormatsReader
 
 __all__ = [
     "CheckpointReader",

@@ -18,14 +18,14 @@ import weakref
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from formats.tf.matching import Matching, display_names
+from formats.tf.graph.matching import Matching, display_names
 
 from .errors import NotFoundError
 from .reader import opened
 
 if TYPE_CHECKING:
-    from formats.model import CheckpointReader
-    from formats.tf.object_graph import ObjectGraph
+    from formats.model.object_graph import ObjectGraph
+    from formats.model.reader import CheckpointReader
 
     from .trackable import Trackable
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import formats
-from formats import dtypes
-from formats.model import TensorSpec
-from formats.tf.keys import ATTRIBUTES, escape
-from formats.tf.messages import (
+from formats.core import dtypes
+from formats.core.spec import TensorSpec
+from formats.model.object_graph import ObjectGraph
+from formats.model.object_keys import ATTRIBUTES, escape
+from formats.wire.messages import (
     ObjectReference,
     SerializedTensor,
     SlotVariableReference,
     TrackableObject,
     TrackableObjectGraph,
 )
-from formats.tf.object_graph import ObjectGraph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

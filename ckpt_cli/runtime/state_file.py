@@ -9,9 +9,9 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from formats.atomic import replace_file
 from formats.errors import CheckpointError
-from formats.tf.state_file import FILE_NAME, StateFile
+from formats.store.staging import replace_file
+from formats.tf.run.state_file import FILE_NAME, StateFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

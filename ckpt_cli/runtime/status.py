@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from formats.tf.matching import display_names
+from formats.tf.graph.matching import display_names
 from formats.wire.protobuf import Message
 
 from .containers import Container

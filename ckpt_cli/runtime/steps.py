@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from formats.errors import UnsupportedFeatureError
-from formats.opening import open_checkpoint
+from formats.find.opening import open_checkpoint
 
 from .checkpoint import read_into
 from .configured import Configured, is_trained
@@ -36,8 +36,8 @@ from .trackable import AutoTrackable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from formats.model import CheckpointReader
-    from formats.tf.object_graph import ObjectGraph
+    from formats.model.object_graph import ObjectGraph
+    from formats.model.reader import CheckpointReader
 
 __all__ = ["Steps", "compare_steps"]
 

@@ -23,7 +23,7 @@ from . import names
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from formats.model import TensorSpec
+    from formats.core.spec import TensorSpec
 
 __all__ = ["AutoTrackable", "Deferred", "NoDependency", "Trackable", "track_attribute"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from formats.tf.keys import VARIABLE_VALUE
+from formats.model.object_keys import VARIABLE_VALUE
 
 from . import dtypes, graphs
 from .errors import InvalidArgumentError
@@ -17,7 +17,7 @@ from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor, observers, shown
 from .trackable import Trackable
 
 if TYPE_CHECKING:
-    from formats.model import TensorSpec
+    from formats.core.spec import TensorSpec
 
 __all__ = ["Variable"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .damage import damage
+from .library.damage import damage
 from .names import has
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .node import Node
     from .safe import H5File
 
-__all__ = ["H5Facts"]
 
 MODEL_WEIGHTS = "model_weights"
 _MOST_GROUPS_LOOKED_AT = 10_000

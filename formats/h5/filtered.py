@@ -23,18 +23,16 @@ import zlib
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..files import PIECE
-from ..slicing import fill
+from ..core.chunks import PIECE
+from ..core.region import fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import numpy as np
 
-    from ..model import Index
-    from ..slicing import Region
+    from ..core.region import Index, Region
 
-__all__ = ["Filter", "FilteredChunks", "filters_of"]
 
 DEFLATE, SHUFFLE, FLETCHER32 = 1, 2, 3
 _OWN = frozenset((DEFLATE, SHUFFLE, FLETCHER32))

@@ -1,4 +1,4 @@
-"""Writing the HDF5 files of Keras 1 and 2; their layout is told in formats.keras_h5.
+"""Writing the HDF5 files of Keras 1 and 2; their layout is told in formats.known.keras_h5.
 
 What Keras loads by is order: of the layers, of the weights in each.  A target's metadata
 give it, in the form in which the reader tells it:
@@ -20,8 +20,8 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..core.spec import key_bytes
 from ..errors import ConversionError
-from ..model import key_bytes
 from .facts import MODEL_WEIGHTS
 from .names import HDF5_OBJECT_HEADER_LIMIT
 from .writer import H5Writer, check_paths
@@ -29,19 +29,10 @@ from .writer import H5Writer, check_paths
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..model import Format
-    from ..writing import Target
+    from ..model.reader import Format
+    from ..model.writer import Target
     from .writer import H5Skeleton
 
-__all__ = [
-    "OPTIMIZER_WEIGHTS",
-    "TOP_LEVEL",
-    "LegacyWriter",
-    "Weight",
-    "WeightGroup",
-    "rekeyed",
-    "weight_keys",
-]
 
 OPTIMIZER_WEIGHTS = "optimizer_weights"
 TOP_LEVEL = "top_level_model_weights"

@@ -14,14 +14,13 @@ import contextlib
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..model import key_text
-from .messages import UnfamiliarError
+from ..core.spec import key_text
+from .native.messages import UnfamiliarError
 
 if TYPE_CHECKING:
     from .node import Node
     from .safe import H5File
 
-__all__ = ["has", "string_memory_type", "strings", "text", "write_strings"]
 
 MOST_BYTES = 16 << 20
 """Of an attribute: configurations have a few hundred thousand, names 64,512 in each part."""

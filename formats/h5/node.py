@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from .messages import UnfamiliarError
+from .native.messages import UnfamiliarError
 
 if TYPE_CHECKING:
+    from .native.structure import Link
     from .safe import H5File
-    from .structure import Link
-
-__all__ = ["Node"]
 
 
 class Node:

@@ -10,23 +10,23 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..dtypes import INVALID, STRING
+from ..core.dtypes import INVALID, STRING
+from ..core.spec import TensorSpec, key_bytes
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
-from ..model import CheckpointReader, Finding, TensorSpec, Verification, key_bytes
+from ..model.reader import CheckpointReader
+from ..model.verification import Finding, Verification
+from ..store.workers import SERIAL, Workers
 from ..wire.limits import KeySizes
-from ..workers import SERIAL, Workers
-from .damage import damage
+from .library.damage import damage
 from .specs import check_place, describe
 from .tensors import H5Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ..paths import Location
+    from ..model.location import Location
     from .node import Node
     from .safe import H5File
-
-__all__ = ["H5Reader"]
 
 
 class _Place(NamedTuple):

@@ -8,7 +8,7 @@ one component at a time, and only over hard links; where soft links are taken at
 their target is followed in the same way.  Keras refuses soft links; for its formats so
 does this.
 
-What is laid out as usual is read by formats.h5.structure, and the library not even imported.
+What is laid out as usual is read by formats.h5.native.structure, and the library not even imported.
 
 A callback that raises within the library leaves it undefined, so none here does.
 """
@@ -19,26 +19,25 @@ import contextlib
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..core.spec import key_bytes, key_text
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
-from ..files import CLOSED, RandomAccessFile
-from ..model import key_bytes, key_text
+from ..store.local import CLOSED, RandomAccessFile
 from ..wire.limits import are_keys_too_long
-from .damage import damage
-from .guard import GuardedFile
-from .heap import largest_object
-from .messages import UnfamiliarError
+from .library.damage import damage
+from .library.guard import GuardedFile
+from .native.heap import largest_object
+from .native.messages import UnfamiliarError
+from .native.structure import HARD, SOFT, Link, Structure
 from .node import Node
-from .structure import HARD, SOFT, Link, Structure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import h5py
 
-    from .structure import Object
-    from .superblock import Superblock
+    from .native.structure import Object
+    from .native.superblock import Superblock
 
-__all__ = ["Found", "H5File", "open_h5"]
 
 MOST_OBJECTS = 4_000_000
 MOST_DEPTH = 256

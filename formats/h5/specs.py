@@ -9,17 +9,16 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from ..dtypes import BY_NAME, INVALID, STRING, DType, from_numpy
-from ..model import TensorSpec
-from .messages import UnfamiliarError
+from ..core.dtypes import BY_NAME, INVALID, STRING, DType, from_numpy
+from ..core.spec import TensorSpec
 from .names import text
+from .native.messages import UnfamiliarError
 
 if TYPE_CHECKING:
-    from .messages import Outline
+    from .native.messages import Outline
     from .node import Node
     from .safe import H5File
 
-__all__ = ["RAW", "check_library_place", "check_place", "describe", "outline"]
 
 # Size, exponent bits and mantissa bits of the small floats that HDF5 2.0 can describe.
 _SMALL_FLOATS = {(2, 8, 7): "bfloat16", (1, 4, 3): "float8_e4m3fn", (1, 5, 2): "float8_e5m2"}

@@ -19,15 +19,15 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..chunks import array_chunks, stored_chunks
-from ..dtypes import STRING
+from ..core.chunks import PIECE, array_chunks, stored_chunks
+from ..core.dtypes import STRING
+from ..core.region import boxes, full_index, index_shape, within
+from ..core.slicing import allocate, fill_region, region_chunks
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
-from ..files import PIECE
-from ..model import LazyTensor
-from ..ranges import FileRange
-from ..slicing import allocate, boxes, fill_region, full_index, index_shape, region_chunks, within
-from .damage import damage
+from ..model.tensor import LazyTensor
+from ..store.ranges import FileRange
 from .filtered import FilteredChunks, filters_of
+from .library.damage import damage
 from .names import string_memory_type
 from .safe import CHUNK_CACHE
 from .specs import RAW, check_library_place, outline
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ..chunks import Chunk
-    from ..model import Index, TensorSpec
+    from ..core.chunks import Chunk
+    from ..core.region import Index
+    from ..core.spec import TensorSpec
     from .filtered import Filter
     from .node import Node
     from .safe import H5File
 
-__all__ = ["H5Tensor"]
 
 _MOST_UNEXPLAINED = 4 << 30
 _MOST_EXPANSION = 1000

@@ -15,16 +15,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CorruptCheckpointError
-from ..model import Finding, Format, TensorSpec
-from .damage import damage
+from ..model.verification import Finding
+from .library.damage import damage
 from .names import has, text
 from .reader import H5Reader, read_attribute
 
 if TYPE_CHECKING:
-    from ..paths import Location
+    from ..core.spec import TensorSpec
+    from ..model.location import Location
+    from ..model.reader import Format
     from .safe import H5File
-
-__all__ = ["WeightsReader"]
 
 
 def _is_number(text: str) -> bool:

@@ -12,16 +12,15 @@ import os
 import zipfile
 from typing import TYPE_CHECKING
 
-from ..atomic import refusing
 from ..errors import ConversionError
+from ..store.staging import refusing
 from .writer import H5Writer, check_paths, copy_pieces
 
 if TYPE_CHECKING:
-    from ..model import Format
-    from ..writing import Target
+    from ..model.reader import Format
+    from ..model.writer import Target
     from .writer import H5Skeleton
 
-__all__ = ["ArchiveWriter", "WeightsWriter"]
 
 _ROOT = "vars"
 

@@ -19,24 +19,23 @@ import re
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from ..atomic import refusing
-from ..dtypes import BY_NAME
+from ..core.chunks import PIECE
+from ..core.dtypes import BY_NAME
+from ..core.spec import key_bytes
 from ..errors import ConversionError
-from ..files import PIECE
-from ..model import key_bytes
-from ..writing import CheckpointWriter, Place
+from ..model.writer import CheckpointWriter, Place
+from ..store.staging import refusing
 from .names import write_strings
 from .specs import RAW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ..atomic import StagedFile
-    from ..chunks import Chunk
-    from ..model import TensorSpec
-    from ..tf.slices import Extents
+    from ..core.chunks import Chunk
+    from ..core.region import Extents
+    from ..core.spec import TensorSpec
+    from ..store.staging import StagedFile
 
-__all__ = ["H5_DTYPES", "MOST_COMPONENTS", "H5Skeleton", "H5Writer", "check_paths"]
 
 MOST_COMPONENTS = 1000
 """Groups within groups that are written; one that holds much less is no longer read here."""

@@ -5,7 +5,7 @@
     snum (signed):   L bytes, two's complement big-endian, its leading bits xored
                      with L one-bits; L is the smallest with -2^(7L-1) <= v < 2^(7L-1)
 
-TensorFlow keys the pieces of a partitioned tensor by them, see `formats.tf.slices`
+TensorFlow keys the pieces of a partitioned tensor by them, see `formats.tf.bundle.slices`
 (tensorflow/core/lib/strings/ordered_code.cc).
 """
 

@@ -7,8 +7,8 @@ import shutil
 
 import numpy as np
 
-from formats.tf.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto, VersionDef
 from formats.wire.crc32c import extend, mask
+from formats.wire.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto, VersionDef
 from formats.wire.sstable import TableBuilder
 
 FLOAT32 = 1

@@ -10,10 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ckpt_cli.operations import computed
+from ckpt_cli.operations.move import computed
 from formats import open_checkpoint
-from formats.files import PIECE
-from formats.tf.state_file import StateFile
+from formats.core.chunks import PIECE
+from formats.tf.run.state_file import StateFile
 from tests.support import data_path, numbers, partitioned, recorded, same, strings, variants, write_bundle
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ckpt_cli.operations.keys import Renamed, Rules, renamed
-from ckpt_cli.operations.name_map import read_map
-from ckpt_cli.operations.select import NothingSelectedError
+from ckpt_cli.operations.choose.keys import Renamed, Rules, renamed
+from ckpt_cli.operations.choose.name_map import read_map
+from ckpt_cli.operations.choose.select import NothingSelectedError
 from formats import CheckpointError, ConversionError, DuplicateKeyError, open_checkpoint
 from tests.support import data_path
 from tests.writing import save

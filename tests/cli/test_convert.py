@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import formats
-from formats.tf.invent import invent_graph
+from formats.tf.graph.invent import invent_graph
 from tests.support import data_path, facts, numbers, same, strings, write_bundle
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from formats.tf.state_file import StateFile
+from formats.tf.run.state_file import StateFile
 from tests.support import data_path
 
 if TYPE_CHECKING:

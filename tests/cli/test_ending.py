@@ -26,9 +26,9 @@ CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 CHILD = """
     import os, signal, sys, time
-    import formats.atomic
+    import formats.store.staging
     from ckpt_cli.main import main
-    from formats.writing import CheckpointWriter, Place
+    from formats.model.writer import CheckpointWriter, Place
 
     def end(number):
         os.kill(os.getpid(), number)
@@ -79,7 +79,7 @@ def test_what_was_begun_is_removed(number: int, jobs: int, source: Path, tmp_pat
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_second_signal_ends_at_once(number: int, source: Path, tmp_path: Path) -> None:
     (out := tmp_path / "out").mkdir()
-    patch = "formats.atomic.Staging.remove = lambda _: (print('removing', flush=True), time.sleep(30))"
+    patch = "formats.store.staging.Staging.remove = lambda _: (print('removing', flush=True), time.sleep(30))"
     with start(f"{SLOWLY}; {patch}", "convert", source, out / "ckpt-1", "-j", 1) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "writing\n"
@@ -106,7 +106,7 @@ def test_a_signal_between_two_statements_leaves_nothing(source: Path, tmp_path: 
     """Nobody has begun to tidy up yet where a writer has just been made."""
     (out := tmp_path / "out").mkdir()
     patch = (
-        "import ckpt_cli.operations.transfer as transfer; make = transfer.create_checkpoint\n"
+        "import ckpt_cli.operations.move.transfer as transfer; make = transfer.create_checkpoint\n"
         "def made(*arguments, **options):\n"
         "    writer = make(*arguments, **options)\n"
         "    end(signal.SIGTERM)\n"
@@ -123,7 +123,7 @@ def test_a_signal_between_two_statements_leaves_nothing(source: Path, tmp_path: 
 def test_a_child_process_that_is_told_to_end_says_nothing(tmp_path: Path) -> None:
     """HDF5 is read in a process of its own, and Ctrl-C reaches both."""
     save(tmp_path / "w.h5", {"a": np.arange(3)}, "hdf5")
-    patch = "import ckpt_cli.operations.verify as v; v._verify_here = lambda *_: end(signal.SIGTERM)"
+    patch = "import ckpt_cli.operations.look.verify as v; v._verify_here = lambda *_: end(signal.SIGTERM)"
     with start(patch, "verify", tmp_path / "w.h5") as process:
         out, err = process.communicate(timeout=20)
     assert process.returncode == 3

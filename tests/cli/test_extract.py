@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from formats import open_checkpoint
-from formats.files import PIECE, RandomAccessFile
+from formats.core.chunks import PIECE
+from formats.store.local import RandomAccessFile
 from tests.cli.conftest import ROOT
 from tests.support import data_path, numbers, partitioned, same, strings, variants, write_bundle
 from tests.writing import save

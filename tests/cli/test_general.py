@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from ckpt_cli import render
 from ckpt_cli.main import cli
+from ckpt_cli.render import base as render
 from tests.readme import commands
 from tests.support import data_path, write_bundle
 

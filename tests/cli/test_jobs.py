@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from formats import ranges, workers
-from formats.writing import Place
+from formats.model.writer import Place
+from formats.store import ranges, workers
 from tests.support import partitioned, shard_path, strings, variants, write_bundle
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations import log
-from ckpt_cli.render_log import sparkline
+from ckpt_cli.operations.runs import log
+from ckpt_cli.render.log import sparkline
 from tests.support import data_path, partitioned, write_bundle
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def test_the_loss_is_the_last_one_told_before_the_checkpoint(ckpt: Callable) -> 
 def test_the_step_that_counts_for_the_loss_is_the_one_the_checkpoint_holds(
     tmp_path: Path, ckpt: Callable
 ) -> None:
-    from formats.tf.events import EventWriter
+    from formats.tf.run.events import EventWriter
 
     shutil.copytree(GUIDE, tmp_path / "run")  # ckpt-10 is the tenth save, of step 100
     held = [row["global_step"] for row in ckpt("log", "--json", tmp_path / "run").json["checkpoints"]]
@@ -399,7 +399,7 @@ def test_a_directory_whose_checkpoints_all_went_away_is_looked_at_again(
 
 
 def test_another_number_and_event_files_elsewhere(tmp_path: Path, ckpt: Callable) -> None:
-    from formats.tf.events import EventWriter
+    from formats.tf.run.events import EventWriter
 
     with EventWriter(str(tmp_path / "eval")) as writer:
         writer.scalars(200, {"accuracy": 0.75})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from formats import dtypes
+from formats.core import dtypes
 from tests.support import FORMAT_IDS, data_path, recorded
 
 if TYPE_CHECKING:

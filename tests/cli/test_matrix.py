@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import formats
-from formats.registry import all_formats
-from formats.tf.payload import chunks_checksum
+from formats.find.registry import all_formats
+from formats.tf.bundle.payload import chunks_checksum
 from formats.wire.crc32c import mask
 from tests.support import data_path, same
 

@@ -14,7 +14,7 @@ import pytest
 
 from ckpt_cli.main import cli
 from ckpt_cli.option_rules import label
-from formats.workers import Workers
+from formats.store.workers import Workers
 from tests.cli.examples import VACUOUS, examples, lay_out
 from tests.counts import count
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from formats import open_checkpoint
-from formats.paths import data_shards
+from formats.model.location import data_shards
 from tests.support import data_path, same
 from tests.writing import files, read_all, save
 

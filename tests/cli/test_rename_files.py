@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ckpt_cli.operations.keys import Rules
-from ckpt_cli.operations.rename import plan_rename
+from ckpt_cli.operations.choose.keys import Rules
+from ckpt_cli.operations.move.rename import plan_rename
 from formats import (
     CheckpointError,
     CheckpointNotFoundError,
@@ -21,11 +21,11 @@ from formats import (
     UnsupportedFeatureError,
     open_checkpoint,
 )
-from formats.atomic import StagedFile
-from formats.directory import Directory
-from formats.paths import data_shards
-from formats.tf import shards
-from formats.tf.messages import BundleHeaderProto, VersionDef
+from formats.find.directory import Directory
+from formats.model.location import data_shards
+from formats.store.staging import StagedFile
+from formats.tf.bundle import shards
+from formats.wire.messages import BundleHeaderProto, VersionDef
 from tests.faults.steps import Killed, die, full, interrupt_after, interrupt_before, no_links, steps
 from tests.support import data_path, partitioned, same, shard_path, strings, write_bundle
 from tests.writing import files, read_all

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import formats
-from formats.tf.bundle import OBJECT_GRAPH_KEY
+from formats.tf.bundle.index import OBJECT_GRAPH_KEY
 from tests.support import data_path, numbers, partitioned, same, shard_path, strings, write_bundle
 from tests.writing import files, read_all, save
 

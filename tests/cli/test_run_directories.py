@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations import listing
-from formats.tf.state_file import StateFile
+from ckpt_cli.operations.runs import listing
+from formats.tf.run.state_file import StateFile
 from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckpt_cli import render
-from ckpt_cli.operations.transfer import Dropped
-from ckpt_cli.report import say_dropped
-from formats.words import counted
+from ckpt_cli.operations.move.transfer import Dropped
+from ckpt_cli.render import base as render
+from ckpt_cli.render.report import say_dropped
+from formats.core.words import counted
 from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:

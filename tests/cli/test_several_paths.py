@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.operations.places import each_once
+from ckpt_cli.operations.choose.places import each_once
 from formats import open_checkpoint
-from formats.paths import Location
+from formats.model.location import Location
 from tests.support import write_bundle
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from ckpt_cli.operations.parts import SliceError, parse_index
-from ckpt_cli.operations.stats import statistics
-from formats import TensorSpec, dtypes
+from ckpt_cli.operations.choose.parts import SliceError, parse_index
+from ckpt_cli.operations.look.stats import statistics
+from formats import TensorSpec
+from formats.core import dtypes
 from tests.support import data_path, numbers, strings, write_bundle
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations import state_changes
-from formats.atomic import holding
-from formats.dtypes import BY_NAME
-from formats.tf.state_file import StateFile
+from ckpt_cli.operations.runs import state_changes
+from formats.core.dtypes import BY_NAME
+from formats.store.staging import holding
+from formats.tf.run.state_file import StateFile
 from tests.support import data_path, manifest
 
 if TYPE_CHECKING:
@@ -448,8 +448,8 @@ def test_a_kill_at_any_point_leaves_a_sound_directory(
     options: tuple[str, ...], copy: Callable, monkeypatch: pytest.MonkeyPatch, ckpt: Callable
 ) -> None:
     """Stop before the first, second, ... thing that is done to the directory."""
-    from ckpt_cli.operations.state import Run
-    from ckpt_cli.operations.state_changes import Wish, carry_out, make_plan
+    from ckpt_cli.operations.runs.state import Run
+    from ckpt_cli.operations.runs.state_changes import Wish, carry_out, make_plan
 
     wish = Wish("ckpt-8" if "--set" in options else None, "--fix" in options)
     wish = wish._replace(keep=int(options[-1]) if "--keep" in options else None)
@@ -492,8 +492,8 @@ def test_a_kill_at_any_point_leaves_a_sound_directory(
 
 
 def test_a_state_file_that_changes_meanwhile_is_not_overwritten(copy: Callable) -> None:
-    from ckpt_cli.operations.state import Run
-    from ckpt_cli.operations.state_changes import Wish, carry_out, make_plan
+    from ckpt_cli.operations.runs.state import Run
+    from ckpt_cli.operations.runs.state_changes import Wish, carry_out, make_plan
 
     run = copy("guide_adam_legacy", "tf_ckpts")
     seen = Run(run)

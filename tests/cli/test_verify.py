@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import pytest
 
-from ckpt_cli.operations import verify
+from ckpt_cli.operations.look import verify
 from tests.support import FORMAT_IDS, data_path, recorded, shard_path, write_bundle
 
 if TYPE_CHECKING:

@@ -20,16 +20,16 @@ import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_cli.main import main
-from formats.directory import Directory
-from formats.opening import open_location
-from formats.paths import is_leftover, is_part
+from formats.find.directory import Directory
+from formats.find.opening import open_location
+from formats.model.location import is_leftover, is_part
 from tests.support import data_path
 from tests.writing import save, specimen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from formats.paths import Location
+    from formats.model.location import Location
 
 GUIDE = data_path("guide_adam_legacy", "tf_ckpts")
 SOURCE = os.path.join(GUIDE, "ckpt-8")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import ckpt_cli.runtime as tf
-from formats.directory import Directory
+from formats.find.directory import Directory
 from tests.counts import count
 from tests.faults.operations import cli, debris
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from formats.directory import Directory
 from formats.errors import CheckpointError
-from formats.opening import open_location
+from formats.find.directory import Directory
+from formats.find.opening import open_location
 from tests.counts import count
 from tests.writing import save
 

@@ -22,9 +22,9 @@ from formats import (
     TensorSpec,
     open_checkpoint,
 )
-from formats.dtypes import BY_NAME
-from formats.model import KINDS, Stored, key_bytes
-from formats.registry import all_formats, format_named
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import KINDS, Stored, key_bytes
+from formats.find.registry import all_formats, format_named
 from tests.support import data_path, reads_alike, same
 
 if TYPE_CHECKING:

@@ -16,10 +16,11 @@ import pytest
 
 import formats
 from formats import CheckpointError, CheckpointExistsError, CheckpointNotFoundError, open_checkpoint
-from formats.atomic import replace_file
-from formats.directory import Directory
-from formats.paths import SHARD, is_leftover
-from formats.tf.messages import BundleHeaderProto, VersionDef
+from formats.find.directory import Directory
+from formats.model.location import is_leftover
+from formats.store.beside import SHARD
+from formats.store.staging import replace_file
+from formats.wire.messages import BundleHeaderProto, VersionDef
 from tests.faults.steps import Killed, die, full, interrupt_after, interrupt_before, no_links, steps
 from tests.support import same, write_bundle
 from tests.writing import files, read_all, save, spec_of, strings
@@ -214,7 +215,7 @@ def test_full_disk_is_one_error_with_a_remedy(tmp_path: Path, monkeypatch: pytes
 
 
 def test_full_disk_while_strings_wait_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("formats.tf.bundle_writer._MOST_IN_MEMORY", 10)
+    monkeypatch.setattr("formats.tf.bundle.writer._MOST_IN_MEMORY", 10)
     monkeypatch.setattr("tempfile._TemporaryFileWrapper", None)
 
     def no_file(*arguments: Any, **options: Any) -> None:
@@ -267,7 +268,7 @@ def test_strings_that_wait_in_a_file_make_the_same_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(tmp_path / "memory" / "c", NEW)
-    monkeypatch.setattr("formats.tf.bundle_writer._MOST_IN_MEMORY", 1)
+    monkeypatch.setattr("formats.tf.bundle.writer._MOST_IN_MEMORY", 1)
     save(tmp_path / "file" / "c", NEW)
     assert files(tmp_path / "memory") == files(tmp_path / "file")
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from formats.beside import SHARD, V1_SHARD, files_beside
-from formats.directory import Directory
-from formats.opening import open_location
+from formats.find.directory import Directory
+from formats.find.opening import open_location
+from formats.store.beside import SHARD, V1_SHARD, files_beside
 from tests.support import write_bundle
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 import formats
 from formats import CorruptCheckpointError, open_checkpoint
-from formats.tf.bundle_reader import BundleReader
+from formats.tf.bundle.reader import BundleReader
 from formats.wire.crc32c import MASKED_EMPTY
 from tests.support import BUNDLES, FORMAT_IDS, data_path, digest, reads_alike, recorded, recorded_at, same
 

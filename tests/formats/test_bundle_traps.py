@@ -20,14 +20,15 @@ from formats import (
     CorruptCheckpointError,
     TensorNotFoundError,
     UnsupportedFeatureError,
-    dtypes,
     open_checkpoint,
 )
-from formats.files import RandomAccessFile
-from formats.model import Finding, key_bytes
-from formats.tf.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto, VersionDef
-from formats.tf.slices import slice_key
+from formats.core import dtypes
+from formats.core.spec import key_bytes
+from formats.model.verification import Finding
+from formats.store.local import RandomAccessFile
+from formats.tf.bundle.slices import slice_key
 from formats.wire.crc32c import crc32c, masked_crc32c, unmask
+from formats.wire.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto, VersionDef
 from formats.wire.sstable import Table
 from tests.support import (
     Entries,
@@ -544,7 +545,7 @@ def _add_full_entry(
     ],
 )
 def test_pieces_outside_their_tensor_are_corrupt(prefix: str, extents: Any, what: str) -> None:
-    from formats.tf.messages import Extent, TensorSliceProto
+    from formats.wire.messages import Extent, TensorSliceProto
 
     def edit(entries: Entries) -> None:
         spelled = [Extent(start=start, length=length) for start, length in extents]

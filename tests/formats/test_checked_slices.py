@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from formats import ChecksumError, CorruptCheckpointError, open_checkpoint
-from formats.slicing import full_index
-from formats.tf.messages import BundleHeaderProto, VersionDef
+from formats.core.region import full_index
+from formats.wire.messages import BundleHeaderProto, VersionDef
 from tests.support import numbers, partitioned, shard_path, write_bundle
 
 if TYPE_CHECKING:

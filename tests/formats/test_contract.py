@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from formats.opening import locate
-from formats.probe import Probe
-from formats.registry import all_formats
+from formats.find.opening import locate
+from formats.find.registry import all_formats
+from formats.model.probe import Probe
 from tests.formats.contract import ReaderContract
 from tests.support import FORMAT_IDS, data_path, manifest
 

@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 
 from formats import CheckpointError, open_checkpoint
-from tests.support import (
-    data_path,
-    manifest,
-)
+from tests.support import data_path, manifest
 
 # Files that TensorFlow was shown ------------------------------------------------------
 

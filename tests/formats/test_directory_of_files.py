@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 import formats
-from formats.directory import Directory
+from formats.find.directory import Directory
 from tests.support import data_path
 
 

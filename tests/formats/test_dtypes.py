@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from formats import dtypes
+from formats.core import dtypes
 from tests.support import open_bytes_as
 
 # formats.md 4.5, in full: number, name, array type, bytes an element on disk.

@@ -19,11 +19,11 @@ from formats import (
     TensorSpec,
     UnsupportedDtypeError,
     create_checkpoint,
-    dtypes,
     open_checkpoint,
 )
-from formats.npy import NPY_DTYPES, decode_header, encode_header
-from formats.registry import format_named
+from formats.core import dtypes
+from formats.core.npy import NPY_DTYPES, decode_header, encode_header
+from formats.find.registry import format_named
 from tests.support import same
 
 if TYPE_CHECKING:

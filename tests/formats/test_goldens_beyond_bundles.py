@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 import formats
-from formats.model import key_bytes
-from formats.paths import resolve
-from formats.probe import Probe
-from formats.registry import all_formats, detect_format
+from formats.core.spec import key_bytes
+from formats.find.location import resolve
+from formats.find.registry import all_formats, detect_format
+from formats.model.probe import Probe
 from tests.support import DATA, FORMAT_IDS, data_path, digest, manifest, reads_alike, recorded
 
 HDF5 = ("h5-keras2-weights", "h5-keras2-model", "h5-keras3-weights")

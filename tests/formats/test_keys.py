@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.tf.keys import escape, looks_object_based, unescape
+from formats.model.object_keys import escape, looks_object_based, unescape
 from tests.support import recorded
 
 ESCAPED = [

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from formats import TensorSpec, dtypes, open_checkpoint
-from formats.tf.kinds import name_kinds, named_slots
+from formats import TensorSpec, open_checkpoint
+from formats.core import dtypes
+from formats.tf.graph.kinds import name_kinds, named_slots
 from tests.support import data_path, facts, recorded
 
 SLOT_NAMES = facts("slot_names")["checkpoints"]

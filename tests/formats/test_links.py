@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from formats import CheckpointError
-from formats.atomic import replace_file
-from formats.tf.bundle_links import Mirror
+from formats.store.staging import replace_file
+from formats.tf.bundle.links import Mirror
 from tests.cli.running import run_ckpt
 from tests.faults.steps import Killed, die, full, steps
 from tests.support import data_path, shard_path

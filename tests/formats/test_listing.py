@@ -7,7 +7,7 @@ import json
 import pytest
 
 import formats
-from formats.model import Stored, key_bytes
+from formats.core.spec import Stored, key_bytes
 
 
 def listed(**fields):

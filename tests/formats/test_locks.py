@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from formats import CheckpointError, locks, notices
-from formats.atomic import Staging, holding
+from formats import CheckpointError
+from formats.core import notices
+from formats.store import locks
+from formats.store.staging import Staging, holding
 from tests.cli.running import run_ckpt
 from tests.support import data_path
 from tests.writing import save

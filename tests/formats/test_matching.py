@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import formats
-from formats.tf.matching import GraphTarget, Matching, display_names, match_graphs
-from formats.tf.messages import (
+from formats.model.object_graph import ObjectGraph
+from formats.tf.graph.matching import GraphTarget, Matching, display_names, match_graphs
+from formats.wire.messages import (
     BoolValue,
     ObjectReference,
     SerializedTensor,
@@ -14,7 +15,6 @@ from formats.tf.messages import (
     TrackableObject,
     TrackableObjectGraph,
 )
-from formats.tf.object_graph import ObjectGraph
 from tests.support import data_path
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import formats
-from formats.npy import decode_header
+from formats.core.npy import decode_header
 from tests.support import reads_alike, same
 
 ARRAYS = {

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats import open_checkpoint
-from formats.tf.messages import (
+from formats.model.object_graph import ObjectGraph
+from formats.wire.messages import (
     ObjectReference,
     SerializedTensor,
     SlotVariableReference,
     TrackableObject,
     TrackableObjectGraph,
 )
-from formats.tf.object_graph import ObjectGraph
 from tests.support import data_path, recorded
 
 GOLDENS = recorded("tf-v2-object")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from formats.atomic import Staging, replace_file
-from formats.ownership import Ownership, give, ownership_of, strictest
+from formats.store.ownership import Ownership, give, ownership_of, strictest
+from formats.store.staging import Staging, replace_file
 from tests.cli.running import run_ckpt
 from tests.faults.operations import OPERATIONS, prepare
 from tests.faults.steps import steps

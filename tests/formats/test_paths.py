@@ -17,10 +17,11 @@ from formats import (
     UnknownFormatError,
     open_checkpoint,
 )
-from formats.directory import Directory
-from formats.opening import is_directory, locate
-from formats.paths import is_leftover, resolve, step_of
-from formats.tf.state_file import StateFile
+from formats.find.directory import Directory
+from formats.find.location import resolve, spelling
+from formats.find.opening import is_directory, locate
+from formats.model.location import is_leftover, step_of
+from formats.tf.run.state_file import StateFile
 from tests.support import data_path, shard_path, write_bundle
 
 if TYPE_CHECKING:
@@ -462,7 +463,7 @@ def test_a_file_that_is_also_a_prefix_is_that_file_and_a_note_says_so(tmp_path: 
     assert found.note is not None
     assert found.note.endswith(f"the checkpoint with this prefix is named by {prefix}.index.index")
     other = resolve(prefix + ".index.index")
-    assert (other.path, other.spelling, other.note) == (prefix + ".index", prefix + ".index.index", None)
+    assert (other.path, spelling(other), other.note) == (prefix + ".index", prefix + ".index.index", None)
     assert resolve(prefix).note is None
 
 

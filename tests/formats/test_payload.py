@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats import dtypes
-from formats.dtypes import STRING, VARIANT
-from formats.files import PIECE
-from formats.tf import payload
+from formats.core import dtypes
+from formats.core.chunks import PIECE
+from formats.core.dtypes import STRING, VARIANT
+from formats.tf.bundle import payload
 from formats.wire.coding import encode_varint
 from formats.wire.crc32c import crc32c, extend, mask
 

@@ -12,14 +12,9 @@ import numpy as np
 import pytest
 
 from formats import CorruptCheckpointError, open_checkpoint
-from formats.tf.messages import (
-    ObjectReference,
-    SerializedTensor,
-    TrackableObject,
-    TrackableObjectGraph,
-)
-from formats.tf.object_graph import ObjectGraph
-from formats.tf.state_file import StateFile
+from formats.model.object_graph import ObjectGraph
+from formats.tf.run.state_file import StateFile
+from formats.wire.messages import ObjectReference, SerializedTensor, TrackableObject, TrackableObjectGraph
 from tests.support import data_path, recorded_at, same
 
 if TYPE_CHECKING:
@@ -95,8 +90,8 @@ def test_trap_23_absolute_paths_outlive_a_move() -> None:
 
 
 def test_trap_24_numbers_of_v1_are_varints_of_64_bits_and_halves_varints_of_their_bits() -> None:
-    from formats.dtypes import BY_NAME
-    from formats.tf.v1_values import decode_values
+    from formats.core.dtypes import BY_NAME
+    from formats.tf.v1.values import decode_values
 
     for name in ("int8", "int16", "int32"):
         assert decode_values(bytes.fromhex("3a0a ffffffff ffffffff ff01"), BY_NAME[name]).tolist() == [-1]

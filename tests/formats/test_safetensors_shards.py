@@ -11,9 +11,10 @@ import pytest
 
 import formats
 from formats import CheckpointError, CheckpointNotFoundError, UnknownFormatError
-from formats.directory import Directory
-from formats.paths import is_leftover, resolve, step_of
-from formats.tf.leftovers import find_leftovers
+from formats.find.directory import Directory
+from formats.find.location import resolve
+from formats.model.location import is_leftover, step_of
+from formats.tf.run.leftovers import find_leftovers
 from tests.faults.steps import Killed, die, full, interrupt_after, interrupt_before, no_links, steps
 from tests.support import data_path, same
 from tests.writing import files, read_all, save
@@ -104,7 +105,7 @@ def test_folders_of_diffusers_are_one_checkpoint_too(tmp_path: Path) -> None:
 
 def test_a_folder_with_one_whole_file_stays_a_directory(tmp_path: Path) -> None:
     save(tmp_path / "model.safetensors", {"a": np.arange(3)}, "safetensors")
-    assert not formats.opening.sharded_folder(str(tmp_path))
+    assert not formats.find.opening.sharded_folder(str(tmp_path))
     assert [member.name for member in Directory(str(tmp_path)).members] == ["model.safetensors"]
 
 

@@ -8,16 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.slicing import Region, fill, intersect
-from formats.tf.messages import BundleEntryProto
-from formats.tf.slices import (
-    decode_slice_key,
-    extents_of,
-    region_of,
-    slice_key,
-    tiling_flaw,
-    volume,
-)
+from formats.core.region import Region, fill, intersect, region_of, tiling_flaw, volume
+from formats.tf.bundle.slices import decode_slice_key, extents_of, slice_key
+from formats.wire.messages import BundleEntryProto
 from tests.support import same
 
 # formats.md 5 and 19.5.

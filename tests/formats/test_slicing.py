@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.files import PIECE
-from formats.slicing import fill_region, full_index, index_shape, normal_index
+from formats.core.chunks import PIECE
+from formats.core.region import full_index, index_shape, normal_index
+from formats.core.slicing import fill_region
 from tests.support import same
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats import CorruptCheckpointError
-from formats.tf.state_file import StateFile, looks_like_state_file
+from formats.tf.run.state_file import StateFile, looks_like_state_file
 from tests.support import data_path, manifest
 
 if TYPE_CHECKING:

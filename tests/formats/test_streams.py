@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 import formats
 from formats import ChecksumError, open_checkpoint
-from formats.chunks import ChunkSource, array_chunks, chunks_of
-from formats.dtypes import BY_NAME
-from formats.model import TensorSpec
-from formats.tf.messages import BundleHeaderProto, VersionDef
-from formats.tf.slices import tiling_flaw
-from formats.tf.tiling import gather, most_at_once, scatter
+from formats.core.chunks import ChunkSource, array_chunks, chunks_of
+from formats.core.dtypes import BY_NAME
+from formats.core.region import tiling_flaw
+from formats.core.spec import TensorSpec
+from formats.tf.bundle.tiling import gather, most_at_once, scatter
 from formats.wire.crc32c import masked_crc32c
+from formats.wire.messages import BundleHeaderProto, VersionDef
 from tests.support import (
     BUNDLES,
     HEADER,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from formats import LazyTensor
-    from formats.ranges import FileRange
+    from formats.store.ranges import FileRange
 
 GOLDENS = [golden["path"] for golden in recorded(*BUNDLES, "tf-v1")]
 

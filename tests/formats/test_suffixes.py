@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import formats
-from formats.atomic import Staging, replace_file
-from formats.directory import Directory
-from formats.registry import all_formats
-from formats.suffixes import format_of_suffix, without_suffix
+from formats.find.directory import Directory
+from formats.find.registry import all_formats
+from formats.find.suffixes import format_of_suffix, without_suffix
+from formats.store.staging import Staging, replace_file
 from tests.support import data_path
 from tests.writing import spec_of
 

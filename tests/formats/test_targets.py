@@ -12,7 +12,7 @@ import pytest
 
 import formats
 from formats import CheckpointError, CheckpointExistsError, ConversionError
-from formats.atomic import Staging, replace_file
+from formats.store.staging import Staging, replace_file
 from tests.cli.conftest import ckpt
 from tests.writing import read_all, save, spec_of
 

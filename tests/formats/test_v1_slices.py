@@ -8,18 +8,20 @@ import numpy as np
 import pytest
 
 from formats import CorruptCheckpointError, UnsupportedFeatureError, open_checkpoint
-from formats.tf.messages import (
+from formats.tf.bundle.slices import slice_key
+from formats.wire.messages import (
     SavedSlice,
     SavedSliceMeta,
     SavedTensorSliceMeta,
     SavedTensorSlices,
     VersionDef,
 )
-from formats.tf.slices import Extents, slice_key
 from tests.support import shape_proto, slice_proto, write_table
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from formats.core.region import Extents
 
 
 def write_v1(path: str, shape: tuple[int, ...], pieces: list[tuple[Extents, list[float]]]) -> None:

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.files import PIECE
-from formats.ranges import Sum, buffers, cut
+from formats.core.chunks import PIECE
+from formats.store.ranges import Sum, buffers, cut
+from formats.store.workers import TASK_BYTES, Workers, workers
 from formats.wire.crc32c import combine, crc32c
-from formats.workers import TASK_BYTES, Workers, workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

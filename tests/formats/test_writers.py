@@ -19,13 +19,13 @@ from formats import (
     UnsupportedDtypeError,
     open_checkpoint,
 )
-from formats.dtypes import BY_NAME, INVALID
-from formats.model import TensorSpec
-from formats.registry import all_formats
-from formats.tf.bundle import BundleIndex
-from formats.tf.messages import BundleEntryProto
-from formats.tf.object_graph import ObjectGraph
-from formats.tf.slices import slice_key
+from formats.core.dtypes import BY_NAME, INVALID
+from formats.core.spec import TensorSpec
+from formats.find.registry import all_formats
+from formats.model.object_graph import ObjectGraph
+from formats.tf.bundle.index import BundleIndex
+from formats.tf.bundle.slices import slice_key
+from formats.wire.messages import BundleEntryProto
 from tests.support import data_path, recorded, same, shard_path
 from tests.writing import (
     decoded,

@@ -13,7 +13,7 @@ import pytest
 
 import formats
 from formats import open_checkpoint
-from formats.tf.bundle_reader import BundleReader
+from formats.tf.bundle.reader import BundleReader
 from formats.wire.crc32c import MASKED_EMPTY
 from tests.support import BUNDLES, data_path, recorded, shard_path
 from tests.writing import decoded, files, in_file_order, save, slices_of, strings

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from formats.tf.messages import (
+from formats.tf.bundle.slices import slice_key
+from formats.wire.coding import encode_varint
+from formats.wire.compression import compress
+from formats.wire.messages import (
     BundleEntryProto,
     BundleHeaderProto,
     ObjectReference,
@@ -29,9 +32,6 @@ from formats.tf.messages import (
     TrackableObject,
     TrackableObjectGraph,
 )
-from formats.tf.slices import slice_key
-from formats.wire.coding import encode_varint
-from formats.wire.compression import compress
 from formats.wire.sstable import BlockHandle, encode_block
 from tests.support import (
     Entries,

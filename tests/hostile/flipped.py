@@ -22,7 +22,7 @@ import h5py
 import numpy as np
 
 import formats
-from formats.registry import format_named
+from formats.find.registry import format_named
 from tests.hostile.commands import run_command
 from tests.support import digest, partitioned, strings, write_bundle
 from tests.writing import save

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import h5py
 import numpy as np
 
-from formats.tf.messages import (
+from formats.wire.messages import (
     ObjectReference,
     SerializedTensor,
     SlotVariableReference,

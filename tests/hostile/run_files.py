@@ -9,8 +9,8 @@ import os
 from typing import TYPE_CHECKING
 
 from formats.errors import CheckpointError
-from formats.tf.events import CHECKPOINT, START, EventReader, EventWriter, scalars
-from formats.tf.meta_graph import read_meta_graph
+from formats.tf.run.events import CHECKPOINT, START, EventReader, EventWriter, scalars
+from formats.tf.run.meta_graph import read_meta_graph
 from formats.wire.tfrecord import encode_record, iter_records
 from tests.hostile.mutation import mutate_bytes, mutate_message
 from tests.support import DATA

@@ -16,23 +16,23 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import formats
-from ckpt_cli.operations.listing import tensor_row
-from formats import dtypes
-from formats.h5.messages import UnfamiliarError
-from formats.h5.structure import Structure
-from formats.h5.superblock import Superblock
-from formats.jsontext import parse_object
-from formats.npy import decode_header
-from formats.tf import payload
-from formats.tf.kinds import object_kinds
-from formats.tf.matching import match_graphs
-from formats.tf.messages import BundleEntryProto, BundleHeaderProto, SavedTensorSlices, TrackableObjectGraph
-from formats.tf.object_graph import ObjectGraph
-from formats.tf.slices import decode_slice_key, slice_key
-from formats.tf.state_file import StateFile, looks_like_state_file
+from ckpt_cli.operations.runs.listing import tensor_row
+from formats.core import dtypes
+from formats.core.npy import decode_header
+from formats.h5.native.messages import UnfamiliarError
+from formats.h5.native.structure import Structure
+from formats.h5.native.superblock import Superblock
+from formats.model.object_graph import ObjectGraph
+from formats.tf.bundle import payload
+from formats.tf.bundle.slices import decode_slice_key, slice_key
+from formats.tf.graph.kinds import object_kinds
+from formats.tf.graph.matching import match_graphs
+from formats.tf.run.state_file import StateFile, looks_like_state_file
 from formats.wire import ordered_code
 from formats.wire.coding import decode_varint, encode_varint
 from formats.wire.compression import compress, decompress
+from formats.wire.jsontext import parse_object
+from formats.wire.messages import BundleEntryProto, BundleHeaderProto, SavedTensorSlices, TrackableObjectGraph
 from formats.wire.sstable import Table, decode_block, encode_block
 from tests.hostile import commands, mutation, run_files
 from tests.support import BUNDLES, data_path, recorded, strings, variants

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckpt_cli import render
 from ckpt_cli.main import cli
+from ckpt_cli.render import base as render
 from tests.counts import count
 from tests.hostile import nasty
 from tests.hostile.commands import COMMANDS, Terminal, arguments, check, run_command

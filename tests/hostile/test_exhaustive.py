@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from formats.model import CheckpointReader
+    from formats.model.reader import CheckpointReader
 
 # (checkpoint, its files), every bit of which is flipped in each run of the tests.
 SMALL = [

@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations.verify import verify_one
-from ckpt_cli.render import escape
-from formats.jsontext import parse_object
-from formats.opening import locate
-from formats.tf import slices
+from ckpt_cli.operations.look.verify import verify_one
+from ckpt_cli.render.base import escape
+from formats.find.opening import locate
+from formats.tf.bundle import slices
+from formats.wire.jsontext import parse_object
 from tests.hostile.commands import arguments, run_command
 from tests.hostile.mutation import pack_zip, unpack_zip
 from tests.support import data_path, partitioned, write_bundle
@@ -105,7 +105,7 @@ def test_archives_of_very_many_members_are_counted_by_zip64(tmp_path: Path) -> N
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for number in range(65_536):
             archive.writestr(zipfile.ZipInfo(str(number)), b"")
-    from formats.archive import Archive
+    from formats.store.archive import Archive
 
     assert len(Archive(str(tmp_path / "a.zip")).names) == 65_536
 
@@ -239,7 +239,7 @@ def test_deep_keys_and_chains_are_refused_in_time(tmp_path: Path) -> None:
 
 def test_a_collection_with_two_keys_is_the_last_of_them(tmp_path: Path) -> None:
     """It was a KeyError: the first key was of a collection that is read, the last one not."""
-    from formats.tf.meta_graph import read_meta_graph
+    from formats.tf.run.meta_graph import read_meta_graph
 
     version = b"\x0a\x08\x2a\x062.15.1"
     entry = b"\x0a\x09variables" + b"\x0a\x01x"

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.tf.messages import (
+from formats.tf.bundle.slices import decode_slice_key, slice_key
+from formats.wire.messages import (
     BundleEntryProto,
     BundleHeaderProto,
     Dim,
@@ -33,7 +34,6 @@ from formats.tf.messages import (
     TrackableObjectGraph,
     VersionDef,
 )
-from formats.tf.slices import decode_slice_key, slice_key
 from formats.wire.sstable import encode_block
 from tests.counts import count
 from tests.hostile.drive import drive

@@ -17,15 +17,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from ckpt_cli.operations.convert import Settings, plan_conversion
-from ckpt_cli.operations.extract import output_of, plan_extract, write
-from ckpt_cli.operations.keys import Rules
-from ckpt_cli.operations.match import match
-from ckpt_cli.operations.parts import Part
-from ckpt_cli.operations.rename import plan_rename
-from ckpt_cli.operations.transfer import execute
+from ckpt_cli.operations.choose.chosen import Settings
+from ckpt_cli.operations.choose.keys import Rules
+from ckpt_cli.operations.choose.parts import Part
+from ckpt_cli.operations.compare.match import match
+from ckpt_cli.operations.move.convert import plan_conversion
+from ckpt_cli.operations.move.extract import output_of, plan_extract, write
+from ckpt_cli.operations.move.rename import plan_rename
+from ckpt_cli.operations.move.transfer import execute
 from formats import ConversionError, open_checkpoint
-from formats.registry import format_named
+from formats.find.registry import format_named
 from tests.counts import count
 from tests.names import KNOWN, Arrays, checkpoints
 from tests.support import same

@@ -36,7 +36,7 @@ def told(reader: formats.CheckpointReader, key: str) -> list:
 
 def slots_of(path: str) -> list[list[str]]:
     """Return [key, variable's key, slot name], by the object graph that the names become."""
-    from formats.tf.invent import invent_graph
+    from formats.tf.graph.invent import invent_graph
 
     with formats.open_checkpoint(path) as reader:
         invented = invent_graph(reader.specs)

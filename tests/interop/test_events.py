@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from formats.tf.events import CHECKPOINT, START, EventReader, EventWriter, scalars
+from formats.tf.run.events import CHECKPOINT, START, EventReader, EventWriter, scalars
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations import convert, pairing, transfer
-from ckpt_cli.operations.keras_plan import read_config
+from ckpt_cli.operations.choose import pairing
+from ckpt_cli.operations.keras.plan import read_config
+from ckpt_cli.operations.move import convert, transfer
 from tests.support import data_path, facts
 
 if TYPE_CHECKING:

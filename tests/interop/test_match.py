@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 import formats
 from ckpt_cli.main import cli
-from ckpt_cli.operations.match import match
-from ckpt_cli.operations.match_fix import fix, likely_renames
+from ckpt_cli.operations.compare.match import match
+from ckpt_cli.operations.compare.match_fix import fix, likely_renames
 from tests.support import data_path
 
 if TYPE_CHECKING:

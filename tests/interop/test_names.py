@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations.convert import Settings, plan_conversion
-from ckpt_cli.operations.transfer import execute
-from formats.registry import format_named
+from ckpt_cli.operations.choose.chosen import Settings
+from ckpt_cli.operations.move.convert import plan_conversion
+from ckpt_cli.operations.move.transfer import execute
+from formats.find.registry import format_named
 from tests.names import KNOWN, PARTS
 from tests.support import digest
 from tests.writing import save
@@ -36,7 +37,7 @@ SETS += [random_names(seed) for seed in range(RANDOM_SETS)]
 
 
 def told(array: np.ndarray) -> list[object]:
-    return [formats.dtypes.from_numpy(array.dtype).name, list(array.shape), digest(array)]
+    return [formats.core.dtypes.from_numpy(array.dtype).name, list(array.shape), digest(array)]
 
 
 @pytest.mark.parametrize("names", SETS, ids=lambda names: str(SETS.index(names)))

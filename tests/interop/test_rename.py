@@ -25,7 +25,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 def told(array: Any) -> list[Any]:
     """Return an array as the oracle tells of tensors."""
     array = np.asarray(array)
-    return [formats.dtypes.from_numpy(array.dtype).name, list(array.shape), digest(array)]
+    return [formats.core.dtypes.from_numpy(array.dtype).name, list(array.shape), digest(array)]
 
 
 def all_told(arrays: dict[str, Any]) -> dict[str, list[Any]]:

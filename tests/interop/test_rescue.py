@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import formats
-from formats.tf.bundle import OBJECT_GRAPH_KEY
+from formats.tf.bundle.index import OBJECT_GRAPH_KEY
 from tests.cli.running import run_ckpt
 from tests.support import shard_path
 

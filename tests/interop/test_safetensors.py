@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import formats
-from formats.dtypes import BY_NAME
-from formats.safetensors import DTYPES_HELD
+from formats.core.dtypes import BY_NAME
+from formats.known.safetensors import DTYPES_HELD
 from tests.support import same
 from tests.writing import narrow_specimen, read_all, save, specimen
 
@@ -24,7 +24,7 @@ def everything() -> dict[str, np.ndarray[Any, Any]]:
     cases = {
         key: array
         for key, array in {**specimen(), **narrow_specimen()}.items()
-        if formats.dtypes.from_numpy(array.dtype).name in DTYPES_HELD
+        if formats.core.dtypes.from_numpy(array.dtype).name in DTYPES_HELD
     }
     for name in sorted(DTYPES_HELD - {"bool"}):
         dtype = np.dtype(BY_NAME[name].numpy)
@@ -39,11 +39,13 @@ def told(array: np.ndarray[Any, Any]) -> list[Any]:
 
 
 def code_of(array: np.ndarray[Any, Any]) -> str | None:
-    return formats.dtypes.from_numpy(array.dtype).safetensors
+    return formats.core.dtypes.from_numpy(array.dtype).safetensors
 
 
 def test_the_cases_are_of_every_dtype() -> None:
-    assert {formats.dtypes.from_numpy(array.dtype).name for array in everything().values()} == DTYPES_HELD
+    assert {
+        formats.core.dtypes.from_numpy(array.dtype).name for array in everything().values()
+    } == DTYPES_HELD
     assert len(DTYPES_HELD) == 18
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckpt_cli.operations.state import Run
-from ckpt_cli.operations.state_changes import Wish, carry_out, make_plan
-from formats.tf.state_file import StateFile
+from ckpt_cli.operations.runs.state import Run
+from ckpt_cli.operations.runs.state_changes import Wish, carry_out, make_plan
+from formats.tf.run.state_file import StateFile
 from tests.support import data_path
 
 if TYPE_CHECKING:

@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 
 import formats
-from formats.tf.keys import escape
-from formats.tf.messages import (
-    ObjectReference,
-    SerializedTensor,
-    TrackableObject,
-    TrackableObjectGraph,
-)
-from formats.tf.object_graph import ObjectGraph
+from formats.model.object_graph import ObjectGraph
+from formats.model.object_keys import escape
+from formats.wire.messages import ObjectReference, SerializedTensor, TrackableObject, TrackableObjectGraph
 from tests.support import data_path, digest
 from tests.writing import files, narrow_specimen, save, slices_of, specimen
 
@@ -30,7 +25,7 @@ WHOLE = -1
 def told(array: Any) -> list[Any]:
     """Return an array as the oracle tells of tensors."""
     array = np.asarray(array)
-    return [formats.dtypes.from_numpy(array.dtype).name, list(array.shape), digest(array)]
+    return [formats.core.dtypes.from_numpy(array.dtype).name, list(array.shape), digest(array)]
 
 
 def all_told(arrays: dict[str, Any]) -> dict[str, list[Any]]:
@@ -52,7 +47,7 @@ def test_recent_dtypes_are_read_by_the_release_that_has_them(
     tensorflow: TensorFlow, name: str, tmp_path: Path
 ) -> None:
     """Trap 19: four-bit types take a byte each; trap 20: what an old release aborts on is said."""
-    array = np.array([1, 0, 1], formats.dtypes.BY_NAME[name].numpy)
+    array = np.array([1, 0, 1], formats.core.dtypes.BY_NAME[name].numpy)
     writer = save(tmp_path / "ckpt-1", {"v": array})
     assert writer.notes == [f"{name}: TensorFlow 2.15 aborts when it reads this, 2.21 does not"]
     if not tensorflow.is_old:
@@ -86,7 +81,7 @@ def test_slices_are_joined_by_tensorflow(
         for name, extents in cuts(5, 4).items():
             key = f"{dtype}/{name}"
             array = rng.integers(-100, 100, (5, 4))
-            arrays[key] = array.astype(formats.dtypes.BY_NAME[dtype].numpy)
+            arrays[key] = array.astype(formats.core.dtypes.BY_NAME[dtype].numpy)
             slices[key] = extents
     path = str(tmp_path / "ckpt-1")
     save(path, arrays, slices=slices, shard_size=shard_size)

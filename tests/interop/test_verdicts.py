@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckpt_cli.operations.verify import verify_one
-from formats.opening import locate
+from ckpt_cli.operations.look.verify import verify_one
+from formats.find.opening import locate
 from tests.formats.tf.contradictions import REFUSED, SOUND
 
 if TYPE_CHECKING:

@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from ckpt_cli.operations.compare import Operand, checksum, compare, same_checksum
-from ckpt_cli.operations.measure import EQUAL, SAME, Difference, Tolerance
-from formats import ChecksumError, LazyTensor, dtypes, open_checkpoint, ranges
-from formats.files import PIECE
-from formats.tf.messages import BundleHeaderProto, VersionDef
-from formats.workers import TASK_BYTES
+from ckpt_cli.operations.compare.comparison import Operand, checksum, compare, same_checksum
+from ckpt_cli.operations.compare.measure import EQUAL, SAME, Difference, Tolerance
+from formats import ChecksumError, LazyTensor, open_checkpoint
+from formats.core import dtypes
+from formats.core.chunks import PIECE
+from formats.store import ranges
+from formats.store.workers import TASK_BYTES
+from formats.wire.messages import BundleHeaderProto, VersionDef
 from tests.support import numbers, partitioned, shard_path, strings, variants, write_bundle
 from tests.writing import save
 

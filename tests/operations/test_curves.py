@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ckpt_cli.operations.curves import Curve, read_curve
-from formats.tf.events import START, EventWriter
+from ckpt_cli.operations.runs.curves import Curve, read_curve
+from formats.tf.run.events import START, EventWriter
 from tests.support import data_path
 
 if TYPE_CHECKING:

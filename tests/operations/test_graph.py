@@ -11,11 +11,11 @@ import pytest
 
 import ckpt_cli.runtime as tf
 import formats
-from ckpt_cli.operations.graph import draw, graph_nodes, readable_depth, span
-from ckpt_cli.operations.graph_files import WRITERS, dot, html, mermaid, svg
-from formats.tf.kinds import listed_slots
-from formats.tf.messages import ObjectReference, TrackableObject, TrackableObjectGraph
-from formats.tf.object_graph import ObjectGraph
+from ckpt_cli.operations.graph.pictures import WRITERS, dot, html, mermaid, svg
+from ckpt_cli.operations.graph.tree import draw, graph_nodes, readable_depth, span
+from formats.model.object_graph import ObjectGraph
+from formats.tf.graph.kinds import listed_slots
+from formats.wire.messages import ObjectReference, TrackableObject, TrackableObjectGraph
 from tests.support import data_path
 
 GUIDE = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")

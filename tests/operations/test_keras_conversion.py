@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations import convert, transfer
-from ckpt_cli.operations.keras_model import ModelError, from_config, from_names, legacy_order
-from ckpt_cli.operations.keras_plan import read_config
+from ckpt_cli.operations.keras.model import ModelError, from_config, from_names, legacy_order
+from ckpt_cli.operations.keras.plan import read_config
+from ckpt_cli.operations.move import convert, transfer
 from formats import ConversionError
-from formats.registry import format_named
+from formats.find.registry import format_named
 from tests.support import data_path, same
 from tests.writing import files, h5_objects, read_all, save
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ckpt_cli.main import cli
-from formats.tf.messages import TrackableObject, TrackableObjectGraph
+from formats.wire.messages import TrackableObject, TrackableObjectGraph
 from tests.hostile.bombs import GRAPH, _node, _variable
 from tests.support import strings, write_bundle
 

@@ -8,8 +8,8 @@ import pytest
 
 import ckpt_cli.runtime as tf
 import formats
-from ckpt_cli.operations.match import match
-from ckpt_cli.operations.match_fix import likely_renames
+from ckpt_cli.operations.compare.match import match
+from ckpt_cli.operations.compare.match_fix import likely_renames
 from tests.support import data_path
 
 BASE = data_path("restore_messages", "base-1")

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from ckpt_cli.operations import measure
-from ckpt_cli.operations.measure import EQUAL, Difference, Tolerance, measured
-from formats import dtypes
-from formats.dtypes import BY_NAME
+from ckpt_cli.operations.compare import measure
+from ckpt_cli.operations.compare.measure import EQUAL, Difference, Tolerance, measured
+from formats.core import dtypes
+from formats.core.dtypes import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

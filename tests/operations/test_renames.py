@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import formats
-from ckpt_cli.operations.diff import DiffOptions, diff_pairs, pair_up
-from formats.dtypes import BY_NAME
+from ckpt_cli.operations.compare.diff import DiffOptions, diff_pairs, pair_up
+from formats.core.dtypes import BY_NAME
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckpt_cli.operations.rescue import plan_rescue
+from ckpt_cli.operations.rescue.rescuing import plan_rescue
 from formats.errors import ConversionError
-from formats.tf.bundle import OBJECT_GRAPH_KEY
+from formats.tf.bundle.index import OBJECT_GRAPH_KEY
 from tests import counts
 from tests.support import data_path, same
 from tests.writing import read_all

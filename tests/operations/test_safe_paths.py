@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.operations.safe_paths import safe_paths
+from ckpt_cli.operations.choose.safe_paths import safe_paths
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ import ckpt_cli.runtime as tf
 import formats
 from ckpt_cli.runtime.compat import v1
 from ckpt_cli.runtime.estimator import hooks as estimator_hooks
-from formats.tf.events import CHECKPOINT, START, EventReader, event_files, scalars
+from formats.tf.run.events import CHECKPOINT, START, EventReader, event_files, scalars
 from tests.runtime.flowers import Losses, classifier, flowers
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations.convert import Settings, plan_conversion, target_format
-from ckpt_cli.operations.transfer import execute
+from ckpt_cli.operations.choose.chosen import Settings
+from ckpt_cli.operations.move.convert import plan_conversion, target_format
+from ckpt_cli.operations.move.transfer import execute
 from ckpt_cli.runtime.keras.from_config import model_from_config
 from ckpt_cli.runtime.outputs import compare_outputs, load_model, run
 from tests.support import data_path

@@ -301,8 +301,8 @@ class TestNothingIsHalfRestored:
 
     def test_a_value_that_is_not_in_the_index(self, tmp_path):
         """The graph names a key that nobody has."""
-        from formats.tf.messages import SerializedTensor, TrackableObject, TrackableObjectGraph
-        from formats.tf.object_graph import ObjectGraph
+        from formats.model.object_graph import ObjectGraph
+        from formats.wire.messages import SerializedTensor, TrackableObject, TrackableObjectGraph
 
         root = TrackableObject()
         attribute = SerializedTensor(name="VARIABLE_VALUE", checkpoint_key="gone/.ATTRIBUTES/VARIABLE_VALUE")
@@ -339,8 +339,8 @@ class TestNothingIsHalfRestored:
 
     def test_a_node_that_points_nowhere(self, tmp_path):
         import formats
-        from formats.tf.messages import TrackableObject, TrackableObjectGraph
-        from formats.tf.object_graph import ObjectGraph
+        from formats.model.object_graph import ObjectGraph
+        from formats.wire.messages import TrackableObject, TrackableObjectGraph
 
         root = TrackableObject(children=tf_children(("v", 7), ("self", 0)))
         graph = ObjectGraph(TrackableObjectGraph(nodes=[root]))
@@ -353,7 +353,7 @@ class TestNothingIsHalfRestored:
 
 
 def tf_children(*edges):
-    from formats.tf.messages import ObjectReference
+    from formats.wire.messages import ObjectReference
 
     return [ObjectReference(local_name=name, node_id=node) for name, node in edges]
 

@@ -8,7 +8,7 @@ import pytest
 import ckpt_cli.runtime as tf
 from ckpt_cli.runtime import graphs
 from ckpt_cli.runtime.compat import v1
-from formats.tf.events import EventReader, event_files, scalars
+from formats.tf.run.events import EventReader, event_files, scalars
 from tests.interop import runs
 from tests.runtime.flowers import arrays, flowers
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from formats.atomic import make_directories
+from formats.store.staging import make_directories
 
 from ..compat.v1.train import create_global_step
 from ..graphs import Graph
@@ -31,20 +31,8 @@ from ..ops.random import seeded
 from ..reader import load_checkpoint
 from ..state_file import latest_checkpoint
 from ..unknown import refuse
-from .checks import (
-    batch_length,
-    check_arguments,
-    check_steps,
-    checked_hooks,
-    chosen,
-    with_directory,
-)
-from .hooks import (
-    LoggingTensorHook,
-    NanTensorHook,
-    StopAfterNStepsHook,
-    StopAtStepHook,
-)
+from .checks import batch_length, check_arguments, check_steps, checked_hooks, chosen, with_directory
+from .hooks import LoggingTensorHook, NanTensorHook, StopAfterNStepsHook, StopAtStepHook
 from .inputs import Batch, argument_names, batches
 from .recording import Recording
 from .restoring import Restorer, saver_of

@@ -31,7 +31,7 @@ from ..unknown import refuse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from formats.model import CheckpointReader
+    from formats.model.reader import CheckpointReader
 
     from ..checkpoint import Checkpoint
     from ..variable import Variable

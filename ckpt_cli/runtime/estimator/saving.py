@@ -12,7 +12,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from formats.tf.events import CHECKPOINT, START, EventWriter
+from formats.tf.run.events import CHECKPOINT, START, EventWriter
 
 from .hooks import SecondOrStepTimer, SessionRunArgs, SessionRunHook, _global_step
 

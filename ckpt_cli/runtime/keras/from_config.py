@@ -17,7 +17,7 @@ import math
 from typing import Any
 
 from formats.errors import UnsupportedFeatureError
-from formats.jsontext import parse_object
+from formats.wire.jsontext import parse_object
 
 from ..nest import flatten
 from .functional import Functional

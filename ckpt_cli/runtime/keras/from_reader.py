@@ -24,8 +24,8 @@ from .weights_file import _own_variables, _walk
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from formats.model import CheckpointReader
-    from formats.tf.object_graph import ObjectGraph
+    from formats.model.object_graph import ObjectGraph
+    from formats.model.reader import CheckpointReader
 
     from .model import Model
 

@@ -18,7 +18,7 @@ from formats.h5.legacy_writer import TOP_LEVEL, Weight, WeightGroup, weight_keys
 from ..saving import NamedArray, save_arrays
 
 if TYPE_CHECKING:
-    from formats.model import CheckpointReader
+    from formats.model.reader import CheckpointReader
 
     from .base_layer import Layer
     from .model import Model

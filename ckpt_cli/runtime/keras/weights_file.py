@@ -25,7 +25,7 @@ from .optimizers import Optimizer, legacy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from formats.model import CheckpointReader
+    from formats.model.reader import CheckpointReader
 
     from .model import Model
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import formats
-from formats.h5.guard import GuardedFile
+from formats.h5.library.guard import GuardedFile
 
 
 def collection(*objects: tuple[int, int], size: int = 4096, version: int = 1) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 
 import formats
 from formats.errors import CorruptCheckpointError
-from formats.h5.heap import COLLECTION, largest_object
+from formats.h5.native.heap import COLLECTION, largest_object
 from tests.hostile.bombs import h5_strings_that_are_one
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import formats
-from formats.h5.superblock import Superblock
+from formats.h5.native.superblock import Superblock
 
 SECRET = "/etc/passwd"
 

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 import formats
+from formats.find.opening import locate
+from formats.find.registry import detect
 from formats.h5 import safe
 from formats.h5.facts import H5Facts
-from formats.h5.messages import UnfamiliarError
+from formats.h5.native.messages import UnfamiliarError
+from formats.h5.native.structure import HARD, SOFT, Structure
+from formats.h5.native.superblock import Superblock
 from formats.h5.safe import open_h5
-from formats.h5.structure import HARD, SOFT, Structure
-from formats.h5.superblock import Superblock
-from formats.opening import locate
-from formats.probe import Probe
-from formats.registry import detect
+from formats.model.probe import Probe
 from tests.counts import count
 from tests.support import data_path, recorded
 

@@ -14,16 +14,16 @@ import pytest
 
 import formats
 from formats import CheckpointError, ConversionError, UnsupportedDtypeError
-from formats.dtypes import BY_NAME
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import TensorSpec
 from formats.h5.writer import H5_DTYPES
-from formats.model import TensorSpec
 from tests.support import data_path, recorded, same
 from tests.writing import files, h5_objects, read_all, save, spec_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from formats.writing import CheckpointWriter
+    from formats.model.writer import CheckpointWriter
 
 ROOT = os.path.dirname(os.path.dirname(formats.__file__))
 GOLDENS = [entry["path"] for entry in recorded("h5-keras2-weights", "h5-keras2-model", "h5-keras3-weights")]
@@ -273,8 +273,8 @@ def test_a_disk_that_is_full_before_the_first_value(limit: int, tmp_path: Path) 
     """The library's own writes fail: one line says so, and nothing is left."""
     program = f"""
 import resource, signal, formats
-from formats.dtypes import BY_NAME
-from formats.model import TensorSpec
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import TensorSpec
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from formats.tf.messages import (
+from formats.tf.bundle.slices import slice_key
+from formats.wire.messages import (
     BundleEntryProto,
     BundleHeaderProto,
     ObjectReference,
@@ -21,7 +22,6 @@ from formats.tf.messages import (
     TrackableObjectGraph,
     VersionDef,
 )
-from formats.tf.slices import slice_key
 from tests.support import HEADER, Entries, partitioned, shape_proto, strings, write_bundle
 
 if TYPE_CHECKING:

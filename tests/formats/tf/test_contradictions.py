@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckpt_cli.operations.verify import verify_one
-from formats.opening import locate
+from ckpt_cli.operations.look.verify import verify_one
+from formats.find.opening import locate
 
 from .contradictions import OVERLOOKED, REFUSED, SOUND
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from formats.errors import CheckpointError, CheckpointNotFoundError
-from formats.files import ReadAhead
-from formats.tf import events
-from formats.tf.events import CHECKPOINT, START, Event, EventReader, EventWriter, event_files, scalars
+from formats.store.readahead import ReadAhead
+from formats.tf.run import events
+from formats.tf.run.events import CHECKPOINT, START, Event, EventReader, EventWriter, event_files, scalars
 from formats.wire.tfrecord import encode_record
 from tests.support import data_path
 

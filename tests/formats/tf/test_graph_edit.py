@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from formats import ConversionError, DuplicateKeyError, open_checkpoint
-from formats.tf.graph_edit import edit_graph
-from formats.tf.graph_plan import escaped_paths, in_words, spell
-from formats.tf.messages import (
+from formats.model.object_graph import ObjectGraph
+from formats.tf.graph.edit import edit_graph
+from formats.tf.graph.plan import escaped_paths, in_words, spell
+from formats.wire.messages import (
     BoolValue,
     ObjectReference,
     SerializedTensor,
@@ -18,7 +19,6 @@ from formats.tf.messages import (
     TrackableObject,
     TrackableObjectGraph,
 )
-from formats.tf.object_graph import ObjectGraph
 from tests.support import data_path, recorded
 
 VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"

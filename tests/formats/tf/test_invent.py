@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from formats import ConversionError
-from formats.tf.invent import invent_graph
-from formats.tf.kinds import named_slots
+from formats.tf.graph.invent import invent_graph
+from formats.tf.graph.kinds import named_slots
 from tests.writing import spec_of
 
 if TYPE_CHECKING:
-    from formats.tf.invent import Invented
+    from formats.tf.graph.invent import Invented
 
 VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import formats
-from formats.atomic import Staging
-from formats.tf.leftovers import Leftover, find_leftovers
+from formats.store.staging import Staging
+from formats.tf.run.leftovers import Leftover, find_leftovers
 from tests.support import data_path, shard_path, write_bundle
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 
 import formats
 from formats.errors import CheckpointNotFoundError, CorruptCheckpointError, UnsupportedFeatureError
-from formats.tf import meta_graph
-from formats.tf.meta_graph import GraphVariable, read_meta_graph
+from formats.tf.run import meta_graph
+from formats.tf.run.meta_graph import GraphVariable, read_meta_graph
 from formats.wire.coding import encode_varint
 from tests.support import data_path
 

@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats import CheckpointError, ChecksumError, CorruptCheckpointError, dtypes, open_checkpoint
-from formats.files import RandomAccessFile, ReadAhead
-from formats.tf import small
-from formats.tf.bundle import BundleEntry, BundleIndex, EntryError, decode_entry, encode_entry
-from formats.tf.bundle_reader import BundleReader
-from formats.tf.messages import BundleHeaderProto
-from formats.tf.small import PLACE, SMALL, decode_places
+from formats import CheckpointError, ChecksumError, CorruptCheckpointError, open_checkpoint
+from formats.core import dtypes
+from formats.store.local import RandomAccessFile
+from formats.store.readahead import ReadAhead
+from formats.tf.bundle import small
+from formats.tf.bundle.index import BundleEntry, BundleIndex, EntryError, decode_entry, encode_entry
+from formats.tf.bundle.reader import BundleReader
+from formats.tf.bundle.small import PLACE, SMALL, decode_places
 from formats.wire.crc32c import mask
+from formats.wire.messages import BundleHeaderProto
 from tests.support import (
     BUNDLES,
     Entries,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.chunks import array_chunks
-from formats.dtypes import BY_NAME
-from formats.tf.v1_values import VALUE_FIELDS, decode_values, decode_varints, encode_values, encode_varints
+from formats.core.chunks import array_chunks
+from formats.core.dtypes import BY_NAME
+from formats.tf.v1.values import VALUE_FIELDS, decode_values, decode_varints, encode_values, encode_varints
 from formats.wire.coding import encode_varint
 from tests.support import same
 from tests.writing import specimen

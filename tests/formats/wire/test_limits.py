@@ -12,8 +12,8 @@ import pytest
 
 import formats
 from formats.errors import CorruptCheckpointError
-from formats.tf.messages import SavedSliceMeta, SavedTensorSliceMeta, SavedTensorSlices
 from formats.wire.limits import LONGEST_KEY, KeySizes, are_keys_too_long
+from formats.wire.messages import SavedSliceMeta, SavedTensorSliceMeta, SavedTensorSlices
 from tests.support import shape_proto, write_bundle, write_table
 from tests.writing import save
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.tf.messages import (
+from formats.wire.coding import encode_varint
+from formats.wire.messages import (
     BoolValue,
     BundleEntryProto,
     BundleHeaderProto,
@@ -26,7 +27,6 @@ from formats.tf.messages import (
     TrackableObjectGraph,
     VersionDef,
 )
-from formats.wire.coding import encode_varint
 from formats.wire.protobuf import (
     BOOL,
     BYTES,

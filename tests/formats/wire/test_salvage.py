@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.files import RandomAccessFile, ReadAhead
+from formats.store.local import RandomAccessFile
+from formats.store.readahead import ReadAhead
 from formats.wire.coding import encode_varint
 from formats.wire.salvage import find_blocks, readable_entries
 from formats.wire.sstable import BLOCK_SIZE, FOOTER_SIZE, BlockHandle, Table, encode_block

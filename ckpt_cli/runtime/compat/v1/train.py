@@ -8,7 +8,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from formats.paths import data_shards
+from formats.model.location import data_shards
 
 from ... import graphs
 from ...checkpoint import Checkpoint

@@ -1,0 +1,1 @@
+"""Which tensors, and under which keys."""

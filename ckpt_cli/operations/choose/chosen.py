@@ -1,0 +1,205 @@
+"""What is carried of a source into another format: which tensors, under which keys, into which graph."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.dtypes import BY_NAME, DType
+from formats.core.spec import TensorSpec, is_utf8
+from formats.errors import (
+    ConversionError,
+    DuplicateKeyError,
+    UnsupportedDtypeError,
+    cast_or_leave_out,
+    leave_out,
+)
+from formats.model.location import bundle_prefix, step_of
+from formats.tf.graph.invent import Invented, invent_graph
+from formats.tf.graph.prune import prune
+
+from ..move.transfer import Dropped, Move
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from formats.model.object_graph import ObjectGraph
+    from formats.model.reader import CheckpointReader, Format
+
+    from .keys import Renamed
+
+
+class Settings(NamedTuple):
+    """How a conversion is to be done, beyond what goes where."""
+
+    cast: DType | None = None
+    merge_slices: bool = False
+    names: Renamed | None = None
+    """The source's keys, object paths and graph after rules that change them, where there are any."""
+
+    config: str | None = None
+    """The configuration of the Keras model, where it is given."""
+
+
+def check_keys(moves: Sequence[Move], target: str) -> None:
+    """Refuse two tensors that end on one key."""
+    seen: dict[str, str | None] = {}
+    for move in moves:
+        if move.spec.key in seen:
+            message = f"{move.source!r} and {seen[move.spec.key]!r} both end on this key"
+            hints = ("tell them apart with --sub or --map, or leave one out with --exclude",)
+            raise DuplicateKeyError(message, path=target, key=move.spec.key, hints=hints)
+        seen[move.spec.key] = move.source
+
+
+class Chosen:
+    """The tensors of a source that are to be carried, and what became of the others."""
+
+    def __init__(
+        self, source: CheckpointReader, keys: Sequence[str], into: Format, settings: Settings
+    ) -> None:
+        self.source = source
+        self.into = into
+        self.settings = settings
+        self.dropped: list[Dropped] = []
+        self.notes: list[str] = []
+        self.keys = [key for key in keys if self._fits(key)]
+
+    def _fits(self, key: str) -> bool:
+        """Whether the target can hold a tensor; ConversionError where it must and cannot."""
+        spec = self.source[key].spec
+        kind = self.source.kinds.get(key, "variable")
+        if kind == "graph":
+            if self.into.name != "tf-object":
+                self.dropped.append(Dropped(key, f"{self.into.name} has no object graph"))
+            return False
+        dtype = self._dtype(spec)
+        if dtype.name in self.into.dtypes:
+            return True
+        reason = f"{self.into.name} has no {dtype}"
+        if kind == "state":
+            self.dropped.append(Dropped(key, reason))
+            return False
+        hints = cast_or_leave_out(key, castable=spec.dtype.is_floating)
+        raise UnsupportedDtypeError(reason, path=self.source.location.path, key=key, hints=hints)
+
+    def _dtype(self, spec: TensorSpec) -> DType:
+        cast = self.settings.cast
+        return cast if cast is not None and spec.dtype.is_floating else spec.dtype
+
+    def move(self, key: str, name: str) -> Move:
+        tensor = self.source[key]
+        spec = tensor.spec
+        return Move(TensorSpec(name, self._dtype(spec), spec.shape, spec.stored), key, tensor)
+
+    def renamed(self, key: str) -> str:
+        return self.settings.names.keys[key] if self.settings.names else key
+
+    @property
+    def object_graph(self) -> ObjectGraph | None:
+        """The source's graph, after the rules."""
+        return self.settings.names.object_graph if self.settings.names else self.source.object_graph
+
+    # Targets that keep keys ----------------------------------------------------------
+
+    def with_keys(self) -> list[Move]:
+        return [self.move(key, self.renamed(key)) for key in self.keys]
+
+    # Names ----------------------------------------------------------------------------
+
+    def with_names(self) -> list[Move]:
+        """Return moves to a name-based target, sorted as savers write them."""
+        if self.source.object_graph is None:
+            moves = self.with_keys()
+        else:
+            names = self._names_of_objects()
+            moves = [self.move(key, name) for key, name in names.items()]
+        return sorted(moves, key=lambda move: move.spec)
+
+    def _names_of_objects(self) -> dict[str, str]:
+        """Return a name for each key: the full names where they tell all apart, else the object paths."""
+        source = self.source
+        weights, unnamed = [], []
+        for key in self.keys:
+            if self._is_save_counter(key):
+                self.dropped.append(Dropped(key, "counts saves of an object-based checkpoint"))
+            elif source.kinds.get(key) != "state" or key in source.full_names:
+                weights.append(key)
+            else:
+                unnamed.append(key)
+        self.dropped += [Dropped(key, "has no full name") for key in unnamed]
+        full = {key: source.full_names.get(key, "") for key in weights}
+        if self.settings.names:
+            self.notes.append("tensors are named by their object paths, which the rules have changed")
+        elif all(full.values()) and len(set(full.values())) == len(full):
+            self.notes.append("tensors are named by their full names")
+            return full
+        else:
+            self.notes.append("tensors are named by their object paths: full names are missing or not unique")
+        return self._path_names(weights)
+
+    def _is_save_counter(self, key: str) -> bool:
+        return self.source.object_paths.get(key) == "save_counter" and self.source.kinds.get(key) == "state"
+
+    def _path_names(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return object paths as names; a slot's is its variable's, its optimizer's and its own, joined."""
+        graph = self.object_graph
+        assert graph is not None
+        owners = graph.tensors({self.renamed(key): None for key in keys})
+        slots = {slot.node: slot for slot in graph.slots}
+        names = {}
+        for key in keys:
+            node, _, _ = owners.get(self.renamed(key), (None, "", ""))
+            slot = slots.get(node) if node is not None else None
+            if slot is not None:
+                names[key] = f"{graph.paths[slot.variable]}/{graph.paths[slot.optimizer]}/{slot.name}"
+            else:
+                path = graph.paths.get(node) if node is not None else None
+                names[key] = path or self.renamed(key)
+        return names
+
+    # Objects ---------------------------------------------------------------------------
+
+    def with_graph(self, target: str) -> tuple[list[Move], ObjectGraph]:
+        """Return moves to an object-based target, in the order of its nodes, and the graph."""
+        source_graph = self.object_graph
+        if source_graph is not None:
+            moves = [self.move(key, self.renamed(key)) for key in self.keys]
+            every = {self.renamed(key): None for key in self.source.specs}
+            graph = prune(source_graph, every, {move.spec.key for move in moves})
+            return _in_node_order(moves, graph), graph
+        named = {
+            self.renamed(key): self.source.specs[key]._replace(key=self.renamed(key)) for key in self.keys
+        }
+        if len(named) != len(self.keys):
+            check_keys(self.with_keys(), target)
+        invented = self._invent(named)
+        moves = [self.move(key, invented.keys[self.renamed(key)]) for key in self.keys]
+        moves.append(_save_counter(invented.save_counter, target))
+        return _in_node_order(moves, invented.graph), invented.graph
+
+    def _invent(self, named: dict[str, TensorSpec]) -> Invented:
+        try:
+            foreign = next((name for name in named if not is_utf8(name)), None)
+            if foreign is not None:
+                hints = ("give it another name with --sub or --map", leave_out(foreign))
+                message = "a name that is not UTF-8, as all names in an object graph are"
+                raise ConversionError(message, key=foreign, hints=hints)
+            return invent_graph(named)
+        except ConversionError as error:
+            error.path = error.path or self.source.location.path
+            raise
+
+
+def _save_counter(key: str, target: str) -> Move:
+    import numpy as np
+
+    spec = TensorSpec(key, BY_NAME["int64"], ())
+    return Move(spec, None, None, np.array(step_of(bundle_prefix(target)) or 1, np.int64))
+
+
+def _in_node_order(moves: Sequence[Move], graph: ObjectGraph) -> list[Move]:
+    """Return moves in the order in which TensorFlow saves: by node; what no node has goes last."""
+    owners = graph.tensors({move.spec.key: None for move in moves})
+    places = {key: (number, at) for at, (key, (number, _, _)) in enumerate(owners.items())}
+    return sorted(moves, key=lambda move: places.get(move.spec.key, (math.inf, 0)))

@@ -1,0 +1,109 @@
+"""The checkpoints that the paths of a command line name, each of them once.
+
+A shell makes of `run/ckpt-*` the index and every data shard of each checkpoint, and puts
+ckpt-10 before ckpt-9.  So paths that name one checkpoint are that checkpoint once, and the
+checkpoints of one series (`run/ckpt-1`, `run/ckpt-2`) are in the order of their steps, in
+the places that the series takes among the others.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from formats.errors import CheckpointError
+from formats.find.directory import Directory, directories_below
+from formats.find.location import find
+from formats.find.opening import open_checkpoint
+from formats.model.location import Location, step_of
+from formats.store.beside import V1_SHARD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+_MOST_NAMED = 5
+"""Checkpoints that a note names, of however many."""
+
+
+class _Place(Protocol):
+    """What a path names: a checkpoint's location, or what is to be said in its place."""
+
+    @property
+    def path(self) -> str: ...
+
+
+def paths_and_keys(first: str, words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Tell the paths among words that follow a path from the keys, which stay in their order.
+
+    A key or object path of the first checkpoint is a key, whatever lies on the disk.  Else what is
+    there is a path, and the rest are keys and globs.
+    """
+    there = {word for word in words if os.path.lexists(word) or find(word) is not None}
+    if there:
+        there -= _names_in(first)
+    return [first, *(word for word in words if word in there)], tuple(w for w in words if w not in there)
+
+
+def _names_in(path: str) -> set[str]:
+    """Return a checkpoint's keys and object paths; none where it cannot be opened: listing it says why."""
+    try:
+        with open_checkpoint(path) as reader:
+            return {*reader.specs, *reader.object_paths.values()}
+    except CheckpointError:
+        return set()
+
+
+def checkpoints_below(path: str) -> Iterator[Location | CheckpointError]:
+    """Yield the checkpoints of a directory and of those below it, and why one of these cannot be listed."""
+    for below in directories_below(path):
+        try:
+            yield from (member.location for member in Directory(below).members)
+        except CheckpointError as error:
+            yield error
+
+
+P = TypeVar("P", bound=_Place)
+
+
+def identity(place: _Place) -> str:
+    """Return what is the same for all paths that lead to one checkpoint, links among them."""
+    if isinstance(place, Location) and not V1_SHARD.fullmatch(place.path):
+        return os.path.realpath(place.head)
+    directory, name = os.path.split(place.path)
+    return os.path.join(os.path.realpath(directory), name)
+
+
+def each_once(named: Sequence[P]) -> tuple[list[P], list[str]]:
+    """Return what paths name, each checkpoint once and each series in order, and notes that say so."""
+    first: dict[str, P] = {}
+    for place in named:
+        first.setdefault(identity(place), place)
+    found = list(first.values())
+    ordered = _by_step(found)
+    if len(found) == len(named) and ordered == found:
+        return ordered, []
+    several = len(ordered) > 1
+    what = [f"{len(named):,} paths name {len(found):,} checkpoint{'s' * several}"] * (len(found) < len(named))
+    how = ["taken in the order of steps"] if several else []
+    more = f" and {len(ordered) - _MOST_NAMED:,} more" if len(ordered) > _MOST_NAMED else ""
+    names = ", ".join(place.path for place in ordered[:_MOST_NAMED])
+    return ordered, [f"{', '.join(what + how)}: {names}{more}"]
+
+
+def _by_step(found: list[P]) -> list[P]:
+    series: dict[tuple[str, str], list[int]] = {}
+    for position, place in enumerate(found):
+        if isinstance(place, Location) and step_of(place.name) is not None:
+            directory, name = os.path.split(place.path)
+            series.setdefault((os.path.realpath(directory), name.rpartition("-")[0]), []).append(position)
+    ordered = list(found)
+    for positions in series.values():
+        members = sorted((found[position] for position in positions), key=_step)
+        for position, place in zip(positions, members, strict=True):
+            ordered[position] = place
+    return ordered
+
+
+def _step(place: _Place) -> int:
+    return step_of(os.path.basename(place.path)) or 0

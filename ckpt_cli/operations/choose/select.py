@@ -1,0 +1,154 @@
+"""Choosing tensors of a checkpoint: by key, object path, pattern, dtype and kind."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.dtypes import dtype_named
+from formats.core.spec import KINDS
+from formats.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from formats.model.reader import CheckpointReader
+
+
+class NothingSelectedError(CheckpointError):
+    """A pattern, or all of them together, matches no tensor."""
+
+
+class Selection(NamedTuple):
+    """Which tensors are wanted.  Without anything to keep, all are."""
+
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    regex: bool = False
+    dtype: str | None = None
+    kinds: tuple[str, ...] = ()
+
+    @classmethod
+    def make(
+        cls,
+        keep: tuple[str, ...] = (),
+        drop: tuple[str, ...] = (),
+        *,
+        regex: bool = False,
+        dtype: str | None = None,
+        kinds: str | None = None,
+    ) -> Selection:
+        """Return a selection; ValueError for an unknown dtype or kind, or a malformed expression."""
+        name = dtype_named(dtype).name if dtype is not None else None
+        chosen = tuple(kinds.split(",")) if kinds else ()
+        for kind in chosen:
+            if kind not in KINDS:
+                raise ValueError(f"no kind {kind!r}; there are {', '.join(KINDS)}")
+        for pattern in (*keep, *drop) if regex else ():
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"regular expression {pattern!r}: {error}") from error
+        return cls(tuple(keep), tuple(drop), regex, name, chosen)
+
+    @property
+    def everything(self) -> bool:
+        return self == EVERYTHING
+
+
+EVERYTHING = Selection()
+
+
+def _pattern(text: str, *, regex: bool) -> re.Pattern[str]:
+    if regex:
+        return re.compile(text)
+    import fnmatch
+
+    return re.compile(fnmatch.translate(text))
+
+
+class Sifted(NamedTuple):
+    """What a selection makes of one checkpoint: keys chosen, keys dropped, patterns that match nothing."""
+
+    chosen: list[str]
+    dropped: set[str]
+    unmatched: tuple[str, ...] = ()
+
+
+def sift(reader: CheckpointReader, selection: Selection) -> Sifted:
+    """Return what a selection chooses and drops, in the order of the checkpoint."""
+    specs = reader.specs
+    kept: set[str] | None = set() if selection.keep else None
+    unmatched = []
+    for text in selection.keep:
+        found = _matching(reader, text, regex=selection.regex)
+        if not found:
+            unmatched.append(text)
+        assert kept is not None
+        kept.update(found)
+    dropped: set[str] = set()
+    for text in selection.drop:
+        dropped.update(_matching(reader, text, regex=selection.regex))
+    kinds = reader.kinds if selection.kinds else {}
+    chosen = [
+        key
+        for key, spec in specs.items()
+        if (kept is None or key in kept)
+        and key not in dropped
+        and (selection.dtype is None or spec.dtype.name == selection.dtype)
+        and (not selection.kinds or kinds.get(key) in selection.kinds)
+    ]
+    return Sifted(chosen, dropped, tuple(unmatched))
+
+
+def choose(reader: CheckpointReader, selection: Selection) -> list[str]:
+    """Return the chosen keys, in the order of the checkpoint.
+
+    Raises NothingSelectedError, with close keys, where a pattern to keep matches
+    nothing, or nothing is left of them all.
+    """
+    if selection.everything:
+        return list(reader.specs)
+    found = sift(reader, selection)
+    for text in found.unmatched:
+        raise unmatched(reader, text)
+    if not found.chosen:
+        raise NothingSelectedError("no tensor is left of what was chosen", path=reader.location.path)
+    return found.chosen
+
+
+def unmatched(reader: CheckpointReader, text: str) -> NothingSelectedError:
+    """Return the error of a pattern that matches nothing, with close keys."""
+    message = f"no tensor matches {text!r}"
+    hints = close_keys(reader, text)
+    if os.path.exists(text):
+        hints = (f"{text} is a path; what stands behind a checkpoint names its tensors",)
+    return NothingSelectedError(message, path=reader.location.path, hints=hints)
+
+
+def _matching(reader: CheckpointReader, text: str, *, regex: bool) -> set[str]:
+    """Return the keys that a key, an object path or a pattern names."""
+    if not regex and text in reader.specs:
+        return {text}
+    paths = reader.object_paths
+    if not regex:
+        named = {key for key, path in paths.items() if path == text}
+        if named:
+            return named
+    pattern = _pattern(text, regex=regex)
+    matches = pattern.search if regex else pattern.match
+    return {key for key in reader.specs if matches(key) or (key in paths and matches(paths[key]))}
+
+
+def close_keys(reader: CheckpointReader, text: str) -> tuple[str, ...]:
+    """Return a hint that names keys or object paths like `text`, or those whose full name it is."""
+    owners = reader.owners_of(text)
+    if owners:
+        return owners
+    import difflib
+    import itertools
+
+    candidates = itertools.islice(itertools.chain(reader.object_paths.values(), reader.specs), 20_000)
+    close = difflib.get_close_matches(text, list(dict.fromkeys(candidates)), 3, 0.4)
+    if not close:
+        return (f"to see all keys: ckpt ls -1 {reader.location.path}",)
+    return ("did you mean " + " or ".join(close) + "?",)

@@ -1,0 +1,1 @@
+"""What is different, and what would match."""

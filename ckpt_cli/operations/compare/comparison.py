@@ -1,0 +1,259 @@
+"""Comparing the values of two tensors of one dtype and shape, whatever their size.
+
+Both are read in step, a piece of each at a time.  Pieces are compared as bytes first,
+which costs no more than reading them; only those that differ are looked at as numbers.
+Where both files store a checksum of the same bytes, nothing is read: equal checksums
+mean equal values, as they do for whoever reads the tensor.
+
+Where both tensors lie in files just as they are, ranges of them are tasks that do not
+depend on each other (`formats.store.workers`): a comparison is their list, and a last step that
+puts together what they found.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.chunks import PIECE, ChunkSource, equal_bytes, whole_elements
+from formats.core.dtypes import STRING
+from formats.errors import UnsupportedFeatureError
+from formats.store.ranges import Sum, buffers, cut
+
+from .measure import EQUAL, SAME, Difference, Tolerance, measured, together
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from formats import CheckpointReader, LazyTensor
+    from formats.core.dtypes import DType
+    from formats.store.ranges import FileRange
+
+
+class Operand(NamedTuple):
+    """One side of a comparison; a listing has checksums and no values."""
+
+    reader: CheckpointReader
+    key: str
+
+    @property
+    def tensor(self) -> LazyTensor:
+        return self.reader[self.key]
+
+    @property
+    def has_values(self) -> bool:
+        return self.reader.format.name != "listing"
+
+
+def same_checksum(left: LazyTensor, right: LazyTensor) -> bool | None:
+    """Whether two tensors of one spec have the same stored checksum; None where theirs do not compare.
+
+    A checksum is of bytes as stored: those of a swapped tensor are others, and one
+    that lies in slices has none of its own.
+    """
+    one, other = left.stored, right.stored
+    if one.crc32c is None or other.crc32c is None or one.big_endian != other.big_endian:
+        return None
+    return one.crc32c == other.crc32c
+
+
+def checksum(tensor: LazyTensor) -> int:
+    """Return the masked checksum that a little-endian bundle would store, reading the tensor if need be."""
+    from formats.tf.bundle.payload import encode_strings, encode_variants
+    from formats.wire.crc32c import extend, mask
+
+    stored = tensor.stored
+    if stored.crc32c is not None and not stored.big_endian:
+        return stored.crc32c
+    if tensor.spec.dtype.itemsize is None:
+        encode = encode_strings if tensor.spec.dtype is STRING else encode_variants
+        return mask(encode(bytes(element) for element in tensor.chunks())[1])
+    crc = 0
+    for chunk in tensor.chunks():
+        crc = extend(crc, bytes(chunk))
+    return mask(crc)
+
+
+class Comparison:
+    """The comparison of two tensors: what is found at once, or tasks and what they find.
+
+    `exact` reads them even where their stored checksums agree.  Whoever works on `tasks`
+    gives the results to `add`, in their order, and then calls `finish`.
+    """
+
+    def __init__(
+        self, left: Operand, right: Operand, tolerance: Tolerance = EQUAL, *, exact: bool = False
+    ) -> None:
+        self.difference: Difference | None = None
+        self.tasks: list[Task] = []
+        one, other = left.tensor, right.tensor
+        self._sides = one, other
+        self._tolerance = tolerance
+        self._sums = Sum(), Sum()
+        self._ranges: tuple[FileRange, FileRange] | None = None
+        # What differs may be damaged rather than another value, which only the last byte tells.
+        self.may_stop_early = not (left.reader.has_checksums or right.reader.has_checksums)
+        same = same_checksum(one, other)
+        readable = left.has_values and right.has_values
+        if not readable or (same and not exact):
+            if same is None:
+                same = _same_as_listed(left, right)
+            self.difference = _same(one.spec.dtype) if same else Difference()
+            return
+        mine, theirs = one.file_range(), other.file_range()
+        if mine is not None and theirs is not None:
+            self._ranges = mine, theirs
+            dtype = one.spec.dtype
+            self.tasks = [Task(mine, theirs, dtype, tolerance, *ends) for ends in cut(mine.size)]
+            self.difference = SAME
+
+    def stream(self, advance: Callable[[int], None], *, stop_early: bool) -> Difference:
+        """Compare what has to be read from its beginning to its end."""
+        one, other = self._sides
+        if one.spec.dtype.itemsize is None:
+            return _compare_elements(one, other, advance)
+        stop_early = stop_early and self.may_stop_early
+        return _compare_numbers(one, other, self._tolerance, stop_early=stop_early, advance=advance)
+
+    def add(self, found: Found) -> Difference:
+        """Take in what the next task found; return what is known so far."""
+        assert self.difference is not None
+        self.difference = together(self.difference, found.difference)
+        for mine, theirs in zip(self._sums, found.sums, strict=True):
+            mine.add(theirs)
+        return self.difference
+
+    def finish(self) -> None:
+        """Hold the checksums of what was read against those stored; ChecksumError names the tensor."""
+        if self._ranges is not None:
+            for side, found in zip(self._ranges, self._sums, strict=True):
+                side.check(found.crc)
+
+
+class Task(NamedTuple):
+    """A range of two tensors, to be compared; plain data."""
+
+    left: FileRange
+    right: FileRange
+    dtype: DType
+    tolerance: Tolerance
+    begin: int
+    end: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.end - self.begin
+
+
+class Found(NamedTuple):
+    """What a task found: how the ranges differ, and the checksum of each where one is stored."""
+
+    difference: Difference
+    sums: tuple[Sum, Sum]
+
+
+def compare_range(task: Task | None) -> Found | None:
+    """Do one task; None, which keeps a place among tasks, comes to nothing."""
+    if task is None:
+        return None
+    found = SAME
+    one, other = Sum(), Sum()
+    checked = [side.crc32c is not None for side in (task.left, task.right)]
+    room = buffers()
+    for at in range(task.begin, task.end, PIECE):
+        stop = min(at + PIECE, task.end)
+        left, right = task.left.read(at, stop, room[0]), task.right.read(at, stop, room[1])
+        same = equal_bytes(left, right)
+        if same and all(checked) and one.crc == other.crc:
+            one.extend(left)
+            other = Sum(one.crc, one.size)  # of equal bytes the checksums are equal, too
+            continue
+        if checked[0]:
+            one.extend(left)
+        if checked[1]:
+            other.extend(right)
+        if not same:
+            found = measured(left, right, task.dtype, task.tolerance, found)
+    return Found(found, (one, other))
+
+
+def compare(
+    left: Operand,
+    right: Operand,
+    tolerance: Tolerance = EQUAL,
+    *,
+    exact: bool = False,
+    stop_early: bool = False,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Difference:
+    """Return how two tensors of one dtype and shape differ; SAME where they do not.
+
+    `exact` reads them even where their stored checksums agree; `stop_early` gives up
+    counting where something differs, unless checksums are to be compared.  `advance` is
+    told of bytes gone through.
+    """
+    comparison = Comparison(left, right, tolerance, exact=exact)
+    if comparison.difference is None:
+        return comparison.stream(advance, stop_early=stop_early)
+    difference = comparison.difference
+    for task in comparison.tasks:
+        found = compare_range(task)
+        assert found is not None
+        difference = comparison.add(found)
+        advance(task.nbytes)
+        if stop_early and comparison.may_stop_early and difference.differing:
+            return difference
+    comparison.finish()
+    if not comparison.tasks:
+        advance(left.tensor.spec.nbytes or 0)
+    return difference
+
+
+def _same(dtype: DType) -> Difference:
+    return SAME if dtype.itemsize is not None else Difference(0)
+
+
+def _same_as_listed(left: Operand, right: Operand) -> bool:
+    """Whether what a listing says of a tensor is what the other side's values come to."""
+    for side in (left, right):
+        if not side.has_values and side.tensor.stored.crc32c is None:
+            hints = ("to compare dtypes and shapes alone: --no-values",)
+            message = "the listing has no checksum of it, so its values cannot be compared"
+            raise UnsupportedFeatureError(message, path=side.reader.location.path, key=side.key, hints=hints)
+    # The other side may be the very bundle that was listed, whose bytes may be swapped.
+    if left.tensor.stored.crc32c == right.tensor.stored.crc32c:
+        return True
+    return checksum(left.tensor) == checksum(right.tensor)
+
+
+def _compare_elements(left: LazyTensor, right: LazyTensor, advance: Callable[[int], None]) -> Difference:
+    differing = 0
+    for one, other in zip(left.chunks(), right.chunks(), strict=True):
+        differing += bytes(one) != bytes(other)
+        advance(len(one))
+    return Difference(differing)
+
+
+def _compare_numbers(
+    left: LazyTensor,
+    right: LazyTensor,
+    tolerance: Tolerance,
+    *,
+    stop_early: bool,
+    advance: Callable[[int], None],
+) -> Difference:
+    dtype, nbytes = left.spec.dtype, left.spec.nbytes
+    assert dtype.itemsize is not None
+    assert nbytes is not None
+    sources = ChunkSource(left.chunks()), ChunkSource(right.chunks())
+    step = whole_elements(PIECE, dtype.itemsize)
+    found = SAME
+    for at in range(0, nbytes, step):
+        one, other = (source.take(min(step, nbytes - at)) for source in sources)
+        if not equal_bytes(one, other):
+            found = measured(one, other, dtype, tolerance, found)
+            if stop_early and found.differing:
+                return found
+        advance(len(one))
+    for source in sources:
+        source.finish()  # where the checksums are compared
+    return found

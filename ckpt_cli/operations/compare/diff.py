@@ -1,0 +1,330 @@
+"""What changed between two checkpoints: specs first, then values.
+
+Tensors of the two sides are paired by what they are called (`BY`); what is left over on
+one side was added or removed, or found again under another key where that is asked for.
+Paired tensors differ in shape, else in dtype, else, perhaps, in values.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.core.dtypes import INVALID
+from formats.core.spec import key_bytes
+from formats.store.workers import SERIAL, Workers
+
+from ..choose.select import EVERYTHING, NothingSelectedError, Selection, sift, unmatched
+from .comparison import Comparison, Operand, Task, compare_range
+from .measure import EQUAL, Difference, Tolerance
+from .renames import find_renames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+    from formats import CheckpointReader, TensorSpec
+
+    from ..choose.keys import Renamed
+
+
+CHANGES = ("added", "removed", "dtype", "shape", "value")
+"""What can be found, and failed on; a renamed tensor is one added and one removed."""
+
+
+class DiffOptions(NamedTuple):
+    """What to compare, and how; with `stop_on`, no further than to the first of these changes."""
+
+    by: str = "key"
+    values: bool = True
+    exact: bool = False
+    tolerance: Tolerance = EQUAL
+    find_renames: bool = False
+    stop_on: tuple[str, ...] = ()
+
+
+DEFAULTS = DiffOptions()
+
+
+class Pair(NamedTuple):
+    """Keys of the two sides that name one tensor; None where a side has none.
+
+    `key` is what the pair is called: the right side's key, or the left one's, with
+    the changes that were asked for.
+    """
+
+    key: str
+    left: str | None
+    right: str | None
+
+
+class Entry(NamedTuple):
+    """One tensor's fate: a change of `CHANGES`, or renamed, or same; `source` is the left key if another."""
+
+    key: str
+    change: str
+    source: str | None
+    left: TensorSpec | None
+    right: TensorSpec | None
+    difference: Difference = Difference()
+
+    def document(self) -> dict[str, Any]:
+        """Return the entry as `diff --json` shows it."""
+        return {
+            "key": self.key,
+            "change": self.change,
+            "from": self.source,
+            "left": _spec_document(self.left),
+            "right": _spec_document(self.right),
+            "max_abs": self.difference.max_abs,
+            "max_rel": self.difference.max_rel,
+            "differing": self.difference.differing,
+        }
+
+
+def _spec_document(spec: TensorSpec | None) -> dict[str, Any] | None:
+    if spec is None:
+        return None
+    return {"dtype": spec.dtype.name if spec.dtype is not INVALID else None, "shape": list(spec.shape)}
+
+
+class Diff(NamedTuple):
+    """All entries of a comparison, in the order of the bytes of their keys."""
+
+    left: str
+    right: str
+    entries: list[Entry]
+
+    @property
+    def summary(self) -> dict[str, int]:
+        counts = Counter(entry.change for entry in self.entries)
+        changed = counts["dtype"] + counts["shape"] + counts["value"]
+        once = {name: counts[name] for name in ("added", "removed", "renamed")}
+        return {"same": counts["same"], "changed": changed, **once}
+
+    def shown(self, *, everything: bool) -> list[Entry]:
+        """Return the entries to show: those that changed, or all."""
+        return [entry for entry in self.entries if everything or entry.change != "same"]
+
+    def head(self) -> dict[str, Any]:
+        """Return the document of `diff --json` but for its entries."""
+        return {"left": self.left, "right": self.right, "summary": self.summary}
+
+    def rows(self, *, everything: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the entries of the document."""
+        return (entry.document() for entry in self.shown(everything=everything))
+
+    def fails(self, changes: Iterable[str]) -> bool:
+        """Whether there is a change of one of these sorts."""
+        found = {entry.change for entry in self.entries}
+        if "renamed" in found:
+            found |= {"added", "removed"}
+        return not found.isdisjoint(changes)
+
+
+# Pairing --------------------------------------------------------------------------
+
+BY = ("key", "full-name", "object-path")
+"""What tensors can be paired by."""
+
+
+def labels(reader: CheckpointReader, by: str, changed: Renamed | None = None) -> dict[str, str]:
+    """Return what each key is paired by: its name, or the key itself where it has none or shares it.
+
+    Full names need not be unique, and pairing what shares one would mix variables up.
+    `changed` has the keys and names of a checkpoint whose keys were changed.
+    """
+    keys = changed.keys if changed is not None else {key: key for key in reader.specs}
+    if by == "key":
+        return dict(keys)
+    named = changed if changed is not None else reader
+    names = named.full_names if by == "full-name" else named.object_paths
+    counts = Counter(names.values())
+    unique = {old: names[new] for old, new in keys.items() if names.get(new) and counts[names[new]] == 1}
+    taken = set(unique.values())
+    return unique | {old: new for old, new in keys.items() if old not in unique and new not in taken}
+
+
+def pair_up(
+    left: CheckpointReader,
+    right: CheckpointReader,
+    by: str = "key",
+    selection: Selection = EVERYTHING,
+    changed: Renamed | None = None,
+) -> list[Pair]:
+    """Return all tensors of both sides in pairs, in the order of their keys.
+
+    `changed` has the left side's changed keys.  A pair is chosen where one of its tensors
+    is, and dropped where one of them is dropped.  Raises NothingSelectedError where a
+    pattern matches nothing on either side.
+    """
+    names = labels(left, by, changed)
+    partners = {label: key for key, label in labels(right, by).items()}
+    pairs, paired = [], set()
+    for key in left.specs:
+        other = partners.get(names[key]) if key in names else None
+        if other is not None:
+            paired.add(other)
+        new = key if changed is None else changed.keys[key]
+        pairs.append(Pair(new if other is None else other, key, other))
+    pairs += [Pair(key, None, key) for key in right.specs if key not in paired]
+    chosen = _chosen(left, right, selection)
+    return sorted((pair for pair in pairs if chosen(pair)), key=_order)
+
+
+def _order(named: Pair | Entry) -> tuple[bytes, bool]:
+    """Sort by key; of two with one key, what the left side has goes first."""
+    return key_bytes(named.key), named.left is None
+
+
+def _chosen(left: CheckpointReader, right: CheckpointReader, selection: Selection) -> Callable[[Pair], bool]:
+    if selection.everything:
+        return lambda _: True
+    one, other = sift(left, selection), sift(right, selection)
+    for text in one.unmatched:
+        if text in other.unmatched:
+            raise unmatched(right, text)
+    if not one.chosen and not other.chosen:
+        raise NothingSelectedError("no tensor is left of what was chosen", path=right.location.path)
+    lefts, rights = set(one.chosen), set(other.chosen)
+
+    def is_chosen(pair: Pair) -> bool:
+        dropped = pair.left in one.dropped or pair.right in other.dropped
+        return not dropped and (pair.left in lefts or pair.right in rights)
+
+    return is_chosen
+
+
+def better_by(left: CheckpointReader, right: CheckpointReader, by: str) -> str | None:
+    """Return what would pair tensors where `by` pairs none; None where nothing would, or `by` does."""
+    counts = {name: len({*labels(left, name).values()} & {*labels(right, name).values()}) for name in BY}
+    best = max(counts, key=lambda name: counts[name])
+    return best if counts[best] and not counts[by] else None
+
+
+# Comparing ------------------------------------------------------------------------
+
+
+def diff_pairs(
+    left: CheckpointReader,
+    right: CheckpointReader,
+    pairs: list[Pair],
+    options: DiffOptions = DEFAULTS,
+    advance: Callable[[int], None] = lambda _: None,
+    *,
+    workers: Workers = SERIAL,
+) -> Diff:
+    """Compare pairs of tensors; `advance` is told how many bytes of the right side are done with."""
+    entries = []
+    with closing(_entries(left, right, pairs, options, advance, workers=workers)) as found:
+        for entry in found:
+            entries.append(entry)
+            if entry.change in options.stop_on:
+                break
+    if options.find_renames and options.values:
+        entries = _with_renames(left, right, entries)
+    return Diff(left.location.path, right.location.path, entries)
+
+
+class _Step(NamedTuple):
+    """A pair's entry, as far as it is known; perhaps a task of its comparison, or the last of them."""
+
+    entry: Entry
+    comparison: Comparison | None = None
+    task: Task | None = None
+    is_last: bool = True
+
+
+def _entries(
+    left: CheckpointReader,
+    right: CheckpointReader,
+    pairs: list[Pair],
+    options: DiffOptions,
+    advance: Callable[[int], None],
+    *,
+    workers: Workers,
+) -> Generator[Entry]:
+    """Yield the entries of all pairs, in their order."""
+    waiting: deque[_Step] = deque()
+
+    def tasks() -> Iterator[Task | None]:
+        for pair in pairs:
+            for step in _steps(left, right, pair, options, advance):
+                waiting.append(step)
+                yield step.task
+
+    with closing(workers.map(compare_range, tasks(), lambda task: task.nbytes if task else 0)) as results:
+        for found in results:
+            entry, comparison, task, is_last = waiting.popleft()
+            if comparison is None or task is None or found is None:
+                yield entry
+                continue
+            difference = comparison.add(found)
+            advance(task.nbytes)
+            if is_last:
+                comparison.finish()
+            elif not ("value" in options.stop_on and difference.differing and comparison.may_stop_early):
+                continue
+            yield _with_values(entry, difference)
+
+
+def _steps(
+    left: CheckpointReader,
+    right: CheckpointReader,
+    pair: Pair,
+    options: DiffOptions,
+    advance: Callable[[int], None],
+) -> Iterator[_Step]:
+    """Yield what is to be done for a pair: nothing, or tasks; what must be streamed is done here."""
+    one = left.specs[pair.left] if pair.left is not None else None
+    other = right.specs[pair.right] if pair.right is not None else None
+    source = pair.left if pair.left != pair.key else None
+    for reader, spec in ((left, one), (right, other)):
+        if spec is not None and options.values and _is_damaged(reader, spec):
+            reader[spec.key]  # says what is wrong: what cannot be decoded is not known to differ
+    if one is None or other is None:
+        yield _Step(Entry(pair.key, "added" if one is None else "removed", source, one, other))
+        return
+    entry = Entry(pair.key, "same", source, one, other)
+    if one.shape != other.shape or one.dtype is not other.dtype:
+        yield _Step(entry._replace(change="shape" if one.shape != other.shape else "dtype"))
+        return
+    if not options.values:
+        yield _Step(entry)
+        return
+    operands = Operand(left, one.key), Operand(right, other.key)
+    comparison = Comparison(*operands, options.tolerance, exact=options.exact)
+    for task in comparison.tasks:
+        yield _Step(entry, comparison, task, task is comparison.tasks[-1])
+    if comparison.difference is None:
+        streamed = comparison.stream(advance, stop_early="value" in options.stop_on)
+        yield _Step(_with_values(entry, streamed))
+    elif not comparison.tasks:
+        advance(other.nbytes or 0)
+        yield _Step(_with_values(entry, comparison.difference))
+
+
+def _is_damaged(reader: CheckpointReader, spec: TensorSpec) -> bool:
+    if spec.dtype is not INVALID:
+        return False
+    return any(finding.key == spec.key and finding.severity == "error" for finding in reader.findings)
+
+
+def _with_values(entry: Entry, difference: Difference) -> Entry:
+    return entry._replace(change="same" if difference.differing == 0 else "value", difference=difference)
+
+
+def _with_renames(left: CheckpointReader, right: CheckpointReader, entries: list[Entry]) -> list[Entry]:
+    """Return the entries, those of one tensor under two keys put together."""
+    removed = [entry.left.key for entry in entries if entry.change == "removed" and entry.left]
+    added = [entry.right.key for entry in entries if entry.change == "added" and entry.right]
+    found = find_renames(left, right, removed, added)
+    sources = {new: old for old, new in found.items()}
+    kept = []
+    for entry in entries:
+        if entry.change == "removed" and entry.left and entry.left.key in found:
+            continue
+        old = sources.get(entry.key) if entry.change == "added" else None
+        kept.append(entry if old is None else Entry(entry.key, "renamed", old, left.specs[old], entry.right))
+    kept.sort(key=_order)
+    return kept

@@ -1,0 +1,362 @@
+"""What `restore()` of a checkpoint would do to the objects that another checkpoint was saved from.
+
+TARGET's object graph stands for the program (or, where both are name-based, TARGET's names,
+as for the Savers of TensorFlow 1 and the Estimators): each of its nodes, slot variables included,
+counts as an object that is there, and `restore` adds a save counter where there is none.
+The matching is `formats.tf.graph.matching`, the one that the runtime restores with.  What an
+optimizer does when a slot variable comes that it has not:
+
+    Keras 2 legacy (edges `iter` and `decay`), or any with slots   makes it
+    Keras 2.11 and later (edge `_iterations`)                      refuses: the restore fails
+    Keras 3 (edge `_trainable_variables`), any other object        passes over it
+
+The verdicts are those of TensorFlow's assertions.  The lists say what becomes of each
+value, which is not the same: an object that two of CHECKPOINT's nodes claim counts as
+matched twice, but gets the value of the first.
+tensorflow/python/checkpoint/checkpoint.py: CheckpointLoadStatus, NameBasedSaverStatus
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import TensorSpec
+from formats.errors import ConversionError, CorruptCheckpointError
+from formats.model.object_graph import ROOT, KeyResolver
+from formats.model.object_keys import VARIABLE_VALUE
+from formats.tf.graph.matching import GraphTarget, Matching
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from formats.model.object_graph import ObjectGraph
+    from formats.model.reader import CheckpointReader
+    from formats.wire.messages import SerializedTensor
+
+
+COUNTER = "save_counter"
+COUNTER_KEY = f"{COUNTER}/.ATTRIBUTES/{VARIABLE_VALUE}"
+_COUNTER_SPEC = TensorSpec(COUNTER_KEY, BY_NAME["int64"], ())
+_NAME_BASED = ("tf-name", "tf-v1")
+
+
+class Pair(NamedTuple):
+    """A value that is restored: TARGET's key (None for a slot variable made for it) and CHECKPOINT's."""
+
+    target: str | None
+    checkpoint: str
+
+
+class Mismatch(NamedTuple):
+    """A value that does not fit: TARGET's key, and the shape or the dtype on either side."""
+
+    key: str
+    checkpoint: list[int] | str
+    target: list[int] | str
+
+
+class Match(NamedTuple):
+    """What a restore would do; keys in the order of their bytes."""
+
+    checkpoint: str
+    target: str
+    consumed: bool
+    existing_matched: bool
+    restored: list[Pair]
+    unmatched_target: list[str]
+    unused_checkpoint: list[str]
+    shape_mismatch: list[Mismatch]
+    dtype_mismatch: list[Mismatch]
+    failures: list[str]
+    """What makes the restore fail as a whole, beside mismatches."""
+    by_name: bool = False
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "checkpoint": self.checkpoint,
+            "target": self.target,
+            "assert_consumed": self.consumed,
+            "assert_existing_objects_matched": self.existing_matched,
+            "restored": [pair._asdict() for pair in self.restored],
+            "unmatched_target": self.unmatched_target,
+            "unused_checkpoint": self.unused_checkpoint,
+            "shape_mismatch": [found._asdict() for found in self.shape_mismatch],
+            "dtype_mismatch": [found._asdict() for found in self.dtype_mismatch],
+            "failures": self.failures,
+            "remedy": remedy_for_shapes(self),
+        }
+
+
+_HINTS = {
+    "CHECKPOINT": "to give it the objects of TARGET: ckpt convert {path} DST --like TARGET",
+    "TARGET": "an object-based checkpoint of the program, saved once untrained, serves as TARGET",
+    "PATH": "to make objects of its names: ckpt convert {path} DST --to object",
+}
+
+
+def graph_of(reader: CheckpointReader, role: str) -> ObjectGraph:
+    """Return a checkpoint's object graph; its damage, or that there is none, is an error.
+
+    `role` is what the checkpoint is to the command: CHECKPOINT, TARGET, or PATH.
+    """
+    if reader.object_graph is not None:
+        return reader.object_graph
+    if reader.format.name == "tf-object":
+        flaw = reader.findings[-1]  # what looking for the graph came across
+        raise CorruptCheckpointError(
+            flaw.message, path=flaw.file, key=flaw.key, offset=flaw.offset, code=flaw.code
+        )
+    who = "" if role == "PATH" else f"{role} "
+    message = f"{who}has no object graph, it is {reader.format.name} ({reader.format.title})"
+    path = reader.location.path
+    raise ConversionError(message, path=path, hints=(_HINTS[role].format(path=shlex.quote(path)),))
+
+
+def match(checkpoint: CheckpointReader, target: CheckpointReader) -> Match:
+    """Return what restoring one checkpoint into the object graph of another would do.
+
+    Where both are name-based it is what a Saver, and so an Estimator, would do.
+    """
+    by_name = checkpoint.format.name in _NAME_BASED
+    if by_name and target.format.name in _NAME_BASED:
+        return match_names(checkpoint, checkpoint.specs, target)
+    into = graph_of(target, "TARGET")
+    if by_name:
+        return match_by_name(checkpoint, into, target)
+    return match_objects(checkpoint, graph_of(checkpoint, "CHECKPOINT"), checkpoint.specs, into, target)
+
+
+class _Program(GraphTarget):
+    """TARGET's objects, as TensorFlow would find them while it restores.
+
+    Ids beyond the graph's nodes are objects that the restore itself makes: the save
+    counter where TARGET has none, and slot variables.
+    """
+
+    def __init__(self, graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> None:
+        super().__init__(graph)
+        self.counter = len(graph.nodes)
+        self.made: dict[tuple[int, int, str], int] = {}
+        self.refused: list[str] = []
+        self._specs = specs
+        self._resolve = KeyResolver(specs)
+        self._edge_names: dict[int, set[str]] = {}
+
+    def child(self, owner: int, name: str) -> int | None:
+        if owner >= len(self.graph.nodes):
+            return None
+        found = super().child(owner, name)
+        return self.counter if found is None and (owner, name) == (ROOT, COUNTER) else found
+
+    def slot(self, optimizer: int, variable: int, name: str, node: int) -> int | None:
+        found = super().slot(optimizer, variable, name, node)
+        if found is not None or optimizer >= len(self.graph.nodes):
+            return found
+        edges = self._edge_names.get(optimizer)
+        if edges is None:  # of an optimizer that is asked for a hundred thousand slots
+            edges = self._edge_names[optimizer] = {edge for edge, _ in self.graph.children(optimizer)}
+        if self.graph.nodes[optimizer].slot_variables or {"iter", "decay"} <= edges:
+            return self.made.setdefault((optimizer, variable, name), self.counter + 1 + len(self.made))
+        if "_iterations" in edges and "_trainable_variables" not in edges and not self.refused:
+            path = self.graph.paths.get(optimizer, "")
+            self.refused.append(
+                f"{path!r} is an optimizer of Keras 2.11 or later, which refuses a legacy optimizer's slots"
+            )
+        return None
+
+    def live(self) -> Iterator[tuple[int, list[tuple[str, TensorSpec | None]]]]:
+        """Yield the objects that hold values, with their keys, as TensorFlow's assertions list them."""
+        reached = self.graph.reachable()
+        slots = {s.node for s in self.graph.slots if s.optimizer in reached and s.variable in reached}
+        for number, node in enumerate(self.graph.nodes):
+            if node.attributes and (number in reached or number in slots):
+                keys = [key for attribute in node.attributes for key, _ in self.tensors(attribute)]
+                yield number, [(key, self._specs.get(key)) for key in keys]
+        if super().child(ROOT, COUNTER) is None:
+            yield self.counter, [(COUNTER_KEY, _COUNTER_SPEC)]
+
+    def attribute(self, partner: int, name: str) -> list[tuple[str | None, TensorSpec | None, str]] | None:
+        """Return key, spec and key suffix of what an attribute stands for; None where it is not known."""
+        if partner == self.counter:
+            return [(COUNTER_KEY, _COUNTER_SPEC, "")] if name == VARIABLE_VALUE else None
+        if partner > self.counter:
+            return [(None, None, "")] if name == VARIABLE_VALUE else None
+        for attribute in self.graph.nodes[partner].attributes:
+            if attribute.name == name:
+                return [(key, self._specs.get(key), suffix) for key, suffix in self.tensors(attribute)]
+        return None
+
+    def tensors(self, attribute: SerializedTensor) -> list[tuple[str, str]]:
+        """Return the keys that an attribute stands for, each with what follows `checkpoint_key` in it."""
+        key = attribute.checkpoint_key
+        return [(found, found[len(key) :]) for found in self._resolve(key)] or [(key, "")]
+
+
+class _Fate:
+    """What becomes of each value, as pair after pair is found."""
+
+    def __init__(self) -> None:
+        self.restored: list[Pair] = []
+        self.shapes: list[Mismatch] = []
+        self.dtypes: list[Mismatch] = []
+        self.failures: list[str] = []
+        self.unknown_attributes = False
+        self.used: set[str] = set()
+        self.given: set[str] = set()
+
+    def take(
+        self, key: str | None, spec: TensorSpec | None, source: TensorSpec, *, shaped: bool = True
+    ) -> None:
+        """Hold a value of CHECKPOINT against its place in TARGET."""
+        self.used.add(source.key)
+        fits = True
+        if key is not None and spec is not None:
+            self.given.add(key)
+            if shaped and spec.shape != source.shape:
+                self.shapes.append(Mismatch(key, list(source.shape), list(spec.shape)))
+                fits = False
+            if spec.dtype is not source.dtype:
+                self.dtypes.append(Mismatch(key, source.dtype.name, spec.dtype.name))
+                fits = False
+        if fits:
+            self.restored.append(Pair(key, source.key))
+
+    @property
+    def fails(self) -> bool:
+        return bool(self.shapes or self.dtypes or self.failures)
+
+
+def match_objects(
+    checkpoint: CheckpointReader,
+    graph: ObjectGraph,
+    specs: Mapping[str, TensorSpec],
+    into: ObjectGraph,
+    target: CheckpointReader,
+) -> Match:
+    """Match object graphs; `graph` and `specs` are CHECKPOINT's, or what an edit would make of them."""
+    program = _Program(into, target.specs)
+    matching: Matching[int] = Matching(graph, program, {})
+    fate = _Fate()
+    resolve = KeyResolver(specs)
+    reached: set[int] = set()
+    for number, partner in matching.match(ROOT, ROOT):
+        if partner in reached:
+            continue  # A restore gives an object one value, and the first that comes is it.
+        reached.add(partner)
+        for attribute in graph.nodes[number].attributes:
+            places = program.attribute(partner, attribute.name)
+            _give(fate, attribute, places, [specs[key] for key in resolve(attribute.checkpoint_key)])
+    fate.failures += program.refused
+    partners = set(matching.bound.values())
+    live = list(program.live())
+    existing = not fate.fails and all(number in partners for number, _ in live)
+    consumed = (
+        existing
+        and all(n in matching.bound for n, node in enumerate(graph.nodes) if node.attributes)
+        and not matching.slot_wishes
+        and not fate.unknown_attributes
+    )
+    keys = [key for _, found in live for key, _ in found]
+    return _result((checkpoint, target), specs, fate, (consumed, existing), keys)
+
+
+def _give(
+    fate: _Fate,
+    attribute: SerializedTensor,
+    places: list[tuple[str | None, TensorSpec | None, str]] | None,
+    found: list[TensorSpec],
+) -> None:
+    key = attribute.checkpoint_key
+    if places is None:
+        fate.unknown_attributes = True
+        return
+    if not found:
+        fate.failures.append(f"CHECKPOINT has no tensor {key!r}, which its object graph names")
+        return
+    by_suffix = {suffix: (place, spec) for place, spec, suffix in places}
+    for source in found:
+        suffix = source.key[len(key) :]
+        # Iterators and tables are replaced whole, whatever their size.
+        if suffix in by_suffix:
+            fate.take(*by_suffix[suffix], source, shaped=attribute.name == VARIABLE_VALUE)
+
+
+def match_by_name(checkpoint: CheckpointReader, into: ObjectGraph, target: CheckpointReader) -> Match:
+    """Match a name-based checkpoint: every value of TARGET by its full name, the save counter exempt."""
+    program = _Program(into, target.specs)
+    counter = program.child(ROOT, COUNTER)
+    fate = _Fate()
+    complete = True
+    keys = []
+    for number, found in program.live():
+        if number >= len(into.nodes):
+            continue
+        names = {
+            key: attribute.full_name
+            for attribute in into.nodes[number].attributes
+            for key, _ in program.tensors(attribute)
+        }
+        for key, spec in found:
+            source = checkpoint.specs.get(names[key]) if names[key] else None
+            keys.append(key)
+            if source is not None:
+                fate.take(key, spec, source)
+            elif number != counter:
+                complete = False
+    holds = complete and not fate.fails
+    result = _result((checkpoint, target), checkpoint.specs, fate, (holds, holds), keys)
+    return result._replace(by_name=True)
+
+
+def match_names(
+    checkpoint: CheckpointReader, specs: Mapping[str, TensorSpec], target: CheckpointReader
+) -> Match:
+    """Match two name-based checkpoints as a Saver restores: every value of TARGET by its key.
+
+    `specs` are CHECKPOINT's, or what new names would make of them.  What CHECKPOINT has
+    besides is passed over.  Where shapes differ TensorFlow 1 fails; with resource variables,
+    as Estimators of TensorFlow 2 have them, it silently goes on with CHECKPOINT's shapes.
+    """
+    fate = _Fate()
+    for key, spec in target.specs.items():
+        if key in specs:
+            fate.take(key, spec, specs[key])
+    holds = not fate.fails and target.specs.keys() <= specs.keys()
+    result = _result((checkpoint, target), specs, fate, (holds, holds), list(target.specs))
+    return result._replace(by_name=True)
+
+
+def remedy_for_shapes(found: Match) -> str | None:
+    """Return what to do where the program makes other shapes than the checkpoint holds."""
+    if not found.shape_mismatch:
+        return None
+    first = found.shape_mismatch[0]
+    more = f", and {len(found.shape_mismatch) - 1:,} more" if len(found.shape_mismatch) > 1 else ""
+    return (
+        f"the program of TARGET makes {first.key} {first.target}, CHECKPOINT holds {first.checkpoint}{more}: "
+        "build it with the sizes of CHECKPOINT, or train it anew in a directory of its own"
+    )
+
+
+def _result(
+    readers: tuple[CheckpointReader, CheckpointReader],
+    specs: Mapping[str, TensorSpec],
+    fate: _Fate,
+    verdicts: tuple[bool, bool],
+    keys: list[str],
+) -> Match:
+    checkpoint, target = readers
+    order = {key: place for place, key in enumerate(specs)}
+    return Match(
+        checkpoint.location.path,
+        target.location.path,
+        *verdicts,
+        sorted(fate.restored, key=lambda pair: (order[pair.checkpoint], pair.target or "")),
+        sorted({key for key in keys if key not in fate.given}),
+        [key for key in specs if key not in fate.used and checkpoint.kinds.get(key) != "graph"],
+        sorted(fate.shapes),
+        sorted(fate.dtypes),
+        fate.failures,
+    )

@@ -1,0 +1,214 @@
+"""The object graph as data: nodes with what they hold, a tree that spans it, and what of it is drawn.
+
+An object graph is no tree: objects are shared, edges go in circles, and slot variables
+hang on no edge.  The tree takes for each node the shortest way from the root, as object
+paths do; a slot variable hangs on its optimizer there.  All other edges are drawn too.
+Everything walks in loops, not recursion: a hostile graph is a chain of any length.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.core.words import counted
+from formats.errors import ConversionError
+from formats.model.object_graph import ROOT
+from formats.model.object_keys import VARIABLE_VALUE
+from formats.tf.graph.kinds import listed_slots, optimizer_nodes
+
+if TYPE_CHECKING:
+    from formats.core.spec import TensorSpec
+    from formats.model.object_graph import ObjectGraph
+    from formats.model.reader import CheckpointReader
+
+
+_MOST_DRAWN = 400
+"""Nodes in a picture beyond which nobody finds anything; what is deeper is collapsed."""
+
+_MOST_DRAWABLE = 30_000
+"""Nodes and edges beyond which no picture is made, whatever depth was asked for."""
+
+_LONGEST_LABEL = 1000
+"""Characters of a variable's path in the names of its slots: there can be any number of them."""
+
+
+class GraphNode(NamedTuple):
+    """A node, and the tensors that are its attributes; `spec` is that of the first.
+
+    `slots` are (variable, name, slot variable) of an optimizer: those that hang on it by triples,
+    and those in its lists, which are its descendants besides.
+    """
+
+    id: int
+    object_path: str | None
+    kind: str | None
+    keys: list[str]
+    spec: TensorSpec | None
+    children: list[tuple[str, int]]
+    slots: list[tuple[int, str, int]]
+    color: str
+    nbytes: int
+
+    def row(self) -> dict[str, Any]:
+        """Return the node as the JSON document shows it."""
+        return {
+            "id": self.id,
+            "object_path": self.object_path,
+            "kind": self.kind,
+            "key": self.keys[0] if self.keys else None,
+            "children": [{"name": name, "id": node} for name, node in self.children],
+            "slots": [{"variable": v, "name": name, "id": node} for v, name, node in self.slots],
+            "keys": self.keys,
+            "dtype": self.spec.dtype.name if self.spec else None,
+            "shape": list(self.spec.shape) if self.spec else None,
+            "nbytes": self.nbytes,
+        }
+
+    @property
+    def remark(self) -> str:
+        """What is stored at the node: dtype and shape of its tensor, or how many there are."""
+        if len(self.keys) > 1:
+            return counted(len(self.keys), "tensor")
+        return f"{self.spec.dtype} {list(self.spec.shape)}" if self.spec else ""
+
+
+def graph_nodes(reader: CheckpointReader, graph: ObjectGraph) -> list[GraphNode]:
+    """Return all nodes; colours are those of TensorFlow's checkpoint guide."""
+    specs = reader.specs
+    keys: dict[int, list[str]] = {}
+    variables = set()
+    for key, (number, attribute, _) in graph.tensors(specs).items():
+        keys.setdefault(number, []).append(key)
+        if attribute == VARIABLE_VALUE:
+            variables.add(number)
+    slots: dict[int, list[tuple[int, str, int]]] = {}
+    for slot in graph.slots:
+        slots.setdefault(slot.optimizer, []).append((slot.variable, slot.name, slot.node))
+    for listed in listed_slots(graph, specs):
+        slots.setdefault(listed.optimizer, []).append((listed.variable, listed.name, listed.node))
+    optimizers = optimizer_nodes(graph)
+    slot_nodes = {slot.node for slot in graph.slots}
+    nodes = []
+    for number in range(len(graph.nodes)):
+        own = keys.get(number, [])
+        kind = reader.kinds.get(own[0]) if own else "optimizer" if number in optimizers else None
+        color = (
+            "red"
+            if number in optimizers
+            else "orange"
+            if number in slot_nodes or kind == "slot"
+            else "blue"
+            if number in variables
+            else "black"
+        )
+        nodes.append(
+            GraphNode(
+                number,
+                graph.paths.get(number),
+                kind,
+                own,
+                specs[own[0]] if own else None,
+                list(graph.children(number)),
+                slots.get(number, []),
+                color,
+                sum(specs[key].nbytes or 0 for key in own),
+            )
+        )
+    return nodes
+
+
+class Span(NamedTuple):
+    """A tree that spans a graph; nodes in breadth-first order, the unreachable left out.
+
+    `branches` are (edge name, node) by parent, `below` the number of nodes under each,
+    `nbytes` the bytes at and under each.
+    """
+
+    level: dict[int, int]
+    branches: dict[int, list[tuple[str, int]]]
+    parent: dict[int, int]
+    below: dict[int, int]
+    nbytes: dict[int, int]
+
+
+def slot_label(nodes: list[GraphNode], variable: int, name: str) -> str:
+    """Return what a slot variable is called at its optimizer."""
+    path = nodes[variable].object_path or f"node {variable}"
+    return f"{name} of {path if len(path) <= _LONGEST_LABEL else path[:_LONGEST_LABEL] + '…'}"
+
+
+def span(nodes: list[GraphNode]) -> Span:
+    """Return the tree of shortest ways from the root, slot variables at their optimizers."""
+    level, parent = {ROOT: 0}, {ROOT: ROOT}
+    branches: dict[int, list[tuple[str, int]]] = {}
+    order = [ROOT]
+    plain = {child for node in nodes for _, child in node.children}
+    for number in order:
+        for name, child in nodes[number].children:
+            if child not in level:
+                level[child], parent[child] = level[number] + 1, number
+                branches.setdefault(number, []).append((name, child))
+                order.append(child)
+        for variable, name, slot in nodes[number].slots:
+            if slot not in level and slot not in plain:
+                level[slot], parent[slot] = level[number] + 1, number
+                branches.setdefault(number, []).append((slot_label(nodes, variable, name), slot))
+                order.append(slot)
+    below = dict.fromkeys(order, 0)
+    nbytes = {number: nodes[number].nbytes for number in order}
+    for number in reversed(order[1:]):
+        below[parent[number]] += below[number] + 1
+        nbytes[parent[number]] += nbytes[number]
+    return Span(level, branches, parent, below, nbytes)
+
+
+class Edge(NamedTuple):
+    """An edge as drawn; `dashed` are the ties of a slot variable to its variable and its optimizer."""
+
+    start: int
+    end: int
+    name: str
+    dashed: bool = False
+
+
+class Drawing(NamedTuple):
+    """The nodes and edges of a picture, parents before children, and the tree that places them."""
+
+    title: str
+    nodes: list[GraphNode]
+    edges: list[Edge]
+    tree: Span
+    depth: int
+
+
+def readable_depth(tree: Span) -> int:
+    """Return the depth to which a picture can be read: all of it, where that is not too much."""
+    counts: dict[int, int] = {}
+    for level in tree.level.values():
+        counts[level] = counts.get(level, 0) + 1
+    depth, total = 0, 0
+    while depth in counts and total + counts[depth] <= _MOST_DRAWN:
+        total += counts[depth]
+        depth += 1
+    return max(1, depth - 1)
+
+
+def draw(title: str, nodes: list[GraphNode], tree: Span, depth: int) -> Drawing:
+    """Return what a picture shows of a graph down to a depth."""
+    shown = {number for number, level in tree.level.items() if level <= depth}
+    drawn = [nodes[number] for number in tree.level if number in shown]
+    count = sum(1 + len(node.children) + 2 * len(node.slots) for node in drawn)
+    if count > _MOST_DRAWABLE:
+        hints = ("collapse what is deeper with --depth, or have all of it as data: --json",)
+        raise ConversionError(f"{count} nodes and edges are too many to draw", path=title, hints=hints)
+    edges = []
+    plain = {child for node in nodes for _, child in node.children}
+    for node in drawn:
+        edges += [Edge(node.id, child, name) for name, child in node.children if child in shown]
+        for variable, name, slot in node.slots:
+            if slot in shown:
+                if slot not in plain:
+                    edges.append(Edge(node.id, slot, name, dashed=True))
+                if variable in shown:
+                    edges.append(Edge(variable, slot, name, dashed=True))
+    return Drawing(title, drawn, edges, tree, depth)

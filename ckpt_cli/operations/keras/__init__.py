@@ -1,0 +1,1 @@
+"""Converting from and to Keras' layouts."""

@@ -1,0 +1,323 @@
+"""A Keras model as objects with variables, of which every layout of its weights follows.
+
+    layout           where a variable is                            whence its place
+    keras-h5         <layer>, and its place among its weights       layer names, order
+    keras-weights    <object>/.../vars/<N>                          class names, attributes
+    tf-object        edges from the root                            numbers of layers, attributes
+
+A model is a `Unit` with layers, a layer a `Unit` whose edges lead to its variables and to
+units within it, in the order in which Keras has them.  It is made from a configuration,
+whose classes `_VARIABLES` and `_PARTS` know, or from the names that an HDF5 file gives to
+its weights.  Layers of other classes take their variables' names from where they are
+stored.  keras/src/engine/base_layer.py, keras/src/saving/saving_lib.py (Keras 2.15, 3.15)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.keras.config import Layer, expected_weights, layer_of, model_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+
+class ModelError(ValueError):
+    """A configuration or names from which no model can be made."""
+
+
+@dataclass(slots=True)
+class Variable:
+    """A variable: its name at its owner, its full name, and the key of its values in the source.
+
+    `value` is what it holds where no tensor does but a configuration says so.
+    """
+
+    name: str
+    trainable: bool = True
+    full_name: str = ""
+    key: str | None = None
+    value: float | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is something to be written for it."""
+        return self.key is not None or self.value is not None
+
+
+Placed = tuple[Variable, str]
+"""A variable, and its key in the target."""
+
+
+class Edge(NamedTuple):
+    """What an object has under a name: `attribute` is Keras 3's name, None for what that does not save."""
+
+    name: str
+    target: Variable | Unit
+    attribute: str | None = None
+
+
+@dataclass(slots=True)
+class Unit:
+    """An object of a model.  `known` says whether its edges are all it has, whatever is stored."""
+
+    name: str = ""
+    class_name: str = ""
+    edges: list[Edge] = field(default_factory=list)
+    layers: list[Unit] = field(default_factory=list)
+    is_model: bool = False
+    trainable: bool = True
+    known: bool = True
+    layer: Layer | None = None
+    """What its variables' shapes are held against."""
+
+    numbered: bool = True
+    """Whether the places of a model's layers without weights are known, too."""
+
+    def variables(self) -> list[Variable]:
+        """Return its own variables, in the order of their creation."""
+        return [edge.target for edge in self.edges if isinstance(edge.target, Variable)]
+
+    def parts(self) -> Iterator[tuple[Edge, Unit]]:
+        """Yield the objects within it that Keras saves, layers aside."""
+        for edge in self.edges:
+            if isinstance(edge.target, Unit) and edge.attribute is not None:
+                yield edge, edge.target
+
+    def children(self) -> Iterator[Unit]:
+        yield from (part for _, part in self.parts())
+        yield from self.layers
+
+    def all_variables(self) -> Iterator[Variable]:
+        """Yield the variables of this and of everything below."""
+        yield from self.variables()
+        for child in self.children():
+            yield from child.all_variables()
+
+    def has_weights(self) -> bool:
+        return any(True for _ in self.all_variables())
+
+
+def legacy_order(unit: Unit) -> list[Variable]:
+    """Return all variables of a layer in the order of keras-h5: what is trained, then what is not."""
+    return [variable for half in _halves(unit) for variable in half]
+
+
+def trained_order(unit: Unit) -> list[Variable]:
+    """Return the variables that training changes, in the order of Keras' `trainable_variables`."""
+    return _halves(unit)[0]
+
+
+def _halves(unit: Unit) -> tuple[list[Variable], list[Variable]]:
+    own = unit.variables()
+    trained = [variable for variable in own if variable.trainable]
+    rest = [variable for variable in own if not variable.trainable]
+    inner = [_halves(child) for child in unit.children()]
+    if not unit.trainable:
+        return [], [*trained, *rest, *(variable for halves in inner for half in halves for variable in half)]
+    return (
+        [*trained, *(variable for halves in inner for variable in halves[0])],
+        [*rest, *(variable for halves in inner for variable in halves[1])],
+    )
+
+
+# From a configuration -------------------------------------------------------------------
+
+_NOT_TRAINED = frozenset(("moving_mean", "moving_variance"))
+
+_VARIABLES: dict[str, tuple[str, ...]] = {
+    "DepthwiseConv1D": ("depthwise_kernel", "bias"),
+    "DepthwiseConv2D": ("depthwise_kernel", "bias"),
+    "SeparableConv1D": ("depthwise_kernel", "pointwise_kernel", "bias"),
+    "SeparableConv2D": ("depthwise_kernel", "pointwise_kernel", "bias"),
+    "PReLU": ("alpha",),
+}
+"""Variables of classes that `expected_weights` does not know; the bias goes without `use_bias`."""
+
+_EMPTY: dict[str, tuple[str, ...]] = {
+    "BatchNormalization": ("axis",),
+    "LayerNormalization": ("axis",),
+    "InputLayer": ("_init_input_shape",),
+    "LSTMCell": ("state_size",),
+}
+"""Edges to lists without values that TensorFlow's graph has of a class, before its variables."""
+
+_CELLS = {"LSTM": "LSTMCell", "GRU": "GRUCell", "SimpleRNN": "SimpleRNNCell"}
+_ATTENTION = (
+    ("_query_dense", "query_dense", "query"),
+    ("_key_dense", "key_dense", "key"),
+    ("_value_dense", "value_dense", "value"),
+    ("_softmax", "_softmax", "softmax"),
+    ("_dropout_layer", "_dropout_layer", "dropout"),
+    ("_output_dense", "output_dense", "attention_output"),
+)
+_MOST_WRAPPERS = 16
+_EINSUM_LISTS = ("partial_output_shape", "full_output_shape")
+
+
+def _empty(*names: str) -> list[Edge]:
+    return [Edge(name, Unit()) for name in names]
+
+
+def _variable_edges(names: Sequence[str]) -> list[Edge]:
+    return [Edge(name, Variable(name, name not in _NOT_TRAINED)) for name in names]
+
+
+def _recurrent(layer: Layer, _: int) -> list[Edge]:
+    class_name = _CELLS[layer.class_name]
+    rule = expected_weights(layer)
+    if rule is None:
+        raise ModelError(f"layer {layer.name!r}: its configuration does not say what weights it has")
+    edges = [*_empty(*_EMPTY.get(class_name, ())), *_variable_edges([name for name, _ in rule])]
+    name = f"{layer.class_name.lower().replace('simplernn', 'simple_rnn')}_cell"
+    cell = Unit(name, class_name, edges, trainable=layer.config.get("trainable", True), layer=layer)
+    return [Edge("cell", cell, "cell"), *_empty("state_spec")]
+
+
+def _bidirectional(layer: Layer, depth: int) -> list[Edge]:
+    edges = []
+    for side in ("forward", "backward"):
+        config = layer.config.get(f"{side}_layer") or layer.config.get("layer")
+        unit = _unit_of(config, depth)
+        if not unit.name.startswith(f"{side}_"):
+            unit.name = f"{side}_{unit.name}"
+        edges.append(Edge(f"{side}_layer", unit, f"{side}_layer"))
+    return edges
+
+
+def _unit_of(config: Any, depth: int) -> Unit:
+    if depth > _MOST_WRAPPERS:
+        raise ModelError(f"layers wrapped more than {_MOST_WRAPPERS} deep")
+    if not isinstance(config, dict):
+        raise ModelError("a wrapper has no layer in it")
+    return _unit(layer_of(config), depth + 1)
+
+
+def _time_distributed(layer: Layer, depth: int) -> list[Edge]:
+    return [Edge("layer", _unit_of(layer.config.get("layer"), depth), "layer")]
+
+
+def _attention(layer: Layer, _: int) -> list[Edge]:
+    names = ("kernel", "bias") if layer.config.get("use_bias", True) else ("kernel",)
+    edges = []
+    for edge, attribute, name in _ATTENTION:
+        dense = edge.endswith("_dense")
+        inner = [*_empty(*_EINSUM_LISTS), *_variable_edges(names)] if dense else []
+        edges.append(Edge(edge, Unit(name, "EinsumDense" if dense else "", inner), attribute))
+    return edges
+
+
+_PARTS: dict[str, Callable[[Layer, int], list[Edge]]] = {
+    **dict.fromkeys(_CELLS, _recurrent),
+    "Bidirectional": _bidirectional,
+    "TimeDistributed": _time_distributed,
+    "MultiHeadAttention": _attention,
+}
+
+
+def from_config(text: str) -> Unit:
+    """Return the model of a configuration; ModelError where it tells no layers."""
+    try:
+        model = model_of(text)
+    except ValueError as error:
+        raise ModelError(str(error)) from error
+    if not model.is_model:
+        what = f"{model.class_name!r} is no Sequential or Functional model: its configuration has no layers"
+        raise ModelError(what)
+    return _unit(model)
+
+
+def _unit(layer: Layer, depth: int = 0) -> Unit:
+    unit = Unit(
+        layer.name, layer.class_name, trainable=bool(layer.config.get("trainable", True)), layer=layer
+    )
+    if layer.is_model:
+        # A Sequential's input is a layer of its configuration only.
+        skipped = ("InputLayer",) if layer.class_name == "Sequential" else ()
+        unit.layers = [_unit(inner, depth) for inner in layer.layers if inner.class_name not in skipped]
+        unit.is_model, unit.layer = True, None
+    elif layer.class_name in _PARTS:
+        unit.edges, unit.layer = _PARTS[layer.class_name](layer, depth), None
+    else:
+        names = _names_of(layer)
+        unit.known = names is not None
+        unit.edges = [*_empty(*_EMPTY.get(layer.class_name, ())), *_variable_edges(names or ())]
+    return unit
+
+
+def _names_of(layer: Layer) -> list[str] | None:
+    """Return the names of a layer's variables; None where its class is not known."""
+    expected = expected_weights(layer)
+    if expected is not None:
+        return [name for name, _ in expected]
+    names = _VARIABLES.get(layer.class_name)
+    if names is None:
+        return None
+    return [name for name in names if name != "bias" or layer.config.get("use_bias", True)]
+
+
+# From names -----------------------------------------------------------------------------
+
+_ATTENTION_PARTS = {name: (edge, attribute) for edge, attribute, name in _ATTENTION}
+
+
+def from_names(layers: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> Unit:
+    """Return a model of layers in order, each with (key, full name) of its weights.
+
+    That serves for TensorFlow's graph, in which a layer is its number.  Of a layer's
+    names the first component is its own; other ones are layers of a nested model.
+    Raises ModelError for names that tell of no layer that Keras has.
+    """
+    model = Unit("", "Functional", is_model=True)
+    for name, weights in layers:
+        groups: dict[str, list[tuple[str, list[str]]]] = {}
+        for key, full_name in weights:
+            components = full_name.split("/")
+            # Keras 3 puts a Sequential's name before its layers'.
+            if components[0] != name and components[1:2] == [name]:
+                components = components[1:]
+            groups.setdefault(components[0], []).append((key, components[1:]))
+        if set(groups) <= {name}:
+            model.layers.append(_named_layer(name, groups.get(name, [])))
+        else:
+            inner = [_named_layer(at, found) for at, found in groups.items()]
+            model.layers.append(Unit(name, "Functional", layers=inner, is_model=True, numbered=False))
+    return model
+
+
+def _named_layer(name: str, weights: Sequence[tuple[str, list[str]]]) -> Unit:
+    unit = Unit(name)
+    for key, components in weights:
+        owner = unit
+        for component in components[:-1]:
+            edge, attribute = _edge_of(component, name)
+            found = next((target for at, target, _ in owner.edges if at == edge), None)
+            if found is None:
+                found = Unit(component)
+                owner.edges.append(Edge(edge, found, attribute))
+            if not isinstance(found, Unit):
+                raise ModelError(f"layer {name!r} has a weight {edge!r} and others below it")
+            owner = found
+        if not components:
+            raise ModelError(f"weight {key!r} does not say of which layer it is")
+        variable = components[-1]
+        if any(edge.name == variable for edge in owner.edges):
+            raise ModelError(f"two weights of layer {name!r} are {variable!r}")
+        if variable in ("gamma", "beta") and not owner.edges:
+            owner.edges += _empty("axis")
+        owner.edges += [Edge(variable, Variable(variable, variable not in _NOT_TRAINED, key=key))]
+    return unit
+
+
+def _edge_of(component: str, layer: str) -> tuple[str, str]:
+    """Return the edge, and Keras 3's attribute, behind a component of a weight's name."""
+    if component in _ATTENTION_PARTS:
+        return _ATTENTION_PARTS[component]
+    for side in ("forward", "backward"):
+        if component.startswith(f"{side}_"):
+            return f"{side}_layer", f"{side}_layer"
+    # Keras numbers cells of one class: lstm_cell, lstm_cell_1.
+    if component.rstrip("0123456789").removesuffix("_").endswith("_cell") or component == "cell":
+        return "cell", "cell"
+    raise ModelError(f"layer {layer!r} has weights below {component!r}, which names alone do not explain")

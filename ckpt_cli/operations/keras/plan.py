@@ -1,0 +1,331 @@
+"""Converting from and to Keras' layouts: a model's variables found in one and placed in another.
+
+The model is made from a configuration, which SRC has or `--config` gives; from the names
+in an HDF5 file where the target is TensorFlow's graph.  Its variables are found in SRC,
+and each layout says where they go (`_LAYOUTS`).  Between files of one layout keys stay as
+they are, and no model is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import TensorSpec
+from formats.errors import ConversionError, leave_out
+from formats.find.opening import open_checkpoint
+from formats.h5.legacy_writer import OPTIMIZER_WEIGHTS, Weight, WeightGroup, rekeyed, weight_keys
+from formats.keras.config import snake_case
+from formats.store.local import RandomAccessFile
+from formats.wire.jsontext import parse_object
+
+from ..move.transfer import Dropped, Move
+from .graph import graph_of
+from .model import ModelError, Unit, Variable, from_config, from_names, legacy_order
+from .optimizer import Optimizer, optimizer_of
+from .sources import fill, groups_of, stored_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from formats.model.object_graph import ObjectGraph
+
+    from ..choose.chosen import Chosen
+    from .model import Placed
+
+
+KERAS = ("keras-h5", "keras-weights", "keras")
+
+_HINTS = (
+    "--config FILE gives the model's configuration: model.to_json(), a config.json, or a Keras file with one",
+    "--like TEMPLATE takes the layout of a checkpoint that the same model has written",
+)
+_PLAIN = "--to hdf5, with a DST that ends in .h5, writes the tensors by their keys, which no Keras loads"
+_SEEDS = "seed_generator"
+_MOST_CONFIG = 256 << 20
+
+
+class Laid(NamedTuple):
+    """Where everything of a conversion goes, and what the target says of itself."""
+
+    moves: list[Move]
+    object_graph: ObjectGraph | None = None
+    metadata: Mapping[str, Any] = {}
+
+
+class Model(NamedTuple):
+    """What there is to be laid out: variables with their keys in SRC, the optimizer's, the texts."""
+
+    unit: Unit
+    optimizer: Optimizer | None
+    config: str | None
+    version: str | None
+    training_config: str | None = None
+
+    @property
+    def major(self) -> str:
+        """The major version of Keras that the target is written for."""
+        return "3" if (self.version or "").startswith("3") else "2"
+
+
+def read_config(path: str) -> str:
+    """Return the model configuration in a JSON file, or in a Keras file that holds one."""
+    with RandomAccessFile(path) as file:
+        is_json = file.read(0, 64).lstrip().startswith(b"{")
+        if is_json and file.size > _MOST_CONFIG:
+            message = f"{file.size} bytes, more than a configuration has"
+            raise ConversionError(message, path=path)
+        text = file.read(0, file.size).decode("utf-8", "surrogateescape") if is_json else None
+    if text is not None:
+        try:
+            found = parse_object(text)
+        except ValueError as error:
+            raise ConversionError(f"no configuration: {error}", path=path) from error
+        if "class_name" not in found:
+            raise ConversionError("no model configuration: it has no 'class_name'", path=path)
+        return text
+    with open_checkpoint(path) as reader:
+        config: str | None = reader.metadata.get("config")
+    if config is None:
+        raise ConversionError("holds no model configuration", path=path)
+    return config
+
+
+def concerns(source: str, target: str) -> bool:
+    """Whether a conversion from one format to another is one of layouts that a model explains."""
+    return target in KERAS or (source in KERAS and target == "tf-object")
+
+
+def lay_out(chosen: Chosen) -> Laid:
+    """Return where the chosen tensors go; ConversionError, with the remedy, where that cannot be told."""
+    source, target = chosen.source, chosen.into.name
+    if source.format.name == target:
+        return _same_layout(chosen)
+    try:
+        model = _model(chosen)
+        fill(model.unit, source)
+    except ModelError as error:
+        message = f"does not fit the model: {error}"
+        raise ConversionError(message, path=source.location.path, hints=_HINTS) from error
+    model = _choose(chosen, model)
+    if model.optimizer is not None:
+        shapes = {key: spec.shape for key, spec in source.specs.items()}
+        model = model._replace(optimizer=model.optimizer.owned(model.unit, shapes))
+    return _LAYOUTS[target](chosen, model)
+
+
+def _same_layout(chosen: Chosen) -> Laid:
+    metadata = rekeyed(chosen.source.metadata, {key: chosen.renamed(key) for key in chosen.keys})
+    if chosen.settings.config is not None:
+        metadata["config"] = chosen.settings.config
+    return Laid(chosen.with_keys(), metadata=metadata)
+
+
+def _model(chosen: Chosen) -> Model:
+    source = chosen.source
+    metadata = source.metadata
+    config = chosen.settings.config or metadata.get("config")
+    if config is not None:
+        unit = from_config(config)
+    elif chosen.into.name == "tf-object" and source.format.name == "keras-h5":
+        unit = from_names(stored_layers(source))
+    else:
+        message = (
+            f"{chosen.into.name} needs the model's configuration, which {source.format.name} does not hold"
+        )
+        if chosen.into.name == "tf-object":
+            message = "without the model's configuration its layers have no order"
+        hints = _HINTS if chosen.into.name == "tf-object" else (*_HINTS, _PLAIN)
+        raise ConversionError(message, path=source.location.path, hints=hints)
+    version = _version(config, metadata.get("version") if metadata.get("producer") == "keras" else None)
+    return Model(unit, optimizer_of(source), config, version, metadata.get("training_config"))
+
+
+def _version(config: str | None, version: str | None) -> str | None:
+    """Return the version of Keras that a model is of: a configuration tells of which it can be."""
+    if config is None:
+        return version
+    # Only Keras 3 says batch_shape; only Keras 2 says batch_input_shape.
+    major = "2" if '"batch_input_shape"' in config or "keras.src.engine" in config else "3"
+    if version is not None and version.startswith(major):
+        return version
+    return {"2": "2.15.0", "3": "3.0.0"}[major]
+
+
+def _laid(
+    chosen: Chosen,
+    placed: list[Placed],
+    graph: ObjectGraph | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Laid:
+    """Return the moves of weights and of an optimizer's state; what has no place is listed or refused."""
+    held = {variable.key for variable, _ in placed}
+    source, target = chosen.source, chosen.into.name
+    for key in chosen.keys:
+        if key in held:
+            continue
+        kind = source.kinds.get(key)
+        if kind == "variable" and _SEEDS not in key:
+            message = "the model's configuration has no variable for it"
+            hints = (leave_out(key), *_HINTS)
+            raise ConversionError(message, path=source.location.path, key=key, hints=hints)
+        what = "optimizer state" if kind in ("slot", "optimizer") else "state"
+        chosen.dropped.append(Dropped(key, f"{what} that {target} does not hold in this form"))
+    moves = [_move(chosen, variable, name) for variable, name in placed]
+    return Laid(moves, graph, metadata or {})
+
+
+def _move(chosen: Chosen, variable: Variable, name: str) -> Move:
+    if variable.key is not None:
+        return chosen.move(variable.key, name)
+    import numpy as np
+
+    return Move(TensorSpec(name, BY_NAME["float32"], ()), None, None, np.float32(variable.value))
+
+
+def _choose(chosen: Chosen, model: Model) -> Model:
+    """Leave out what was not chosen: of an optimizer all or nothing, of layers what the target allows."""
+    wanted = set(chosen.keys)
+    path, target = chosen.source.location.path, chosen.into.name
+    for variable in model.unit.all_variables():
+        if variable.key in wanted:
+            continue
+        if target != "tf-object":
+            message = f"{target} needs all weights of a model, this one is left out"
+            hints = ("to write some tensors of a model: --to npz, safetensors or hdf5",)
+            raise ConversionError(message, path=path, key=variable.key or variable.name, hints=hints)
+        variable.key = None
+    if model.optimizer is None:
+        return model
+    state = model.optimizer.keys()
+    if not wanted & set(state):
+        return model._replace(optimizer=None)
+    missing = next((key for key in state if key not in wanted), None)
+    if missing is not None:
+        message = "an optimizer's state is carried whole, this part of it is left out"
+        hints = ("to leave all of it out: --weights-only, or --exclude",)
+        raise ConversionError(message, path=path, key=missing, hints=hints)
+    return model
+
+
+def _name(unit: Unit, prefix: str = "") -> None:
+    """Give variables that have none their full names: `<layer>/<part>/<variable>`."""
+    above = f"{prefix}/" if prefix else ""
+    for variable in unit.variables():
+        variable.full_name = variable.full_name or f"{above}{variable.name}"
+    for child in unit.children():
+        _name(child, "" if child.is_model else f"{above}{child.name}")
+
+
+# tf-object --------------------------------------------------------------------------------
+
+
+def _objects(chosen: Chosen, model: Model) -> Laid:
+    _name(model.unit)
+    node = model.optimizer.graph(model.unit) if model.optimizer else None
+    graph, placed = graph_of(model.unit, *(node or ()))
+    return _laid(chosen, placed, graph)
+
+
+# keras-h5 -----------------------------------------------------------------------------------
+
+
+def _h5(chosen: Chosen, model: Model) -> Laid:
+    suffix = "" if model.major == "3" else ":0"
+    # A Sequential of Keras 3 has its name before those of its layers.
+    _name(model.unit, model.unit.name if not suffix and model.unit.class_name == "Sequential" else "")
+    weights: list[Weight] = []
+    variables: list[Variable] = []
+    for layer in model.unit.layers:
+        held = legacy_order(layer)
+        _tell_apart(held)
+        variables += held
+        names = [variable.full_name + suffix for variable in held]
+        weights += [Weight(layer.name, name, f"{layer.name}/{name}") for name in names]
+    keys = weight_keys(weights)
+    groups: dict[str, list[tuple[str, str]]] = {layer.name: [] for layer in model.unit.layers}
+    for key, weight in zip(keys, weights, strict=True):
+        groups[weight.layer].append((key, weight.name))
+    config = _h5_config(model.config)
+    metadata: dict[str, Any] = {
+        "version": model.version,
+        "config": config,
+        "training_config": model.training_config,
+        "layers": [WeightGroup(name, tuple(held)).document() for name, held in groups.items()],
+    }
+    state = model.optimizer.in_order(model.unit).h5_names(model.major) if model.optimizer else None
+    if state is not None:
+        named = [(f"{OPTIMIZER_WEIGHTS}/{name}", name + suffix) for _, name in state]
+        metadata["optimizer"] = WeightGroup(OPTIMIZER_WEIGHTS, tuple(named)).document()
+        state = [(variable, f"{OPTIMIZER_WEIGHTS}/{name}") for variable, name in state]
+    placed = [*zip(variables, keys, strict=True), *(state or ())]
+    return _laid(chosen, placed, metadata=metadata)
+
+
+def _tell_apart(variables: list[Variable]) -> None:
+    """Give numbers to names that come twice in a layer: each is a dataset's path there."""
+    seen: dict[str, int] = {}
+    for variable in variables:
+        count = seen.get(variable.full_name, 0)
+        seen[variable.full_name] = count + 1
+        if count:
+            variable.full_name = f"{variable.full_name}_{count}"
+
+
+def _h5_config(config: str | None) -> str | None:
+    """Return a configuration as whole models in HDF5 have it: class and settings, without a module."""
+    if config is None:
+        return None
+    found = parse_object(config)
+    if "module" not in found:
+        return config
+    return json.dumps({"class_name": found.get("class_name"), "config": found.get("config")})
+
+
+# keras-weights, keras -----------------------------------------------------------------------
+
+
+def _archive(chosen: Chosen, model: Model) -> Laid:
+    if model.config is not None and "module" not in parse_object(model.config):
+        message = "the configuration is that of a .h5 file, from which .keras archives are not loaded"
+        hints = (
+            "--config FILE: the config.json of a .keras archive, or such an archive of the same model",
+            "weights alone need no other configuration: --to weights-h5, for model.load_weights(...)",
+        )
+        raise ConversionError(message, path=chosen.source.location.path, hints=hints)
+    return _weights(chosen, model)
+
+
+def _weights(chosen: Chosen, model: Model) -> Laid:
+    placed: list[Placed] = []
+    names: dict[str, str] = {}
+    _place(model.unit, "", placed, names)
+    state = model.optimizer.weights_paths("3") if model.optimizer else None
+    if state is not None and model.optimizer is not None:
+        names["optimizer/vars"] = snake_case(model.optimizer.name)
+    metadata = {
+        "object_names": names,
+        "groups": list(names),
+        "config": model.config,
+        "version": model.version,
+    }
+    return _laid(chosen, [*placed, *(state or ())], metadata=metadata)
+
+
+def _place(unit: Unit, path: str, placed: list[Placed], names: dict[str, str]) -> None:
+    above = f"{path}/" if path else ""
+    names[f"{above}vars"] = unit.name
+    placed += [(variable, f"{above}vars/{number}") for number, variable in enumerate(unit.variables())]
+    for edge, part in unit.parts():
+        _place(part, f"{above}{edge.attribute}", placed, names)
+    for layer, group in groups_of(unit.layers, f"{above}layers", {}):
+        _place(layer, group, placed, names)
+
+
+_LAYOUTS: dict[str, Callable[[Chosen, Model], Laid]] = {
+    "tf-object": _objects,
+    "keras-h5": _h5,
+    "keras-weights": _weights,
+    "keras": _archive,
+}

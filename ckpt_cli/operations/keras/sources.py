@@ -1,0 +1,251 @@
+"""Finding a model's variables in a checkpoint: `fill` gives each variable of a Unit its key.
+
+keras-h5 has an order, keras-weights have paths of objects, an object graph has edges, and
+everything else has names.  What is there is counted and its shapes are held against the
+configuration, so that a checkpoint of another model is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from formats.core.words import counted
+from formats.h5.legacy_writer import TOP_LEVEL
+from formats.keras.config import LayerWeights, check_in_order, snake_case
+
+from .model import Edge, ModelError, Unit, Variable, legacy_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from formats.h5.weights import WeightsReader
+    from formats.model.object_graph import ObjectGraph
+    from formats.model.reader import CheckpointReader
+
+
+def fill(model: Unit, source: CheckpointReader) -> None:
+    """Give every variable of the model its key in `source`; ModelError where they do not fit."""
+    _FILLERS.get(source.format.name, _fill_by_names)(model, source)
+    _check_shapes(model, source)
+
+
+def _check_shapes(unit: Unit, source: CheckpointReader) -> None:
+    for child in (unit, *unit.children()):
+        if child is not unit:
+            _check_shapes(child, source)
+            continue
+        keys = [variable.key for variable in unit.variables() if variable.key is not None]
+        if unit.layer is None or not keys or not unit.known:
+            continue
+        stored = [LayerWeights(key, key, source.specs[key].shape) for key in keys]
+        for finding in check_in_order(unit.layer, stored, source.location.path):
+            raise ModelError(f"{finding.key}: {finding.message}" if finding.key else finding.message)
+
+
+def _take(unit: Unit, name: str, stored: Sequence[tuple[str, str]]) -> None:
+    """Give a unit's variables what is stored, in the order in which keras-h5 has them."""
+    if not unit.known and not unit.has_weights():
+        unit.edges += [Edge(at, Variable(at, key=key)) for at, key in _own_names(stored)]
+    variables = legacy_order(unit)
+    if len(variables) != len(stored):
+        found = counted(len(stored), "weight")
+        message = f"layer {name!r} has {found}, its configuration makes it {len(variables)}"
+        raise ModelError(message)
+    for variable, (key, full_name) in zip(variables, stored, strict=True):
+        variable.key, variable.full_name = key, full_name
+
+
+def _own_names(stored: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield a name for each weight of an unknown layer: the last component, or its number."""
+    names = [full_name.rpartition("/")[2] for _, full_name in stored]
+    unique = len(set(names)) == len(names)
+    for number, ((key, _), name) in enumerate(zip(stored, names, strict=True)):
+        yield (name if unique else str(number)), key
+
+
+# keras-h5 -------------------------------------------------------------------------------
+
+
+def stored_layers(source: CheckpointReader) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the layers of a keras-h5 file in order, each with (key, full name) of its weights."""
+    out = []
+    for layer in source.metadata["layers"]:
+        names = [name.removesuffix(":0") for name in layer["weight_names"]]
+        out.append((layer["name"], list(zip(layer["weights"], names, strict=True))))
+    return out
+
+
+def _fill_from_h5(model: Unit, source: CheckpointReader) -> None:
+    stored = [(name, weights) for name, weights in stored_layers(source) if weights]
+    if any(name == TOP_LEVEL for name, _ in stored):
+        raise ModelError("the model has weights of its own, which its configuration does not name")
+    by_name = {unit.name: unit for unit in model.layers}
+    if all(name in by_name for name, _ in stored):
+        units = [by_name[name] for name, _ in stored]
+    else:
+        # Keras loads by order, whatever the names.
+        units = [unit for unit in model.layers if unit.has_weights()]
+        if len(units) != len(stored):
+            message = f"{len(stored)} layers have weights, by the configuration {len(units)} should"
+            raise ModelError(message)
+    for unit, (name, weights) in zip(units, stored, strict=True):
+        _take(unit, name, weights)
+
+
+# keras-weights ----------------------------------------------------------------------------
+
+
+def groups_of(layers: Sequence[Unit], container: str, names: Mapping[str, str]) -> Iterator[tuple[Unit, str]]:
+    """Yield each layer with the path of its group in a container: its class, and counted.
+
+    `names` are those that Keras 3 gives to groups, by the path of their `vars`.
+    """
+    above = f"{container}/" if container else ""
+    named = {
+        name: group.removesuffix("/vars")
+        for group, name in names.items()
+        if group.startswith(above) and group.count("/") == above.count("/") + 1
+    }
+    counts: dict[str, int] = {}
+    for unit in layers:
+        base = snake_case(unit.class_name.rpartition(">")[2])
+        count = counts.get(base, 0)
+        counts[base] = count + 1
+        yield unit, named.get(unit.name, f"{above}{base}_{count}" if count else f"{above}{base}")
+
+
+def _fill_from_weights(model: Unit, source: CheckpointReader) -> None:
+    reader: WeightsReader = source  # type: ignore[assignment]
+    _fill_group(model, "", reader, "the model")
+
+
+def _fill_group(unit: Unit, path: str, reader: WeightsReader, name: str) -> None:
+    above = f"{path}/" if path else ""
+    keys = reader.variables(f"{above}vars")
+    if not unit.known and not unit.edges:
+        unit.edges += [Edge(str(number), Variable(str(number), key=key)) for number, key in enumerate(keys)]
+    variables = unit.variables()
+    if len(variables) != len(keys):
+        found = counted(len(keys), "weight")
+        message = f"{name} has {found} in {above}vars, its configuration makes it {len(variables)}"
+        raise ModelError(message)
+    for variable, key in zip(variables, keys, strict=True):
+        variable.key = key
+    for edge, part in unit.parts():
+        # Keras 2 goes by the attribute, Keras 3 by the property of MultiHeadAttention.
+        spellings = [f"{above}{attribute}" for attribute in (edge.attribute, edge.name)]
+        held = [at for at in spellings if any(group.startswith(f"{at}/") for group in reader.by_group)]
+        _fill_group(part, held[0] if held else spellings[0], reader, f"layer {unit.name!r}")
+    for layer, group in groups_of(unit.layers, f"{above}layers", reader.object_names):
+        _fill_group(layer, group, reader, f"layer {layer.name!r}")
+
+
+# tf-object --------------------------------------------------------------------------------
+
+
+class _Nodes:
+    """An object graph, and the key of each node that is a variable."""
+
+    def __init__(self, graph: ObjectGraph, source: CheckpointReader) -> None:
+        self.graph = graph
+        self.full_names = source.full_names
+        self.keys = {node: key for key, (node, _, _) in graph.tensors(source.specs).items()}
+
+    def children(self, node: int) -> dict[str, int]:
+        return dict(self.graph.children(node))
+
+    def layers(self, node: int, model: Unit) -> list[tuple[Unit, int]]:
+        """Return the layers of a model with their nodes; an empty list where the node is no model."""
+        children = self.children(node)
+        for prefix, units in (
+            ("layer-", model.layers),
+            ("layer_with_weights-", [unit for unit in model.layers if unit.has_weights()]),
+        ):
+            found = [children[f"{prefix}{n}"] for n in range(len(units)) if f"{prefix}{n}" in children]
+            if units and len(found) == len(units) and f"{prefix}{len(units)}" not in children:
+                return list(zip(units, found, strict=True))
+        operations = self.children(children["_functional"]) if "_functional" in children else children
+        if "_operations" in operations:
+            listed = self.children(operations["_operations"])
+            found = [listed[name] for name in sorted(listed, key=lambda name: (len(name), name))]
+            if len(found) < len(model.layers):
+                return []
+            # A Sequential's input is one of its operations, and none of its layers.
+            return list(zip(model.layers, found[len(found) - len(model.layers) :], strict=True))
+        return []
+
+    def is_model(self, node: int) -> bool:
+        names = self.children(node)
+        return any(
+            name in names for name in ("layer-0", "layer_with_weights-0", "_functional", "_operations")
+        )
+
+
+def _fill_from_graph(model: Unit, source: CheckpointReader) -> None:
+    if source.object_graph is None:
+        raise ModelError("its object graph cannot be read")
+    nodes = _Nodes(source.object_graph, source)
+    root = next((node for node in nodes.graph.reachable() if nodes.is_model(node)), None)
+    if root is None:
+        raise ModelError("its object graph holds no Sequential or Functional model")
+    _fill_node(model, root, nodes, "the model")
+
+
+def _fill_node(unit: Unit, node: int, nodes: _Nodes, name: str) -> None:
+    children = nodes.children(node)
+    held = {edge: nodes.keys[child] for edge, child in children.items() if child in nodes.keys}
+    if not unit.known and not unit.edges:
+        unit.edges += [Edge(edge, Variable(edge.lstrip("_"))) for edge in held]
+    variables = unit.variables()
+    # Keras 3 keeps some under private names, and calls some of them otherwise.
+    keys = [held.get(variable.name, held.get(f"_{variable.name}")) for variable in variables]
+    if None in keys and len(held) == len(variables):
+        keys = list(held.values())
+    for variable, key in zip(variables, keys, strict=True):
+        if key is None:
+            raise ModelError(f"{name} has no {variable.name!r} in the object graph")
+        variable.key, variable.full_name = key, nodes.full_names.get(key, "")
+    for edge, part in unit.parts():
+        at = children.get(edge.name, children.get(edge.attribute or ""))
+        if at is not None:
+            _fill_node(part, at, nodes, f"layer {unit.name!r}")
+        elif part.has_weights():
+            raise ModelError(f"layer {unit.name!r} has no {edge.name!r} in the object graph")
+    if unit.is_model:
+        layers = nodes.layers(node, unit)
+        if len(layers) != len(unit.layers) and len(layers) != sum(u.has_weights() for u in unit.layers):
+            raise ModelError(f"{name} has other layers in the object graph than in its configuration")
+        for layer, at in layers:
+            _fill_node(layer, at, nodes, f"layer {layer.name!r}")
+
+
+# Names ------------------------------------------------------------------------------------
+
+
+def _fill_by_names(model: Unit, source: CheckpointReader) -> None:
+    """Take keys for full names, as Keras 2 makes them: `<layer>/<weight>`."""
+    for unit in model.layers:
+        _fill_names(unit, unit.name if not unit.is_model else "", source)
+
+
+def _fill_names(unit: Unit, prefix: str, source: CheckpointReader) -> None:
+    above = f"{prefix}/" if prefix else ""
+    if not unit.known and not unit.edges:
+        below = [key for key in source.specs if key.startswith(above) and "/" not in key[len(above) :]]
+        unit.edges += [Edge(key[len(above) :], Variable(key[len(above) :])) for key in below]
+    for variable in unit.variables():
+        key = f"{above}{variable.name}"
+        if key not in source.specs:
+            raise ModelError(f"layer {unit.name!r} wants {key!r}, which is not there")
+        variable.key = variable.full_name = key
+    for child in unit.children():
+        nested = prefix if child.is_model else f"{above}{child.name}"
+        _fill_names(child, nested, source)
+
+
+_FILLERS: dict[str, Callable[[Unit, CheckpointReader], None]] = {
+    "keras-h5": _fill_from_h5,
+    "keras-weights": _fill_from_weights,
+    "keras": _fill_from_weights,
+    "tf-object": _fill_from_graph,
+}

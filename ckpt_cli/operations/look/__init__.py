@@ -1,0 +1,1 @@
+"""What is in a checkpoint, and whether it is sound."""

@@ -1,0 +1,195 @@
+"""Verifying checkpoints: every path, every byte, on past whatever is found."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.errors import UNREADABLE, CheckpointError, CheckpointNotFoundError, NoCheckpointsError
+from formats.find.directory import Directory
+from formats.find.opening import is_directory, locate, open_location
+from formats.model.probe import Probe
+from formats.model.verification import Finding
+from formats.store.tally import add_reads, reads_of_child
+from formats.store.workers import workers
+
+from ..choose.places import checkpoints_below, each_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from multiprocessing.connection import Connection
+
+    from formats.model.location import Location
+    from formats.model.reader import CheckpointReader
+
+
+class Result(NamedTuple):
+    """What verifying one checkpoint found.
+
+    `tensors` and `nbytes` count what was read and found sound, `listed` the keys
+    there are; nothing can be said of a checkpoint of which not one key can be listed.
+    """
+
+    path: str
+    format: str | None
+    findings: tuple[Finding, ...]
+    tensors: int = 0
+    nbytes: int = 0
+    listed: int = 0
+    has_checksums: bool = True
+    hints: tuple[str, ...] = ()
+    is_empty: bool = False
+    """Whether this is a directory without checkpoints."""
+    computed: Mapping[str, Any] = {}
+    """Further fields of the document: what computing with the checkpoint gave."""
+
+    @property
+    def ok(self) -> bool:
+        return not any(finding.severity == "error" for finding in self.findings)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether nothing is known to be wrong but that files could not be opened."""
+        return not self.ok and all(f.code == UNREADABLE for f in self.findings if f.severity == "error")
+
+    @property
+    def unreadable(self) -> bool:
+        return not self.listed and not self.ok
+
+    def document(self) -> dict[str, Any]:
+        """Return the result as `verify --json` shows it."""
+        return {
+            "path": self.path,
+            "format": self.format,
+            "ok": self.ok,
+            "checked": {"tensors": self.tensors, "nbytes": self.nbytes},
+            "findings": [finding._asdict() for finding in self.findings],
+            **self.computed,
+        }
+
+
+def expand(paths: Sequence[str], *, recursive: bool = False) -> tuple[list[Location | Result], list[str]]:
+    """Return the checkpoints that paths name, each once, and notes on them.
+
+    A directory stands for all of its checkpoints, with `recursive` for those below it as well; what
+    cannot be opened, and a directory without any, is its result.
+    """
+    return each_once([place for path in paths for place in _expand_one(path, recursive=recursive)])
+
+
+def _expand_one(path: str, *, recursive: bool) -> list[Location | Result]:
+    try:
+        if not is_directory(path):
+            return [locate(path)]
+        if not recursive:
+            directory = Directory(path)
+            return [member.location for member in directory.members] or [directory.require_latest()]
+    except CheckpointError as error:
+        return [_unreadable(path, error)]
+    found = [
+        _unreadable(place.path or path, place) if isinstance(place, CheckpointError) else place
+        for place in checkpoints_below(path)
+    ]
+    none = NoCheckpointsError("no checkpoints in this directory or below", path=path)
+    return found or [_unreadable(path, none)]
+
+
+def _unreadable(path: str, error: CheckpointError, format_name: str | None = None) -> Result:
+    code = "shard-missing" if isinstance(error, CheckpointNotFoundError) else error.code
+    finding = Finding("error", code, error.message, error.key, error.path, error.offset)
+    return Result(
+        path, format_name, (finding,), hints=error.hints, is_empty=isinstance(error, NoCheckpointsError)
+    )
+
+
+def verify_one(location: Location, jobs: int = 1, advance: Callable[[int], None] = lambda _: None) -> Result:
+    """Verify one checkpoint; `advance` is told how many bytes were gone through."""
+    if _needs_a_child(location):
+        result = _in_a_child(location)
+        advance(result.nbytes)
+        return result
+    return _verify_here(location, jobs, advance)
+
+
+def _verify_here(location: Location, jobs: int, advance: Callable[[int], None]) -> Result:
+    try:
+        reader = open_location(location, lenient=True)
+    except CheckpointError as error:
+        return _unreadable(location.path, error)
+    with reader:
+        return _verify_open(reader, jobs, advance)
+
+
+# HDF5 is read by a library that a damaged file can crash or send round in circles, so it
+# is read in a process of its own: whatever becomes of that process is a finding.
+
+_FEWEST_SECONDS = 60
+_BYTES_A_SECOND = 10_000_000  # far below any disk; slower is not reading
+
+
+def _needs_a_child(location: Location) -> bool:
+    try:
+        head = Probe(location).head
+    except CheckpointError:
+        return False
+    return head.startswith((b"\x89HDF", b"PK\x03\x04")) or location.head.endswith(".json")
+
+
+def _in_a_child(location: Location) -> Result:
+    patience = _FEWEST_SECONDS + location.nbytes() / _BYTES_A_SECOND
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_report_to, args=(sender, location))
+    child.start()
+    sender.close()
+    try:
+        if receiver.poll(patience):
+            result: Result
+            result, counted = receiver.recv()
+            add_reads(counted)
+            return result
+        what = f"reading it took more than {patience:.0f} s, and was stopped"
+    except EOFError:  # the child is gone, and has said nothing
+        child.join()
+        what = f"the HDF5 library crashed on it: signal {-(child.exitcode or 0)}"
+    finally:
+        child.kill()
+        child.join()
+        receiver.close()
+    finding = Finding("error", "hdf5-read", what, None, location.head)
+    return Result(location.path, None, (finding,))
+
+
+def _report_to(sender: Connection, location: Location) -> None:
+    reads_of_child()  # what was read before it is not its own
+    result = _verify_here(location, 1, lambda _: None)
+    sender.send((result, reads_of_child()))
+
+
+def _verify_open(reader: CheckpointReader, jobs: int, advance: Callable[[int], None]) -> Result:
+    findings: list[Finding] = []
+    unread: dict[str | None, Finding] = {}
+    tensors = nbytes = 0
+    with workers(jobs) as pool:
+        for step in reader.verify(pool):
+            for finding in step.findings:
+                if finding.code == UNREADABLE:  # of a file, not of each tensor in it
+                    unread.setdefault(finding.file, finding._replace(key=None, offset=None))
+                else:
+                    findings.append(finding)
+            tensors += step.tensors
+            nbytes += step.nbytes
+            advance(step.nbytes)
+    findings += unread.values()
+    if findings and reader.has_changed():
+        message = "changed while it was verified, which may be all that was found: verify it again"
+        findings.append(Finding("warning", "tensor-checksum", message, None, reader.location.head))
+    return Result(
+        reader.location.path,
+        reader.format.name,
+        tuple(findings),
+        tensors,
+        nbytes,
+        listed=len(reader.specs),
+        has_checksums=reader.has_checksums,
+    )

@@ -1,0 +1,101 @@
+"""The mean of checkpoints, element by element.
+
+Floating and complex tensors are summed in float64, a piece of every source at a time,
+and rounded once to their own dtype.  Everything else (integers, strings, the object
+graph) is the last source's, as are format, slices and what the file says of itself.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from formats.core.words import counted
+from formats.errors import CheckpointNotFoundError, ConversionError
+
+from .computed import Computed, Mean
+from .layout import layout_of
+from .transfer import Move, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from formats.find.directory import Directory
+    from formats.model.location import Location
+    from formats.model.reader import CheckpointReader
+    from formats.model.tensor import LazyTensor
+
+
+def last_of(directory: Directory, count: int, target: str) -> list[Location]:
+    """Return the `count` newest checkpoints of a directory, oldest first; `target` itself is none of them.
+
+    Raises CheckpointNotFoundError where there are fewer, and what is wrong with one that is damaged.
+    """
+    own = os.path.abspath(target.removesuffix(".index"))
+    members = [member for member in directory.members if os.path.abspath(member.location.path) != own]
+    if len(members) < count:
+        message = f"{counted(len(members), 'checkpoint')} in this directory, the last {count} were asked for"
+        hints = (f"to see what is there: ckpt ls {directory.path}",)
+        raise CheckpointNotFoundError(message, path=directory.path, hints=hints)
+    chosen = members[-count:]
+    for member in chosen:
+        if member.error is not None:
+            raise member.error
+    return [member.location for member in chosen]
+
+
+def plan_average(readers: Sequence[CheckpointReader], target: str) -> Plan:
+    """Return the plan of averaging checkpoints that agree in keys, dtypes and shapes.
+
+    Raises ConversionError, naming a tensor, where they do not, and where their format
+    cannot be written.
+    """
+    last = readers[-1]
+    for reader in readers[:-1]:
+        _check_alike(reader, last)
+    moves = []
+    for key in last.specs:
+        tensor: LazyTensor = last[key]
+        if tensor.spec.dtype.family in ("float", "complex"):
+            origins = [reader[key] for reader in readers]
+            tensor = Computed(tensor.spec, origins, Mean(tensor.spec.dtype, len(origins)))
+        moves.append(Move(tensor.spec, key, tensor))
+    slices = {key: [extents for extents, _ in found] for key in last.specs if (found := last[key].pieces())}
+    source = ", ".join(reader.location.path for reader in readers)
+    averaged = sum(isinstance(move.tensor, Computed) for move in moves)
+    rest = f"; {len(moves) - averaged:,} are those of {last.location.path}" if averaged < len(moves) else ""
+    of = f"{len(readers)} checkpoints" if len(readers) > 1 else "one checkpoint, and so that one's own"
+    notes = (f"{averaged:,} tensors are the mean of {of}{rest}",)
+    return Plan(
+        source,
+        target,
+        last.format.name,
+        tuple(moves),
+        slices=slices,
+        metadata=last.metadata,
+        notes=notes,
+        sources=tuple(readers),
+        layout=layout_of(last, ((key, key) for key in last.specs)),
+    )
+
+
+def _check_alike(reader: CheckpointReader, last: CheckpointReader) -> None:
+    """Refuse a source whose tensors are not those of the last one."""
+    if reader.format.name != last.format.name:
+        message = f"is {reader.format.name}, {last.location.path} is {last.format.name}"
+        hints = (f"bring them into one format first: ckpt convert {reader.location.path} ...",)
+        raise ConversionError(message, path=reader.location.path, hints=hints)
+    hints = (f"to see all differences: ckpt diff --no-values {reader.location.path} {last.location.path}",)
+    missing = [key for key in last.specs if key not in reader.specs]
+    surplus = [key for key in reader.specs if key not in last.specs]
+    for keys, where in ((missing, "is not there"), (surplus, "is there alone")):
+        if keys:
+            message = f"{len(keys)} tensors differ from those of {last.location.path}, this one {where}"
+            raise ConversionError(message, path=reader.location.path, key=keys[0], hints=hints)
+    for key, spec in last.specs.items():
+        mine = reader.specs[key]
+        if (mine.dtype, mine.shape) != (spec.dtype, spec.shape):
+            message = (
+                f"{mine.dtype} {list(mine.shape)}, {spec.dtype} {list(spec.shape)} in {last.location.path}"
+            )
+            raise ConversionError(message, path=reader.location.path, key=key, hints=hints)

@@ -1,0 +1,109 @@
+"""Planning a conversion: what each tensor becomes in another format.
+
+Name-based and object-based checkpoints turn into each other through full names.
+Everything else keeps its keys.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from formats.errors import ConversionError
+from formats.find.registry import format_named
+from formats.find.suffixes import format_of_suffix, refuse_false_suffix
+
+from ..choose.chosen import Chosen, Settings, check_keys
+from ..choose.safe_paths import dataset_names
+from ..choose.select import NothingSelectedError
+from ..keras import plan as keras_plan
+from .layout import layout_of
+from .transfer import Move, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from formats.core.region import Extents
+    from formats.model.object_graph import ObjectGraph
+    from formats.model.reader import CheckpointReader, Format
+
+    from .layout import Layout
+
+
+ALIASES = {
+    "object": "tf-object",
+    "name": "tf-name",
+    "v1": "tf-v1",
+    "h5": "keras-h5",
+    "weights-h5": "keras-weights",
+}
+LISTING = "listing"
+TENSORFLOW = ("tf-object", "tf-name", "tf-v1")
+
+
+def target_format(source: CheckpointReader, path: str, to: str | None) -> Format:
+    """Return the format to write: the one asked for, that of the path's suffix, or the source's own.
+
+    Raises ConversionError where the suffix says another than is asked for, one that is not
+    written, or a listing, which nobody gets who did not ask for it.
+    """
+    if to is not None:
+        into = format_named(ALIASES.get(to, to))
+        refuse_false_suffix(into, path, f"--to asks for {into.name}", "leave out --to, or change the suffix")
+        return into
+    told = format_of_suffix(path)
+    if told is not None and told.name == LISTING:
+        hints = (f"to write one all the same: --to {LISTING}",)
+        raise ConversionError("ends like a listing, which holds no values", path=path, hints=hints)
+    own = source.format if source.format.name in TENSORFLOW else format_named("tf-object")
+    refuse_false_suffix(told or own, path)
+    return told or own
+
+
+def plan_conversion(
+    source: CheckpointReader, keys: Sequence[str], target: str, into: Format, settings: Settings
+) -> Plan:
+    """Return the plan of converting the chosen tensors of `source`.
+
+    Raises ConversionError, with the remedy, for variables and slots that the target
+    cannot hold; of state and graph, what it cannot hold is dropped and listed.
+    """
+    chosen = Chosen(source, keys, into, settings)
+    if not chosen.keys:
+        reasons = "; ".join(sorted({dropped.reason for dropped in chosen.dropped})) or "it is made anew"
+        raise NothingSelectedError(f"nothing is left to write: {reasons}", path=source.location.path)
+    graph: ObjectGraph | None = None
+    metadata: Mapping[str, Any] = {}
+    if keras_plan.concerns(source.format.name, into.name):
+        moves, graph, metadata = keras_plan.lay_out(chosen)
+    elif into.name == "tf-object":
+        moves, graph = chosen.with_graph(target)
+    else:
+        moves = chosen.with_names() if into.name in TENSORFLOW else chosen.with_keys()
+    check_keys(moves, target)
+    if into.name == "hdf5":
+        names, notes = dataset_names([move.spec.key for move in moves], target)
+        moves = [move._replace(spec=move.spec._replace(key=names[move.spec.key])) for move in moves]
+        chosen.notes += notes
+    slices = {} if settings.merge_slices or into.name not in TENSORFLOW else _slices(moves)
+    return Plan(
+        source.location.path,
+        target,
+        into.name,
+        tuple(moves),
+        tuple(chosen.dropped),
+        graph,
+        slices,
+        metadata,
+        tuple(chosen.notes),
+        (source,),
+        _layout(source, moves) if source.format.name == into.name else {},
+    )
+
+
+def _layout(source: CheckpointReader, moves: Sequence[Move]) -> Layout:
+    return layout_of(source, ((move.spec.key, move.source) for move in moves if move.source is not None))
+
+
+def _slices(moves: Sequence[Move]) -> dict[str, list[Extents]]:
+    pieces = ((move.spec.key, move.tensor.pieces()) for move in moves if move.tensor is not None)
+    return {key: [extents for extents, _ in found] for key, found in pieces if found}

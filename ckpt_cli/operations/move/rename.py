@@ -1,0 +1,141 @@
+"""The same checkpoint under other keys: what becomes what, and how it is written.
+
+A bundle gets a new index and keeps its data shards (`formats.tf.bundle.rename`); every
+other format is read and written anew.  Both are beside the target until all is proven.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.errors import CheckpointExistsError, ConversionError
+from formats.find.suffixes import refuse_false_suffix
+from formats.h5.legacy_writer import rekeyed
+from formats.model.writer import Target
+from formats.store.workers import SERIAL, Workers
+from formats.tf.bundle.reader import BundleReader
+from formats.tf.bundle.rename import BundleRename
+from formats.tf.bundle.writer import BundleWriter, bundle_target
+
+from ..choose.keys import Renamed, renamed
+from .transfer import Move, Plan, execute
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from formats.model.reader import CheckpointReader
+
+    from ..choose.keys import Rules
+
+
+class Rename(NamedTuple):
+    """A renaming that is ready to be carried out; `plan` is what it does, for people and programs."""
+
+    plan: Plan
+    changed: dict[str, str]
+    bundle: BundleRename | None
+    nbytes: int
+
+    def run(
+        self,
+        *,
+        overwrite: bool = False,
+        verify: bool = True,
+        dry_run: bool = False,
+        workers: Workers = SERIAL,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> list[str]:
+        """Carry it out; return notes for the person."""
+        if self.bundle is not None:
+            if dry_run:
+                return list(self.plan.notes)
+            notes = self.bundle.run(overwrite=overwrite, verify=verify, advance=advance)
+            return [*self.plan.notes, *notes]
+        return execute(
+            self.plan,
+            overwrite=overwrite,
+            verify=verify,
+            dry_run=dry_run,
+            workers=workers,
+            advance=advance,
+        )
+
+
+def plan_rename(
+    reader: CheckpointReader,
+    target: str | None,
+    rules: Rules,
+    *,
+    overwrite: bool = False,
+    link: bool = False,
+    full_names: bool = False,
+) -> Rename:
+    """Return the renaming of a checkpoint to `target`, or in place where that is None.
+
+    Everything that can be refused is refused here: keys that collide, an object graph
+    that cannot be as asked for, a target that is there, a format that is not written.
+    """
+    _refuse_saved_model(reader)
+    names = renamed(reader, rules, full_names=full_names)
+    path = reader.location.path if target is None else target
+    if isinstance(reader, BundleReader):
+        if target is not None:
+            path = _bundle_prefix(reader, path)
+        bundle = BundleRename(reader, path, names.keys, names.object_graph, link=link)
+        found = [] if target is None or overwrite else BundleWriter.existing(path)
+        _refuse_existing(found)
+        return Rename(_plan(reader, path, names), names.changed, bundle, bundle.nbytes)
+    if target is None and len(reader.files()) > 1:
+        message = f"in {len(reader.files())} files, which cannot be renamed in place"
+        raise ConversionError(message, path=path, hints=("to a checkpoint of its own: ckpt rename SRC DST",))
+    _refuse_suffix(reader, path)
+    _refuse_existing([path] if target is not None and not overwrite and os.path.lexists(path) else [])
+    plan = _plan(reader, path, names)
+    if link:
+        plan = plan._replace(notes=(*plan.notes, f"{reader.format.name} has no data shards to share"))
+    return Rename(plan, names.changed, None, plan.nbytes)
+
+
+def _plan(reader: CheckpointReader, path: str, names: Renamed) -> Plan:
+    moves = [Move(reader.specs[old]._replace(key=new), old, reader[old]) for old, new in names.keys.items()]
+    is_bundle = isinstance(reader, BundleReader)
+    pieces = {} if is_bundle else {new: reader[old].pieces() for old, new in names.keys.items()}
+    return Plan(
+        reader.location.path,
+        path,
+        reader.format.name,
+        tuple(sorted(moves, key=lambda move: move.spec)),
+        sources=(reader,),
+        slices={key: [extents for extents, _ in found] for key, found in pieces.items() if found},
+        metadata={} if is_bundle else rekeyed(reader.metadata, names.keys),
+        notes=tuple(names.notes),
+    )
+
+
+def _refuse_saved_model(reader: CheckpointReader) -> None:
+    directory, name = os.path.split(os.path.abspath(reader.location.path))
+    parent = os.path.dirname(directory)
+    if (os.path.basename(directory), name) == ("variables", "variables") and os.path.isfile(
+        os.path.join(parent, "saved_model.pb")
+    ):
+        message = "these are a SavedModel's variables, and its saved_model.pb restores them by their keys"
+        hints = ("to a checkpoint of its own, under other keys: ckpt convert",)
+        raise ConversionError(message, path=reader.location.path, hints=hints)
+
+
+def _bundle_prefix(reader: CheckpointReader, target: str) -> str:
+    prefix = bundle_target(Target(target, ())).path
+    _refuse_suffix(reader, target)
+    return prefix
+
+
+def _refuse_suffix(reader: CheckpointReader, target: str) -> None:
+    why = f"renaming keeps the format, {reader.format.name}"
+    refuse_false_suffix(reader.format, target, why, "to another format: ckpt convert")
+
+
+def _refuse_existing(found: list[str]) -> None:
+    if found:
+        hints = ("to replace it: --overwrite", "to change the checkpoint itself: --in-place")
+        raise CheckpointExistsError("is there already", path=found[0], hints=hints)

@@ -1,0 +1,337 @@
+"""A run over time: what changed from checkpoint to checkpoint, the norm of the weights, NaN, the loss.
+
+What changed is told by stored checksums, so by the indexes alone.  Norms and NaN take reading,
+in pieces, and a tensor that has not changed is not read again; formats that store no checksums
+are read whole, and theirs are computed on the way.  A directory that somebody is saving into
+is taken as it is found: what goes away meanwhile is left out and named.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.errors import CheckpointError
+from formats.find.opening import open_location
+from formats.model.location import step_of
+from formats.wire.crc32c import extend
+
+from ..choose.select import NothingSelectedError, choose
+from ..look.stats import statistics
+from .listing import findings_in_short, iso_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+
+    from formats.find.directory import Directory, Member
+    from formats.model.reader import CheckpointReader
+    from formats.model.tensor import LazyTensor
+
+    from ..choose.select import Selection
+    from .curves import Curve
+
+
+ATTEMPTS = 3
+"""How often a checkpoint is looked at that is replaced while it is being read."""
+
+Fingerprint = tuple[object, ...]
+FileState = tuple[int, int, int]
+
+
+class Measure(NamedTuple):
+    """What reading a tensor told: its norm without NaN (None without numbers), how many NaN, infinities."""
+
+    l2: float | None
+    nan: int
+    inf: int
+
+
+class Seen(NamedTuple):
+    """A tensor at one checkpoint; None is what is not known of it."""
+
+    fingerprint: Fingerprint | None
+    measure: Measure | None
+
+
+class Row(NamedTuple):
+    """One checkpoint of a run; null is what is not known.
+
+    `changed` and `unchanged` count the chosen tensors that the checkpoint before has as well (the
+    one before of the same prefix, where names have steps), `added` and `removed` those that only one
+    of them has; `uncompared` are those whose checksums do not compare.  `l2` is of the floating
+    tensors of kind variable, `nan` and `inf` are counted in all that were chosen.  `global_step` is
+    the training step that the checkpoint itself holds; `loss` is the last that was told up to there
+    since the checkpoint before, at `loss_step`.
+    """
+
+    name: str
+    path: str
+    format: str | None
+    step: int | None
+    modified: str
+    tensors: int | None = None
+    changed: int | None = None
+    unchanged: int | None = None
+    added: int | None = None
+    removed: int | None = None
+    uncompared: int | None = None
+    l2: float | None = None
+    nan: int | None = None
+    inf: int | None = None
+    first_nan: str | None = None
+    global_step: int | None = None
+    loss: float | None = None
+    loss_step: int | None = None
+
+
+class RunLog:
+    """Goes through a directory's checkpoints, oldest first.
+
+    `rows()` yields them; after that `frozen` has the weights that no checkpoint changed, and
+    `notes` and `warnings` what there is to know beside.
+    """
+
+    def __init__(self, directory: Directory, selection: Selection, curve: Curve, *, values: bool) -> None:
+        self.directory = directory
+        self.selection = selection
+        self.curve = curve
+        self.values = values
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+        self._before: dict[str, dict[str, Seen]] = {}
+        """What the last checkpoint of each series held."""
+        self._compared: dict[str, bool] = {}
+        """Weights that were compared at least once, and whether they were ever found changed."""
+
+    @property
+    def frozen(self) -> list[str]:
+        return [key for key, changed in self._compared.items() if not changed]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes there are to read, for a progress bar."""
+        total = 0
+        for member in self.directory.members if self.values else ():
+            for path in member.location.files():
+                total += _size(path)
+        return total
+
+    def rows(self, advance: Callable[[int], None] = lambda _: None) -> Iterator[Row]:
+        """Yield a row for each checkpoint that is still there.
+
+        Raises NothingSelectedError where the selection matches nothing in any of them.
+        """
+        nothing: NothingSelectedError | None = None
+        chosen = 0
+        told: dict[str, int] = {}
+        for member in self.directory.members:
+            try:
+                row = self._row(member, advance)
+            except NothingSelectedError as error:
+                nothing = error
+                continue
+            if row is None:
+                self.notes.append(f"{member.location.path}: went away meanwhile, and is left out")
+                continue
+            chosen += row.format is not None
+            at = row.global_step if row.global_step is not None else row.step
+            if at is not None:
+                found = self.curve.last(told.get(_series(row.name), -1), at)
+                row = row._replace(loss_step=found[0], loss=found[1]) if found else row
+                told[_series(row.name)] = at
+            yield row
+        if nothing is not None and not chosen:
+            raise nothing
+
+    def _row(self, member: Member, advance: Callable[[int], None]) -> Row | None:
+        """Return a checkpoint's row, one of unknowns where it is damaged; None where it has gone."""
+        blank = Row(member.name, member.location.path, None, step_of(member.name), iso_time(member.modified))
+        for attempt in range(ATTEMPTS):
+            state = _state(member.location.head)
+            try:
+                with open_location(member.location) as reader:
+                    return self._look(reader, blank, state, advance)
+            except NothingSelectedError:
+                raise
+            except CheckpointError as error:
+                now = _state(member.location.head)
+                if now is None:
+                    return None
+                if now == state or attempt + 1 == ATTEMPTS:
+                    self.warnings.append(str(error))
+                    return blank
+        raise AssertionError
+
+    def _look(
+        self, reader: CheckpointReader, blank: Row, state: FileState | None, advance: Callable[[int], None]
+    ) -> Row:
+        keys = choose(reader, self.selection)
+        kinds, specs = reader.kinds, reader.specs
+        series = _series(blank.name)
+        before = self._before.get(series, {})
+        seen: dict[str, Seen] = {}
+        flaws: dict[str, CheckpointError] = {}
+        for key in keys:
+            stored = None
+            try:
+                tensor = reader[key]
+                stored = _stored_fingerprint(tensor)
+                seen[key] = self._see(tensor, stored, before.get(key))
+            except CheckpointError as error:
+                if _state(reader.location.head) != state:
+                    raise  # it is another checkpoint by now, or none
+                flaws[key] = error
+                seen[key] = Seen(stored, None)
+            advance(specs[key].nbytes or 0)
+        weights = [key for key in keys if kinds.get(key) == "variable" and _is_floating(reader, key)]
+        row = blank._replace(format=reader.format.name, tensors=len(keys))
+        if series in self._before:
+            row = self._compare(row, before, seen, weights)
+        if self.values:
+            row = row._replace(global_step=_training_step(reader))
+            if not flaws and reader.format.name != "listing":
+                row = _measured(row, seen, weights)
+        if flaws:
+            more = f", and {len(flaws) - 1:,} more tensors cannot be read" if len(flaws) > 1 else ""
+            self.warnings.append(f"{next(iter(flaws.values()))}{more}")
+        self.warnings += findings_in_short(reader)
+        self._before[series] = seen
+        return row
+
+    def _see(self, tensor: LazyTensor, stored: Fingerprint | None, before: Seen | None) -> Seen:
+        """Return what is to be known of a tensor, reading it where that takes reading."""
+        if not self.values or not tensor.has_values:
+            return Seen(stored, None)
+        floating = tensor.spec.dtype.family in ("float", "complex")
+        if before is not None and stored is not None and stored == before.fingerprint and before.measure:
+            return before
+        if stored is not None and not floating:
+            return Seen(stored, None)
+        crc = 0
+
+        def arrays() -> Iterator[np.ndarray[Any, Any]]:
+            import numpy as np
+
+            nonlocal crc
+            for chunk in _chunks(tensor):
+                if stored is None:
+                    length = b"" if floating else len(chunk).to_bytes(8, "little")  # where a string ends
+                    crc = extend(extend(crc, length), bytes(chunk))
+                if floating:
+                    yield np.frombuffer(chunk, tensor.spec.dtype.numpy)
+
+        measure = None
+        if floating:
+            found = statistics(arrays(), tensor.spec.dtype)
+            assert found is not None
+            measure = Measure(found.l2, found.nan, found.inf)
+        else:
+            for _ in arrays():
+                pass
+        return Seen(stored or (*_what(tensor), "computed", crc), measure)
+
+    def _compare(self, row: Row, before: dict[str, Seen], now: dict[str, Seen], weights: list[str]) -> Row:
+        counts = {True: 0, False: 0, None: 0}
+        is_weight = set(weights)
+        for key in now.keys() & before.keys():
+            changed = _changed(before[key].fingerprint, now[key].fingerprint)
+            counts[changed] += 1
+            if changed is not None and key in is_weight:
+                self._compared[key] = self._compared.get(key, False) or changed
+        return row._replace(
+            changed=counts[True],
+            unchanged=counts[False],
+            uncompared=counts[None],
+            added=len(now.keys() - before.keys()),
+            removed=len(before.keys() - now.keys()),
+        )
+
+
+def _measured(row: Row, seen: dict[str, Seen], weights: list[str]) -> Row:
+    measures = {key: found.measure for key, found in seen.items() if found.measure is not None}
+    norms = [measures[key].l2 for key in weights if key in measures]
+    known = [norm for norm in norms if norm is not None]
+    return row._replace(
+        l2=math.hypot(*known) if known else None,
+        nan=sum(found.nan for found in measures.values()),
+        inf=sum(found.inf for found in measures.values()),
+        first_nan=next((key for key, found in measures.items() if found.nan), None),
+    )
+
+
+def _series(name: str) -> str:
+    """Return what checkpoints that follow each other have in common: their prefix, before a step."""
+    return name.rpartition("-")[0] if step_of(name) is not None else ""
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _state(path: str) -> FileState | None:
+    """Return what changes when a file is replaced; None where it is gone."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _is_floating(reader: CheckpointReader, key: str) -> bool:
+    return reader.specs[key].dtype.family in ("float", "complex")
+
+
+def _what(tensor: LazyTensor) -> tuple[object, ...]:
+    return tensor.spec.dtype.name, tensor.spec.shape
+
+
+def _chunks(tensor: LazyTensor) -> Iterator[Any]:
+    """Yield a tensor's bytes; of a partitioned one those of its slices, which need not be complete."""
+    for part in [piece for _, piece in tensor.pieces()] or [tensor]:
+        yield from part.chunks()
+
+
+def _stored_fingerprint(tensor: LazyTensor) -> Fingerprint | None:
+    """Return what is another value where the tensor is another, from its index entry; None without one."""
+    stored = tensor.stored
+    if stored.crc32c is not None:
+        return (*_what(tensor), "stored", stored.big_endian, stored.crc32c)
+    pieces = [(extents, piece.stored) for extents, piece in tensor.pieces()]
+    if not pieces or any(found.crc32c is None for _, found in pieces):
+        return None
+    checksums = tuple((tuple(extents), found.crc32c) for extents, found in pieces)
+    return (*_what(tensor), "slices", pieces[0][1].big_endian, *checksums)
+
+
+def _changed(before: Fingerprint | None, now: Fingerprint | None) -> bool | None:
+    """Whether a tensor changed; None where it cannot be told."""
+    if before is None or now is None:
+        return None
+    if before[:2] != now[:2]:
+        return True  # another dtype or shape
+    return before != now if before[2:4] == now[2:4] or before[2] == "computed" == now[2] else None
+
+
+_STEP_PATHS = ("global_step", "step", "optimizer/iter", "optimizer/_iterations")
+_ITERATIONS = ("iter", "_iterations")
+
+
+def _training_step(reader: CheckpointReader) -> int | None:
+    """Return the training step that a checkpoint holds: its global step, or its optimizer's iterations."""
+    scalars = {
+        reader.object_paths.get(key, key): key
+        for key, spec in reader.specs.items()
+        if spec.shape == () and spec.dtype.family == "int"
+    }
+    paths = [path for path in _STEP_PATHS if path in scalars]
+    paths += [path for path in scalars if path.rpartition("/")[2] in _ITERATIONS]
+    try:
+        return int(reader[scalars[paths[0]]].read()) if paths else None
+    except CheckpointError:
+        return None

@@ -1,0 +1,178 @@
+"""The state file of a directory beside what is there: entries, checkpoints it does not list, leftovers."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.errors import CheckpointError, CheckpointNotFoundError
+from formats.find.directory import Directory, Member
+from formats.find.location import find_listed, resolve, sharded_folder, suggest
+from formats.find.opening import is_directory, open_location
+from formats.find.registry import detect_format
+from formats.model.location import Location, bundle
+from formats.tf.run.leftovers import find_leftovers
+from formats.tf.run.state_file import FILE_NAME, StateFile, looks_like_state_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Entry(NamedTuple):
+    """A checkpoint that a state file lists, or shall list; `location` is None where it is gone.
+
+    `listed` is the path as the file has it, `name` the one it has in the directory.
+    """
+
+    listed: str
+    name: str
+    timestamp: float | None
+    location: Location | None
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it is in the directory, but listed under another path."""
+        return self.location is not None and self.listed != self.name
+
+
+def is_inside(name: str) -> bool:
+    """Whether a name that is relative to a directory stays in it."""
+    return not os.path.isabs(name) and name.split(os.sep, 1)[0] != os.pardir
+
+
+def flaw_of(location: Location) -> str | None:
+    """Return why a checkpoint cannot be restored, as its index and its files tell; None where it can."""
+    try:
+        with open_location(location) as reader:
+            missing = reader.missing_files()
+    except CheckpointError as error:
+        return str(error)
+    return f"{missing[0]}: missing" if missing else None
+
+
+class Run:
+    """A directory and its state file, as they are at one moment.
+
+    `entries` stand in the order of the file, `unlisted` are the checkpoints it does not
+    have, oldest first.  Old sets that are `waiting` in leftovers to be put back count as there.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path, self.state_path = places_of(path)
+        self.directory = Directory(self.path, self.state_path)
+        self.state = self.directory.state
+        self.has_file = os.path.isfile(self.state_path)
+        listed = dict.fromkeys((*self.state.paths, self.state.latest)) if self.state else {}
+        members = {member.location.path: member for member in self.directory.members}
+        prefixes = [
+            os.path.join(self.path, name) for path in listed for name in (path, os.path.basename(path))
+        ]
+        sound = any(member.error is None for member in members.values())
+        self.leftovers = find_leftovers(self.path, prefixes, has_checkpoints=sound)
+        aside = [path for leftover in self.leftovers if not leftover.in_the_way for path in leftover.aside]
+        self.waiting = _waiting(self.path, aside)
+        members |= {member.location.path: member for member in self.waiting}
+        self._there = {os.path.normpath(member.name): member for member in members.values()}
+        times = _timestamps(self.state)
+        self.entries = [self.entry(path, times.get(path)) for path in listed]
+        known = {entry.name for entry in self.entries}
+        self.unlisted = sorted(
+            (m for name, m in self._there.items() if name not in known and is_inside(name)),
+            key=lambda member: member.order,
+        )
+
+    def entry(self, listed: str, timestamp: float | None = None) -> Entry:
+        """Return what a listed path names: in this directory if it is here, else where the path says."""
+        names = [listed]
+        if os.path.isabs(listed):
+            inside = os.path.relpath(os.path.realpath(listed), os.path.realpath(self.path))
+            # The directory may be a copy: its own checkpoint goes before one of that name elsewhere.
+            names = [inside] if is_inside(inside) else [os.path.basename(listed), listed]
+        for name in names:
+            member = self._there.get(os.path.normpath(name))
+            location = member.location if member else find_listed(os.path.join(self.path, name))
+            if location is None:
+                continue
+            outside = os.path.isabs(name)
+            return Entry(
+                listed, name if outside else os.path.relpath(location.path, self.path), timestamp, location
+            )
+        return Entry(listed, listed, timestamp, None)
+
+    def modified(self, entry: Entry) -> float:
+        """Return when a checkpoint was written: the time of the file that says what it is."""
+        assert entry.location is not None
+        member = self._there.get(entry.name)
+        return member.modified if member else os.stat(entry.location.head).st_mtime
+
+    @property
+    def latest(self) -> Entry | None:
+        if self.state is None:
+            return None
+        return next(entry for entry in self.entries if entry.listed == self.state.latest)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.entries and not self.unlisted
+
+    def document(self) -> dict[str, Any]:
+        """Return what `state --json` shows, without the changes."""
+        return {
+            "directory": self.path,
+            "latest": self.latest.name if self.latest else None,
+            "checkpoints": [
+                {
+                    "name": entry.name,
+                    "path": entry.location.path if entry.location else os.path.join(self.path, entry.name),
+                    "timestamp": entry.timestamp,
+                    "exists": entry.location is not None,
+                    "listed": entry.listed,
+                }
+                for entry in self.entries
+            ],
+            "unlisted": [member.name for member in self.unlisted],
+            "leftovers": [os.path.relpath(leftover.path, self.path) for leftover in self.leftovers],
+        }
+
+
+def places_of(path: str) -> tuple[str, str]:
+    """Return the directory and the state file that a path stands for: either names both."""
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            if not looks_like_state_file(file.read(4096)):
+                _refuse_checkpoint(path)
+                message = "neither a directory nor a state file"
+                raise CheckpointError(message, path=path)
+        return os.path.dirname(path) or ".", path
+    if not os.path.isdir(path):
+        _refuse_checkpoint(path)
+        if os.path.lexists(path):
+            raise CheckpointError("neither a directory nor a state file", path=path)
+        raise CheckpointNotFoundError("no such directory", path=path, hints=suggest(path))
+    if not is_directory(path) and sharded_folder(path) is None:
+        raise CheckpointError("one checkpoint, not a directory of them; it has no state file", path=path)
+    return path, os.path.join(path, FILE_NAME)
+
+
+def _refuse_checkpoint(path: str) -> None:
+    """Say of a path that names one checkpoint what it is, and which directory it is in."""
+    try:
+        detect_format(resolve(path))
+    except CheckpointError:
+        return
+    hints = (f"name its directory: {os.path.dirname(path) or '.'}",)
+    raise CheckpointError("one checkpoint, not a directory of them", path=path, hints=hints)
+
+
+def _timestamps(state: StateFile | None) -> dict[str, float]:
+    if state is None or len(state.timestamps) != len(state.paths):
+        return {}
+    return dict(zip(state.paths, state.timestamps, strict=True))
+
+
+def _waiting(directory: str, aside: Iterable[str]) -> list[Member]:
+    """Return the bundles that putting these files back brings into a directory."""
+    # They were replaced a moment before the kill, so the directory's time is as good as their own.
+    time = os.stat(directory).st_mtime
+    prefixes = [path.removesuffix(".index") for path in aside if path.endswith(".index")]
+    return [Member(bundle(prefix), os.path.relpath(prefix, directory), time) for prefix in prefixes]

@@ -1,0 +1,399 @@
+"""Changing a directory and its state file: first the plan, then what it says.
+
+A plan is carried out in this order, so that a kill at any point leaves a directory
+whose state file names what is there:
+
+    1. old sets that an interrupted writer moved aside are put back
+    2. the state file is replaced, at one stroke
+    3. checkpoints it no longer names are deleted, of each the file first that makes it one
+    4. leftovers are removed
+
+Nothing outside the directory is ever deleted: the state file of a copied directory may
+name, by absolute paths, the checkpoints of the original.
+
+Two traits of TensorFlow's CheckpointManager shape what is written.  It deletes what the
+list has first, so the latest stands last.  And it forgets, without deleting, what is not
+newer than `last_preserved_timestamp`, which is how it keeps a checkpoint every few hours;
+so what is added to the list and is older than the rest gets no later time than that.
+tensorflow/python/checkpoint/checkpoint_management.py
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError
+from formats.find.location import resolve, suggest
+from formats.find.opening import open_location
+from formats.find.registry import detect_format
+from formats.model.location import Location, step_of
+from formats.store.beside import V1_SHARD
+from formats.store.staging import holding, refusing, replace_file, sync_directory
+from formats.tf.run.state_file import StateFile
+
+from .state import Entry, Run, flaw_of, is_inside
+
+if TYPE_CHECKING:
+    from formats.find.directory import Member
+    from formats.tf.run.leftovers import Leftover
+
+
+_TENSORFLOW = ("tf-object", "tf-name", "tf-v1")
+"""Formats that TensorFlow restores from; others are on the list only if somebody put them there."""
+
+_REWRITING = ("mend", "drop", "add", "set", "delete")
+"""Changes that come with a new state file."""
+
+_RECENT = 600
+"""Seconds within which what changed may belong to a save that is still running elsewhere."""
+
+
+class Wish(NamedTuple):
+    """What is asked for: a checkpoint to be the latest, mending, how many to keep."""
+
+    latest: str | None = None
+    fix: bool = False
+    keep: int | None = None
+
+
+class Change(NamedTuple):
+    """One thing to be done; `files` are deleted in this order."""
+
+    action: str
+    name: str
+    why: str
+    files: tuple[str, ...] = ()
+    leftover: Leftover | None = None
+
+    nbytes: int = 0
+    """What is freed."""
+
+    def document(self) -> dict[str, str | int]:
+        return {"action": self.action, "name": self.name, "why": self.why, "nbytes": self.nbytes}
+
+
+class Plan(NamedTuple):
+    """What is to be done.  `state` is what the state file shall say, None where it stays as it is."""
+
+    changes: list[Change]
+    state: StateFile | None
+    warnings: list[str]
+
+
+def make_plan(run: Run, wish: Wish) -> Plan:
+    """Return what there is to do; CheckpointError where it cannot be done."""
+    return _Planner(run).plan(wish)
+
+
+class _Planner:
+    """Works on `entries`, the list that the state file shall have, oldest first."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.entries = list(run.entries)
+        self.latest = run.latest
+        self.changes: list[Change] = []
+        self.warnings: list[str] = []
+
+    def plan(self, wish: Wish) -> Plan:
+        run = self.run
+        if run.has_file and run.state is None and not wish.fix:
+            hints = (f"to write it anew: ckpt state --fix {run.path}",)
+            raise CorruptCheckpointError("cannot be read", path=run.state_path, hints=hints)
+        if wish.fix:
+            self._put_back()
+            self._mend()
+            self._drop()
+            self._straighten()
+        if wish.fix or (wish.latest is not None and run.state is None):
+            self._add()
+        if wish.latest is not None:
+            self._set_latest(wish.latest)
+        if wish.keep is not None:
+            self._keep(wish.keep)
+        state = self._state()
+        if wish.fix:
+            self._remove_leftovers()
+        return Plan(self.changes, state if state != run.state else None, self.warnings)
+
+    @property
+    def _preserved(self) -> float | None:
+        return self.run.state.last_preserved if self.run.state else None
+
+    def _change(self, action: str, name: str, why: str) -> None:
+        self.changes.append(Change(action, name, why))
+
+    # The list ---------------------------------------------------------------------
+
+    def _mend(self) -> None:
+        mended: dict[str, Entry] = {}
+        for entry in self.entries:
+            if entry.is_stale:
+                self._change("mend", entry.name, f"was listed as {entry.listed}")
+            mended[entry.name] = entry._replace(listed=entry.name)
+        self.entries = list(mended.values())
+        self.latest = mended[self.latest.name] if self.latest else None
+
+    def _drop(self) -> None:
+        for entry in self.entries:
+            if entry.location is None:
+                self._change("drop", entry.name, "is not there")
+        self.entries = [entry for entry in self.entries if entry.location is not None]
+        if self.latest is not None and self.latest.location is None:
+            self.latest = None
+
+    def _add(self) -> None:
+        """List what is there and sound, each before the first entry that is newer."""
+        preserved = self._preserved
+        for member in self.run.unlisted:
+            if member not in self.run.waiting:
+                if member.error is None and detect_format(member.location) not in _TENSORFLOW:
+                    continue
+                flaw = flaw_of(member.location)
+                if flaw is not None:
+                    self.warnings.append(f"{flaw}; it is not added to the state file")
+                    continue
+            at = self._place_of(member, self.entries)
+            time = member.modified
+            if at < len(self.entries) and preserved is not None:
+                time = min(time, preserved)
+            self.entries.insert(at, Entry(member.name, member.name, time, member.location))
+            self._change("add", member.name, "is there, but was not listed")
+        if self.latest is not None and self.entries[-1].name in {m.name for m in self.run.unlisted}:
+            newest = self.entries[-1].name
+            self.warnings.append(
+                f"{newest} is newer than {self.latest.name}, which stays the latest; "
+                f"to change that: ckpt state --set {newest} {self.run.path}"
+            )
+
+    def _place_of(self, member: Member, order: list[Entry]) -> int:
+        """Return where a checkpoint belongs in a list: before the first that is newer."""
+
+        def is_newer(entry: Entry) -> bool:
+            steps = step_of(entry.name), step_of(member.name)
+            if steps[0] is not None and steps[1] is not None:
+                return steps[0] > steps[1]
+            return entry.location is not None and self.run.modified(entry) > member.modified
+
+        return next((at for at, entry in enumerate(order) if is_newer(entry)), len(order))
+
+    def _set_latest(self, name: str) -> None:
+        entry = self.run.entry(name)
+        if entry.location is None and os.path.dirname(name):
+            with contextlib.suppress(CheckpointNotFoundError):
+                entry = self.run.entry(os.path.abspath(resolve(name).path))
+        if entry.location is None:
+            path = os.path.join(self.run.path, name)
+            raise CheckpointNotFoundError("no such checkpoint", path=path, hints=suggest(path))
+        flaw = flaw_of(entry.location)
+        if flaw is not None:
+            raise CheckpointError(f"cannot be the latest: {flaw}", path=entry.location.path)
+        known = {known.name: known for known in self.entries}
+        if self.latest is not None and self.latest.name == entry.name and not self.latest.is_stale:
+            self.latest = known[entry.name]
+            return
+        before = f"was {self.latest.name}" if self.latest else "there was none"
+        self._change("set", entry.name, f"the latest {before}")
+        chosen = known.pop(entry.name, None) or entry._replace(timestamp=self._fresh_time(entry))
+        self.latest = chosen._replace(listed=entry.name)
+        self.entries = [*known.values(), self.latest]
+
+    def _fresh_time(self, entry: Entry) -> float:
+        """Return the time of a checkpoint that comes back to the list, which the manager is not to delete."""
+        time = self.run.modified(entry)
+        return time if self._preserved is None else min(time, self._preserved)
+
+    def _straighten(self) -> None:
+        """Note what else TensorFlow would not write: the latest not listed last, times without paths."""
+        state = self.run.state
+        if state is None:
+            return
+        name = os.path.basename(self.run.state_path)
+        if self.latest is not None and state.paths[-1:] != (state.latest,):
+            self._change("mend", name, "the latest was not listed last")
+        if state.timestamps and len(state.timestamps) != len(state.paths):
+            self._change("mend", name, f"{len(state.timestamps)} timestamps for {len(state.paths)} paths")
+
+    def _state(self) -> StateFile | None:
+        """Return what the state file shall say."""
+        before = self.run.state
+        if not any(change.action in _REWRITING for change in self.changes):
+            return before
+        if self.latest is None and self.entries:
+            self.latest = self.entries[-1]
+            if before is not None:
+                self._change("set", self.latest.name, f"the latest was {before.latest}, which is not there")
+        if self.latest is None and before is None:
+            return None
+        if self.latest is None:
+            self.warnings.append(f"{self.run.path}: there is nothing to list; the state file stays as it is")
+            self.changes = [change for change in self.changes if change.action not in _REWRITING]
+            return before
+        listed = [*(entry for entry in self.entries if entry.name != self.latest.name), self.latest]
+        times = tuple(map(self._time, listed)) if before is None or before.timestamps else ()
+        paths = tuple(entry.listed for entry in listed)
+        return StateFile(self.latest.listed, paths, times, self._preserved)
+
+    def _time(self, entry: Entry) -> float:
+        if entry.timestamp is not None:
+            return entry.timestamp
+        return self.run.modified(entry) if entry.location is not None else 0.0
+
+    # Deleting ---------------------------------------------------------------------
+
+    def _keep(self, count: int) -> None:
+        """Plan to delete all but the `count` latest sound checkpoints, and take them off the list."""
+        order = self._in_order()
+        whole: list[Entry] = []
+        spared: set[str] = set()
+        while order and len(whole) < count:
+            entry = order.pop()
+            assert entry.location is not None
+            spared.update(files_of(entry.location))
+            flaw = flaw_of(entry.location)
+            if flaw is None:
+                whole.append(entry)
+            else:
+                self.warnings.append(f"{flaw}; {entry.name} is left alone and not counted")
+        for entry in order:
+            assert entry.location is not None
+            files = tuple(path for path in files_of(entry.location) if path not in spared)
+            why = "older than the latest" if count == 1 else f"older than the {count} latest"
+            size = sum(os.lstat(path).st_size for path in files)
+            self.changes.append(Change("delete", entry.name, why, files, nbytes=size))
+        if order:
+            gone = {entry.name for entry in order}
+            self.entries = [e for e in self.entries if e.name not in gone and e.location is not None]
+            self.latest = self.latest if self.latest in self.entries else None
+            if self.run.state is not None and not self.entries:
+                self.entries = whole[:1]
+
+    def _in_order(self) -> list[Entry]:
+        """Return the checkpoints among which the latest are kept, the latest last."""
+        listed = [entry for entry in self.entries if entry.location is not None]
+        for entry in listed:
+            if not is_inside(entry.name):
+                self.warnings.append(f"{entry.name} is outside the directory and left alone")
+        inside = [entry for entry in listed if is_inside(entry.name)]
+        if self.latest in inside:
+            assert self.latest is not None
+            inside = [*(entry for entry in inside if entry != self.latest), self.latest]
+        known = {entry.name for entry in inside}
+        unlisted = [member for member in self.run.unlisted if member.name not in known]
+        steps = any(step_of(name) is not None for name in (*known, *(m.name for m in unlisted)))
+        order = inside
+        for member in unlisted:
+            if member in self.run.waiting:
+                continue
+            if steps and step_of(member.name) is None:
+                self.warnings.append(f"{member.name} has no step in its name and is left alone")
+                continue
+            at = self._place_of(member, order)
+            if self.latest in inside and at == len(order):
+                why = "is newer than the latest and not in the state file"
+                self.warnings.append(f"{member.name} {why}; it is left alone")
+                continue
+            entry = Entry(member.name, member.name, member.modified, member.location)
+            order = [*order[:at], entry, *order[at:]]
+        return order
+
+    # Leftovers --------------------------------------------------------------------
+
+    def _name(self, leftover: Leftover) -> str:
+        return os.path.relpath(leftover.path, self.run.path)
+
+    def _put_back(self) -> None:
+        for leftover in self.run.leftovers:
+            if leftover.aside and leftover.in_the_way is None:
+                self.changes.append(
+                    Change("put-back", self._name(leftover), leftover.what, leftover=leftover)
+                )
+
+    def _remove_leftovers(self) -> None:
+        import time
+
+        deleted = {path for change in self.changes for path in change.files}
+        for leftover in self.run.leftovers:
+            if leftover.aside or leftover.path in deleted:
+                continue
+            name = self._name(leftover)
+            if leftover.in_the_way is not None:
+                self.warnings.append(f"{name} is left alone: {leftover.what}, but {leftover.in_the_way}")
+                continue
+            age = time.time() - leftover.modified
+            if age < _RECENT:
+                why = "a save that is running on another machine would miss it"
+                self.warnings.append(f"{name} changed {max(0, age):.0f} seconds ago: {why}")
+            what = f"{leftover.what}, {_spoken_age(age)} old"
+            change = Change("remove", name, what, leftover=leftover, nbytes=leftover.nbytes)
+            self.changes.append(change)
+
+
+_AGES = ((86400, "day"), (3600, "hour"), (60, "minute"))
+
+
+def _spoken_age(seconds: float) -> str:
+    """Return an age as people say it, in the largest unit of which it is two or more."""
+    for size, unit in _AGES:
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}s"
+    whole = max(0, int(seconds))
+    return f"{whole} second{'' if whole == 1 else 's'}"
+
+
+def files_of(location: Location) -> list[str]:
+    """Return the files of a checkpoint, the one first without which it is none."""
+    try:
+        with open_location(location) as reader:
+            files = reader.files()
+    except CheckpointError:
+        files = location.files()
+    shard = V1_SHARD.fullmatch(location.path)
+    graph = (shard["prefix"] if shard else location.path) + ".meta"
+    if os.path.isfile(graph):
+        files = [*files, graph]
+    return list(dict.fromkeys(files))
+
+
+def carry_out(run: Run, plan: Plan) -> None:
+    """Do what a plan says; CheckpointError where the state file is not what the plan was made for."""
+    with holding(run.path):
+        _carry_out(run, plan)
+
+
+def _carry_out(run: Run, plan: Plan) -> None:
+    for change in plan.changes:
+        if change.action == "put-back" and change.leftover is not None:
+            change.leftover.clear()
+    if plan.state is not None:
+        if _state_in(run.state_path) != run.state:
+            hints = ("a training may have saved meanwhile; run this again",)
+            raise CheckpointError(
+                "has just been changed by another process", path=run.state_path, hints=hints
+            )
+        replace_file(run.state_path, plan.state.text())
+    for change in plan.changes:
+        _delete(change.files)
+    for change in plan.changes:
+        if change.action == "remove" and change.leftover is not None:
+            change.leftover.clear()
+
+
+def _state_in(path: str) -> StateFile | None:
+    try:
+        return StateFile.read(path)
+    except (CheckpointNotFoundError, CorruptCheckpointError):
+        return None
+
+
+def _delete(files: tuple[str, ...]) -> None:
+    """Delete the files of a checkpoint.  What has gone meanwhile is what was wanted."""
+    for number, path in enumerate(files):
+        with refusing(path), contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        if number == 0:
+            # From here on it is no checkpoint, also after a loss of power.
+            with refusing(path):
+                sync_directory(os.path.dirname(path) or ".")

@@ -1,0 +1,95 @@
+"""Which tensors of a checkpoint a program trains: told by the graph beside it, `PREFIX.meta`.
+
+A graph of another step tells as much as the checkpoint's own, since a run has one graph; which one
+was taken is said.  One whose variables have other shapes is another model's and is not believed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.errors import CheckpointError
+from formats.model.location import step_of
+from formats.store.beside import V1_SHARD
+
+if TYPE_CHECKING:
+    from formats.model.reader import CheckpointReader
+    from formats.tf.run.meta_graph import MetaGraph
+
+
+class Trainable(NamedTuple):
+    """Whether a tensor is trained, by key, for those of which it is known, and the graph that tells it.
+
+    `borrowed` says that this is the graph of another step, `flaws` what is wrong with it.
+    """
+
+    marks: dict[str, bool]
+    graph: str | None = None
+    borrowed: bool = False
+    flaws: tuple[str, ...] = ()
+
+
+def trainable_tensors(reader: CheckpointReader) -> Trainable:
+    """Return what the graph beside a checkpoint tells; without one, nothing."""
+    shard = V1_SHARD.fullmatch(reader.location.path)
+    prefix = shard["prefix"] if shard else reader.location.path
+    path = _graph_beside(prefix)
+    if path is None:
+        return Trainable({})
+    from formats.tf.run.meta_graph import read_meta_graph
+
+    try:
+        graph = read_meta_graph(path)
+    except CheckpointError as error:
+        return Trainable({}, flaws=(f"{error}; which tensors are trainable is not known",))
+    marks, flaws = _compare(reader, graph, path)
+    if not marks:
+        return Trainable(marks, flaws=flaws)
+    return Trainable(marks, path, path != prefix + ".meta", flaws)
+
+
+def _graph_beside(prefix: str) -> str | None:
+    """Return the graph of a checkpoint; where it has none, that of the nearest step of the same run."""
+    own = prefix + ".meta"
+    if os.path.isfile(own):
+        return own
+    step = step_of(prefix)
+    if step is None:
+        return None
+    directory, base = os.path.split(prefix)
+    pattern = re.compile(re.escape(base.rpartition("-")[0]) + r"-(\d+)\.meta", re.DOTALL)
+    try:
+        names = os.listdir(directory or ".")
+    except OSError:
+        return None
+    found = [match for name in names if (match := pattern.fullmatch(name))]
+    nearest = min(found, key=lambda match: (abs(int(match[1]) - step), int(match[1])), default=None)
+    return None if nearest is None else os.path.join(directory, nearest[0])
+
+
+def _compare(
+    reader: CheckpointReader, graph: MetaGraph, path: str
+) -> tuple[dict[str, bool], tuple[str, ...]]:
+    """Return the marks of the tensors that a graph knows, and how it contradicts the checkpoint."""
+    names = reader.full_names
+    marks: dict[str, bool] = {}
+    misfits, unknown = [], []
+    for key, spec in reader.specs.items():
+        variable = graph.variables.get(names.get(key, key))
+        if variable is None:
+            if reader.kinds.get(key) in ("variable", "slot"):
+                unknown.append(key)
+        elif variable.shape is not None and variable.shape != spec.shape:
+            misfits.append(f"{key} is {list(variable.shape)} in it, {list(spec.shape)} in the checkpoint")
+        else:
+            marks[key] = variable.trainable
+    if misfits:
+        more = f", and {len(misfits) - 1:,} more differ" if len(misfits) > 1 else ""
+        return {}, (f"{path}: the graph of another model: {misfits[0]}{more}; it is passed over",)
+    if unknown:
+        known = f"does not know {len(unknown):,} weights and slots" if marks else "knows none of the tensors"
+        message = f"{path}: this graph {known}, {unknown[0]} for one: another model's, or an older one"
+        return marks, (message,)
+    return marks, ()

@@ -1,0 +1,343 @@
+"""What people and programs see: tables, trees and progress on a terminal, TSV and JSON in a pipe.
+
+The only module that imports rich, and only where a terminal is written to.  Nothing
+from a file reaches a terminal or a TSV line raw: control characters, bytes that are
+not UTF-8, marks that turn the writing direction, and the backslash are escaped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import shutil
+import sys
+import time
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+
+_LARGEST_RICH_TABLE = 2_000
+"""Rows beyond which a terminal table is aligned without rich, whose layout takes 0.1 ms a row."""
+
+_GAP = 2
+"""Spaces between the columns of a terminal table."""
+
+_LEAST_FOLDED = 16
+"""Characters that a column which may be folded keeps, however narrow the terminal."""
+
+
+def escape(text: str) -> str:
+    r"""Return text that is safe on a terminal and in a TSV line; `\` becomes `\\`, unsafe bytes `\xNN`.
+
+    Unsafe is what Unicode does not call printable: control and format characters, marks
+    that turn the writing direction, spaces that look like others, halves of characters.
+    """
+    if text.isprintable() and "\\" not in text:  # nearly always, and faster than looking for each
+        return text
+    return printable(text.replace("\\", "\\\\"))
+
+
+def printable(text: str) -> str:
+    r"""Return a sentence that is safe on a terminal; `\` stays, for what it quotes is escaped already."""
+    return text if text.isprintable() else "".join(map(_escape_one, text))
+
+
+def _escape_one(character: str) -> str:
+    if character.isprintable():
+        return character
+    handler = "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass"
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", handler))
+
+
+def human_size(nbytes: int | None) -> str:
+    """Return bytes as people write them: 1.3 GB, powers of a thousand."""
+    if nbytes is None:
+        return "?"
+    size = float(nbytes)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 999.5 or unit == "TB":
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 99.5 else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError
+
+
+# Streams ------------------------------------------------------------------------
+
+
+def is_terminal(stream: IO[str] | None = None) -> bool:
+    return (stream or sys.stdout).isatty()
+
+
+_color = "auto"
+
+
+def choose_color(choice: str) -> None:
+    """Set what --color says, also for errors that are printed when no command runs any more."""
+    global _color  # noqa: PLW0603  a terminal is global
+    _color = choice
+
+
+def use_color(stream: IO[str]) -> bool:
+    """Whether to colour what goes to `stream`, by --color, NO_COLOR, TERM and what it is."""
+    if _color != "auto":
+        return _color == "always"
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def styled(text: str, stream: IO[str] | None = None, **style: Any) -> str:
+    """Return text in colour, where colour is shown; on stdout unless told otherwise."""
+    return click.style(text, **style) if use_color(stream or sys.stdout) else text
+
+
+_quiet = False
+
+
+def choose_quiet(choice: bool) -> None:
+    """Set what --quiet says: whether notes and progress are left out.  Warnings and errors never are."""
+    global _quiet  # noqa: PLW0603  as with colour
+    _quiet = choice
+
+
+def note(text: str) -> None:
+    """Tell on stderr what was chosen, or what there is to know."""
+    if _quiet:
+        return
+    print(f"{styled('note:', sys.stderr, fg='cyan')} {printable(text)}", file=sys.stderr)
+
+
+def remark(text: str) -> None:
+    """Say on stderr what --verbose asked for."""
+    print(printable(text), file=sys.stderr)
+
+
+def warning(text: str) -> None:
+    """Warn on stderr."""
+    print(f"{styled('warning:', sys.stderr, fg='yellow', bold=True)} {printable(text)}", file=sys.stderr)
+
+
+def error_lines(message: str, hints: Iterable[str] = ()) -> None:
+    """Print an error and what to do about it on stderr."""
+    first = " ".join(message.split("\n"))
+    print(f"ckpt: {styled('error:', sys.stderr, fg='red', bold=True)} {printable(first)}", file=sys.stderr)
+    for hint in hints:
+        print(f"{styled('hint:', sys.stderr, fg='cyan')} {printable(hint)}", file=sys.stderr)
+
+
+# For programs -------------------------------------------------------------------
+
+
+def lines(rows: Iterable[str]) -> None:
+    """Print lines, joined before they are written: a listing can have a million."""
+    left = iter(rows)
+    while batch := list(itertools.islice(left, 10_000)):
+        sys.stdout.write("\n".join(batch) + "\n")
+
+
+def tsv(rows: Iterable[Sequence[object]]) -> None:
+    """Print rows as TAB-separated lines, None as nothing."""
+    lines("\t".join(["" if cell is None else escape(str(cell)) for cell in row]) for row in rows)
+
+
+def _finite(value: Any) -> Any:
+    """Return a JSON value in which floats that JSON has not are text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_finite(value), allow_nan=False)
+
+
+def document(fields: dict[str, Any]) -> None:
+    """Print one JSON document, marked with the schema it follows."""
+    print(json.dumps(_finite({"schema": 1, **fields}), indent=1, allow_nan=False))
+
+
+def long_document(
+    fields: dict[str, Any], name: str, rows: Iterable[Any], last: Callable[[], dict[str, Any]]
+) -> None:
+    """Print a JSON document whose field `name` is long, a line a row, as the rows come.
+
+    `last()` gives the fields behind it, when the rows are through.
+    """
+    write = sys.stdout.write
+    head = _json({"schema": 1, **fields})
+    write(f"{head[:-1]}, {json.dumps(name)}: [")
+    separator = "\n "
+    for row in rows:
+        write(separator + _json(row))
+        separator = ",\n "
+    tail = _json(last())[1:-1]
+    write(f"\n]{', ' if tail else ''}{tail}}}\n")
+
+
+# For people ---------------------------------------------------------------------
+
+
+class Column:
+    """A table's column: heading, alignment, and the style of its cells."""
+
+    def __init__(self, name: str, *, right: bool = False, style: str = "", fold: bool = False) -> None:
+        self.name = name
+        self.right = right
+        self.style = style
+        self.fold = fold
+
+
+def _console(least: int) -> Any:
+    """Return a console as wide as the terminal, or `least`, whose lines the terminal then wraps."""
+    from rich.console import Console
+
+    color = use_color(sys.stdout)
+    return Console(
+        file=sys.stdout,
+        force_terminal=color or None,
+        color_system="standard" if color else None,
+        no_color=not color,  # NO_COLOR has had its say, and --color always the last word
+        highlight=False,
+        emoji=False,
+        markup=False,
+        width=max(least, shutil.get_terminal_size((100, 24)).columns),
+    )
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequence[str] = ()) -> None:
+    """Print an aligned table on the terminal; `styles` colours whole rows."""
+    if len(rows) > _LARGEST_RICH_TABLE:
+        _plain_table(columns, rows)
+        return
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    total = -_GAP
+    for at, column in enumerate(columns):
+        natural = max(map(cell_len, (column.name, *(row[at] for row in rows))))
+        least = min(natural, _LEAST_FOLDED) if column.fold else natural
+        total += least + _GAP
+        grid.add_column(
+            Text(column.name),
+            min_width=least,
+            justify="right" if column.right else "left",
+            style=column.style,
+            overflow="fold",
+            no_wrap=not column.fold,
+        )
+    for number, row in enumerate(rows):
+        grid.add_row(*map(Text, row), style=styles[number] if styles else None)
+    _console(total).print(grid)
+
+
+def _plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    cells = [[column.name for column in columns], *rows]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(columns))]
+    lines(
+        "  ".join(
+            cell.rjust(width) if column.right else cell.ljust(width)
+            for cell, width, column in zip(row, widths, columns, strict=True)
+        ).rstrip()
+        for row in cells
+    )
+
+
+def title(text: str, detail: str = "") -> None:
+    """Print a heading on the terminal."""
+    print(styled(escape(text), bold=True) + (f"  {detail}" if detail else ""))
+
+
+Node = dict[str, Any]
+
+
+def tree(label: str, branches: dict[str, tuple[str, Any]]) -> None:
+    """Print a tree: each branch is a name with a remark and branches of its own."""
+    lines([escape(label), *_tree_lines(branches)])
+
+
+def _tree_lines(branches: dict[str, tuple[str, Any]]) -> Iterator[str]:
+    # A stack, not recursion: a hostile key can have a hundred thousand components.
+    stack = [("", iter(branches.items()), len(branches))]
+    while stack:
+        indent, items, left = stack.pop()
+        item = next(items, None)
+        if item is None:
+            continue
+        name, (remark, below) = item
+        stack.append((indent, items, left - 1))
+        yield f"{indent}{'└── ' if left == 1 else '├── '}{escape(name)}{'  ' + remark if remark else ''}"
+        if below:
+            stack.append((indent + ("    " if left == 1 else "│   "), iter(below.items()), len(below)))
+
+
+def passes(verify: bool) -> tuple[str, ...]:
+    """Return the passes over what is written: into its files, and through them again for the proof."""
+    return ("writing", "verifying") if verify else ("writing",)
+
+
+@contextmanager
+def progress(total: int, what: str, stages: Sequence[str] = ("",)) -> Iterator[Callable[[int], None]]:
+    """Show a bar on stderr, if that is a terminal and the work takes longer than a second.
+
+    Yields a function that is told how many bytes were done.  All `total` bytes are gone through
+    in each of `stages`, of which the bar says which one it is, and begins again with it.
+    """
+    if _quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    started = time.monotonic()
+    bar: Any = None
+    task: Any = None
+    done = 0
+
+    def advance(nbytes: int) -> None:
+        nonlocal bar, task, done
+        done += nbytes
+        if bar is None and time.monotonic() - started > 1:
+            bar, task = _bar(total, what)
+        if bar is not None:
+            number = min(done // max(1, total), len(stages) - 1)
+            title = escape(f"{what} {stages[number]}".rstrip())
+            bar.update(task, completed=done - number * total, description=title)
+
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def _bar(total: int, what: str) -> tuple[Any, Any]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    console = Console(file=sys.stderr, color_system="standard" if use_color(sys.stderr) else None)
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    bar.start()
+    return bar, bar.add_task(escape(what), total=total)

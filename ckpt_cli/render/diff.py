@@ -1,0 +1,186 @@
+"""How `ckpt diff` shows what changed: by layer, the largest change first, or a line a tensor."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from formats.core.dtypes import INVALID
+
+from . import base as render
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from formats import TensorSpec
+
+    from ..operations.compare.diff import Entry
+
+
+_MARKS = {"added": "+", "removed": "-", "renamed": ">", "shape": "!", "dtype": "!", "value": "~", "same": "="}
+_STYLES: dict[str, dict[str, Any]] = {
+    "added": {"fg": "green"},
+    "removed": {"fg": "red"},
+    "renamed": {"fg": "cyan"},
+    "shape": {"fg": "magenta"},
+    "dtype": {"fg": "magenta"},
+    "value": {"fg": "yellow"},
+    "same": {"dim": True},
+}
+_WEIGHTS = {"shape": 5, "dtype": 4, "removed": 3, "added": 3, "value": 2, "renamed": 1, "same": 0}
+"""What to look at first: what keeps a checkpoint from being restored comes before what training does."""
+
+_BAR, _LONGEST_STAT = 12, 50
+"""Characters of the longest bar."""
+_TOP_LEVEL = "(top level)"
+
+
+# For programs -------------------------------------------------------------------
+
+
+def row(entry: Entry) -> list[object]:
+    """Return TSV: change, key, left key if another, both dtypes and shapes, max_abs, max_rel, differing."""
+    specs = [*_spec_cells(entry.left), *_spec_cells(entry.right)]
+    found = entry.difference
+    return [entry.change, entry.key, entry.source, *specs, found.max_abs, found.max_rel, found.differing]
+
+
+def _spec_cells(spec: TensorSpec | None) -> list[object]:
+    if spec is None:
+        return [None, None]
+    return [spec.dtype.name if spec.dtype is not INVALID else None, ",".join(map(str, spec.shape))]
+
+
+def stat_row(entry: Entry) -> list[object]:
+    """Return TSV: elements changed, elements there are, change, key."""
+    return [_changed(entry), _size(entry), entry.change, entry.key]
+
+
+def _size(entry: Entry) -> int:
+    return max(spec.size for spec in (entry.left, entry.right) if spec is not None)
+
+
+def _changed(entry: Entry) -> int | None:
+    """Return how many elements changed: all of what was added, removed or has another shape or dtype."""
+    if entry.change == "value":
+        return entry.difference.differing
+    return 0 if entry.change in ("same", "renamed") else _size(entry)
+
+
+# For people ---------------------------------------------------------------------
+
+
+def by_layer(entries: list[Entry], names: Mapping[str, str]) -> None:
+    """Print changes grouped by layer, the layer of the largest change first."""
+    groups: dict[str, list[tuple[str, Entry]]] = {}
+    for entry in entries:
+        layer, leaf = _split(names.get(entry.key, entry.key))
+        groups.setdefault(layer, []).append((leaf, entry))
+    for members in groups.values():
+        members.sort(key=lambda member: _weight(member[1]), reverse=True)
+    largest = _largest(entries)
+    ordered = sorted(groups.items(), key=lambda group: _weight(group[1][0][1]), reverse=True)
+    lines = [[_cells(leaf, entry, largest) for leaf, entry in members] for _, members in ordered]
+    widths = [
+        max(map(len, column)) for column in zip(*(cells for group in lines for cells in group), strict=True)
+    ]
+    for (layer, members), group in zip(ordered, lines, strict=True):
+        render.title(layer or _TOP_LEVEL)
+        for (_, entry), cells in zip(members, group, strict=True):
+            padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
+            render.lines([render.styled("  ".join(padded).rstrip(), **_style(entry))])
+
+
+def _style(entry: Entry) -> dict[str, Any]:
+    """Return the colour of a change; red and bold where NaN or infinity came or went."""
+    gone_bad = entry.change == "value" and not math.isfinite(entry.difference.max_abs or 0.0)
+    return {"fg": "red", "bold": True} if gone_bad else _STYLES[entry.change]
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Return layer and leaf of a name; a slot goes with its variable: `kernel (m of optimizer)`."""
+    variable = name.partition(" (")[0]
+    layer = variable.rpartition("/")[0]
+    return layer, name[len(layer) + 1 :] if layer else name
+
+
+def _magnitude(entry: Entry) -> float:
+    """Return how much a value changed: infinitely where NaN came or went, not at all as a counter counts."""
+    found = entry.difference.max_abs
+    if found is None or entry.right is None or entry.right.dtype.family not in ("float", "complex"):
+        return 0.0
+    return math.inf if math.isnan(found) else found
+
+
+def _weight(entry: Entry) -> tuple[int, float]:
+    return _WEIGHTS[entry.change], _magnitude(entry) if entry.change == "value" else 0.0
+
+
+def _largest(entries: Iterable[Entry]) -> float:
+    sizes = (_magnitude(entry) for entry in entries if entry.change == "value")
+    return max((size for size in sizes if math.isfinite(size)), default=0.0)
+
+
+def _cells(leaf: str, entry: Entry, largest: float) -> list[str]:
+    mark = f"  {_MARKS[entry.change]} {render.escape(leaf)}"
+    found = entry.difference
+    if entry.change == "renamed" or (entry.source and entry.change == "same"):
+        return [mark, _specs(entry), f"from {render.escape(entry.source or '')}", "", "", ""]
+    if entry.change != "value":
+        return [mark, _specs(entry), entry.change, "", "", ""]
+    if found.differing is None:
+        return [mark, _specs(entry), "another checksum", "", "", ""]
+    count = f"{found.differing:,} of {_size(entry):,}"
+    if found.max_abs is None or found.max_rel is None:
+        return [mark, _specs(entry), count, "", "", ""]
+    return [
+        mark,
+        _specs(entry),
+        count,
+        f"max {found.max_abs:.3g}",
+        f"rel {found.max_rel:.3g}",
+        _bar(entry, largest),
+    ]
+
+
+def _bar(entry: Entry, largest: float) -> str:
+    size = _magnitude(entry)
+    share = 1.0 if not math.isfinite(size) else size / largest if largest else 0.0
+    return "█" * max(int(size > 0), round(share * _BAR))
+
+
+def _specs(entry: Entry) -> str:
+    """Return `float32 [3, 4]`, or what became of it: `float32 -> float16 [3, 4]`."""
+    sides = [spec for spec in (entry.left, entry.right) if spec is not None]
+    dtypes = list(dict.fromkeys("?" if spec.dtype is INVALID else spec.dtype.name for spec in sides))
+    shapes = list(dict.fromkeys(str(list(spec.shape)) for spec in sides))
+    return f"{' -> '.join(dtypes)} {' -> '.join(shapes)}"
+
+
+def stat(entries: list[Entry], names: Mapping[str, str]) -> None:
+    """Print a line a tensor, as `git diff --stat` does for files: elements changed, in a bar."""
+    if not entries:
+        return
+    labels = [render.escape(names.get(entry.key, entry.key)) for entry in entries]
+    counts = [_changed(entry) for entry in entries]
+    texts = ["?" if count is None else f"{count:,}" for count in counts]
+    width, digits = max(map(len, labels)), max(map(len, texts))
+    room = min(_LONGEST_STAT, max(10, shutil.get_terminal_size((100, 24)).columns - width - digits - 6))
+    most = max((count or 0 for count in counts), default=0)
+    for entry, label, count, text in zip(entries, labels, counts, texts, strict=True):
+        length = math.ceil((count or 0) / most * room) if most else 0
+        bar = render.styled(_MARKS[entry.change] * (length or 1), **_STYLES[entry.change])
+        render.lines([f" {label.ljust(width)} | {text.rjust(digits)} {bar}"])
+
+
+def summary_line(summary: Mapping[str, int]) -> None:
+    """Print how many tensors had which fate."""
+    shown = [(name, summary[name]) for name in ("changed", "added", "removed", "renamed", "same")]
+    style = {"changed": "value"}
+    parts = [
+        render.styled(f"{count:,} {name}", **_STYLES[style.get(name, name)])
+        for name, count in shown
+        if count or name == "same"
+    ]
+    render.lines([", ".join(parts)])

@@ -1,0 +1,122 @@
+"""How `ckpt log` shows a run: a line a checkpoint, curves below, and what stands out."""
+
+from __future__ import annotations
+
+import math
+import sys
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from . import base as render
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..operations.runs.curves import Curve
+    from ..operations.runs.log import Row
+
+
+_TSV = ("name", "step", "modified", "changed", "unchanged", "l2", "nan", "loss")
+_TICKS = "▁▂▃▄▅▆▇█"
+_GAP = "·"
+"""Stands for a number that is NaN or infinite."""
+
+_WIDEST = 60
+_MOST_LISTED = 5
+
+
+def tsv_row(row: Row) -> list[object]:
+    return [getattr(row, name) for name in _TSV]
+
+
+def sparkline(values: Sequence[float], width: int = _WIDEST) -> str:
+    """Return numbers as a line of bars, `width` of them at most: of what falls together, the mean."""
+    count = min(len(values), width)
+    bounds = [len(values) * at // count for at in range(count + 1)] if count else []
+    means = [_mean(values[start:stop]) for start, stop in pairwise(bounds)]
+    known = [mean for mean in means if mean is not None]
+    if not known:
+        return _GAP * count
+    # Halves, since the distance between two floats can be more than a float holds.
+    low, span = min(known) / 2, max(known) / 2 - min(known) / 2
+    top = len(_TICKS) - 1
+    heights = [None if mean is None else (mean / 2 - low) / span if span else 0.5 for mean in means]
+    return "".join(_GAP if height is None else _TICKS[round(height * top)] for height in heights)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    """Return the mean, divided before it is summed so that it is finite where all values are."""
+    if not all(map(math.isfinite, values)):
+        return None
+    return math.fsum(value / len(values) for value in values)
+
+
+def show(rows: list[Row], latest: str | None, curve: Curve, frozen: Sequence[str]) -> None:
+    """Print the run as a table, curves and remarks."""
+    columns = [render.Column("NAME", fold=True), render.Column("STEP", right=True), render.Column("MODIFIED")]
+    number = render.escape(curve.tag.upper()) if curve.steps else "LOSS"
+    columns += [render.Column(name, right=True) for name in ("CHANGED", "L2", "NAN", number)]
+    columns.append(render.Column(""))
+    styles = [
+        "red" if row.format is None or row.nan else "green" if row.name == latest else "" for row in rows
+    ]
+    render.table(columns, [_cells(row, latest) for row in rows], styles)
+    _curves(rows, curve)
+    first = next((row for row in rows if row.first_nan is not None), None)
+    if first is not None:
+        text = f"first NaN: {first.name}: {first.first_nan}"
+        render.lines([render.styled(render.escape(text), fg="red", bold=True)])
+    if frozen:
+        more = f" and {len(frozen) - _MOST_LISTED:,} more" if len(frozen) > _MOST_LISTED else ""
+        render.lines([f"frozen: {', '.join(map(render.escape, frozen[:_MOST_LISTED]))}{more}"])
+
+
+def _cells(row: Row, latest: str | None) -> list[str]:
+    return [
+        render.escape(row.name),
+        "" if row.step is None else str(row.step),
+        row.modified[:16].replace("T", " "),
+        _share(row),
+        _number(row.l2),
+        "" if row.nan is None else f"{row.nan:,}",
+        _number(row.loss),
+        "damaged" if row.format is None else "latest" if row.name == latest else "",
+    ]
+
+
+def _share(row: Row) -> str:
+    """Return how many of the tensors changed, as `75%  3/4`."""
+    if row.changed is None or row.unchanged is None:
+        return ""
+    count = row.changed + row.unchanged
+    return f"{row.changed * 100 // count}%  {row.changed:,}/{count:,}" if count else "?"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.5g}"
+
+
+def _curves(rows: list[Row], curve: Curve) -> None:
+    norms = [row.l2 for row in rows if row.l2 is not None]
+    found: list[tuple[str, Sequence[float], str]] = []
+    if len(norms) > 1:
+        found.append(("l2", norms, ""))
+    if len(curve.values) > 1:
+        found.append((curve.tag, curve.values, f"  steps {curve.steps[0]} to {curve.steps[-1]}"))
+    if not found or not _has_bars():
+        return
+    width = max(len(name) for name, _, _ in found)
+    render.lines(
+        f"{render.escape(name):{width}}  {sparkline(values)}  {values[0]:.5g} to {values[-1]:.5g}{more}"
+        for name, values, more in found
+    )
+
+
+def _has_bars() -> bool:
+    """Whether the terminal can show them."""
+    encoding: Any = sys.stdout.encoding or "ascii"
+    try:
+        (_TICKS + _GAP).encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True

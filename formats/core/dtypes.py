@@ -1,0 +1,188 @@
+"""The dtypes of checkpoints: one table for names, numbers, arrays and sizes.
+
+Names and numbers are TensorFlow's `DataType` (tensorflow/core/framework/types.proto).
+The item size is that on disk; 4-bit and 2-bit types take a whole byte there.
+numpy and ml_dtypes are imported when an array is asked for, not before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class DType(NamedTuple):
+    """One element type.
+
+    `itemsize` is in bytes on disk, None where elements vary in length; `array`
+    names the numpy or ml_dtypes type; `safetensors` is that format's code, where
+    it has one; `family` is one of float, int, uint, complex, bool, bytes, none.
+    """
+
+    name: str
+    number: int
+    itemsize: int | None
+    array: str | None
+    safetensors: str | None
+    family: str
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The array dtype: object for strings and variants, whose elements are bytes."""
+        found = _ARRAYS.get(self.number)  # asked for again with every tensor
+        if found is None:
+            found = _ARRAYS[self.number] = self._numpy()
+        return found
+
+    def _numpy(self) -> np.dtype[Any]:
+        import numpy as np
+
+        if self.itemsize is None:
+            return np.dtype(object)
+        try:
+            return np.dtype(self.array)
+        except TypeError:
+            import ml_dtypes
+
+            exotic: np.dtype[Any] = np.dtype(getattr(ml_dtypes, str(self.array)))
+            return exotic
+
+    @property
+    def is_number(self) -> bool:
+        return self.family in ("float", "int", "uint", "complex", "bool")
+
+    @property
+    def is_floating(self) -> bool:
+        return self.family == "float"
+
+    @property
+    def native_numpy(self) -> bool:
+        """Whether numpy itself has the type, so that `.npy` files can hold it."""
+        return self.array is not None and self.array not in _ML_DTYPES
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_ARRAYS: dict[int, np.dtype[Any]] = {}
+
+_ROWS = """
+    float32              1  4  float32              F32      float
+    float64              2  8  float64              F64      float
+    int32                3  4  int32                I32      int
+    uint8                4  1  uint8                U8       uint
+    int16                5  2  int16                I16      int
+    int8                 6  1  int8                 I8       int
+    string               7  -  -                    -        bytes
+    complex64            8  8  complex64            C64      complex
+    int64                9  8  int64                I64      int
+    bool                10  1  bool                 BOOL     bool
+    qint8               11  1  int8                 -        int
+    quint8              12  1  uint8                -        uint
+    qint32              13  4  int32                -        int
+    bfloat16            14  2  bfloat16             BF16     float
+    qint16              15  2  int16                -        int
+    quint16             16  2  uint16               -        uint
+    uint16              17  2  uint16               U16      uint
+    complex128          18 16  complex128           -        complex
+    float16             19  2  float16              F16      float
+    variant             21  -  -                    -        bytes
+    uint32              22  4  uint32               U32      uint
+    uint64              23  8  uint64               U64      uint
+    float8_e5m2         24  1  float8_e5m2          F8_E5M2  float
+    float8_e4m3fn       25  1  float8_e4m3fn        F8_E4M3  float
+    float8_e4m3fnuz     26  1  float8_e4m3fnuz      F8_E4M3FNUZ float
+    float8_e4m3b11fnuz  27  1  float8_e4m3b11fnuz   -        float
+    float8_e5m2fnuz     28  1  float8_e5m2fnuz      F8_E5M2FNUZ float
+    int4                29  1  int4                 -        int
+    uint4               30  1  uint4                -        uint
+    int2                31  1  int2                 -        int
+    uint2               32  1  uint2                -        uint
+    float4_e2m1fn       33  1  float4_e2m1fn        -        float
+"""
+_ML_DTYPES = frozenset(
+    [
+        "bfloat16",
+        "float8_e5m2",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e4m3b11fnuz",
+        "float8_e5m2fnuz",
+        "int4",
+        "uint4",
+        "int2",
+        "uint2",
+        "float4_e2m1fn",
+    ]
+)
+
+
+def _parse(row: str) -> DType:
+    name, number, itemsize, array, safetensors, family = (
+        None if cell == "-" else cell for cell in row.split()
+    )
+    assert name
+    assert number
+    assert family
+    return DType(name, int(number), int(itemsize) if itemsize else None, array, safetensors, family)
+
+
+DTYPES: tuple[DType, ...] = tuple(_parse(row) for row in _ROWS.strip().splitlines())
+BY_NAME = {dtype.name: dtype for dtype in DTYPES}
+BY_NUMBER = {dtype.number: dtype for dtype in DTYPES}
+STRING = BY_NAME["string"]
+VARIANT = BY_NAME["variant"]
+INVALID = DType("invalid", 0, None, None, None, "none")
+"""DT_INVALID: what an entry has whose dtype cannot be told.  JSON shows it as null."""
+
+
+def from_numpy(dtype: np.dtype[Any]) -> DType | None:
+    """Return the dtype of an array, quantized types aside; None where there is none."""
+    if dtype.kind in "OSU":
+        return STRING
+    found = BY_NAME.get(dtype.name)
+    return found if found is not None and found.numpy == dtype.newbyteorder("=") else None
+
+
+_SHORT = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
+
+_MEANT = {
+    "half": ("float16",),
+    "single": ("float32",),
+    "double": ("float64",),
+    "float": ("float32", "float64"),
+    "int": ("int32", "int64"),
+    "long": ("int64",),
+    "str": ("string",),
+    "bytes": ("string",),
+    "fp8": ("float8_e4m3fn", "float8_e5m2"),
+}
+"""What other libraries call dtypes, where that is no likeness of letters or stands for several."""
+
+
+def dtype_named(name: str) -> DType:
+    """Return a dtype by TensorFlow's name, or `f16`, `bf16`, `f32`, `f64`; ValueError with what was meant."""
+    found = BY_NAME.get(_SHORT.get(name, name))
+    if found is not None:
+        return found
+    import difflib
+
+    meant = _MEANT.get(name) or difflib.get_close_matches(name, BY_NAME, 3, 0.5)
+    rest = f"did you mean {' or '.join(meant)}?" if meant else f"there are {', '.join(BY_NAME)}"
+    raise ValueError(f"{name!r} is no dtype; {rest}")
+
+
+def as_dtype(value: Any) -> DType:
+    """Return a dtype that is given as one, by its name, or as numpy's; ValueError for another."""
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str):
+        return dtype_named(value)
+    import numpy as np
+
+    found = from_numpy(np.dtype(value))
+    if found is None:
+        raise ValueError(f"{value!r} is no dtype; there are {', '.join(BY_NAME)}")
+    return found

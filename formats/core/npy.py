@@ -1,0 +1,128 @@
+r"""`.npy`: one array, numpy's own way.
+
+    magic: 93 4e 55 4d 50 59 ("\x93NUMPY"), major: uint8, minor: uint8
+    header length: uint16 (version 1) or uint32 (2, 3)
+    header: a Python dict literal, latin-1 (3: UTF-8), keys descr, fortran_order, shape
+    data: elements in C or Fortran order, in the byte order that descr says
+
+An array of objects is a pickle, and a pickle is a program: it has no dtype here and is
+never written.  Strings are written as bytes of a fixed width.
+numpy/lib/_format_impl.py
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .chunks import FixedWidth
+from .dtypes import BY_NAME, INVALID, STRING, DType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from .chunks import Chunk
+    from .spec import TensorSpec
+
+
+MAGIC = b"\x93NUMPY"
+LONGEST_HEADER = 1 << 16
+_MOST_DIMENSIONS = 64
+_LARGEST_ITEM = (1 << 31) // 4 - 1
+_LARGEST_DIMENSION = 1 << 63
+_DESCR = re.compile(r"([<>=|]?)([biufcSU?])(\d*)")
+_FAMILIES = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
+_NUMBERS = {name: name for name in BY_NAME if name.rstrip("0123456789") in _FAMILIES.values()}
+
+
+class Header(NamedTuple):
+    """What a `.npy` header says; `descr` is numpy's own spelling of the element type."""
+
+    dtype: DType
+    descr: str
+    shape: tuple[int, ...]
+    fortran: bool
+    itemsize: int
+    data_offset: int
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.itemsize
+
+
+def _dtype(descr: Any) -> tuple[DType, int]:
+    """Return dtype and item size of a `descr`; INVALID where it is none that is read here."""
+    match = _DESCR.fullmatch(descr) if isinstance(descr, str) else None
+    if match is None:
+        return INVALID, 0
+    kind, size = match[2], int(match[3] or 1)
+    if size > _LARGEST_ITEM:
+        return INVALID, 0
+    if kind in "SU":
+        return STRING, size * (4 if kind == "U" else 1)
+    if kind in "b?":
+        return (BY_NAME["bool"], 1) if size == 1 else (INVALID, 0)
+    dtype = BY_NAME.get(_NUMBERS.get(f"{_FAMILIES[kind]}{size * 8}", ""), INVALID)
+    return dtype, dtype.itemsize or 0
+
+
+def decode_header(data: bytes) -> Header:
+    """Return the header that a `.npy` file begins with; ValueError where it is none."""
+    if not data.startswith(MAGIC) or len(data) < 12:
+        raise ValueError("no .npy header")
+    major = data[6]
+    if major not in (1, 2, 3):
+        raise ValueError(f".npy version {major}, expected 1, 2 or 3")
+    width = 2 if major == 1 else 4
+    length = int.from_bytes(data[8 : 8 + width], "little")
+    text = data[8 + width : 8 + width + length]
+    if length > LONGEST_HEADER or len(text) != length:
+        raise ValueError(f".npy header of {length} bytes")
+    try:
+        found = ast.literal_eval(text.decode("utf-8" if major == 3 else "latin-1"))
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError) as error:
+        raise ValueError(".npy header is no dict literal") from error
+    if not isinstance(found, dict) or set(found) != {"descr", "fortran_order", "shape"}:
+        raise ValueError(".npy header without descr, fortran_order and shape alone")
+    shape = found["shape"]
+    if (
+        not isinstance(shape, tuple)
+        or len(shape) > _MOST_DIMENSIONS
+        or not all(type(dim) is int and 0 <= dim < _LARGEST_DIMENSION for dim in shape)
+    ):
+        raise ValueError(f".npy shape {str(shape)[:80]}")
+    dtype, itemsize = _dtype(found["descr"])
+    return Header(
+        dtype, str(found["descr"])[:80], shape, found["fortran_order"] is True, itemsize, 8 + width + length
+    )
+
+
+NPY_DTYPES = frozenset(
+    name for name, dtype in BY_NAME.items() if dtype.array == name and dtype.native_numpy
+) | {STRING.name}
+"""What `.npy` holds without a pickle: numpy's own types.  Quantized ones would come back as integers."""
+
+_ALIGNMENT = 64
+
+
+def encode_header(descr: str, shape: tuple[int, ...]) -> bytes:
+    """Return the header of a `.npy` file, padded as numpy does, so that elements are aligned."""
+    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    before = len(MAGIC) + 4
+    length = -(-(before + len(text) + 1) // _ALIGNMENT) * _ALIGNMENT - before
+    if length > 0xFFFF:
+        raise ValueError(f"a header of {length} bytes")
+    return MAGIC + b"\1\0" + length.to_bytes(2, "little") + text.ljust(length - 1).encode("latin-1") + b"\n"
+
+
+def npy_chunks(spec: TensorSpec, chunks: Iterable[Chunk], directory: str | None) -> Iterator[Chunk]:
+    """Yield a `.npy` file of a tensor, which comes in chunks; long strings wait in `directory`."""
+    if spec.dtype is STRING:
+        with FixedWidth(spec, chunks, directory) as strings:
+            yield encode_header(f"|S{strings.width}", spec.shape)
+            yield from strings.padded()
+        return
+    yield encode_header(spec.dtype.numpy.newbyteorder("<").str, spec.shape)
+    yield from chunks

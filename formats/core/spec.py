@@ -1,0 +1,84 @@
+"""What a tensor is without its values: key, dtype, shape, and where its bytes lie.
+
+Keys are text in which bytes that are not UTF-8 stand as lone surrogates (`os.fsdecode`'s
+surrogateescape), so that every key of a file is a different text, and `key_bytes` gives its
+bytes back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from .dtypes import DType
+
+
+KINDS = ("variable", "slot", "optimizer", "state", "graph")
+
+
+def key_text(key: bytes) -> str:
+    """Return a stored key as text; bytes that are not UTF-8 become lone surrogates."""
+    return key.decode("utf-8", "surrogateescape")
+
+
+def key_bytes(key: str) -> bytes:
+    """Return the bytes of a key as stored."""
+    return key.encode("utf-8", "surrogateescape")
+
+
+def is_utf8(text: str) -> bool:
+    """Whether text from a file was UTF-8 there: it has no lone surrogates, which stand for other bytes."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class TensorSpec(NamedTuple):
+    """A tensor without its values: key, dtype, shape.
+
+    `stored` is its size in bytes on disk, where that does not follow from the
+    shape (strings, variants).  `dtype` is INVALID where the file's entry cannot be decoded.
+    """
+
+    key: str
+    dtype: DType
+    shape: tuple[int, ...]
+    stored: int | None = None
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        size = 1
+        for dim in self.shape:
+            size *= dim
+        return size
+
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes: elements times item size, or what is stored; None where the dtype is unknown."""
+        itemsize = self.dtype.itemsize
+        return self.stored if itemsize is None else self.size * itemsize
+
+    def __lt__(self, other: tuple[Any, ...]) -> bool:
+        return key_bytes(self.key) < key_bytes(other[0])
+
+
+class Stored(NamedTuple):
+    """Where a tensor's bytes lie, in one piece: shard number, offset, masked CRC-32C.
+
+    None where a format has no such thing, and for tensors stored in slices.  The
+    checksum is of the bytes as they lie there, so `big_endian` is a part of what it says.
+    """
+
+    shard: int | None = None
+    offset: int | None = None
+    crc32c: int | None = None
+    big_endian: bool = False

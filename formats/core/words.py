@@ -1,0 +1,8 @@
+"""Words that messages are made of."""
+
+from __future__ import annotations
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """Return a count with its noun: 1 tensor, 2,000 tensors."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

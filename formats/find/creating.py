@@ -1,0 +1,68 @@
+"""Making a checkpoint, in the format of an id.
+
+with formats.create_checkpoint("out/ckpt-1", format="tf-name", specs=specs) as writer:
+    writer.write("net/l1/kernel", array)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..core.dtypes import as_dtype
+
+if TYPE_CHECKING:
+    from ..core.region import Extents
+    from ..core.spec import TensorSpec
+    from ..model.object_graph import ObjectGraph
+from ..model.writer import CheckpointWriter, Target, check_specs
+
+
+def create_checkpoint(
+    path: str | os.PathLike[str],
+    *,
+    format: str,  # noqa: A002  the word of the field
+    specs: Mapping[str, TensorSpec] | Iterable[TensorSpec],
+    overwrite: bool = False,
+    object_graph: ObjectGraph | None = None,
+    slices: Mapping[str, Sequence[Extents]] | None = None,
+    shard_size: int | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    rehearsal: bool = False,
+) -> CheckpointWriter:
+    """Return a writer of a new checkpoint at `path`, in the format of that id; it is a context manager.
+
+    `specs` are those of all tensors to be written, or a reader's `specs`; a dtype may be
+    given by TensorFlow's name for it, or as numpy's.  The object
+    graph of a tf-object checkpoint is written from `object_graph`, where given, instead
+    of being one of the tensors.  `slices` keeps tensors partitioned, by their extents;
+    `shard_size` bounds the bytes of a data shard (a tensor is not split for it).  The
+    writer of a `rehearsal` writes nothing, but what would be refused is.
+
+    Raises CheckpointExistsError for a target that is there, unless `overwrite`;
+    UnsupportedDtypeError, DuplicateKeyError and ConversionError for what the format
+    cannot hold, and for a path whose suffix says another format;
+    UnsupportedFeatureError for a URL.
+    """
+    from ..store.urls import refuse_url
+    from .registry import format_named
+    from .suffixes import refuse_false_suffix
+
+    found = format_named(format)
+    refuse_url(os.fspath(path))
+    refuse_false_suffix(found, os.fspath(path))
+    given = specs.values() if isinstance(specs, Mapping) else specs
+    listed = tuple(spec._replace(dtype=as_dtype(spec.dtype), shape=tuple(spec.shape)) for spec in given)
+    target = Target(
+        os.fspath(path),
+        listed,
+        overwrite,
+        object_graph,
+        dict(slices or {}),
+        shard_size,
+        dict(metadata or {}),
+        rehearsal,
+    )
+    check_specs(target, found)
+    return found.writer(target)

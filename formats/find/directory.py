@@ -1,0 +1,308 @@
+"""Which checkpoints lie in a directory, and which of them is the latest.
+
+The state file says which is the latest; it may hold absolute paths of a place from
+which the directory has long been moved, so a path that is not there is looked for
+beside the state file by its last name.  Without a state file it is the one of the
+highest step, among equals the newest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    InaccessibleError,
+    NoCheckpointsError,
+    UnknownFormatError,
+)
+from ..model.foreign import foreign_directory
+from ..model.location import (
+    FILE_SUFFIXES,
+    INDEX_SUFFIX,
+    MAP,
+    WEIGHTS_SHARD,
+    Location,
+    bundle,
+    data_shards,
+    is_event_file,
+    is_leftover,
+    is_part,
+    step_of,
+)
+from ..model.probe import Probe
+from ..model.weight_map import files_of_map
+from ..store.beside import SAFETENSORS_SHARD, V1_SHARD
+from ..store.urls import refuse_url
+from ..tf.run.state_file import FILE_NAME, StateFile
+from .location import find_listed
+from .registry import detect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+_MOST_LOOKED, _MOST_COUNTED = 1_000, 1_000
+"""Directories looked into, and checkpoints counted, to say what lies below one that holds none."""
+
+# Names that a run directory is full of and that are no checkpoints; they are not even opened.
+_PASSED_OVER = (".pbtxt", ".pb", ".npy", ".py", ".txt", ".md", ".tsv", ".csv", ".yaml", ".log")
+
+
+class Member(NamedTuple):
+    """One checkpoint of a directory; `error` where its format cannot be told."""
+
+    location: Location
+    name: str
+    modified: float
+    error: CheckpointError | None = None
+
+    @property
+    def order(self) -> tuple[bool, int, float, str]:
+        """Oldest first: by step where names have one, then by time."""
+        step = step_of(self.name)
+        return (step is not None, step or 0, self.modified, self.name)
+
+
+def locate_listed(directory: str, listed: str) -> Location | None:
+    """Return the checkpoint that a state file in `directory` lists, also where it has been moved."""
+    there = find_listed(os.path.join(directory, listed))
+    return there or find_listed(os.path.join(directory, os.path.basename(listed)))
+
+
+def _located(path: str) -> Location:
+    """Return the checkpoint that a file belongs to: a shard stands for all of its set."""
+    shard = V1_SHARD.fullmatch(path)
+    if shard:
+        return Location(f"{shard['prefix']}-?????-of-{shard['count']}", path)
+    lone = SAFETENSORS_SHARD.fullmatch(path)
+    if lone and int(lone["count"]) > 1:  # its index is not there, and opening it says so
+        return Location(f"{lone['prefix']}-?????-of-{lone['count']}.safetensors", path)
+    return Location(path, path)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
+
+
+def directories_below(path: str) -> Iterator[str]:
+    """Yield `path` and the directories below it, sorted, without what interrupted saves left.
+
+    Links are not followed.  One that cannot be listed is yielded, too: who looks into it is told why.
+    """
+    waiting = [path]
+    while waiting:
+        parent = waiting.pop()
+        yield parent
+        try:
+            with os.scandir(parent) as entries:
+                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            continue
+        kept = sorted((name for name in names if not is_leftover(name, directory=True)), reverse=True)
+        waiting += [os.path.join(parent, name) for name in kept]
+
+
+def _count_below(path: str) -> str | None:
+    """Return how many checkpoints lie in the directories below, in words; None where there are none."""
+    looked, holding, found = 0, 0, 0
+    for below in directories_below(path):
+        if below == path:
+            continue
+        looked += 1
+        with contextlib.suppress(CheckpointError):  # what cannot be listed is not counted
+            members = len(Directory(below).members)
+            holding, found = holding + bool(members), found + members
+        if looked == _MOST_LOOKED or found >= _MOST_COUNTED:
+            break
+    else:
+        if not found:
+            return None
+        return f"{_counted(found, 'checkpoint', 's')} in {_counted(holding, 'director', 'ies', 'y')} below"
+    return f"{found:,} checkpoints or more below" if found else None
+
+
+def _counted(number: int, stem: str, many: str, one: str = "") -> str:
+    return f"{number:,} {stem}{one if number == 1 else many}"
+
+
+class Directory:
+    """The checkpoints of one directory, which is listed once."""
+
+    def __init__(self, path: str, state_path: str | None = None) -> None:
+        refuse_url(path)
+        self.path = path
+        self._notes: list[str] = []
+        self.state = self._read_state(state_path or os.path.join(path, FILE_NAME))
+        self._names = self._list()
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know of it: also of files of which it cannot be told what they are."""
+        _ = self.members
+        return self._notes
+
+    @cached_property
+    def members(self) -> list[Member]:
+        """The checkpoints, oldest first."""
+        found = self._by_name()
+        for there in self._listed:
+            found.setdefault(os.path.abspath(there.path), there)
+        members = (self._member(location) for location in found.values())
+        return sorted((member for member in members if member is not None), key=lambda member: member.order)
+
+    @cached_property
+    def _listed(self) -> list[Location]:
+        listed = (*self.state.paths, self.state.latest) if self.state else ()
+        return [there for path in listed if (there := locate_listed(self.path, path)) is not None]
+
+    @cached_property
+    def listed(self) -> set[str]:
+        """Absolute paths of the members that the state file lists, which a saver deletes in turn."""
+        return {os.path.abspath(there.path) for there in self._listed}
+
+    def _read_state(self, path: str) -> StateFile | None:
+        if not os.path.isfile(path):
+            return None
+        try:
+            return StateFile.read(path)
+        except CorruptCheckpointError as error:
+            self._notes.append(f"{error}; TensorFlow ignores it, and so is it here")
+            return None
+
+    def _list(self) -> list[tuple[str, bool]]:
+        try:
+            with os.scandir(self.path) as entries:
+                return sorted((entry.name, _is_directory(entry)) for entry in entries)
+        except FileNotFoundError as error:
+            raise CheckpointNotFoundError("no such directory", path=self.path) from error
+        except OSError as error:
+            raise InaccessibleError(str(error.strerror).lower(), path=self.path) from error
+
+    def _by_name(self) -> dict[str, Location]:
+        """Return, by absolute path, what is a checkpoint by its name, or may be one by its content."""
+        found: dict[str, Location] = {}
+        named = {
+            os.path.basename(path)
+            for name, _ in self._names
+            if MAP.fullmatch(name)
+            for path in files_of_map(os.path.join(self.path, name))
+        }
+        maps = {
+            name.removesuffix(suffix)
+            for name, _ in self._names
+            for suffix in (".weights.json", INDEX_SUFFIX)
+            if name.endswith(suffix)
+        }
+        for name, is_directory in self._names:
+            weights_shard = WEIGHTS_SHARD.fullmatch(name) or SAFETENSORS_SHARD.fullmatch(name)
+            if (name in named and not MAP.fullmatch(name)) or (
+                weights_shard and weights_shard["prefix"] in maps
+            ):
+                continue
+            path = os.path.join(self.path, name)
+            if is_leftover(name, directory=is_directory):
+                continue
+            if name.endswith(".index"):
+                prefix = path.removesuffix(".index")
+                found[os.path.abspath(prefix)] = bundle(prefix)  # goes before a V1 file of that name
+            elif (
+                not is_directory
+                and name != FILE_NAME
+                and not is_part(name)
+                and not name.endswith(_PASSED_OVER)
+                and not is_event_file(name)
+            ):
+                location = _located(path)
+                found.setdefault(os.path.abspath(location.path), location)
+        return found
+
+    def _member(self, location: Location) -> Member | None:
+        """Return a location as a member; None where it is no checkpoint after all, or has just gone."""
+        error: CheckpointError | None = None
+        try:
+            detect(Probe(location))
+        except CheckpointNotFoundError:
+            return None
+        except CheckpointError as caught:
+            if not self._is_meant(location, caught):
+                return None
+            error = caught
+        try:
+            modified = os.lstat(location.head).st_mtime if error else os.stat(location.head).st_mtime
+        except OSError:
+            return None
+        return Member(location, os.path.relpath(location.path, self.path), modified, error)
+
+    def _is_meant(self, location: Location, error: CheckpointError) -> bool:
+        """Whether a file that cannot be opened was to be a checkpoint.
+
+        A stray file is none of ours, but the index of data shards is, however damaged,
+        and so is what bears the suffix of a format that keeps all in one file.
+        """
+        head = location.head
+        if head.endswith(FILE_SUFFIXES):
+            return True
+        is_closed = isinstance(error, InaccessibleError) and os.path.isfile(head)
+        if head.endswith(".index"):
+            return is_closed or bool(data_shards(location.path)) or bool(error.hints)
+        if is_closed:
+            self._notes.append(f"{error}; so it cannot be told whether this is a checkpoint")
+        return False
+
+    @property
+    def latest(self) -> Location | None:
+        """The latest checkpoint, its `note` saying why; None where the one that is listed is gone."""
+        if self.state is not None:
+            location = locate_listed(self.path, self.state.latest)
+            if location is None:
+                return None
+            stale = os.path.normpath(os.path.join(self.path, self.state.latest)) != os.path.normpath(
+                location.path
+            )
+            why = (
+                f"found beside the state file, which says {self.state.latest}"
+                if stale
+                else "named by the state file"
+            )
+            return location._replace(note=f"{location.path}: {why}")
+        sound = [member for member in self.members if member.error is None]
+        if not sound:
+            return None
+        newest = sound[-1]
+        why = "the highest step" if step_of(newest.name) is not None else "the newest"
+        return newest.location._replace(note=f"{newest.location.path}: {why}, there is no state file")
+
+    def require_latest(self) -> Location:
+        """Return the latest checkpoint; CheckpointNotFoundError, with the next step, where there is none."""
+        location = self.latest
+        if location is not None:
+            return location
+        sound = [member for member in self.members if member.error is None]
+        if self.state is not None and sound:
+            message = f"the state file names {self.state.latest!r}, which is not there"
+            hints = (
+                f"name one that is there, for instance {sound[-1].location.path}",
+                f"or mend the state file: ckpt state --fix {self.path}",
+            )
+            raise CheckpointNotFoundError(message, path=self.path, hints=hints)
+        foreign = foreign_directory(self.path)
+        if foreign is not None:
+            raise UnknownFormatError(foreign.what, path=self.path, hints=(foreign.hint,))
+        damaged = next((member.error for member in self.members if member.error is not None), None)
+        if damaged is not None:
+            raise damaged
+        below = _count_below(self.path)
+        if below is None:
+            raise NoCheckpointsError("no checkpoints in this directory", path=self.path)
+        way = f"with -R they are taken as well: ckpt ls -R {shlex.quote(self.path)}"
+        raise NoCheckpointsError(f"no checkpoints in this directory, {below}", path=self.path, hints=(way,))

@@ -1,0 +1,181 @@
+"""From what people type to where a checkpoint lies.
+
+A checkpoint may be named by its prefix (`run/ckpt-10`), by any of its files, by its
+directory, by the state file in it, by a SavedModel's directory.  `resolve` answers for
+all but directories and state files, whose answer depends on what lies in them; those
+are `formats.find.opening`'s.  Names are taken literally: a `[` or `*` is a character.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
+from ..model.location import INDEX_SUFFIX, Location, bundle, data_shards, is_part, v1_shards
+from ..store.beside import SAFETENSORS_SHARD, SHARD, V1_SHARD
+from ..store.obstacles import obstacle
+from ..store.urls import refuse_url
+
+_FOLDER_INDEXES = ("model" + INDEX_SUFFIX, "diffusion_pytorch_model" + INDEX_SUFFIX)
+"""What transformers and diffusers call the index of a folder that is one model."""
+
+
+def sharded_folder(directory: str) -> str | None:
+    """Return the index of a folder that is one sharded model, as Hugging Face's are; None where it is none.
+
+    A folder with the whole model beside it, or with a state file, is a directory of checkpoints.
+    """
+    there = [path for name in _FOLDER_INDEXES if os.path.isfile(path := os.path.join(directory, name))]
+    beside = [path.removesuffix(".index.json") for path in there] + [os.path.join(directory, "checkpoint")]
+    return there[0] if len(there) == 1 and not any(map(os.path.isfile, beside)) else None
+
+
+def saved_model_prefix(directory: str) -> str | None:
+    """Return the prefix of a SavedModel's variables, or None where this is no SavedModel."""
+    prefix = os.path.join(directory, "variables", "variables")
+    is_one = os.path.isfile(os.path.join(directory, "saved_model.pb")) or os.path.isfile(prefix + ".index")
+    return prefix if is_one else None
+
+
+def resolve(path: str) -> Location:
+    """Return the checkpoint that `path` names.
+
+    `path` is no directory, unless that of a SavedModel or of a sharded model.  Raises
+    CheckpointNotFoundError where there is none, InaccessibleError where something is there that
+    cannot be opened, UnsupportedFeatureError for a URL.
+    """
+    found = find(path)
+    if found is None:
+        raise _absent(path)
+    return found
+
+
+def find(path: str) -> Location | None:
+    """Return the checkpoint that `path` names; None where there is none."""
+    refuse_url(path)
+    if os.path.isdir(path):
+        prefix = saved_model_prefix(path)
+        if prefix is not None:
+            return _bundle_at(prefix)
+        index = sharded_folder(path)
+        if index is not None:
+            return Location(index, index)
+    shard = SHARD.fullmatch(path)
+    if shard:
+        return _part_of(_bundle_at(shard["prefix"]), path)
+    for suffix in (".index", ".meta"):
+        prefix = path.removesuffix(suffix)
+        if prefix != path and os.path.isfile(prefix + ".index"):
+            return _part_of(bundle(prefix), path)
+    if path.endswith(".meta") and not os.path.isfile(path + ".index") and _has_values(path[:-5]):
+        return find(path[:-5])
+    # Where a V2 and a V1 checkpoint share a name, TensorFlow reads the V2 one, and so does this.
+    if os.path.isfile(path + ".index"):
+        other = f"{path}: the checkpoint with this prefix, not the file of this name"
+        return bundle(path)._replace(note=other if os.path.isfile(path) else None)
+    if os.path.isfile(path):
+        shard = V1_SHARD.fullmatch(path)
+        return (
+            _v1(shard["prefix"], shard["count"], path) if shard else Location(path, path, _shard_note(path))
+        )
+    if path.endswith(".safetensors") and os.path.isfile(path + ".index.json"):
+        return Location(path + ".index.json", path + ".index.json")
+    shards = v1_shards(path)
+    if shards:
+        match = V1_SHARD.fullmatch(shards[0])
+        assert match is not None
+        return _v1(match["prefix"], match["count"], shards[0])
+    return None
+
+
+def spelling(location: Location) -> str:
+    """Return the path that opens a checkpoint: its own, or its index where that is another one's file."""
+    if location.head != location.path + ".index" or not is_part(location.name):
+        return location.path
+    other = find(location.path)
+    return location.path if other is None or other.path == location.path else location.head
+
+
+def find_listed(path: str) -> Location | None:
+    """Return the checkpoint that a state file's `path` names, which is a prefix before it is a file."""
+    return _bundle_at(path) or find(path)
+
+
+def _bundle_at(prefix: str) -> Location | None:
+    return bundle(prefix) if os.path.isfile(prefix + ".index") else None
+
+
+def _part_of(location: Location | None, path: str) -> Location | None:
+    """Return a bundle that one of its files names, with a note where that is a prefix as well."""
+    if location is None or not (os.path.isfile(path) and os.path.isfile(path + ".index")):
+        return location
+    own = "the index" if path == location.head else "a file"
+    note = f"{path}: {own} of {location.path}; the checkpoint with this prefix is named by {path}.index"
+    return location._replace(note=note)
+
+
+def _shard_note(path: str) -> str | None:
+    """Return what a person should know who names one shard of several."""
+    match = SAFETENSORS_SHARD.fullmatch(path)
+    if match is None or int(match["count"]) < 2:
+        return None
+    index = match["prefix"] + INDEX_SUFFIX
+    whole = index if os.path.isfile(index) else f"{index}, which is not there"
+    return f"{path}: one shard of {int(match['count'])}; the whole checkpoint is {whole}"
+
+
+def _has_values(prefix: str) -> bool:
+    """Whether there are a V1 checkpoint's files, or a bundle's shards, of a prefix."""
+    return os.path.isfile(prefix) or bool(v1_shards(prefix) or data_shards(prefix))
+
+
+def _v1(prefix: str, count: str, head: str) -> Location:
+    return Location(f"{prefix}-?????-of-{count}", head)
+
+
+def _prefix_meant(path: str) -> str:
+    """Return the prefix of the bundle that a path would name, were there one."""
+    shard = SHARD.fullmatch(path)
+    return shard["prefix"] if shard else saved_model_prefix(path) or path
+
+
+def _absent(path: str) -> CheckpointError:
+    """Return the error that says what lies where `path` was looked for."""
+    if path.endswith(".meta") and not os.path.isfile(path + ".index") and _has_values(path[:-5]):
+        return _absent(path[:-5])
+    prefix = _prefix_meant(path)
+    for place in dict.fromkeys((prefix + ".index", path)):
+        found = obstacle(place)
+        if found is not None:
+            if not found.startswith("this is"):  # it lies on the way there
+                return InaccessibleError(found, path=path)
+            wanted = "not a file or directory" if place == path else "not an index"
+            return InaccessibleError(f"{found}, {wanted}", path=place)
+    shards = data_shards(prefix)
+    if shards:
+        message = f"{os.path.basename(shards[0])} is there, but not {os.path.basename(prefix)}.index"
+        hints = (
+            "the index is written last: this save was interrupted, or the file was not copied",
+            f"to rebuild it by another checkpoint of the same run: ckpt rescue {prefix} OUT --sibling OTHER",
+        )
+        return CheckpointNotFoundError(message, path=path, hints=hints)
+    return CheckpointNotFoundError("no such file, prefix or directory", path=path, hints=suggest(prefix))
+
+
+def suggest(path: str) -> tuple[str, ...]:
+    """Return a hint that names what lies where `path` was looked for."""
+    import difflib
+
+    directory, base = os.path.split(path)
+    if directory and not os.path.isdir(directory):
+        there = os.path.lexists(directory)
+        return (f"{directory} is no directory" if there else f"the directory {directory} does not exist",)
+    names = {
+        re.sub(r"(\.index|\.data-\d{5,}-of-\d{5,}|\.meta)$", "", name)
+        for name in os.listdir(directory or ".")
+    }
+    close = difflib.get_close_matches(base, names, 3, 0.5)
+    if not close:
+        return (f"to see what is there: ckpt ls {directory or '.'}",)
+    return ("did you mean " + " or ".join(os.path.join(directory, name) for name in close) + "?",)

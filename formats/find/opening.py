@@ -1,0 +1,71 @@
+"""Opening a checkpoint by any path that names one."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ..errors import CheckpointError, forget_locals
+from ..model.probe import Probe
+from ..tf.run.state_file import looks_like_state_file
+from .directory import Directory
+from .location import resolve, saved_model_prefix, sharded_folder
+from .registry import detect
+
+if TYPE_CHECKING:
+    from ..model.location import Location
+    from ..model.reader import CheckpointReader
+
+
+def is_directory(path: str) -> bool:
+    """Whether a path names a directory of checkpoints, rather than one checkpoint."""
+    return os.path.isdir(path) and not _is_one(path) and not os.path.isfile(path + ".index")
+
+
+def _is_one(directory: str) -> bool:
+    """Whether a directory is one checkpoint: a SavedModel, or a sharded model."""
+    return saved_model_prefix(directory) is not None or sharded_folder(directory) is not None
+
+
+def locate(path: str) -> Location:
+    """Return the one checkpoint that `path` names: of a directory and of a state file, the latest.
+
+    Raises CheckpointNotFoundError, with what to do, where there is none.
+    """
+    if is_directory(path):
+        return Directory(path).require_latest()
+    location = resolve(path)
+    if location.head == path and _is_state_file(path):
+        return Directory(os.path.dirname(path) or ".", path).require_latest()
+    return location
+
+
+def _is_state_file(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return looks_like_state_file(file.read(4096))
+    except OSError:
+        return False
+
+
+def open_location(location: Location, *, lenient: bool = False) -> CheckpointReader:
+    """Return a reader of what lies at a location, as `open_checkpoint` does."""
+    fingerprint = location.fingerprint()
+    probe = Probe(location)
+    try:
+        reader = detect(probe).open(probe, lenient)
+    except CheckpointError as error:
+        forget_locals(error)
+        raise
+    reader.fingerprint = fingerprint
+    return reader
+
+
+def open_checkpoint(path: str | os.PathLike[str], *, lenient: bool = False) -> CheckpointReader:
+    """Return a reader of the checkpoint that `path` names, whatever its format; it is a context manager.
+
+    Reads the index alone.  With `lenient`, damage that hides some of the keys is in
+    the reader's `findings` instead of being raised.  Raises CheckpointNotFoundError,
+    UnknownFormatError, CorruptCheckpointError, UnsupportedFeatureError.
+    """
+    return open_location(locate(os.fspath(path)), lenient=lenient)

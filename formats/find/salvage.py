@@ -1,0 +1,345 @@
+"""Opening a checkpoint that opening refuses: whatever of it can still be told.
+
+    bundle        entries of the index's sound blocks; of damaged ones, where the data
+                  agree with them; of a sibling's index (`formats.tf.bundle.index_salvage`)
+    V1            the blocks that a damaged footer or index block names no more
+    npz, .keras   members by the headers in front of them, where the zip's directory is lost
+    HDF5          a file that was cut off, as far as it goes
+
+A reader of what is left reads as any other: each tensor against its checksum, where there
+is one.  What the reader cannot know by itself stands beside it: keys that are in doubt.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core.dtypes import INVALID, STRING
+from ..core.spec import key_bytes
+from ..errors import CheckpointError, CheckpointNotFoundError, ConversionError, forget_locals
+from ..known import keras, npz, tf_name, tf_object, tf_v1
+from ..model.location import Location, data_shards
+from ..model.probe import Probe
+from ..model.verification import Finding
+from ..store.archive import Archive
+from ..store.beside import SHARD
+from ..store.local import RandomAccessFile
+from ..store.readahead import ReadAhead
+from ..tf.bundle import payload
+from ..tf.bundle.index import OBJECT_GRAPH_KEY, EntryError
+from ..tf.bundle.index_remains import read_remains
+from ..tf.bundle.index_salvage import CHECKSUM, SalvagedIndex, encoded, place_by
+from ..tf.bundle.reader import BundleReader
+from ..wire.salvage import find_blocks
+from ..wire.sstable import Table
+from .opening import locate
+from .registry import detect
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..core.region import Extents
+    from ..h5.library.cut import CutFile
+    from ..model.reader import CheckpointReader
+    from ..tf.bundle.index_remains import Remains
+    from ..tf.bundle.index_salvage import Placed
+
+
+_V1_META_TAG = 0x0A
+
+
+class Salvage(NamedTuple):
+    """A reader of what is left, and what it cannot know by itself.
+
+    `proofs` says of keys what proves them, "checksum" or "sibling", `doubts` why nothing
+    does; of keys in neither, the format's own checksums decide.  `losses` are tensors that
+    are not among the reader's, many of them without a key; `findings` is what else was
+    come across.
+    """
+
+    reader: CheckpointReader
+    losses: tuple[Finding, ...]
+    findings: tuple[Finding, ...] = ()
+    proofs: Mapping[str, str] = {}
+    doubts: Mapping[str, str] = {}
+    cut: CutFile | None = None
+    sibling: CheckpointReader | None = None
+
+
+def find_damaged(path: str) -> Location:
+    """Return what a path names, also where nothing but the data shards of a bundle is left."""
+    try:
+        return locate(path)
+    except CheckpointNotFoundError:
+        shard = SHARD.fullmatch(path)
+        prefix = shard["prefix"] if shard else path.removesuffix(".index")
+        if not data_shards(prefix):
+            raise
+        return Location(prefix, prefix + ".index")
+
+
+def open_damaged(location: Location, sibling: CheckpointReader | None = None) -> Salvage:
+    """Open what is left of a checkpoint; CheckpointError where not one tensor can be told."""
+    fingerprint = location.fingerprint()
+    salvage = _open(location, sibling)
+    salvage.reader.fingerprint = fingerprint
+    return salvage
+
+
+def _open(location: Location, sibling: CheckpointReader | None) -> Salvage:
+    if location.head == location.path + ".index":
+        return _open_bundle(location, sibling)
+    if sibling is not None:
+        message = "has its index within; a sibling helps where a bundle's .index is damaged"
+        raise ConversionError(message, path=location.path)
+    probe = Probe(location)
+    try:
+        reader = detect(probe).open(probe, True)
+    except CheckpointError as error:
+        forget_locals(error)
+        found = _open_otherwise(location, error)
+        if found is None:
+            raise
+        return found
+    if not all(tensor_class.has_values for tensor_class in {type(reader[key]) for key in _some(reader)}):
+        raise ConversionError("holds no values that could be saved", path=location.path)
+    return _salvage(reader)
+
+
+def _some(reader: CheckpointReader) -> list[str]:
+    return [key for key, spec in reader.specs.items() if spec.dtype is not INVALID][:1]
+
+
+_TOLD_BY_TENSORS = frozenset(("footer", "key-order", "shard-short"))
+"""Codes of findings about a whole file that say nothing beyond what each tensor says."""
+
+
+def _salvage(reader: CheckpointReader, *found: Finding, cut: CutFile | None = None) -> Salvage:
+    """Return what a lenient reader lists, its findings sorted into losses and the rest.
+
+    A safetensors header names all tensors or none, so nothing is lost with it unseen.
+    """
+    specs = reader.specs
+    whole = reader.format.name == "safetensors"
+    losses = [
+        finding
+        for finding in reader.findings
+        if finding.severity == "error"
+        and finding.key not in specs
+        and (finding.key is not None or not (whole or finding.code in _TOLD_BY_TENSORS))
+    ]
+    told = frozenset(losses)
+    others = [finding for finding in reader.findings if finding not in told and finding.key is None]
+    doubts = {}
+    if isinstance(reader, keras.KerasReader) and (flaw := reader.weights_flaw()) is not None:
+        doubts = dict.fromkeys(specs, flaw)
+    return Salvage(reader, tuple(losses), (*found, *others), doubts=doubts, cut=cut)
+
+
+# Bundles ----------------------------------------------------------------------------
+
+
+class _NameReader(tf_name.NameReader):
+    def __init__(self, location: Location, index: SalvagedIndex) -> None:
+        self.begin(location, index)
+
+
+class _ObjectReader(tf_object.ObjectReader):
+    def __init__(self, location: Location, index: SalvagedIndex) -> None:
+        self.begin(location, index)
+
+
+def _open_bundle(location: Location, sibling: CheckpointReader | None) -> Salvage:
+    remains = read_remains(location.path)
+    placed: dict[bytes, Placed] = {}
+    findings = list(remains.findings)
+    # A sibling knows what damaged blocks held, but not what the index says in a way that nobody reads.
+    hidden = ("entry",) if sibling is not None else ("entry", "block-checksum")
+    losses = [each for each in findings if each.code in hidden]
+    if sibling is not None:
+        _check_sibling(sibling, location, remains)
+        assert isinstance(sibling, BundleReader)
+        placed, unplaced = place_by(sibling.index, location.path, remains)
+        losses += unplaced
+    doubtful = {key: value for key, value in remains.doubtful.items() if key not in placed}
+    entries = {**doubtful, **remains.sound, **encoded(placed)}
+    if not entries:
+        raise _nothing(location.head, [*losses, *findings], sibling)
+    index = SalvagedIndex(location.path, remains.header, entries)
+    make = _ObjectReader if OBJECT_GRAPH_KEY in entries or _is_object_based(sibling) else _NameReader
+    reader = make(location, index)
+    findings += _mend_byte_order(reader)
+    proofs: dict[str, str] = {}
+    doubts: dict[str, str] = {}
+    for key, position in index.tensors.items():
+        stored = [key_bytes(key), *_piece_keys(index, key, position)]
+        if any(name in doubtful and name not in remains.sound for name in stored):
+            doubts[key] = "the block of the index that names it is damaged"
+        elif any(name in placed for name in stored):
+            found = [placed[name] for name in stored if name in placed]
+            weakest = next((each for each in found if each.proof is None), None)
+            if weakest is not None:
+                doubts[key] = weakest.doubt or ""
+            else:
+                proofs[key] = min((each.proof or "" for each in found), key=lambda proof: proof == CHECKSUM)
+    told = frozenset(losses)
+    notes = tuple(finding for finding in findings if finding not in told)
+    return Salvage(reader, tuple(losses), notes, proofs, doubts, sibling=sibling)
+
+
+def _nothing(path: str, findings: list[Finding], sibling: CheckpointReader | None) -> CheckpointError:
+    if not findings:
+        return CheckpointError("the index is sound, and names no tensor", path=path)
+    hints = ("with another checkpoint of the same run: --sibling OTHER",) if sibling is None else ()
+    message = f"no tensor can be told: {findings[0].message}"
+    return CheckpointError(message, path=findings[0].file, offset=findings[0].offset, hints=hints)
+
+
+def _is_object_based(sibling: CheckpointReader | None) -> bool:
+    return sibling is not None and sibling.format.name == "tf-object"
+
+
+def _piece_keys(index: SalvagedIndex, key: str, position: int) -> list[bytes]:
+    from ..tf.bundle.slices import slice_key
+
+    entry = index.entry_or_none(position)
+    extents: tuple[Extents, ...] = entry.slices if entry else ()
+    return [slice_key(key_bytes(key), each) for each in extents]
+
+
+def _check_sibling(sibling: CheckpointReader, location: Location, remains: Remains) -> None:
+    if not isinstance(sibling, BundleReader):
+        message = f"is {sibling.format.name}; the sibling of a bundle is another bundle of the same run"
+        raise ConversionError(message, path=sibling.location.path)
+    if os.path.realpath(sibling.index.path) == os.path.realpath(location.head):
+        raise ConversionError("is the damaged checkpoint itself", path=sibling.location.path)
+    count = remains.header.num_shards
+    if count and count != sibling.index.header.num_shards:
+        message = f"has {sibling.index.header.num_shards} data shards, {location.path} has {count}"
+        raise ConversionError(message, path=sibling.location.path)
+
+
+def _mend_byte_order(reader: BundleReader) -> list[Finding]:
+    """Take a big-endian bundle for a little-endian one where its strings say so; return what was done."""
+    index = reader.index
+    if not index.big_endian:
+        return []
+    for position in index.tensors.values():
+        try:
+            entry = index.entry(position)
+        except EntryError:
+            continue
+        if entry.dtype is not STRING or entry.slices or entry.shape or not entry.size:
+            continue
+        sound = {order: _strings_fit(reader, position, big_endian=order) for order in (True, False)}
+        if sound[False] and not sound[True]:
+            index.big_endian = False
+            message = "the header says big-endian, and the strings are little-endian: taken as they are"
+            return [Finding("warning", "header", message, None, index.path, 0)]
+        if sound[True]:
+            break
+    return []
+
+
+def _strings_fit(reader: BundleReader, position: int, *, big_endian: bool) -> bool:
+    entry = reader.index.entry(position)
+    try:
+        payload.checksum(
+            lambda offset, size: reader.read_bytes(entry.shard, entry.offset + offset, size),
+            entry.dtype,
+            1,
+            entry.size,
+            big_endian=big_endian,
+        )
+    except (CheckpointError, ValueError):
+        return False
+    return True
+
+
+# Other formats ----------------------------------------------------------------------
+
+
+def _open_otherwise(location: Location, error: CheckpointError) -> Salvage | None:
+    """Return what can be told of a file that no format opens; None where that is nothing."""
+    finding = Finding("error", error.code, error.message, error.key, error.path, error.offset)
+    probe = Probe(location)
+    if not probe.size:
+        return None
+    if probe.head.startswith(b"PK\3\4"):
+        return _open_zip(location, finding)
+    from ..h5.library.cut import find_damaged_superblock
+
+    if find_damaged_superblock(probe.head) is not None:
+        return _open_cut_h5(location, finding)
+    if _begins_as_v1(location.head):
+        reader = _V1Reader(probe, lenient=True)
+        return _salvage(reader, finding)
+    return None
+
+
+def _begins_as_v1(path: str) -> bool:
+    """Whether a file's first block is sound, and its first entry V1 metadata."""
+    with RandomAccessFile(path) as file:
+        block = next(find_blocks(ReadAhead(file).read, file.size), None)
+        if block is None or not block.is_sound:
+            return False
+        try:
+            entries = Table.of_blocks(file.read, file.size, path, []).entries(block.handle)
+        except CheckpointError:
+            return False
+    return bool(entries) and entries[0][0] == b"" and entries[0][1][:1] == bytes((_V1_META_TAG,))
+
+
+class _V1Reader(tf_v1.V1Reader):
+    """A V1 checkpoint whose blocks are found by walking its files."""
+
+    def _open_table(self, file: RandomAccessFile) -> Table:
+        try:
+            return super()._open_table(file)
+        except CheckpointError as error:
+            self.findings.append(Finding("error", error.code, error.message, None, file.path, error.offset))
+        table = Table.of_blocks(file.read, file.size, file.path, [])
+        for block in find_blocks(ReadAhead(file).read, file.size):
+            if not block.is_sound:
+                break
+            try:
+                last_key, _ = table.entries(block.handle)[-1]
+            except CheckpointError as error:
+                self.findings.append(
+                    Finding("error", error.code, error.message, None, file.path, error.offset)
+                )
+            else:
+                table.index.append((last_key, block.handle))
+        return table
+
+
+def _open_zip(location: Location, finding: Finding) -> Salvage | None:
+    probe = Probe(location)
+    archive = Archive.salvaged(location.head)
+    if not archive.names:
+        return None
+    probe.__dict__["zip"] = archive  # what the probe would have opened itself
+    if all(name.endswith(".npy") for name in archive.names):
+        reader: CheckpointReader = npz.FORMAT.open(probe, True)
+    else:
+        found = detect(probe)
+        reader = found.open(probe, True)
+    if not archive.is_complete:
+        reader.findings.append(finding)
+    return _salvage(reader, finding)
+
+
+def _open_cut_h5(location: Location, finding: Finding) -> Salvage:
+    from ..h5.facts import H5Facts
+    from ..h5.library.cut import CutFile, find_damaged_superblock
+    from ..h5.safe import open_h5
+
+    probe = Probe(location)
+    superblock = find_damaged_superblock(probe.head)
+    assert superblock is not None
+    cut = CutFile(RandomAccessFile(location.head), superblock)
+    file = open_h5(location.head, cut.size, superblock, cut.source, natively=False)
+    probe.__dict__["hdf5"] = H5Facts(file)
+    reader = detect(probe).open(probe, True)
+    return _salvage(reader, finding, cut=cut)

@@ -1,0 +1,106 @@
+"""What the end of a target's name says, and whether that is true of what is written there.
+
+Content decides what a file is; its suffix decides only what is written, and must not lie.
+One rule for everything that writes a checkpoint: a suffix that is known belongs to the format
+that is written, and one that nobody knows (`.ckpt`, the `.5` of `step-1.5`) is free.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ..errors import CheckpointError, ConversionError
+
+if TYPE_CHECKING:
+    from ..model.reader import Format
+
+
+_UNWRITTEN = {
+    **dict.fromkeys((".pt", ".pth", ".bin", ".ptl"), "PyTorch files"),
+    **dict.fromkeys((".pkl", ".pickle", ".joblib"), "Python pickles"),
+    **dict.fromkeys((".pb", ".pbtxt", ".meta"), "TensorFlow's graphs"),
+    **dict.fromkeys((".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar"), "archives"),
+    **dict.fromkeys((".txt", ".csv", ".tsv", ".md", ".yaml", ".yml", ".xml", ".html"), "text"),
+    ".onnx": "ONNX models",
+    ".gguf": "GGUF models",
+    ".ggml": "GGML models",
+    ".tflite": "TFLite models",
+    ".mlmodel": "Core ML models",
+    ".pdparams": "PaddlePaddle's parameters",
+    ".msgpack": "Flax's parameters",
+    ".mat": "MATLAB files",
+    ".npy": "single arrays",
+}
+"""Suffix -> what people will take a file of that name for, none of which is written as a checkpoint."""
+
+_NOT_OFFERED = (".index", ".json")
+"""A bundle is named by its prefix; a listing has no values, and nobody wants one by mistake."""
+
+
+def _written(path: str) -> list[tuple[str, Format]]:
+    """Return the suffixes at the end of a path that formats have, with each such format."""
+    from .registry import all_formats
+
+    name = path.lower()
+    return [(suffix, found) for found in all_formats() for suffix in found.suffixes if name.endswith(suffix)]
+
+
+def format_of_suffix(path: str) -> Format | None:
+    """Return the format that a path's suffix says; None where it says none, as a prefix does."""
+    if "." not in os.path.basename(path) or path.endswith(".index"):
+        return None
+    found = _written(path)
+    return max(found, key=lambda match: len(match[0]))[1] if found else None
+
+
+def without_suffix(name: str) -> str:
+    """Return a name without the suffix that tells a format, written here or not."""
+    if "." not in name or name.endswith(".index"):
+        return name
+    known = [suffix for suffix, _ in _written(name)]
+    known += [suffix for suffix in _UNWRITTEN if name.lower().endswith(suffix)]
+    return name[: -max(map(len, known))] or name if known else name
+
+
+def refuse_false_suffix(own: Format, target: str, why: str | None = None, hint: str | None = None) -> None:
+    """Refuse a target whose suffix says another format than it will have, which would deceive people.
+
+    `why` says what makes the format what it is.  What lies there in this format already keeps its name.
+    A suffix that formats of one container share is true of each of them: Keras' `.weights.h5` files
+    may end in `.h5`, and the other way round, where the writers note what Keras makes of that.
+    """
+    name = os.path.basename(target).lower()
+    stem, suffix = os.path.splitext(name)
+    if not stem or not suffix or name.endswith((".index", *own.suffixes)):
+        return
+    if any(mine.endswith(suffix) for mine in own.suffixes):
+        return
+    other = format_of_suffix(target)
+    if other is not None:
+        message = f"ends like {other.name}, and {why or f'what is written is {own.name}'}"
+        hints = (hint,) if hint is not None else ()
+    elif suffix in _UNWRITTEN:
+        message = f"{suffix} is the suffix of {_UNWRITTEN[suffix]}, which are not written"
+        hints = (f"what can be written: {_endings()}, or a prefix for TensorFlow's checkpoints",)
+    else:
+        return
+    if not _is_there(own, target):
+        raise ConversionError(message, path=target, hints=hints)
+
+
+def _endings() -> str:
+    """Return the suffixes that people can choose from."""
+    from .registry import all_formats
+
+    return ", ".join(sorted({each.suffixes[0] for each in all_formats() if each.suffixes} - {*_NOT_OFFERED}))
+
+
+def _is_there(own: Format, target: str) -> bool:
+    from .location import resolve
+    from .registry import detect_format
+
+    try:
+        return detect_format(resolve(target)) == own.name
+    except CheckpointError:
+        return False

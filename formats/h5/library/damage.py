@@ -1,0 +1,42 @@
+"""What h5py raises, as one error of ours.
+
+h5py raises what the HDF5 library says under half a dozen classes.
+"""
+
+from __future__ import annotations
+
+from ...errors import CheckpointError, CorruptCheckpointError
+
+HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, NotImplementedError)
+
+
+class damage:  # noqa: N801  a context manager; a class because thousands are entered for a listing
+    """Turn what h5py raises into CorruptCheckpointError: `what` cannot be read."""
+
+    __slots__ = ("_key", "_path", "_what")
+
+    def __init__(self, path: str, what: str, key: str | None = None) -> None:
+        self._path = path
+        self._what = what
+        self._key = key
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, CheckpointError):
+            return
+        if isinstance(error, MemoryError):
+            message = f"{self._what}: not enough memory"
+            raise CheckpointError(message, path=self._path, key=self._key, code="hdf5-read") from error
+        if isinstance(error, HDF5_ERRORS):
+            message = f"{self._what}: {_reason(error)}"
+            raise CorruptCheckpointError(message, path=self._path, key=self._key, code="hdf5-read") from error
+
+
+def _reason(error: BaseException) -> str:
+    """Return the library's own reason, which h5py puts in parentheses."""
+    text = str(error.args[0] if error.args else error).splitlines()
+    line = text[0] if text else type(error).__name__
+    inner = line[line.find("(") + 1 : line.rfind(")")] if line.endswith(")") and "(" in line else ""
+    return inner or line

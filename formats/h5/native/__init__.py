@@ -1,0 +1,1 @@
+"""The structures of HDF5 files, read here and in bounds."""

@@ -1,0 +1,1 @@
+"""What Keras means, in one place."""

@@ -1,0 +1,1 @@
+"""One file a format; each is found by lying here."""

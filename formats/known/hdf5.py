@@ -1,0 +1,224 @@
+"""hdf5: any HDF5 file that Keras did not write; its numeric and string datasets by path.
+
+    <path>    a dataset; the path has no leading slash
+
+A soft link to a dataset of the same file is one more name of it.  What leads out of the
+file is refused, see formats.h5.safe.  Datasets of other types (compounds, references,
+variable-length arrays) are named in `metadata["unlisted"]`.
+
+Written is a contiguous dataset for each tensor, its key for a path: strings of variable
+length, bfloat16 and float8 as opaque bytes with an attribute `dtype`, as Keras has them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..core.chunks import PIECE, ChunkSource, FixedWidth
+from ..core.dtypes import BY_NAME, INVALID, STRING
+from ..core.region import boxes, index_shape
+from ..core.spec import key_bytes
+from ..errors import ConversionError, DuplicateKeyError
+from ..h5.reader import H5Reader
+from ..h5.safe import MOST_SOFT_LINKS
+from ..h5.specs import RAW
+from ..h5.writer import MOST_COMPONENTS
+from ..model.reader import Format
+from ..model.writer import CheckpointWriter
+from ..store.staging import refusing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..core.chunks import Chunk
+    from ..core.region import Extents
+    from ..core.spec import TensorSpec
+    from ..model.probe import Probe
+    from ..model.writer import Target
+
+
+class Hdf5Reader(H5Reader):
+    """Any HDF5 file's datasets."""
+
+    format: Format
+
+    def __init__(self, probe: Probe, *, lenient: bool) -> None:
+        assert probe.hdf5 is not None
+        file = probe.hdf5.file
+        super().__init__(probe.location, [file], lenient=lenient)
+        self.format = FORMAT
+        for path, found in file.walk(self.flaw, soft=True):
+            if found.is_dataset:
+                self.add(path, file, path, found, soft=MOST_SOFT_LINKS)
+        damaged = {finding.key for finding in self.findings}
+        self._unlisted = sorted(
+            key for key, spec in self._specs.items() if spec.dtype is INVALID and key not in damaged
+        )
+        for key in self._unlisted:
+            del self._specs[key]
+        self.seal()
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return {"producer": None, "version": None, "unlisted": self._unlisted}
+
+
+# Writing ----------------------------------------------------------------------------
+
+HELD = (
+    RAW
+    | {name for name, dtype in BY_NAME.items() if name == dtype.array and dtype.native_numpy}
+    | {STRING.name}
+)
+"""What HDF5 can describe, or Keras marks; 4-bit integers and quantized types would come back as others."""
+
+_STRINGS_AT_ONCE = 4096
+
+
+class _Sink(io.FileIO):
+    """A new file that the HDF5 library can always write to.
+
+    What the system refuses is kept in `error`, and what follows is thrown away: the
+    library neither reports such an error as what it is, nor can it close a file after it.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "x+")
+        self.error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        left = view
+        try:
+            while left and self.error is None:
+                left = left[super().write(left) :]
+        except OSError as error:
+            self.error = error
+        if left:
+            self.seek(len(left), os.SEEK_CUR)
+        return len(view)
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return size or 0
+
+
+class Hdf5Writer(CheckpointWriter):
+    """Writes each tensor as the dataset of its key."""
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+        _check_names(target)
+        super().__init__(format, target)
+
+    @cached_property
+    def _sink(self) -> _Sink:
+        with refusing(self.target.path):
+            return _Sink(self.staging.path(os.path.basename(self.target.path)))
+
+    @cached_property
+    def _file(self) -> Any:
+        import h5py
+
+        return h5py.File(self._sink, "w", libver="earliest")
+
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:  # noqa: ARG002
+        if spec.dtype is STRING:
+            self._write_strings(spec, chunks)
+        else:
+            self._write_numbers(spec, chunks)
+        self._check_sink()
+
+    def _check_sink(self) -> None:
+        with refusing(self.target.path):
+            if self._sink.error is not None:
+                raise self._sink.error
+
+    def _write_numbers(self, spec: TensorSpec, chunks: Iterator[Chunk]) -> None:
+        import numpy as np
+
+        assert spec.dtype.itemsize is not None
+        raw = spec.dtype.name in RAW
+        stored = np.dtype(f"V{spec.dtype.itemsize}") if raw else spec.dtype.numpy
+        dataset = self._file.create_dataset(key_bytes(spec.key), spec.shape, stored)
+        if raw:
+            dataset.attrs["dtype"] = spec.dtype.name
+        source = ChunkSource(chunks)
+        for box in boxes(spec.shape, max(1, PIECE // spec.dtype.itemsize)):
+            shape = index_shape(box)
+            size = int(np.prod(shape, dtype=object)) * spec.dtype.itemsize
+            dataset[box] = np.frombuffer(source.take(size), stored).reshape(shape)
+        source.finish()
+
+    def _write_strings(self, spec: TensorSpec, elements: Iterator[Chunk]) -> None:
+        import h5py
+        import numpy as np
+
+        with FixedWidth(spec, elements, self.staging.staged) as strings:
+            # A string of variable length ends at its first NUL; at a fixed width only the last ones go.
+            stored = np.dtype(f"S{strings.width}") if strings.has_nul else h5py.string_dtype()
+            dataset = self._file.create_dataset(key_bytes(spec.key), spec.shape, stored)
+            waiting = iter(strings)
+            for box in boxes(spec.shape, _STRINGS_AT_ONCE):
+                values = np.empty(index_shape(box), stored if strings.has_nul else object)
+                for at in np.ndindex(values.shape):
+                    values[at] = next(waiting)
+                dataset[box] = values
+
+    def _finish(self) -> None:
+        self._file.close()
+        self._check_sink()
+        with refusing(self.target.path):
+            self._sink.close()
+
+    def abandon(self) -> None:
+        if "_file" in self.__dict__:
+            self._file.close()
+        if "_sink" in self.__dict__:
+            # What cannot be closed is thrown away in the next line.
+            with contextlib.suppress(OSError):
+                self._sink.close()
+        super().abandon()
+
+
+def _check_names(target: Target) -> None:
+    """Refuse keys that are no path of a dataset, and those of which one would have to be in another."""
+    keys = {spec.key for spec in target.specs}
+    for spec in target.specs:
+        key = spec.key
+        parts = key.split("/")
+        hints = ("give it another key in an earlier step, or leave it out: --exclude",)
+        if key_bytes(key) != key.encode("utf-8", "replace"):
+            raise ConversionError(
+                "not UTF-8, which names in HDF5 are", path=target.path, key=key, hints=hints
+            )
+        too_deep = len(parts) > MOST_COMPONENTS
+        if too_deep or "\0" in key or any(part in ("", ".") for part in parts):
+            raise ConversionError("no path that a dataset can have", path=target.path, key=key, hints=hints)
+        for depth in range(1, len(parts)):
+            if "/".join(parts[:depth]) in keys:
+                message = f"{'/'.join(parts[:depth])!r} is a tensor, and cannot be a group, too"
+                hints = ("leave slots out with --weights-only, or give one of them another key with --sub",)
+                raise DuplicateKeyError(message, path=target.path, key=key, hints=hints)
+
+
+def _sniff(probe: Probe) -> bool:
+    facts = probe.hdf5
+    return facts is not None and not facts.is_keras_h5 and not facts.is_keras_weights
+
+
+def _open(probe: Probe, lenient: bool) -> Hdf5Reader:
+    return Hdf5Reader(probe, lenient=lenient)
+
+
+def _create(target: Target) -> CheckpointWriter:
+    return Hdf5Writer(FORMAT, target)
+
+
+FORMAT = Format("hdf5", "HDF5 file", (".h5", ".hdf5"), _sniff, _open, _create, frozenset(HELD))

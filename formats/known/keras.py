@@ -1,0 +1,254 @@
+"""keras: a `.keras` archive, a zip of a model's weights and configuration.
+
+    metadata.json        {"keras_version", "date_saved"}
+    config.json          the model's configuration; text here, nothing in it is run
+    model.weights.h5     see formats.h5.weights
+    assets/...           vocabularies and the like: no tensors, passed over
+
+Keras stores members without compression, so the weights are read where they lie.  The
+member's checksum covers all of them: it is compared once, before the first value is read.
+Where somebody packed the archive again and deflated them, HDF5 cannot be read in
+pieces: they go to an unnamed temporary file first.
+keras/src/saving/saving_lib.py
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from functools import cached_property, partial
+from typing import IO, TYPE_CHECKING, Any
+
+from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ..h5.library.guard import GuardedFile
+from ..h5.native.superblock import Superblock
+from ..h5.safe import open_h5
+from ..h5.weights import WeightsReader
+from ..h5.weights_writer import ArchiveWriter
+from ..h5.writer import H5_DTYPES
+from ..keras.config import Layer, LayerWeights, check_in_order, layers_of, snake_case
+from ..model.reader import Format
+from ..model.verification import Finding, Verification
+from ..store.workers import SERIAL, Workers
+from ..wire.jsontext import parse_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..h5.safe import H5File
+    from ..model.probe import Probe
+    from ..model.writer import CheckpointWriter, Target
+    from ..store.archive import Archive, Member
+
+
+CONFIG = "config.json"
+METADATA = "metadata.json"
+WEIGHTS = "model.weights.h5"
+ASSETS = "assets/"
+_OTHER_WEIGHTS = ("model.weights.npz", "model.weights.json")
+_MOST_TEXT = 64 << 20
+_MOST_INFLATED = 16 << 20
+"""Bytes of a configuration beyond what is stored of it: a deflated one can be a thousand times as long."""
+
+
+def _open_weights(archive: Archive) -> tuple[H5File, IO[bytes] | None]:
+    """Open the weights, in place where they are stored; else give the file they were copied to, too."""
+    member = archive.member(WEIGHTS)
+    if not member.deflated:
+        return _open_h5(archive, member, partial(_read_member, archive, member)), None
+    with contextlib.ExitStack() as opened:
+        copy = opened.enter_context(tempfile.TemporaryFile())
+        archive.copy(member, copy)
+        copy.flush()
+        file = _open_h5(archive, member, partial(_read_at, copy.fileno()))
+        opened.pop_all()  # the reader closes it
+    return file, copy
+
+
+def _open_h5(archive: Archive, member: Member, read: Callable[[int, int], bytes]) -> H5File:
+    path = f"{archive.path}:{WEIGHTS}"
+    superblock = Superblock.find(read(0, 4096))
+    if superblock is None:
+        raise CorruptCheckpointError("not an HDF5 file", path=path, offset=0, code="hdf5-read")
+    return open_h5(path, member.size, superblock, GuardedFile(read, member.size, superblock.length_size))
+
+
+def _read_member(archive: Archive, member: Member, offset: int, size: int) -> bytes:
+    return archive.file.read(member.offset + offset, max(0, min(size, member.size - offset)))
+
+
+def _read_at(descriptor: int, offset: int, size: int) -> bytes:
+    return os.pread(descriptor, size, offset)
+
+
+class KerasReader(WeightsReader):
+    """A `.keras` archive."""
+
+    has_checksums = True
+    reads_unproved = False
+    """Whether values are read although the checksum over all of them differs."""
+
+    def __init__(self, probe: Probe, *, lenient: bool) -> None:
+        assert probe.zip is not None
+        self._archive = probe.zip
+        self._archive.check()
+        if WEIGHTS not in self._archive.names:
+            held = [name for name in _OTHER_WEIGHTS if name in self._archive.names]
+            message = f"no {WEIGHTS}" + (f"; weights in {held[0]} are not read here" if held else "")
+            raise UnsupportedFeatureError(message, path=self._archive.path, code="header")
+        file, self._copy = _open_weights(self._archive)
+        if self._copy is None:  # a copy was checked as it was made
+            file.check_values = self._check_weights
+        try:
+            super().__init__(probe.location, FORMAT, [file], lenient=lenient)
+        except CheckpointError:
+            self.close()
+            raise
+
+    def _check_weights(self) -> None:
+        """Raise what is wrong with the weights, of which values are about to be read."""
+        if not self.reads_unproved and self._weights_error is not None:
+            error = self._weights_error
+            raise type(error)(error.message, path=error.path, offset=error.offset, code=error.code)
+
+    @cached_property
+    def _weights_error(self) -> CorruptCheckpointError | None:
+        try:
+            for _ in self._archive.pieces(self._archive.member(WEIGHTS)):
+                pass
+        except CorruptCheckpointError as error:
+            return error
+        return None
+
+    def weights_flaw(self) -> str | None:
+        """Return what is wrong with the weights by the checksum that covers all of them at once.
+
+        From then on they are read all the same.
+        """
+        self.reads_unproved = True
+        return self._weights_error.message if self._weights_error is not None else None
+
+    def _text(self, name: str) -> str | None:
+        """Return a member as text; None, and a finding, where it cannot be read."""
+        if name not in self._archive.names:
+            return None
+        try:
+            most = min(_MOST_TEXT, self._archive.member(name).stored + _MOST_INFLATED)
+            return self._archive.read(name, most).decode("utf-8")
+        except UnicodeDecodeError as error:
+            self.findings.append(
+                Finding("error", "header", f"{name}: not UTF-8", file=self.location.head, offset=error.start)
+            )
+        except CheckpointError as error:
+            self.findings.append(
+                Finding("error", error.code, error.message, file=error.path, offset=error.offset)
+            )
+        return None
+
+    @cached_property
+    def _config(self) -> str | None:
+        return self._text(CONFIG)
+
+    @cached_property
+    def _layers(self) -> tuple[tuple[Layer, ...], str | None]:
+        return layers_of(self._config)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        try:
+            facts = parse_object(self._text(METADATA) or "{}")
+        except ValueError as error:
+            self.findings.append(Finding("error", "header", f"{METADATA}: {error}", file=self.location.head))
+            facts = {}
+        layers = [
+            {"name": layer.name, "class_name": layer.class_name, "weights": self._keys_below(group)}
+            for layer, group in self._groups(self._layers[0], "layers")
+        ]
+        return {
+            "producer": "keras",
+            "version": facts.get("keras_version"),
+            "date_saved": facts.get("date_saved"),
+            "config": self._config,
+            "layers": layers,
+            "object_names": self.object_names,
+            "groups": self.groups,
+            "assets": [name for name in self._archive.names if name.startswith(ASSETS)],
+        }
+
+    def _keys_below(self, group: str) -> list[str]:
+        groups = sorted(
+            name for name in self.by_group if name == f"{group}/vars" or name.startswith(f"{group}/")
+        )
+        return [key for name in groups for key in self.variables(name)]
+
+    def _groups(self, layers: tuple[Layer, ...], container: str) -> Iterator[tuple[Layer, str]]:
+        """Yield each layer with the path of its group.
+
+        Keras 3 says which group is which layer's; otherwise groups are named by class
+        and counted, in the order of the configuration.
+        """
+        named = {
+            name: group.removesuffix("/vars")
+            for group, name in self.object_names.items()
+            if group.startswith(f"{container}/") and group.count("/") == container.count("/") + 2
+        }
+        counts: dict[str, int] = {}
+        for layer in layers:
+            base = snake_case(layer.class_name)
+            count = counts.get(base, 0)
+            counts[base] = count + 1
+            yield (
+                layer,
+                named.get(layer.name, f"{container}/{base}_{count}" if count else f"{container}/{base}"),
+            )
+
+    def shape_findings(self) -> list[Finding]:
+        layers, problem = self._layers
+        if problem is not None:
+            return [Finding("error", "config-shape", f"{CONFIG}: {problem}", file=self.location.head)]
+        return list(self._shape_findings(layers, "layers"))
+
+    def _shape_findings(self, layers: tuple[Layer, ...], container: str) -> Iterator[Finding]:
+        for layer, group in self._groups(layers, container):
+            if layer.is_model:
+                yield from self._shape_findings(layer.layers, f"{group}/layers")
+                continue
+            # A recurrent layer keeps its weights in its cell.
+            keys = self.variables(f"{group}/vars") or self.variables(f"{group}/cell/vars")
+            stored = [LayerWeights(key, key, self._specs[key].shape) for key in keys]
+            if stored:
+                yield from check_in_order(layer, stored, self.location.head)
+
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
+        """Check the archive's own checksums, then what the weights' file holds."""
+        for name in self._archive.names:
+            try:
+                for _ in self._archive.pieces(self._archive.member(name)):
+                    yield Verification()
+            except CheckpointError as error:
+                yield Verification(
+                    findings=(Finding("error", error.code, error.message, None, error.path, error.offset),)
+                )
+        yield from super().verify(workers)
+
+    def close(self) -> None:
+        super().close()
+        if self._copy is not None:
+            self._copy.close()
+        self._archive.close()
+
+
+def _sniff(probe: Probe) -> bool:
+    return probe.zip is not None and CONFIG in probe.zip.names and METADATA in probe.zip.names
+
+
+def _open(probe: Probe, lenient: bool) -> KerasReader:
+    return KerasReader(probe, lenient=lenient)
+
+
+def _create(target: Target) -> CheckpointWriter:
+    return ArchiveWriter(FORMAT, target)
+
+
+FORMAT = Format("keras", "Keras archive", (".keras",), _sniff, _open, _create, H5_DTYPES)

@@ -1,0 +1,214 @@
+"""keras-h5: the HDF5 files of Keras 1 and 2, weights alone or a whole model; Keras 3 reads them, too.
+
+    /                        the weights group itself, or of a whole model:
+    /model_weights           the weights group
+    /optimizer_weights       datasets by name; attribute weight_names: their order
+    attributes of /          model_config, training_config: JSON; keras_version, backend
+
+    weights group:           attribute layer_names: the layers in order, those without weights, too
+      /<layer>               attribute weight_names: the layer's weights in order
+        /<weight name>       a dataset; `d1/kernel:0` of layer `d1` is /d1/d1/kernel:0
+      /top_level_model_weights   what belongs to no layer
+
+A key is the weight's name without `:0`.  Names that occur twice are told apart by their
+layer, `<layer>/<name>`; optimizer weights are `optimizer_weights/<name>`.  The order of
+names is the model's, and loading by topology goes by nothing else; HDF5's own order is
+alphabetical and means nothing.  Configurations are text here: nothing in them is run.
+A file without `keras_version` is one of Keras 1.
+keras/src/legacy/saving/legacy_h5_format.py
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CorruptCheckpointError, UnsupportedFeatureError
+from ..h5.facts import MODEL_WEIGHTS
+from ..h5.legacy_writer import OPTIMIZER_WEIGHTS, TOP_LEVEL, LegacyWriter, Weight, WeightGroup, weight_keys
+from ..h5.names import strings, text
+from ..h5.reader import H5Reader, read_attribute
+from ..h5.writer import H5_DTYPES
+from ..keras.config import LayerWeights, check_shapes, layers_of
+from ..model.reader import Format
+from ..model.verification import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..core.spec import TensorSpec
+    from ..h5.node import Node
+    from ..model.probe import Probe
+    from ..model.writer import CheckpointWriter, Target
+
+
+_OPTIMIZER_SCALARS = frozenset(("iter", "iteration", "iterations", "learning_rate"))
+
+
+class KerasH5Reader(H5Reader):
+    """A Keras HDF5 file, of weights or of a model with its optimizer."""
+
+    def __init__(self, probe: Probe, *, lenient: bool) -> None:
+        assert probe.hdf5 is not None
+        assert probe.hdf5.model_group is not None
+        self._file = probe.hdf5.file
+        super().__init__(probe.location, [self._file], lenient=lenient)
+        self.format = FORMAT
+        self._group = probe.hdf5.model_group
+        self._whole_model = self._group is not self._file.root
+        self._optimizer = WeightGroup(OPTIMIZER_WEIGHTS)
+        self._optimizer_keys: frozenset[str] = frozenset()
+        self._layers: dict[str, WeightGroup] = {}
+        self._add_weights()
+        self._add_optimizer()
+        self.seal()
+
+    def _strings(self, holder: Node, name: str, path: str) -> tuple[str, ...]:
+        try:
+            found: tuple[str, ...] | None = read_attribute(self._file, holder, name, strings)
+        except CorruptCheckpointError as error:
+            self.flaw(
+                CorruptCheckpointError(f"{path or '/'!r}: {error.message}", path=error.path, code=error.code)
+            )
+            return ()
+        return found or ()
+
+    def _add_weights(self) -> None:
+        base = f"{MODEL_WEIGHTS}/" if self._whole_model else ""
+        layers = list(dict.fromkeys(self._strings(self._group, "layer_names", base)))
+        weights: list[Weight] = []
+        groups: dict[str, Node] = {}
+        for layer in (*layers, TOP_LEVEL):
+            group = self._file.find(layer, self._group)
+            if group is None or not group.is_group:
+                if layer != TOP_LEVEL:
+                    message = f"layer_names has {layer!r}, there is no such group"
+                    self.flaw(CorruptCheckpointError(message, path=self._file.path, code="hdf5-read"))
+                continue
+            groups[layer] = group
+            names = dict.fromkeys(self._strings(group, "weight_names", base + layer))
+            weights += [Weight(layer, name, f"{base}{layer}/{name}") for name in names]
+        within: dict[tuple[str, str], Node | None] = {}
+        held: dict[str, list[tuple[str, str]]] = {layer: [] for layer in groups}
+        for key, weight in zip(weight_keys(weights), weights, strict=True):
+            held[weight.layer].append((key, weight.name))
+            # The weights of a layer lie in one group below it, which is looked up once.
+            head, _, last = weight.name.rpartition("/")
+            place = (weight.layer, head)
+            if place not in within:
+                within[place] = self._find(head, groups[weight.layer])
+            self.add(key, self._file, weight.path, self._dataset(last, within[place]))
+        self._layers = {layer: WeightGroup(layer, tuple(found)) for layer, found in held.items()}
+
+    def _add_optimizer(self) -> None:
+        group = self._file.find(OPTIMIZER_WEIGHTS)
+        if not self._whole_model or group is None or not group.is_group:
+            return
+        names = list(dict.fromkeys(self._strings(group, "weight_names", OPTIMIZER_WEIGHTS)))
+        weights = [Weight(OPTIMIZER_WEIGHTS, name, f"{OPTIMIZER_WEIGHTS}/{name}") for name in names]
+        plain = Counter(name.removesuffix(":0") for name in names)
+        held: list[tuple[str, str]] = []
+        for weight in weights:
+            unique = weight.name.removesuffix(":0")
+            key = f"{OPTIMIZER_WEIGHTS}/{unique if plain[unique] == 1 else weight.name}"
+            held.append((key, weight.name))
+            self.add(key, self._file, weight.path, self._dataset(weight.name, group))
+        self._optimizer = WeightGroup(OPTIMIZER_WEIGHTS, tuple(held))
+        self._optimizer_keys = frozenset(key for key, _ in held)
+
+    def _dataset(self, name: str, group: Node | None) -> Node | None:
+        found = self._find(name, group) if group is not None else None
+        return found if found is not None and found.is_dataset else None
+
+    def _find(self, name: str, group: Node) -> Node | None:
+        try:
+            return self._file.find(name, group)
+        except CorruptCheckpointError:
+            return None
+        except UnsupportedFeatureError as error:
+            self.flaw(error)
+            return None
+
+    @cached_property
+    def full_names(self) -> Mapping[str, str]:
+        """The names of weights, which in Keras 2 are those of the variables."""
+        groups = (*self._layers.values(), self._optimizer)
+        return {key: name.removesuffix(":0") for group in groups for key, name in group.weights}
+
+    def kind(self, key: str, spec: TensorSpec) -> str:
+        if key not in self._optimizer_keys:
+            return super().kind(key, spec)
+        return "optimizer" if key.rpartition("/")[2] in _OPTIMIZER_SCALARS else "slot"
+
+    @cached_property
+    def _attributes(self) -> dict[str, str | None]:
+        """The texts that the file holds of its model; keras_version stands at the weights group, too."""
+        out: dict[str, str | None] = {}
+        for name in ("keras_version", "backend", "model_config", "training_config"):
+            for holder in (self._file.root, self._group):
+                try:
+                    out[name] = out.get(name) or read_attribute(self._file, holder, name, text)
+                except CorruptCheckpointError as error:
+                    self.findings.append(Finding.of(error))
+                    out.setdefault(name, None)
+        return out
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        found = self._attributes
+        classes = {layer.name: layer.class_name for layer in layers_of(found["model_config"])[0]}
+        layers = [
+            {"class_name": classes.get(name), **group.document()}
+            for name, group in self._layers.items()
+            if name != TOP_LEVEL or group.weights
+        ]
+        return {
+            "producer": "keras",
+            "version": found["keras_version"],
+            "backend": found["backend"],
+            "config": found["model_config"],
+            "training_config": found["training_config"],
+            "layers": layers,
+            "optimizer": self._optimizer.document() if self._optimizer.weights else None,
+        }
+
+    def shape_findings(self) -> list[Finding]:
+        layers, problem = layers_of(self._attributes["model_config"])
+        if problem is not None:
+            return [Finding("error", "config-shape", f"model_config: {problem}", file=self._file.path)]
+        held = {
+            name: [
+                LayerWeights(key, self._place_name(key), self._specs[key].shape)
+                for key, _ in group.weights
+                if key in self._specs
+            ]
+            for name, group in self._layers.items()
+        }
+        return check_shapes(layers, held, self._file.path)
+
+    def _place_name(self, key: str) -> str:
+        return self._places[key].path.removesuffix(":0")
+
+
+def _sniff(probe: Probe) -> bool:
+    return probe.hdf5 is not None and probe.hdf5.is_keras_h5
+
+
+def _open(probe: Probe, lenient: bool) -> KerasH5Reader:
+    return KerasH5Reader(probe, lenient=lenient)
+
+
+def _create(target: Target) -> CheckpointWriter:
+    return LegacyWriter(FORMAT, target)
+
+
+FORMAT = Format(
+    "keras-h5",
+    "Keras HDF5 weights or model",
+    (".h5", ".hdf5"),
+    _sniff,
+    _open,
+    _create,
+    H5_DTYPES,
+)

@@ -1,0 +1,114 @@
+"""keras-weights: Keras 3's `.weights.h5`, which later versions of Keras 2 write, too, and its shards.
+
+    NAME.weights.h5              see formats.h5.weights
+
+    NAME.weights.json            {"metadata": {"total_size": bytes},
+                                  "weight_map": {"/layers/dense/vars": file or [file, ...], ...}}
+    NAME_00000.weights.h5        shards, each laid out as above; an object's variables may
+                                 lie in several of them
+
+A map names files beside it; one that names any other is refused (`formats.model.weight_map`).
+keras/src/saving/saving_lib.py: ShardedH5IOStore
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import CheckpointError, CheckpointNotFoundError, ConversionError, CorruptCheckpointError
+from ..h5.native.superblock import Superblock
+from ..h5.safe import open_h5
+from ..h5.weights import WeightsReader
+from ..h5.weights_writer import WeightsWriter
+from ..h5.writer import H5_DTYPES
+from ..model.reader import Format
+from ..model.verification import Finding
+from ..model.weight_map import KERAS, WEIGHT_MAP, files_by_name, shard_path, shard_suffix
+from ..store.local import RandomAccessFile
+
+if TYPE_CHECKING:
+    from ..h5.safe import H5File
+    from ..model.probe import Probe
+    from ..model.writer import CheckpointWriter, Target
+
+
+class ShardedReader(WeightsReader):
+    """Weights in several files, and the map that names them."""
+
+    def files(self) -> list[str]:
+        return [self.location.head, *(file.path for file in self._h5_files)]
+
+
+def _open_shard(path: str) -> H5File:
+    with RandomAccessFile(path) as file:
+        superblock = Superblock.find(file.read(0, 4096))
+        if superblock is None:
+            raise CorruptCheckpointError("not an HDF5 file", path=path, offset=0, code="hdf5-read")
+        return open_h5(path, file.size, superblock)
+
+
+def _open_sharded(probe: Probe, *, lenient: bool) -> WeightsReader:
+    files: list[H5File] = []
+    findings: list[Finding] = []
+    path = probe.location.head
+    assert probe.json is not None
+    names = {name for listed in files_by_name(probe.json, path).values() for name in listed}
+    for name in sorted(names):
+        try:
+            files.append(_open_shard(shard_path(path, name)))
+        except CheckpointError as error:
+            if not lenient:
+                for file in files:
+                    file.close()
+                raise
+            code = "shard-missing" if isinstance(error, CheckpointNotFoundError) else error.code
+            findings.append(Finding("error", code, error.message, None, error.path, error.offset))
+    reader = ShardedReader(probe.location, FORMAT, files, lenient=lenient)
+    reader.findings[:0] = findings
+    if not findings:
+        reader.findings += _map_findings(probe, reader)
+    return reader
+
+
+def _map_findings(probe: Probe, reader: WeightsReader) -> list[Finding]:
+    """Return the groups that the map speaks of and no shard has, and the reverse."""
+    assert probe.json is not None
+    mapped = {group.strip("/") for group in probe.json[WEIGHT_MAP]}
+    held = set(reader.by_group)
+    path = probe.location.head
+    out = [
+        Finding("error", "header", f"weight_map has {group!r}, no shard does", file=path)
+        for group in sorted(mapped - held)
+    ]
+    surplus = sorted(held - mapped)
+    return out + [Finding("warning", "header", f"weight_map lacks {group!r}", file=path) for group in surplus]
+
+
+def _sniff(probe: Probe) -> bool:
+    return (probe.hdf5 is not None and probe.hdf5.is_keras_weights) or shard_suffix(
+        probe.json, probe.location.head
+    ) == KERAS
+
+
+def _open(probe: Probe, lenient: bool) -> WeightsReader:
+    if probe.hdf5 is None:
+        return _open_sharded(probe, lenient=lenient)
+    return WeightsReader(probe.location, FORMAT, [probe.hdf5.file], lenient=lenient)
+
+
+def _create(target: Target) -> CheckpointWriter:
+    if target.path.endswith(".json"):
+        hints = ("name it *.weights.h5",)
+        raise ConversionError("weights in shards are read, not written", path=target.path, hints=hints)
+    return WeightsWriter(FORMAT, target)
+
+
+FORMAT = Format(
+    "keras-weights",
+    "Keras weights",
+    (".weights.h5", ".weights.json"),
+    _sniff,
+    _open,
+    _create,
+    H5_DTYPES,
+)

@@ -1,0 +1,319 @@
+r"""npz: numpy's archives, a zip of `.npy` members; a key is a member's name without `.npy`.
+
+    members: see formats.store.archive; each is a `.npy` file, see formats.core.npy
+
+An array of objects is a pickle, and a pickle is a program: it is listed without a dtype
+and never loaded.  numpy writes types that are not its own (bfloat16) as bytes without
+their name, so those have no dtype here either.  Stored members are read in place,
+deflated ones from their beginning.
+numpy/lib/_format_impl.py
+
+Written are stored members: the same file from the same tensors, whenever it is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zipfile
+from functools import cached_property, partial
+from typing import IO, TYPE_CHECKING, Any
+
+from ..core.chunks import PIECE, array_chunks, stored_chunks, view_of
+from ..core.dtypes import INVALID, STRING
+from ..core.npy import LONGEST_HEADER, NPY_DTYPES, decode_header, npy_chunks
+from ..core.region import full_index, index_shape
+from ..core.slicing import fill_region, keep_chunks
+from ..core.spec import TensorSpec, key_bytes
+from ..errors import (
+    CheckpointError,
+    ChecksumError,
+    ConversionError,
+    CorruptCheckpointError,
+    UnsupportedFeatureError,
+)
+from ..model.reader import CheckpointReader, Format
+from ..model.tensor import LazyTensor
+from ..model.verification import Finding, Verification
+from ..model.writer import CheckpointWriter
+from ..store.archive import Archive, Cursor, Member, is_safe_name
+from ..store.staging import refusing
+from ..store.workers import SERIAL, Workers
+from ..tf.graph.kinds import name_kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import numpy as np
+
+    from ..core.chunks import Chunk
+    from ..core.npy import Header
+    from ..core.region import Extents, Index
+    from ..model.probe import Probe
+    from ..model.writer import Target
+
+
+class NpzTensor(LazyTensor):
+    """One `.npy` member."""
+
+    def __init__(self, archive: Archive, spec: TensorSpec, member: Member, header: Header) -> None:
+        super().__init__(spec)
+        self._archive = archive
+        self._member = member
+        self._header = header
+
+    def read(self) -> np.ndarray[Any, Any]:
+        return self.read_region(full_index(self.spec.shape))
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        if not self._is_as_stored:
+            yield from array_chunks(self.read(), max_bytes)
+            return
+        self._check()
+        header = self._header
+        cursor = Cursor(self._archive, self._member)
+        read = partial(self._exactly, cursor)
+        yield from stored_chunks(read, header.data_offset, header.nbytes, header.itemsize, max_bytes)
+        self._finish(cursor)
+
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
+        """Return a region, the member's CRC-32 compared."""
+        self._check()
+        cursor = Cursor(self._archive, self._member)
+        out = self._read(partial(self._exactly, cursor), index)
+        self._finish(cursor)
+        return out
+
+    def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        if not self._is_as_stored:
+            return super().region_chunks(index, max_bytes)
+        return keep_chunks(self.spec, self.chunks(), index, max_bytes)
+
+    @property
+    def _is_as_stored(self) -> bool:
+        """Whether chunks are the member's bytes just as they are."""
+        header = self._header
+        is_swapped = header.fortran or header.descr.startswith(">")
+        return not is_swapped and self.spec.dtype is not STRING and self.spec.dtype.name != "bool"
+
+    def _finish(self, cursor: Cursor) -> None:
+        """Go through what is left of the member, so that its CRC-32 is compared."""
+        try:
+            cursor.finish()
+        except ChecksumError as error:
+            error.key = self.spec.key
+            raise
+
+    def _exactly(self, cursor: Cursor, offset: int, size: int) -> bytes:
+        data = cursor.read(offset, size)
+        if len(data) != size:
+            raise self._corrupt(f"the member ends {size - len(data)} bytes short")
+        return data
+
+    def _check(self) -> None:
+        expected = self._header.data_offset + self._header.nbytes
+        if self._member.size != expected:
+            shape = list(self.spec.shape)
+            message = f"{self._member.size} bytes stored, {self.spec.dtype} of shape {shape} makes {expected}"
+            raise self._corrupt(message)
+
+    def _corrupt(self, message: str) -> CorruptCheckpointError:
+        return CorruptCheckpointError(
+            message,
+            path=self._archive.path,
+            key=self.spec.key,
+            offset=self._member.offset,
+            code="tensor-size",
+        )
+
+    def _read(self, read: Callable[[int, int], bytes], index: Index) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        header = self._header
+        stored = np.dtype(header.descr if self.spec.dtype is STRING else self.spec.dtype.numpy)
+        if header.descr.startswith(">"):
+            stored = stored.newbyteorder(">")
+        # An array in Fortran order is its transpose in C order.
+        turn = -1 if header.fortran else 1
+        shape, index = header.shape[::turn], index[::turn]
+        raw = np.empty(index_shape(index), stored)
+        if stored.itemsize:
+            fill_region(read, shape, stored, index, raw, base=header.data_offset)
+        if stored == np.bool_:
+            np.not_equal(raw.view(np.uint8), 0, out=raw)
+        if self.spec.dtype is STRING:
+            return _as_bytes(raw.T if header.fortran else raw)
+        if header.fortran:
+            return np.array(raw.T, stored.newbyteorder("="), order="C")
+        return raw.astype(stored.newbyteorder("="), copy=False)
+
+
+def _as_bytes(strings: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return fixed-width strings as objects: bytes as they are, text as UTF-8."""
+    import numpy as np
+
+    out = np.empty(strings.shape, object)
+    for at, value in np.ndenumerate(strings):
+        out[at] = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else bytes(value)
+    return out
+
+
+class NpzReader(CheckpointReader):
+    """A zip of arrays."""
+
+    def __init__(self, probe: Probe, *, lenient: bool) -> None:
+        assert probe.zip is not None
+        self.location = probe.location
+        self.format = FORMAT
+        self.findings: list[Finding] = []
+        self._archive = probe.zip
+        self._lenient = lenient
+        self._archive.check()
+        self._members: dict[str, tuple[Member, Header]] = {}
+        self._specs: dict[str, TensorSpec] = {}
+        keys = {name.removesuffix(".npy"): name for name in self._archive.names}
+        for key in sorted(keys, key=key_bytes):
+            self._add(key, keys[key])
+
+    def _add(self, key: str, name: str) -> None:
+        self._specs[key] = TensorSpec(key, INVALID, ())
+        try:
+            member = self._archive.member(name)
+            header = self._header(member)
+        except UnsupportedFeatureError as error:
+            if not self._lenient:
+                raise
+            self.findings.append(Finding("error", error.code, error.message, key, error.path))
+            return
+        except CorruptCheckpointError as error:
+            self.findings.append(Finding.of(error, key))
+            return
+        except ValueError as error:
+            self.findings.append(Finding("error", "header", str(error), key, self._archive.path))
+            return
+        if header.dtype is INVALID:
+            message = f"elements {header.descr!r} " + (
+                "are a pickle, which is not loaded" if "O" in header.descr else "have no dtype here"
+            )
+            self.findings.append(Finding("warning", "dtype", message, key, self._archive.path))
+        self._members[key] = member, header
+        self._specs[key] = TensorSpec(key, header.dtype, header.shape, header.nbytes)
+
+    def _header(self, member: Member) -> Header:
+        cursor = Cursor(self._archive, member)
+        read = cursor.read if member.deflated else self._stored(member)
+        head = read(0, min(member.size, 256))
+        try:
+            return decode_header(head)
+        except ValueError:
+            rest = b"" if member.size <= 256 else read(256, min(member.size, LONGEST_HEADER + 12) - 256)
+            return decode_header(head + rest)
+
+    def _stored(self, member: Member) -> Callable[[int, int], bytes]:
+        return lambda offset, size: self._archive.file.read(member.offset + offset, size)
+
+    @property
+    def specs(self) -> Mapping[str, TensorSpec]:
+        return self._specs
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        return name_kinds(self._specs)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return {"producer": "numpy", "version": None}
+
+    def tensor(self, key: str) -> NpzTensor:
+        return NpzTensor(self._archive, self._specs[key], *self._members[key])
+
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  checked in order
+        yield Verification(findings=tuple(self.findings))
+        for key, (member, header) in self._members.items():
+            found: list[Finding] = []
+            expected = header.data_offset + header.nbytes
+            if header.dtype is not INVALID and member.size != expected:
+                message = f"{member.size} bytes in the member, shape and dtype make {expected}"
+                found.append(Finding("error", "tensor-size", message, key, self._archive.path, member.offset))
+            try:
+                for piece in self._archive.pieces(member):
+                    yield Verification(nbytes=len(piece))
+            except CheckpointError as error:
+                found.append(Finding("error", error.code, error.message, key, error.path, error.offset))
+            yield Verification(tensors=not found, findings=tuple(found))
+
+    def close(self) -> None:
+        self._archive.close()
+
+
+# Writing ----------------------------------------------------------------------------
+
+_MEMBER_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows
+
+
+class NpzWriter(CheckpointWriter):
+    """Writes a zip of arrays."""
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+        for spec in target.specs:
+            _check_member_name(target, spec.key)
+        super().__init__(format, target)
+
+    @cached_property
+    def _file(self) -> IO[bytes]:
+        with refusing(self.target.path):
+            return open(self.staging.path(os.path.basename(self.target.path)), "xb")
+
+    @cached_property
+    def _zip(self) -> zipfile.ZipFile:
+        return zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
+
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:  # noqa: ARG002
+        # numpy, too, asks for zip64 always: sizes are not known when a member's header is written.
+        member = zipfile.ZipInfo(spec.key + ".npy", _MEMBER_TIME)
+        with refusing(self.target.path), self._zip.open(member, "w", force_zip64=True) as file:
+            for chunk in npy_chunks(spec, chunks, self.staging.staged):
+                file.write(view_of(chunk))
+
+    def _finish(self) -> None:
+        with refusing(self.target.path):
+            self._zip.close()
+            self._file.close()
+
+    def abandon(self) -> None:
+        if "_zip" in self.__dict__:
+            self._zip.fp = None  # no end is to be written behind what is thrown away
+        if "_file" in self.__dict__:
+            # What a full disk does not take any more is removed in the next line.
+            with contextlib.suppress(OSError):
+                self._file.close()
+        super().abandon()
+
+
+def _check_member_name(target: Target, key: str) -> None:
+    """Refuse keys that no member can be named by, or that unpacking would take out of its directory."""
+    hints = ("give it another key in an earlier step, or leave it out: --exclude",)
+    name = key_bytes(key)
+    if "\0" in key or len(name) > 0xFFFF - len(".npy") or name != key.encode("utf-8", "replace"):
+        raise ConversionError("no name that a zip can hold", path=target.path, key=key, hints=hints)
+    if not is_safe_name(key):
+        raise ConversionError("a name that leads out of the archive", path=target.path, key=key, hints=hints)
+
+
+def _sniff(probe: Probe) -> bool:
+    return (
+        probe.zip is not None
+        and bool(probe.zip.names)
+        and all(name.endswith(".npy") for name in probe.zip.names)
+    )
+
+
+def _open(probe: Probe, lenient: bool) -> NpzReader:
+    return NpzReader(probe, lenient=lenient)
+
+
+def _create(target: Target) -> CheckpointWriter:
+    return NpzWriter(FORMAT, target)
+
+
+FORMAT = Format("npz", "numpy archive", (".npz",), _sniff, _open, _create, NPY_DTYPES)

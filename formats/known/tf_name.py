@@ -1,0 +1,62 @@
+"""tf-name: TensorFlow 1's name-based checkpoints in V2 form, a bundle whose keys are variables' names.
+
+bundle              see formats.tf.bundle.index
+<variable's name>   `dense/kernel`; slots by their optimizer's name, see formats.tf.graph.kinds
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ..errors import ConversionError
+from ..model.reader import Format
+from ..tf.bundle.index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY
+from ..tf.bundle.reader import BundleReader
+from ..tf.graph.kinds import name_kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..model.probe import Probe
+    from ..model.writer import CheckpointWriter, Target
+
+
+class NameReader(BundleReader):
+    """A name-based checkpoint: each key is its variable's full name."""
+
+    @property
+    def format(self) -> Format:  # type: ignore[override]
+        return FORMAT
+
+    @cached_property
+    def full_names(self) -> Mapping[str, str]:
+        return {key: key for key in self.specs}
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        return name_kinds(self.specs)
+
+
+def _sniff(probe: Probe) -> bool:
+    return probe.is_bundle and not probe.has_key(OBJECT_GRAPH_KEY)
+
+
+def _open(probe: Probe, lenient: bool) -> NameReader:
+    return NameReader(probe, lenient=lenient)
+
+
+def _create(target: Target) -> CheckpointWriter:
+    from ..tf.bundle.writer import BundleWriter, bundle_target
+
+    target = bundle_target(target)
+    graph = OBJECT_GRAPH_KEY.decode()
+    if target.object_graph is not None or any(spec.key == graph for spec in target.specs):
+        message = "an object graph would make this an object-based checkpoint"
+        raise ConversionError(message, path=target.path, key=graph, hints=("with objects: --to tf-object",))
+    return BundleWriter(FORMAT, target)
+
+
+FORMAT = Format(
+    "tf-name", "TensorFlow 1 name-based checkpoint", (".index",), _sniff, _open, _create, BUNDLE_DTYPES
+)

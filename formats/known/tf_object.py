@@ -1,0 +1,139 @@
+"""tf-object: TensorFlow 2's object-based checkpoints, a bundle with an object graph in it.
+
+bundle                          see formats.tf.bundle.index
+_CHECKPOINTABLE_OBJECT_GRAPH    string scalar, see formats.model.object_graph
+<path>/.ATTRIBUTES/<name>       tensors that the graph's attributes name
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ..core.dtypes import STRING
+from ..errors import CheckpointError, ConversionError, CorruptCheckpointError
+from ..model.object_graph import ObjectGraph
+from ..model.object_keys import ATTRIBUTES
+from ..model.reader import Format
+from ..model.verification import Finding
+from ..tf.bundle.index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY
+from ..tf.bundle.reader import BundleReader
+from ..tf.graph.kinds import name_kinds, object_kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..model.probe import Probe
+    from ..model.writer import CheckpointWriter, Target
+
+
+GRAPH_KEY = OBJECT_GRAPH_KEY.decode()
+
+
+class ObjectReader(BundleReader):
+    """An object-based checkpoint."""
+
+    @property
+    def format(self) -> Format:  # type: ignore[override]
+        return FORMAT
+
+    def load_object_graph(self) -> ObjectGraph:
+        """Return the object graph; CheckpointError where it cannot be read or decoded."""
+        spec = self[GRAPH_KEY].spec
+        path, offset = self.data_place(GRAPH_KEY, self.tensor(GRAPH_KEY).entry)
+        if spec.dtype is not STRING or spec.shape:
+            message = f"{spec.dtype} of shape {list(spec.shape)}, expected one string"
+            raise CorruptCheckpointError(
+                message, path=path, key=GRAPH_KEY, offset=offset, code="graph-decode"
+            )
+        data = self[GRAPH_KEY].read()
+        try:
+            return ObjectGraph.decode(data.item())
+        except ValueError as error:
+            message = f"object graph: {error}"
+            raise CorruptCheckpointError(
+                message, path=path, key=GRAPH_KEY, offset=offset, code="graph-decode"
+            ) from error
+
+    @cached_property
+    def object_graph(self) -> ObjectGraph | None:  # type: ignore[override]
+        """The object graph; None where it is damaged, which `findings` then say."""
+        try:
+            return self.load_object_graph()
+        except CheckpointError as error:
+            self.findings.append(
+                Finding("error", error.code, error.message, GRAPH_KEY, error.path, error.offset)
+            )
+            return None
+
+    @cached_property
+    def _owners(self) -> Mapping[str, tuple[int, str, str]]:
+        return self.object_graph.tensors(self.specs) if self.object_graph else {}
+
+    @cached_property
+    def object_paths(self) -> Mapping[str, str]:
+        paths = self.object_graph.paths if self.object_graph else {}
+        return {key: paths[node] for key, (node, _, _) in self._owners.items() if node in paths}
+
+    @cached_property
+    def full_names(self) -> Mapping[str, str]:
+        return {key: full_name for key, (_, _, full_name) in self._owners.items() if full_name}
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        if self.object_graph is None:
+            return name_kinds(self.specs)
+        return object_kinds(self.object_graph, self.specs)
+
+
+def _sniff(probe: Probe) -> bool:
+    return probe.is_bundle and probe.has_key(OBJECT_GRAPH_KEY)
+
+
+def _open(probe: Probe, lenient: bool) -> ObjectReader:
+    return ObjectReader(probe, lenient=lenient)
+
+
+def _create(target: Target) -> CheckpointWriter:
+    """Return a writer; the object graph is the target's, or else one of the tensors."""
+    from ..tf.bundle.writer import BundleWriter, bundle_target
+
+    target = bundle_target(target)
+    given = next((spec for spec in target.specs if spec.key == GRAPH_KEY), None)
+    if target.object_graph is not None:
+        target = target._replace(specs=tuple(spec for spec in target.specs if spec.key != GRAPH_KEY))
+    elif given is None:
+        hints = ("to take the graph of another checkpoint: --like TEMPLATE", "without objects: --to tf-name")
+        message = "an object-based checkpoint needs an object graph"
+        raise ConversionError(message, path=target.path, hints=hints)
+    elif given.dtype is not STRING or given.shape:
+        message = f"{given.dtype} of shape {list(given.shape)}, an object graph is a string scalar"
+        raise ConversionError(message, path=target.path, key=GRAPH_KEY)
+    writer = BundleWriter(FORMAT, target)
+    writer.notes += _graph_notes(target)
+    return writer
+
+
+def _graph_notes(target: Target) -> list[str]:
+    """Return what of the object graph TensorFlow will not restore."""
+    if target.object_graph is None:
+        return []
+    keys = {spec.key: None for spec in target.specs}
+    notes = [flaw.message for flaw in target.object_graph.flaws(keys) if flaw.severity == "error"]
+    odd = sorted(key for key in target.object_graph.tensors(keys) if f"{ATTRIBUTES}/" not in key)
+    if odd:
+        notes.append(
+            f"{len(odd)} keys without {ATTRIBUTES!r}, such as {odd[0]!r}: TensorFlow cannot use them"
+        )
+    return notes
+
+
+FORMAT = Format(
+    "tf-object",
+    "TensorFlow 2 object-based checkpoint",
+    (".index",),
+    _sniff,
+    _open,
+    _create,
+    BUNDLE_DTYPES,
+)

@@ -1,0 +1,1 @@
+"""What all formats share: tensors, readers, writers, formats, and what verifying finds."""

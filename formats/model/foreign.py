@@ -1,0 +1,284 @@
+"""Files that are no checkpoint `formats` reads, and what to tell the person who has one.
+
+People meet these under a checkpoint's name: a pointer that Git LFS left in place of
+the file, a web page saved by a download that needed a login, another framework's file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..h5.native.superblock import SIGNATURE
+from .location import FILE_SUFFIXES, INDEX_SUFFIX
+from .weight_map import PYTORCH, shard_suffix
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..store.archive import Archive
+    from .probe import Probe
+
+
+class Foreign(NamedTuple):
+    """What a file is, and the next step."""
+
+    what: str
+    hint: str
+
+
+# What a file begins with ----------------------------------------------------------------
+
+
+def _starts(*magics: bytes) -> Callable[[bytes], bool]:
+    return lambda head: head.startswith(magics)
+
+
+def _holds(magic: bytes, offset: int) -> Callable[[bytes], bool]:
+    return lambda head: head[offset : offset + len(magic)] == magic
+
+
+_HTML = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+_WORD = re.compile(rb"[\w.:/+-][ -~]*")
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield the fields of a protobuf message by number, numbers and bytes alone, as far as they are there."""
+    from ..wire.coding import decode_varint
+
+    at = 0
+    while at < len(data):
+        try:
+            tag, at = decode_varint(data, at)
+            value, at = decode_varint(data, at)
+        except ValueError:
+            return
+        if tag & 7 == 0:
+            yield tag >> 3, value
+        elif tag & 7 == 2:
+            yield tag >> 3, data[at : at + value]
+            at += value
+        else:
+            return
+
+
+_ONNX_TEXTS, _ONNX_MESSAGES = (2, 3, 4, 6), (7, 8)
+
+
+def _is_onnx(head: bytes) -> bool:
+    """Whether this is a ModelProto: its version, then who produced it, or the graph (onnx.proto)."""
+    fields = itertools.islice(_fields(head), 2)
+    (number, version), (following, value) = (*fields, (0, b""), (0, b""))[:2]
+    if number != 1 or not isinstance(version, int) or not isinstance(value, bytes):
+        return False
+    is_text = following in _ONNX_TEXTS and bool(_WORD.fullmatch(value))
+    return 3 <= version < 100 and (is_text or (following in _ONNX_MESSAGES and bool(value)))
+
+
+def _is_graph(head: bytes) -> bool:
+    """Whether this is a GraphDef, which begins with a node: its name and its operation (graph.proto)."""
+    number, node = next(_fields(head), (0, b""))
+    if number != 1 or not isinstance(node, bytes):
+        return False
+    fields = list(itertools.islice(_fields(node), 2))
+    texts = [value for _, value in fields if isinstance(value, bytes) and _WORD.fullmatch(value)]
+    return [number for number, _ in fields] == [1, 2] and len(texts) == 2
+
+
+_TO_NPZ = "numpy.savez(OUT, **arrays) of its arrays makes what is read here"
+_PICKLE = "loading a pickle runs its code; save it as .safetensors where it was made"
+
+_CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
+    (
+        _starts(b"version https://git-lfs.github.com/spec/"),
+        Foreign("this is a Git LFS pointer, not the file", "fetch the file itself: git lfs pull"),
+    ),
+    (
+        lambda head: bool(_HTML.match(head)),
+        Foreign(
+            "this is an HTML page, not a checkpoint",
+            "the download saved a web page; download the file itself",
+        ),
+    ),
+    (
+        _starts(b"GGUF"),
+        Foreign("this is a GGUF model, which is not read here", f"gguf.GGUFReader reads it; {_TO_NPZ}"),
+    ),
+    (
+        _holds(b"TFL3", 4),
+        Foreign(
+            "this is a TFLite model, which is not read here",
+            f"tf.lite.Interpreter gives its tensors; {_TO_NPZ}",
+        ),
+    ),
+    (
+        _starts(b"\x93NUMPY"),
+        Foreign("this is one array, as numpy.save writes it", "numpy.savez(OUT, NAME=array) gives it a key"),
+    ),
+    (
+        _starts(b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."),
+        Foreign("this is a Python pickle, of PyTorch before 1.6", _PICKLE),
+    ),
+    (
+        _starts(b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
+        Foreign("this is a Python pickle", _PICKLE),
+    ),
+    (
+        _starts(b"\x1f\x8b"),
+        Foreign("this is a gzip archive, not a checkpoint", "unpack it first: tar xzf or gunzip"),
+    ),
+    (_holds(b"ustar", 257), Foreign("this is a tar archive, not a checkpoint", "unpack it first: tar xf")),
+    (
+        _starts(b"7z\xbc\xaf\x27\x1c"),
+        Foreign("this is a 7z archive, not a checkpoint", "unpack it first: 7z x"),
+    ),
+    (
+        _starts(b"Rar!\x1a\x07"),
+        Foreign("this is a RAR archive, not a checkpoint", "unpack it first: unrar x"),
+    ),
+    (
+        _starts(b"\xfd7zXZ\0"),
+        Foreign("this is an xz archive, not a checkpoint", "unpack it first: tar xJf or xz -d"),
+    ),
+    (
+        _holds(b"1AY&SY", 4),
+        Foreign("this is a bzip2 archive, not a checkpoint", "unpack it first: tar xjf or bunzip2"),
+    ),
+    (
+        _starts(b"\x28\xb5\x2f\xfd"),
+        Foreign("this is a zstd archive, not a checkpoint", "unpack it first: zstd -d"),
+    ),
+    (
+        _is_onnx,
+        Foreign(
+            "this is an ONNX model, which is not read here",
+            f"onnx.numpy_helper.to_array gives its initializers; {_TO_NPZ}",
+        ),
+    ),
+    (
+        _is_graph,
+        Foreign(
+            "this is a graph of TensorFlow's (GraphDef), whose weights, if frozen, are constants in it",
+            "name the checkpoint that it was made from, or save its constants: "
+            "tf.make_ndarray(node.attr['value'].tensor)",
+        ),
+    ),
+)
+
+# What is in a zip archive ---------------------------------------------------------------
+
+_TORCH = Foreign("this is a PyTorch archive, a zip with a Python pickle", _PICKLE)
+_TORCH_MODULE = Foreign(
+    "this is a whole PyTorch module, a zip with a Python pickle",
+    "loading a pickle runs its code; save model.state_dict() as .safetensors where it was made",
+)
+_TORCH_SCRIPT = Foreign(
+    "this is a TorchScript archive, which is not read here",
+    "torch.jit.load(PATH).state_dict() gives its tensors; save them as .safetensors",
+)
+_MODULE_FIELDS = (b"_parameters", b"_buffers")
+"""What the pickle of a torch.nn.Module says near its beginning, and that of a state dict never does."""
+
+_RENAMED_INDEX = Foreign(
+    "this is the index file of a TensorFlow checkpoint under another name",
+    "call it NAME.index again, beside NAME.data-00000-of-00001, which holds the values",
+)
+_EMPTY_ZIP = Foreign("this is an empty zip archive", "the save had nothing to write, or was interrupted")
+
+# Suffix -> what such a file is, and its first bytes.  A suffix does not decide; it words the refusal.
+_EXPECTED = {
+    ".h5": ("an HDF5 file", SIGNATURE),
+    ".hdf5": ("an HDF5 file", SIGNATURE),
+    ".keras": ("a zip archive", b"PK\3\4"),
+    ".npz": ("a zip archive", b"PK\3\4"),
+}
+
+_TORCH_SHARDS = Foreign(
+    "this is a sharded PyTorch model, whose .bin files are Python pickles",
+    "loading a pickle runs its code; save it as .safetensors where it was made",
+)
+_BROKEN_INDEX = Foreign(
+    "not the index of shards: no JSON with a weight_map",
+    "the copy was damaged; copy it again, or read the shards beside it one by one",
+)
+
+_ORBAX_FILES = {"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt", "_sharding"}
+_MOST_STEPS = 10
+"""Entries of a directory that are looked into: Orbax managers have a directory for each step."""
+
+
+_PICKLE_HEAD = 1 << 16
+
+
+def recognise(probe: Probe) -> Foreign | None:
+    """Return what the file is, if it is one of those known not to be read here."""
+    if probe.size == 0:
+        return Foreign("the file is empty", "the copy or the save was interrupted; copy it again")
+    for matches, foreign in _CONTENTS:
+        if matches(probe.head):
+            return foreign
+    if probe.is_renamed_index:
+        return _RENAMED_INDEX
+    if shard_suffix(probe.json, probe.location.head) == PYTORCH:
+        return _TORCH_SHARDS
+    if probe.location.head.endswith(INDEX_SUFFIX):
+        return _BROKEN_INDEX
+    if probe.zip is not None:
+        return _archive(probe.zip)
+    return _misnamed(probe)
+
+
+def _archive(archive: Archive) -> Foreign | None:
+    names = archive.names
+    if not names:
+        return _EMPTY_ZIP
+    pickled = [name for name in names if os.path.basename(name) == "data.pkl"]
+    if pickled and any(os.path.basename(name) == "constants.pkl" for name in names):
+        return _TORCH_SCRIPT
+    if pickled:
+        head = next(archive.pieces(archive.member(pickled[0])), b"")[:_PICKLE_HEAD]
+        return _TORCH_MODULE if all(field in head for field in _MODULE_FIELDS) else _TORCH
+    held = [name for name in names if name.endswith((".index", *FILE_SUFFIXES))]
+    if held:
+        return Foreign(f"this is a zip archive with {held[0]} in it", "unpack it first: unzip")
+    return None
+
+
+def _misnamed(probe: Probe) -> Foreign | None:
+    """Return what a file is not, though its name says so."""
+    prefix, suffix = os.path.splitext(probe.location.head)
+    suffix = suffix.lower()
+    if suffix == ".meta":
+        what = "this is a graph, which holds no values"
+        return Foreign(what, f"the values are in {prefix}.index and its data files, which are not there")
+    if suffix not in _EXPECTED or probe.head.startswith(_EXPECTED[suffix][1]):
+        return None
+    what, magic = _EXPECTED[suffix]
+    found = probe.head[: len(magic)]
+    return Foreign(
+        f"not {what}: begins with {found!r}, expected {magic!r}",
+        "the copy was damaged, or the name is wrong; copy it again",
+    )
+
+
+def foreign_directory(path: str) -> Foreign | None:
+    """Return what a directory without checkpoints of ours is, or holds."""
+    names = _names(path)
+    steps = (os.path.join(path, name) for name in itertools.islice(sorted(names), _MOST_STEPS))
+    if any(_ORBAX_FILES & found for found in (names, *map(_names, steps))):
+        return Foreign(
+            "this is an Orbax checkpoint directory, which is not read here",
+            f"orbax.checkpoint.PyTreeCheckpointer().restore(PATH) reads it; {_TO_NPZ}",
+        )
+    if any(name.endswith(".bin.index.json") for name in names):
+        return _TORCH_SHARDS
+    return None
+
+
+def _names(path: str) -> set[str]:
+    try:
+        return set(os.listdir(path))
+    except OSError:
+        return set()

@@ -1,0 +1,179 @@
+"""Where a checkpoint lies, and what the names of its files say."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import NamedTuple
+
+from ..store.beside import SAFETENSORS_SHARD, SHARD, V1_SHARD, files_beside
+
+WEIGHTS_SHARD = re.compile(r"(?P<prefix>.+)_\d{5,}\.weights\.h5", re.DOTALL)
+"""A shard of Keras' weights, where PREFIX.weights.json lies beside it."""
+
+
+INDEX_SUFFIX = ".safetensors.index.json"
+
+
+MAP = re.compile(r".+(\.safetensors\.index(\.[^.]+)?\.json|\.weights\.json)", re.DOTALL)
+"""A map of shards; that of a variant of a model is called NAME.safetensors.index.VARIANT.json."""
+
+
+FILE_SUFFIXES = (INDEX_SUFFIX, ".h5", ".hdf5", ".weights.json", ".keras", ".npz", ".safetensors")
+"""Suffixes that say of a damaged file that it was to be a checkpoint."""
+
+
+_STEP = re.compile(r"-(\d+)$")
+
+
+_SUFFIXES = (
+    ".weights.h5",
+    ".weights.json",
+    INDEX_SUFFIX,
+    ".ckpt",
+    ".h5",
+    ".hdf5",
+    ".keras",
+    ".npz",
+    ".safetensors",
+)
+
+
+# What interrupted saves leave behind (tensor_bundle.cc, saver.py): none of it is a checkpoint.
+_LEFTOVER_FILE = re.compile(r".+\.tempstate\d+", re.DOTALL)
+
+
+_LEFTOVER_DIRECTORY = re.compile(r".+_temp(_[0-9a-f]{32})?", re.DOTALL)
+
+
+Fingerprint = dict[str, tuple[int, int, int, int]]
+
+
+class Location(NamedTuple):
+    """Where a checkpoint lies.
+
+    `path` is how it is called: the prefix of a bundle, the pattern of a sharded V1
+    checkpoint, else the file.  `head` is the file that says what it is.
+    `note` tells what was chosen and why, where there was a choice.
+    """
+
+    path: str
+    head: str
+    note: str | None = None
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.path)
+
+    def files(self) -> list[str]:
+        """Return the files of this checkpoint that are there: the head first, then data shards."""
+        found = [self.head] if os.path.isfile(self.head) else []
+        if self.head == self.path + ".index":
+            return found + data_shards(self.path)
+        if self.head != self.path:
+            return v1_shards(self.path) or lone_shards(self.head) or found
+        if MAP.fullmatch(self.head):
+            from .weight_map import files_of_map
+
+            return found + [path for path in files_of_map(self.head) if os.path.isfile(path)]
+        return found
+
+    def nbytes(self) -> int:
+        """Return the size of all files that can be looked at."""
+        return sum(size for _, _, size, _ in self.fingerprint().values())
+
+    def fingerprint(self) -> Fingerprint:
+        """Return, by file, what changes when one is written to, replaced or removed."""
+        found = {}
+        for path in self.files():
+            with contextlib.suppress(OSError):  # it has just gone, or is a link that leads nowhere
+                status = os.stat(path)
+                found[path] = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        return found
+
+
+def bundle(prefix: str) -> Location:
+    return Location(prefix, prefix + ".index")
+
+
+def _beside(prefix: str, pattern: re.Pattern[str]) -> list[str]:
+    try:
+        return files_beside(prefix, pattern)
+    except (OSError, ValueError):  # ValueError: a NUL, which a state file's path can hold
+        return []
+
+
+def data_shards(prefix: str) -> list[str]:
+    """Return the data shards that lie beside a bundle's index, whatever count their names say."""
+    return _beside(prefix, SHARD)
+
+
+def v1_shards(path: str) -> list[str]:
+    """Return the files of a sharded V1 checkpoint, from its prefix or pattern."""
+    match = V1_SHARD.fullmatch(path)
+    prefix = match["prefix"] if match else path
+    count = match["count"] if match and match["count"].isdigit() else None
+    found = _beside(prefix, V1_SHARD)
+    return [name for name in found if count is None or name.endswith(f"-of-{count}")]
+
+
+def beside_index(shard: str) -> str:
+    """Return the name of the index that a shard of Hugging Face's belongs to, whether it is there or not."""
+    match = SAFETENSORS_SHARD.fullmatch(os.path.basename(shard))
+    assert match is not None
+    return match["prefix"] + INDEX_SUFFIX
+
+
+def is_shard_beside_index(path: str) -> bool:
+    """Whether a file is a shard of Hugging Face's whose index, which stands for it, is there."""
+    match = SAFETENSORS_SHARD.fullmatch(path)
+    return match is not None and os.path.isfile(match["prefix"] + INDEX_SUFFIX)
+
+
+def shards_beside(path: str) -> list[str]:
+    """Return the shards that lie beside an index of Hugging Face's, whatever count their names say."""
+    return _beside(path.removesuffix(INDEX_SUFFIX), SAFETENSORS_SHARD)
+
+
+def lone_shards(shard: str) -> list[str]:
+    """Return the shards of Hugging Face's that are there of the set that one belongs to."""
+    match = SAFETENSORS_SHARD.fullmatch(shard)
+    found = _beside(match["prefix"], SAFETENSORS_SHARD) if match else []
+    return [path for path in found if match and path.endswith(f"-of-{match['count']}.safetensors")]
+
+
+def is_leftover(name: str, *, directory: bool) -> bool:
+    """Whether a name is one that interrupted saves leave behind."""
+    return bool((_LEFTOVER_DIRECTORY if directory else _LEFTOVER_FILE).fullmatch(name))
+
+
+def is_part(name: str) -> bool:
+    """Whether a file is a part of a bundle that its index stands for."""
+    return bool(SHARD.fullmatch(name)) or name.endswith((".index", ".meta"))
+
+
+def is_event_file(name: str) -> bool:
+    """Whether a file is one of TensorBoard's event files, by what TensorBoard knows them by."""
+    return "tfevents" in name
+
+
+def bundle_prefix(path: str) -> str:
+    """Return the prefix of the bundle that a path names: itself, or what its index or a shard begins with."""
+    shard = SHARD.fullmatch(path)
+    return shard["prefix"] if shard else path.removesuffix(".index")
+
+
+def step_of(name: str) -> int | None:
+    """Return the step in a checkpoint's name, the integer after its last `-`."""
+    base = _without_shard(os.path.basename(name))
+    for suffix in _SUFFIXES:
+        base = base.removesuffix(suffix)
+    match = _STEP.search(_without_shard(base))
+    return int(match[1]) if match else None
+
+
+def _without_shard(base: str) -> str:
+    """Return a name without the number and count of a shard, which are no step."""
+    match = V1_SHARD.fullmatch(base)
+    return match["prefix"] if match else base

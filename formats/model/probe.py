@@ -1,0 +1,136 @@
+"""One look at a file, shared by everything that asks what it is."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CorruptCheckpointError
+from ..store.local import RandomAccessFile
+
+if TYPE_CHECKING:
+    from ..h5.facts import H5Facts
+    from ..store.archive import Archive
+    from ..wire.sstable import Table
+    from .location import Location
+
+
+HEAD_SIZE = 4096
+TAIL_SIZE = 64
+_ZIP_MAGICS = (b"PK\3\4", b"PK\5\6")
+_JSON_SPACE = b" \t\r\n"
+_V1_META_TAG = 0x0A  # SavedTensorSlices.meta; a bundle's header has no field of this number and type.
+
+
+class Probe:
+    """What the sniffers see of a location: the first and last bytes, and the container if it is one.
+
+    All of it is read once; the containers (`table`, `hdf5`, `zip`, `json`) are opened when
+    a sniffer asks for them, and a reader goes on with what is open.  A probe looks at the
+    file that says what the checkpoint is: a bundle's index, a V1 file or its first shard,
+    any other file itself.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        with RandomAccessFile(location.head) as file:
+            self.size = file.size
+            self.head = file.read(0, HEAD_SIZE)
+            self.tail = file.read(max(0, file.size - TAIL_SIZE), TAIL_SIZE)
+
+    @property
+    def is_table(self) -> bool:
+        from ..wire.sstable import MAGIC
+
+        return self.tail.endswith(MAGIC)
+
+    @cached_property
+    def table(self) -> Table | None:
+        """The open table; None where this is none, or its footer or index block is damaged."""
+        from ..wire.sstable import Table
+
+        if not self.is_table:
+            return None
+        file = RandomAccessFile(self.location.head)
+        try:
+            return Table(file.read, file.size, file.path)
+        except CorruptCheckpointError:
+            return None
+
+    @property
+    def is_bundle(self) -> bool:
+        """Whether this is a bundle's index, under the name by which its shards are found."""
+        return self._is_index and self.location.head == self.location.path + ".index"
+
+    @property
+    def is_renamed_index(self) -> bool:
+        """Whether this is a bundle's index under a name of its own, which says nothing of its shards."""
+        return self._is_index and not self.is_bundle
+
+    @cached_property
+    def _is_index(self) -> bool:
+        """Whether this is a table whose first value is no V1 metadata.
+
+        A table too damaged to tell is what its name says.
+        """
+        if not self.is_table:
+            return False
+        try:
+            _, value = next(iter(self.table or ()), (b"", b""))
+        except CorruptCheckpointError:
+            value = b""
+        if not value:
+            return self.location.head.endswith(".index")
+        return value[0] != _V1_META_TAG
+
+    @property
+    def is_v1(self) -> bool:
+        return self.is_table and not self._is_index
+
+    @cached_property
+    def hdf5(self) -> H5Facts | None:
+        """The open HDF5 file and which layout it has; None where this is none.
+
+        Raises CorruptCheckpointError where it is one that cannot be opened.
+        """
+        from ..h5.native.superblock import Superblock
+
+        superblock = Superblock.find(self.head)
+        if superblock is None or self.is_table:
+            return None
+        from ..h5.facts import H5Facts
+        from ..h5.safe import open_h5
+
+        return H5Facts(open_h5(self.location.head, self.size, superblock))
+
+    @cached_property
+    def zip(self) -> Archive | None:
+        """The open zip archive; None where this is none.
+
+        Raises CorruptCheckpointError where it is one that cannot be opened.
+        """
+        if self.is_table or not self.head.startswith(_ZIP_MAGICS):
+            return None
+        from ..store.archive import Archive
+
+        return Archive(self.location.head)
+
+    @cached_property
+    def json(self) -> dict[str, Any] | None:
+        """The file's JSON object; None where this is no such text."""
+        if self.is_table or not self.head.lstrip(_JSON_SPACE).startswith(b"{"):
+            return None
+        from ..wire.jsontext import parse_object
+
+        with RandomAccessFile(self.location.head) as file:
+            try:
+                return parse_object(file.read(0, file.size))
+            except ValueError:
+                return None
+
+    def has_key(self, key: bytes) -> bool:
+        """Whether a table has a key; False where this is none, or it cannot be told."""
+        try:
+            return self.table is not None and self.table.get(key) is not None
+        except CorruptCheckpointError:
+            return False

@@ -1,0 +1,102 @@
+"""A tensor in a file, read when asked for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..core.chunks import PIECE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from ..core.chunks import Chunk
+    from ..core.region import Extents, Index
+    from ..store.ranges import FileRange
+from ..core.spec import Stored, TensorSpec
+
+
+class LazyTensor(ABC):
+    """A tensor in a file, read when asked for."""
+
+    has_values: ClassVar[bool] = True
+    """Whether there are values to read; a listing knows their checksum alone."""
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.spec = spec
+
+    @property
+    def stored(self) -> Stored:
+        return Stored()
+
+    @abstractmethod
+    def read(self) -> np.ndarray[Any, Any]:
+        """Return the tensor, checked against its stored checksum where there is one.
+
+        The array owns its memory and is writable.  Strings and variants are object
+        arrays of bytes.  Raises ChecksumError, CorruptCheckpointError.
+        """
+
+    def read_slice(self, index: Any) -> np.ndarray[Any, Any]:
+        """Return `read()[index]`, always as an array, checked as `read` is.
+
+        `index` is integers, slices that go forward and `...`, as numpy takes them.  Raises
+        IndexError where it is another or does not fit the shape, and what `read` raises.
+
+        A checksum covers the whole tensor, of a partitioned one each piece, so all of what
+        it covers is read; no more than the part is held.  A format without checksums reads
+        no more than the part.
+        """
+        from ..core.region import index_shape, normal_index
+
+        region, dropped = normal_index(index, self.spec.shape)
+        sizes = enumerate(index_shape(region))
+        return self.read_region(region).reshape([size for axis, size in sizes if axis not in dropped])
+
+    @abstractmethod
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
+        """Return what an index selects that is known to fit, of as many dimensions as the tensor.
+
+        Checked, and at the cost, that `read_slice` says.
+        """
+
+    def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        """Yield what `read_region` returns as `chunks` yields the whole, and checked as there.
+
+        Formats that cannot do better read the region first.
+        """
+        from ..core.chunks import array_chunks
+
+        return array_chunks(self.read_region(index), max_bytes)
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        """Yield the tensor in pieces of at most `max_bytes`, or one element where that is larger.
+
+        Fixed-width tensors come as bytes, little-endian, in C order; strings and variants
+        as their elements.  The checksum is compared when the last piece has passed: whoever
+        stops before that has values that nobody checked.
+        Formats that cannot do better read the whole tensor first.
+        """
+        from ..core.chunks import array_chunks
+
+        return array_chunks(self.read(), max_bytes)
+
+    def file_range(self) -> FileRange | None:
+        """Return where the values lie, if a file has them in one piece just as `chunks` gives them.
+
+        Size and place have been held against the file; the values are not checked, that is
+        left to whoever reads them, by the range's `check`.  Raises CorruptCheckpointError.
+        """
+        return None
+
+    def pieces(self) -> list[tuple[Extents, LazyTensor]]:
+        """Return the slices of a partitioned tensor, with their extents as stored; of others, none.
+
+        Each is a tensor that is checked by itself when it is read.
+        """
+        return []
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.spec.key!r} {self.spec.dtype} {list(self.spec.shape)}>"

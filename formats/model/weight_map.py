@@ -1,0 +1,106 @@
+"""Weight maps: the JSON file beside shards that says which of them holds what.
+
+    {"metadata": {"total_size": bytes, ...},
+     "weight_map": {name: file, or [file, ...], ...}}
+
+    NAME.safetensors.index.json   Hugging Face: tensors, by key, in safetensors files
+    NAME.bin.index.json           Hugging Face: tensors, by key, in PyTorch files
+    NAME.weights.json             Keras 3: objects, by path, in HDF5 files
+
+What the shards are called tells these apart.  A map comes from anybody, so a file that it
+names lies beside it, or is refused: no other folder, and no link that leads to one.  The
+cache of huggingface_hub keeps maps and shards alike as links into one folder of its own;
+where the map itself is such a link, the folder that it leads to is a home of shards, too.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ..wire.jsontext import parse_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+WEIGHT_MAP = "weight_map"
+MOST_SHARDS = 10_000
+
+SAFETENSORS, PYTORCH, KERAS = ".safetensors", ".bin", ".weights.h5"
+_INDEX = ".index.json"
+_PYTORCH_SUFFIXES = (".bin", ".pt", ".pth")
+
+
+def is_map(document: dict[str, Any] | None) -> bool:
+    return document is not None and isinstance(document.get(WEIGHT_MAP), dict) and "tensors" not in document
+
+
+def shard_suffix(document: dict[str, Any] | None, path: str) -> str | None:
+    """Return which suffix the shards of a weight map have; None where the file at `path` is no such map."""
+    if document is None or not is_map(document):
+        return None
+    # A map that names nothing is what its own name says.
+    names = list(_flat(document[WEIGHT_MAP].values())) or [path.removesuffix(_INDEX)]
+    for suffixes, found in ((SAFETENSORS, SAFETENSORS), (_PYTORCH_SUFFIXES, PYTORCH)):
+        if any(isinstance(name, str) and name.endswith(suffixes) for name in names):
+            return found
+    return KERAS
+
+
+def _flat(values: Iterable[Any]) -> Iterable[Any]:
+    for value in values:
+        yield from value if isinstance(value, list) else (value,)
+
+
+def files_by_name(document: dict[str, Any], path: str) -> dict[str, tuple[str, ...]]:
+    """Return the files in which a map at `path` says each name to be.
+
+    Raises CorruptCheckpointError where it names none, UnsupportedFeatureError where it leads elsewhere.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    files: set[str] = set()
+    for name, value in document[WEIGHT_MAP].items():
+        listed = value if isinstance(value, list) else [value]
+        for file in listed:
+            if not isinstance(file, str):
+                raise CorruptCheckpointError(f"weight_map: {name!r} names no file", path=path, code="header")
+            if file in ("", ".", "..") or any(character in file for character in "/\\\0"):
+                message = f"weight_map: {name!r} is in {file!r}, which is no file beside this one"
+                raise UnsupportedFeatureError(message, path=path, code="header")
+        found[name] = tuple(listed)
+        files.update(listed)
+    if len(files) > MOST_SHARDS:
+        raise UnsupportedFeatureError(f"weight_map names {len(files)} files", path=path, code="header")
+    return found
+
+
+def shard_path(path: str, file: str) -> str:
+    """Return where a file lies that the map at `path` names.
+
+    Raises UnsupportedFeatureError where it is a link that leads to another folder.
+    """
+    folder = os.path.dirname(path)
+    found = os.path.join(folder, file)
+    if os.path.islink(found):
+        homes = {os.path.realpath(folder or "."), os.path.dirname(os.path.realpath(path))}
+        if os.path.dirname(os.path.realpath(found)) not in homes:
+            message = f"weight_map: {file!r} is a link that leads to another folder"
+            raise UnsupportedFeatureError(message, path=path, code="header")
+    return found
+
+
+def files_of_map(path: str) -> list[str]:
+    """Return the paths of the files that a map names, there or not, sorted; none where it cannot be read."""
+    from ..store.local import RandomAccessFile
+
+    try:
+        with RandomAccessFile(path) as file:
+            document = parse_object(file.read(0, file.size))
+        if not is_map(document):
+            return []
+        files = {each for listed in files_by_name(document, path).values() for each in listed}
+        return [shard_path(path, each) for each in sorted(files)]
+    except (CheckpointError, ValueError):  # ValueError: no JSON
+        return []

@@ -1,0 +1,311 @@
+"""Writing checkpoints: what every format's writer keeps to.
+
+A writer knows all specs before it writes a byte, so what cannot be represented is
+refused while nothing has happened yet.  It writes beside the target (`formats.store.staging`)
+and moves everything in at the end.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from ..core.chunks import chunks_of
+from ..core.dtypes import INVALID
+from ..errors import (
+    CheckpointExistsError,
+    ConversionError,
+    CorruptCheckpointError,
+    DuplicateKeyError,
+    TensorNotFoundError,
+    UnsupportedDtypeError,
+    cast_or_leave_out,
+)
+from ..store.held import Held
+from ..store.links import followed
+from ..store.staging import Staging, refuse_irreplaceable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..core.chunks import Chunk
+    from ..core.region import Extents
+    from ..core.spec import TensorSpec
+    from ..store.staging import StagedFile
+    from .object_graph import ObjectGraph
+    from .reader import CheckpointReader, Format
+
+
+class Target(NamedTuple):
+    """What a writer is made for: the path, all specs, and what else the checkpoint shall hold.
+
+    `specs` stand in the caller's order.  `slices` gives the extents of tensors that are
+    kept in slices, spelled as they shall be stored.  `shard_size` is in bytes.
+    `metadata` is what the format can say of itself, by the names readers use.  Of a
+    `rehearsal` nothing is written: it refuses what the performance would, and has its notes.
+    """
+
+    path: str
+    specs: tuple[TensorSpec, ...]
+    overwrite: bool = False
+    object_graph: ObjectGraph | None = None
+    slices: Mapping[str, Sequence[Extents]] = {}
+    shard_size: int | None = None
+    metadata: Mapping[str, Any] = {}
+    rehearsal: bool = False
+
+
+class Place(NamedTuple):
+    """Where a tensor's bytes go: at an offset of a staged file, in ranges that anybody may fill."""
+
+    file: StagedFile
+    offset: int
+
+    def write(self, at: int, data: Chunk) -> None:
+        self.file.write_at(self.offset + at, data)
+
+    def start_sync(self, begin: int, end: int) -> None:
+        """Let the disk begin with a range that is written."""
+        self.file.start_sync(self.offset + begin, end - begin)
+
+
+class CheckpointWriter(ABC):
+    """A checkpoint being written; a context manager.
+
+    It is made with all specs, and refuses what the format cannot hold before the first
+    byte is written.  Each tensor is then written exactly once, in any order; what comes
+    before its turn in `order`, where that names one, is kept aside.  Leaving the `with`
+    block commits; leaving it by an exception abandons, and then nothing is left behind and
+    an old target is untouched.
+
+    A subclass writes into `staging`: in `_start` what goes first, in `_finish` what goes
+    last.  `notes` are what a person should know of what is written.
+    """
+
+    order: tuple[str, ...] | None = None
+    has_shards = False
+    has_slices = False
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  the word of the field
+        target = target._replace(path=self.followed(target.path))
+        self.format = format
+        self.target = target
+        self.specs: dict[str, TensorSpec] = {spec.key: spec for spec in target.specs}
+        keys = self.order or tuple(self.specs)
+        self._unwritten: dict[str, list[Extents]] = {key: list(target.slices.get(key, ())) for key in keys}
+        self._unfilled: dict[tuple[str, Extents | None], tuple[TensorSpec, Place]] = {}
+        self.notes: list[str] = []
+        self._state = "open"
+        existing = self.existing(target.path)
+        for found in existing:
+            refuse_irreplaceable(found)
+            if not target.overwrite:
+                hints = ("to replace it: --overwrite",)
+                raise CheckpointExistsError("is there already", path=found, hints=hints)
+        if target.shard_size is not None and not self.has_shards:
+            hints = ("leave out --shard-size, or write another format: --to tf-name",)
+            raise ConversionError(f"{format.name} is not written in shards", path=target.path, hints=hints)
+        if target.slices and not self.has_slices:
+            hints = ("write every tensor whole: --merge-slices, or write another format: --to tf-name",)
+            raise ConversionError(f"{format.name} has no slices", path=target.path, hints=hints)
+        if target.rehearsal:
+            self._state = "closed"
+            return
+        self.staging = Staging(target.path, existing)
+        self._held = Held(self.staging)
+        try:
+            self._start()
+        except BaseException:
+            self.staging.remove()
+            raise
+
+    @classmethod
+    def followed(cls, path: str) -> str:
+        """Return the path to write to, where `path` is a symbolic link: what that leads to."""
+        return followed(path)
+
+    @classmethod
+    def existing(cls, path: str) -> list[str]:
+        """Return the files that writing to `path` would replace."""
+        return [path] if os.path.lexists(path) else []
+
+    def _start(self) -> None:  # noqa: B027  most formats have nothing to say here
+        """Write what stands before the tensors."""
+
+    @abstractmethod
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:
+        """Write a tensor, or one slice of it, whose own shape `spec` then has."""
+
+    def _write_in_slices(self, spec: TensorSpec, slices: Sequence[Extents], chunks: Iterator[Chunk]) -> None:
+        """Write a tensor that comes whole and is kept in slices, where the format `has_slices`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Write what stands behind the tensors, so that what is staged is a checkpoint."""
+
+    def _move_in(self) -> None:
+        """Move what is staged to its place."""
+        self.staging.move_in()
+
+    def write(self, key: str, data: Any) -> None:
+        """Write a tensor: an array of its dtype and shape, or its chunks (see `LazyTensor.chunks`)."""
+        turn = next(iter(self._unwritten), None)
+        if self.order is None or self._state != "open" or key == turn or key not in self._unwritten:
+            self._write_in_turn(key, data)
+        elif key in self._held:
+            raise ValueError(f"tensor {key!r} is written already")
+        else:
+            self._state = "interrupted"
+            self._held.hold(self.specs[key], chunks_of(self.specs[key], data))
+            self._state = "open"
+        while (waiting := next(iter(self._unwritten), None)) is not None and waiting in self._held:
+            self._write_in_turn(waiting, self._held.release(waiting))
+
+    def start_shard(self) -> None:  # noqa: B027  most formats have none
+        """Begin another shard with what is written next, where no `shard_size` decides that."""
+
+    def write_object_graph(self) -> None:  # noqa: B027  most formats have none
+        """Write the object graph in this place; else it stands behind all tensors."""
+
+    def _write_in_turn(self, key: str, data: Any) -> None:
+        spec = self._begin(key)
+        slices = self._unwritten[key]
+        if slices != list(self.target.slices.get(key, ())):
+            raise ValueError(f"tensor {key!r}: some of its slices are written already")
+        self._state = "interrupted"
+        chunks = chunks_of(spec, data)
+        if slices:
+            self._write_in_slices(spec, slices, chunks)
+        else:
+            self._write(spec, None, chunks)
+        self._end(key)
+
+    def write_slice(self, key: str, extents: Extents, data: Any) -> None:
+        """Write one slice of a tensor that `Target.slices` keeps in slices, as `write` does a tensor."""
+        piece = self._begin_slice(key, extents)
+        self._state = "interrupted"
+        self._write(piece, extents, chunks_of(piece, data))
+        self._end(key, extents)
+
+    def place(self, key: str, extents: Extents | None = None) -> Place | None:
+        """Return where the bytes of a tensor, or of a slice, go; None where they must be given to `write`.
+
+        It takes the tensor's turn, as `write` does.  The place is filled by whoever and in
+        any order, with fixed-width elements as `chunks` gives them, and then `filled` is called.
+        """
+        spec = self._begin(key) if extents is None else self._begin_slice(key, extents)
+        place = self._place(spec)
+        if place is not None:
+            self._end(key, extents)
+            self._unfilled[key, extents] = spec, place
+        return place
+
+    def filled(self, key: str, extents: Extents | None, crc: int) -> None:
+        """Take note that a place is filled, with bytes of this unmasked checksum."""
+        self._filled(*self._unfilled.pop((key, extents)), extents, crc)
+
+    def _place(self, spec: TensorSpec) -> Place | None:  # noqa: ARG002  most formats have none
+        """Reserve the room of a fixed-width tensor, or of a slice, whose own shape `spec` then has."""
+        return None
+
+    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, crc: int) -> None:  # noqa: B027
+        """Note what a place has been filled with."""
+
+    def _begin_slice(self, key: str, extents: Extents) -> TensorSpec:
+        """Return the spec of a slice whose turn it is."""
+        from ..core.region import region_of
+
+        spec = self._begin(key)
+        if extents not in self._unwritten[key]:
+            raise ValueError(f"tensor {key!r}: slice {extents} is not one to be written")
+        shape = tuple(stop - start for start, stop in region_of(extents, spec.shape))
+        return spec._replace(shape=shape)
+
+    def _begin(self, key: str) -> TensorSpec:
+        if key not in self.specs:
+            raise TensorNotFoundError("not one of the tensors to be written", path=self.target.path, key=key)
+        if self._state != "open" or key not in self._unwritten:
+            raise ValueError(f"tensor {key!r} is written already, or the writer is {self._state}")
+        if self.order is not None and key != next(iter(self._unwritten)):
+            raise ValueError(f"tensor {key!r} comes before its turn, see `order`")
+        return self.specs[key]
+
+    def _end(self, key: str, extents: Extents | None = None) -> None:
+        if extents is not None:
+            self._unwritten[key].remove(extents)
+        if extents is None or not self._unwritten[key]:
+            del self._unwritten[key]
+        self._state = "open"
+
+    def finish(self) -> None:
+        """Write what goes last.  The checkpoint is whole then, but not yet in its place."""
+        if self._state == "finished":
+            return
+        if self._state != "open":
+            raise ValueError(f"{self.target.path}: the writer is {self._state}")
+        if self._unwritten:
+            missing = next(iter(self._unwritten))
+            count = len(self._unwritten) - len(self._held)
+            raise ValueError(f"{count} tensors are not written, {missing!r} for one")
+        if self._unfilled:
+            missing, _ = next(iter(self._unfilled))
+            raise ValueError(f"{len(self._unfilled)} places are not filled, that of {missing!r} for one")
+        self._state = "interrupted"
+        self._finish()
+        self.staging.sync()
+        self._state = "finished"
+
+    def reopen(self) -> CheckpointReader:
+        """Return a reader of what was written, before it is moved to its place."""
+        from ..find.location import resolve
+        from ..find.opening import open_location
+
+        self.finish()
+        return open_location(resolve(self.staging.path(os.path.basename(self.target.path))))
+
+    def commit(self) -> None:
+        """Move the checkpoint to its place; the target is the old or the new one at every instant."""
+        try:
+            self.finish()
+            with self.staging.alone():
+                if not self.target.overwrite and (found := self.existing(self.target.path)):
+                    raise CheckpointExistsError("has appeared meanwhile", path=found[0])
+                self._move_in()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Remove what was staged, and all traces of it."""
+        if self._state != "closed":
+            self._state = "closed"
+            self.staging.remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.abandon()
+
+
+def check_specs(target: Target, into: Format) -> None:
+    """Refuse two tensors of one key, and dtypes that a format does not have."""
+    keys: set[str] = set()
+    for spec in target.specs:
+        if spec.key in keys:
+            raise DuplicateKeyError("two tensors have this key", path=target.path, key=spec.key)
+        keys.add(spec.key)
+        if spec.dtype is INVALID:
+            raise CorruptCheckpointError("its entry cannot be decoded", path=target.path, key=spec.key)
+        if spec.dtype.name not in into.dtypes:
+            hints = cast_or_leave_out(spec.key, castable=spec.dtype.is_floating)
+            message = f"{into.name} has no {spec.dtype}"
+            raise UnsupportedDtypeError(message, path=target.path, key=spec.key, hints=hints)
+    for key in target.slices:
+        if key not in keys:
+            message = "extents of a tensor that is not to be written"
+            raise TensorNotFoundError(message, path=target.path, key=key)

@@ -1,0 +1,1 @@
+"""Safetensors: one file, or shards with the index that names them."""

@@ -1,0 +1,293 @@
+"""safetensors: a header of JSON, then the tensors' bytes and nothing else.
+
+    header length: uint64
+    header: JSON object, padded with spaces: key -> {"dtype": "F32", "shape": [2, 3],
+            "data_offsets": [begin, end]}; "__metadata__" -> object of strings
+    data: tensors in C order, little-endian; offsets count from here, and together cover
+          it all, without a hole and without an overlap
+
+The header has at most 100,000,000 bytes.  There is no checksum.
+https://github.com/huggingface/safetensors, README "Format", safetensors/src/tensor.rs
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..core.chunks import PIECE, array_chunks, stored_chunks
+from ..core.dtypes import DTYPES, INVALID, DType
+from ..core.region import full_index, index_shape
+from ..core.slicing import allocate, fill_region, region_chunks
+from ..core.spec import TensorSpec, key_bytes
+from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ..model.reader import CheckpointReader
+from ..model.tensor import LazyTensor
+from ..model.verification import Finding, Verification
+from ..store.local import RandomAccessFile
+from ..store.ranges import FileRange
+from ..store.workers import SERIAL, Workers
+from ..tf.graph.kinds import name_kinds
+from ..wire.jsontext import parse_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+
+    from ..core.chunks import Chunk
+    from ..core.region import Index
+    from ..model.probe import Probe
+    from ..model.reader import Format
+
+
+LONGEST_HEADER = 100_000_000
+MOST_DIMENSIONS = 254  # TensorFlow's own limit; the product of dimensions stays cheap to take.
+METADATA = "__metadata__"
+MOST_METADATA = 16 << 20
+"""Characters of it that are read: whoever shows or writes it holds it several times over."""
+
+LENGTH_SIZE = 8
+_BY_CODE = {dtype.safetensors: dtype for dtype in DTYPES if dtype.safetensors}
+DTYPES_HELD = frozenset(dtype.name for dtype in _BY_CODE.values())
+_KNOWN_TO_OTHERS = frozenset(("C64", "F8_E8M0", "F4", "F6_E2M3", "F6_E3M2"))
+_CUT = ("the copy or the save was interrupted; copy it again from where it came from",)
+
+
+def begins_as_one(head: bytes) -> bool:
+    """Whether a file that begins so is a safetensors file, by the length of its header and its brace."""
+    # A length below 2**48, so that text with a brace in its ninth column is not taken for one.
+    return head[6:9] == b"\0\0{"
+
+
+class _Entry(NamedTuple):
+    """One tensor of the header, offsets counted from the beginning of the data."""
+
+    key: str
+    dtype: DType
+    code: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def _beginning(value: Any) -> str:
+    """Return how a JSON value begins; it can be a list of millions."""
+    return str(value[:20] if isinstance(value, list) else value)[:80]
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _entry(key: str, value: Any) -> _Entry:
+    """Return an entry of the header; ValueError, saying why, where it is none."""
+    if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
+        raise ValueError("expected dtype, shape and data_offsets alone")
+    code, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
+    if not isinstance(code, str) or (code not in _BY_CODE and code not in _KNOWN_TO_OTHERS):
+        raise ValueError(f"dtype {str(code)[:40]!r} is not known")
+    if (
+        not isinstance(shape, list)
+        or len(shape) > MOST_DIMENSIONS
+        or not all(_is_count(dim) for dim in shape)
+    ):
+        raise ValueError(f"shape {_beginning(shape)}")
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(_is_count(at) for at in offsets):
+        raise ValueError(f"data_offsets {_beginning(offsets)}")
+    return _Entry(key, _BY_CODE.get(code, INVALID), code, tuple(shape), *offsets)
+
+
+class SafetensorsTensor(LazyTensor):
+    """One tensor, whose bytes lie in one piece."""
+
+    def __init__(self, file: RandomAccessFile, spec: TensorSpec, offset: int) -> None:
+        super().__init__(spec)
+        self._file = file
+        self._offset = offset
+
+    def read(self) -> np.ndarray[Any, Any]:
+        values = self.file_range()
+        return self.read_region(full_index(self.spec.shape)) if values is None else values.array(self.spec)
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        if self.spec.dtype.name == "bool":  # bytes other than 0 and 1 have to be made into these
+            yield from array_chunks(self.read(), max_bytes)
+            return
+        size, itemsize = self.spec.nbytes or 0, self.spec.dtype.itemsize or 1
+        yield from stored_chunks(self._file.read_exactly, self._offset, size, itemsize, max_bytes)
+
+    def file_range(self) -> FileRange | None:
+        if self.spec.dtype.name == "bool":
+            return None
+        size = self.spec.nbytes or 0
+        return FileRange(self._file, self._offset, size, self.spec.key)
+
+    def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        return region_chunks(self.read_region, index, self.spec.dtype.itemsize or 1, max_bytes)
+
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        out = allocate(self.spec, index_shape(index), self._file.path)
+        fill_region(self._file.read_exactly, self.spec.shape, out.dtype, index, out, base=self._offset)
+        if out.dtype == np.bool_:
+            np.not_equal(out.view(np.uint8), 0, out=out)
+        return out
+
+
+class SafetensorsReader(CheckpointReader):
+    """A safetensors file."""
+
+    has_checksums = False
+
+    def __init__(self, probe: Probe, format: Format, *, lenient: bool) -> None:  # noqa: A002  the word of the field
+        self.location = probe.location
+        self.format = format
+        self.findings: list[Finding] = []
+        self._lenient = lenient
+        self._file = RandomAccessFile(probe.location.head)
+        self._strings: dict[str, Any] = {}
+        header = self._read_header()
+        entries = [entry for key, value in header.items() if (entry := self._take(key, value)) is not None]
+        self._check_layout(entries)
+        self._entries = {
+            entry.key: entry for entry in sorted(entries, key=lambda entry: key_bytes(entry.key))
+        }
+        self._specs = {
+            key: TensorSpec(key, entry.dtype, entry.shape, entry.end - entry.begin)
+            for key, entry in self._entries.items()
+        }
+
+    def _corrupt(
+        self, message: str, *, code: str = "header", key: str | None = None, offset: int | None = None
+    ) -> CorruptCheckpointError:
+        return CorruptCheckpointError(message, path=self._file.path, key=key, offset=offset, code=code)
+
+    def _flaw(self, error: CheckpointError) -> None:
+        if not self._lenient:
+            raise error
+        self.findings.append(Finding("error", error.code, error.message, error.key, error.path, error.offset))
+
+    def _read_header(self) -> dict[str, Any]:
+        length = int.from_bytes(self._file.read_exactly(0, LENGTH_SIZE), "little")
+        if length > LONGEST_HEADER:
+            raise self._corrupt(f"header of {length} bytes, at most {LONGEST_HEADER} are allowed", offset=0)
+        self._data_offset = LENGTH_SIZE + length
+        if self._data_offset > self._file.size:
+            message = f"header of {length} bytes, the file has {self._file.size}"
+            raise CorruptCheckpointError(message, path=self._file.path, offset=0, code="header", hints=_CUT)
+        try:
+            header = parse_object(self._file.read_exactly(LENGTH_SIZE, length))
+        except ValueError as error:
+            raise self._corrupt(f"header: {error}", offset=LENGTH_SIZE) from error
+        self._strings = header.pop(METADATA, {})
+        if not isinstance(self._strings, dict) or not all(
+            isinstance(value, str) for value in self._strings.values()
+        ):
+            self.findings.append(
+                Finding("error", "header", f"{METADATA} is no object of strings", file=self._file.path)
+            )
+            self._strings = {}
+        size = sum(len(key) + len(value) for key, value in self._strings.items())
+        if size > MOST_METADATA:
+            message = f"{METADATA} of {size} characters, at most {MOST_METADATA} are read"
+            hints = (f"to save the tensors without it: ckpt rescue {self._file.path} OUT.safetensors",)
+            self._flaw(
+                UnsupportedFeatureError(message, path=self._file.path, offset=0, code="header", hints=hints)
+            )
+            self._strings = {}
+        return header
+
+    def _take(self, key: str, value: Any) -> _Entry | None:
+        try:
+            entry = _entry(key, value)
+        except ValueError as error:
+            self._flaw(self._corrupt(str(error), key=key, code="entry"))
+            return None
+        itemsize = entry.dtype.itemsize
+        if entry.end < entry.begin or (
+            itemsize is not None and entry.end - entry.begin != math.prod(entry.shape) * itemsize
+        ):
+            expected = math.prod(entry.shape) * (itemsize or 0)
+            offsets, shape = [entry.begin, entry.end], list(entry.shape)
+            message = f"data_offsets {offsets}, {entry.code} of shape {shape} has {expected} bytes"
+            self._flaw(self._corrupt(message, key=key, code="tensor-size"))
+            return None
+        return entry
+
+    def _check_layout(self, entries: list[_Entry]) -> None:
+        """Hold the data against the offsets: a tensor begins where another ends, the last at the end."""
+        end = 0
+        for entry in sorted(entries, key=lambda entry: (entry.begin, entry.end)):
+            if entry.begin != end:
+                code, what = (
+                    ("overlap", "overlaps") if entry.begin < end else ("header", "leaves a hole after")
+                )
+                message = f"begins at byte {entry.begin} of the data and {what} byte {end}"
+                self._flaw(
+                    self._corrupt(message, key=entry.key, code=code, offset=self._data_offset + entry.begin)
+                )
+            end = max(end, entry.end)
+        size = self._file.size - self._data_offset
+        if size < end:
+            message = f"truncated: {size} bytes of data, the header speaks of {end}"
+            error = CorruptCheckpointError(
+                message, path=self._file.path, offset=self._file.size, code="shard-short", hints=_CUT
+            )
+            # What lies before the cut can still be read.
+            self._flaw(error)
+        elif size > end:
+            self._flaw(
+                self._corrupt(
+                    f"{size} bytes of data, the header speaks of {end}", offset=self._data_offset + end
+                )
+            )
+
+    @property
+    def header_size(self) -> int:
+        return self._data_offset
+
+    @property
+    def strings(self) -> Mapping[str, str]:
+        """What the header holds under `__metadata__`."""
+        return self._strings
+
+    @property
+    def specs(self) -> Mapping[str, TensorSpec]:
+        return self._specs
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        return name_kinds(self._specs)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return {
+            "producer": self._strings.get("format"),
+            "version": None,
+            **({METADATA: self._strings} if self._strings else {}),
+        }
+
+    def tensor(self, key: str) -> SafetensorsTensor:
+        return SafetensorsTensor(self._file, self._specs[key], self._data_offset + self._entries[key].begin)
+
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  checked in order
+        """Check the header, and that every byte can be read; the format has no checksums."""
+        yield Verification(findings=tuple(self.findings))
+        for key, entry in self._entries.items():
+            try:
+                for offset in range(entry.begin, entry.end, PIECE):
+                    size = min(PIECE, entry.end - offset)
+                    self._file.read_exactly(self._data_offset + offset, size)
+                    yield Verification(nbytes=size)
+            except CheckpointError as error:
+                yield Verification(
+                    findings=(Finding("error", error.code, error.message, key, error.path, error.offset),)
+                )
+            else:
+                yield Verification(tensors=1)
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,1 @@
+"""Where bytes lie, how they are read and written, and who does the work."""

@@ -1,0 +1,126 @@
+"""Values that lie in a file just as they are: what can be read, and checked, a range at a time.
+
+Ranges of one tensor do not wait for each other.  Each has its own checksum, and those
+of neighbours make that of the whole (`formats.wire.crc32c.combine`), which is compared
+with the stored one when the last range has been read.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..core.chunks import PIECE
+from ..core.slicing import allocate
+from ..errors import ChecksumError
+from ..wire.crc32c import combine, extend, mask
+from .workers import TASK_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from ..core.chunks import Chunk
+    from ..core.spec import TensorSpec
+    from .local import RandomAccessFile
+
+
+class FileRange(NamedTuple):
+    """All values of the tensor `key`, as `LazyTensor.chunks` gives them, in one piece of a file.
+
+    `crc32c` is their stored, masked checksum; None where there is none.
+    """
+
+    file: RandomAccessFile
+    offset: int
+    size: int
+    key: str
+    crc32c: int | None = None
+
+    def read(self, begin: int, end: int, buffer: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the bytes from `begin` to `end`, counted from the first value, in the buffer's beginning.
+
+        The buffer is used again: new memory for each piece costs more than reading into it.
+        """
+        out = buffer[: end - begin]
+        self.file.read_into(self.offset + begin, out.data)
+        return out
+
+    def array(self, spec: TensorSpec) -> np.ndarray[Any, Any]:
+        """Return all values, checked, as an array with memory of its own that they are read into.
+
+        Raises ChecksumError, CorruptCheckpointError, UnsupportedFeatureError.
+        """
+        import numpy as np
+
+        out = allocate(spec, spec.shape, self.file.path)
+        flat = out.reshape(-1).view(np.uint8)
+        crc = 0
+        for begin in range(0, self.size, PIECE):
+            piece = flat[begin : begin + PIECE]
+            self.file.read_into(self.offset + begin, piece.data)
+            if self.crc32c is not None:
+                crc = extend(crc, piece)
+        self.check(crc)
+        return out
+
+    def check(self, crc: int) -> None:
+        """Raise ChecksumError unless `crc`, of all bytes, is what is stored."""
+        if self.crc32c is not None and mask(crc) != self.crc32c:
+            message = f"checksum {mask(crc):#010x}, stored {self.crc32c:#010x}"
+            raise ChecksumError(
+                message, path=self.file.path, key=self.key, offset=self.offset, code="tensor-checksum"
+            )
+
+
+class Sum:
+    """The checksum of a range, and how many bytes it is of; unmasked."""
+
+    __slots__ = ("crc", "size")
+
+    def __init__(self, crc: int = 0, size: int = 0) -> None:
+        self.crc = crc
+        self.size = size
+
+    def extend(self, piece: Chunk) -> None:
+        """Take in the next bytes."""
+        self.crc = extend(self.crc, piece)
+        self.size += len(piece)
+
+    def add(self, following: Sum) -> None:
+        """Take in the next range."""
+        self.crc = combine(self.crc, following.crc, following.size) if self.size else following.crc
+        self.size += following.size
+
+
+class _Buffers(threading.local):
+    """Room for two pieces, in each thread."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        # To where an array of its own begins, 16 bytes into a page, the system copies half as fast.
+        room = np.empty(2 * PIECE + mmap.PAGESIZE, np.uint8)
+        begin = -room.ctypes.data % mmap.PAGESIZE
+        self.both = room[begin : begin + PIECE], room[begin + PIECE : begin + 2 * PIECE]
+
+
+_buffers: list[_Buffers] = []
+
+
+def buffers() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return the thread's own room for two pieces, for the task that it is doing."""
+    if not _buffers:
+        _buffers.append(_Buffers())
+    return _buffers[0].both
+
+
+def cut(size: int) -> Iterator[tuple[int, int]]:
+    """Yield where ranges begin and end that make tasks; of nothing, one that is empty.
+
+    They are whole elements: item sizes are powers of two, and TASK_BYTES is one.
+    """
+    for begin in range(0, size or 1, TASK_BYTES):
+        yield begin, min(begin + TASK_BYTES, size)

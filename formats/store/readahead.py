@@ -1,0 +1,33 @@
+"""Reading on from where one stood, a piece at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .local import RandomAccessFile
+
+
+class ReadAhead:
+    """A file for someone who goes forward in small steps, which are not worth a call to the system each.
+
+    Whoever goes elsewhere is given what is asked for, and nothing is read ahead until
+    the next step goes on from there.
+    """
+
+    SIZE = 1 << 18
+
+    def __init__(self, file: RandomAccessFile) -> None:
+        self.file = file
+        self._last = 0, b""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes at `offset`, fewer where the file ends."""
+        start, data = self._last  # at once: threads may share this
+        begin, end = offset - start, offset - start + size
+        if begin >= 0 and end <= len(data):
+            return data[begin:end]
+        goes_on = 0 <= begin <= len(data)
+        data = self.file.read(offset, max(size, self.SIZE) if goes_on else size)
+        self._last = offset, data
+        return data[:size]

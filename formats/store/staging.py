@@ -1,0 +1,415 @@
+"""Writing beside the target, and moving in when all is there.
+
+    TARGET                    a checkpoint: one file, or a bundle's index and data shards
+    TARGET_temp_<32 hex>/     where the new files are made, under their final names
+    TARGET_temp_<32 hex>/aside/   an old set that had to be moved out of the way
+    FILE.tempstate<number>    a single file being replaced
+
+Both names are those TensorFlow gives to saves in progress, so that its readers, and
+these, pass over what a killed process leaves.  A staged checkpoint is complete: it can
+be opened and compared before anything of it is moved.  Everything is synced to disk
+before the first file moves, and the directory between moves that depend on each other.
+
+A writer holds a lock on its directory for as long as it lives; what nobody holds was
+left by one that was killed, and can be removed (`formats.tf.run.leftovers`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import weakref
+from typing import TYPE_CHECKING
+
+from ..core.chunks import view_of
+from ..errors import CheckpointError, CheckpointExistsError
+from .links import followed, leads_nowhere
+from .locks import lock, lock_timeout, wait_for
+from .ownership import give, ownership_of, strictest
+from .urls import refuse_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..core.chunks import Chunk
+    from .ownership import Ownership
+
+
+_LONGEST_STEM = 48
+"""Characters of the target's name in the directory's: a name has at most 255 bytes."""
+
+_ASIDE = "aside"
+
+_HINTS = {
+    errno.ENOSPC: ("free some space or write elsewhere; nothing was changed",),
+    errno.EDQUOT: ("free some of your quota or write elsewhere; nothing was changed",),
+    errno.EACCES: ("the directory must be writable, since new files are made beside the old ones",),
+    errno.EROFS: ("this file system is mounted read-only: write elsewhere",),
+}
+
+_LARGEST_WRITE = 1 << 17
+"""Bytes written in one call, as `cp` does: for larger ones Linux looks for memory in larger
+stretches, which a virtual machine may first have to get from its host."""
+
+_WORTH_STARTING = 1 << 20
+"""Bytes of which the disk is told before `sync`: smaller ranges would cost more calls than they save."""
+
+_STRETCH = 16 << 20
+"""Bytes after which the disk is told of what is written from beginning to end."""
+
+
+@contextlib.contextmanager
+def refusing(path: str) -> Iterator[None]:
+    """Raise what the system refuses in this block as a CheckpointError about `path`."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, CheckpointError):
+            raise
+        message = f"cannot be written: {str(error.strerror or error).lower()}"
+        raise CheckpointError(message, path=path, hints=_HINTS.get(error.errno or 0, ())) from error
+
+
+def refuse_irreplaceable(path: str) -> None:
+    """Raise CheckpointExistsError where `path` is something that a file must not take the place of.
+
+    That is a directory, and a device, pipe or socket, also behind a link: who may write
+    to `/dev/null` by renaming would leave a system without one.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return
+    if not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "a device or a pipe"
+        raise CheckpointExistsError(f"is {what}, not a file that can be replaced", path=path)
+
+
+def sync_directory(path: str) -> None:
+    """Make what was renamed in a directory last through a loss of power.
+
+    Some network file systems have no such thing for directories; there nothing more can be done.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
+            raise
+    finally:
+        os.close(fd)
+
+
+class StagedFile:
+    """A new file, written from its beginning to its end, or at reserved places.
+
+    `about` is the path that errors name: what the user asked for.
+    """
+
+    def __init__(self, path: str, about: str, *, new: bool = True, mode: int = 0o666) -> None:
+        self.path = path
+        self.size = 0
+        self._started = 0
+        self._about = about
+        create = os.O_CREAT | os.O_EXCL if new else 0
+        with refusing(about):
+            self._fd = os.open(path, os.O_WRONLY | create | os.O_CLOEXEC, mode)
+
+    def write(self, data: Chunk) -> None:
+        """Write at the end."""
+        self.write_at(self.reserve(len(data)), data)
+        if self.size - self._started >= _STRETCH:
+            self.start_sync(self._started, self.size - self._started)
+            self._started = self.size
+
+    def reserve(self, size: int) -> int:
+        """Return the offset of the next `size` bytes, which `write_at` is to fill."""
+        self.size += size
+        return self.size - size
+
+    def write_at(self, offset: int, data: Chunk) -> None:
+        """Write at a reserved place; several threads may, each at its own."""
+        view = view_of(data)
+        with refusing(self._about):
+            while view:
+                written = os.pwrite(self._fd, view[:_LARGEST_WRITE], offset)
+                offset += written
+                view = view[written:]
+
+    def start_sync(self, offset: int, size: int) -> None:
+        """Let the disk begin with a range that was written, so that `sync` has less to wait for.
+
+        It is advice: where it is not taken, everything is left to `sync`, and so is any error.
+        """
+        if hasattr(os, "posix_fadvise") and size >= _WORTH_STARTING:
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_DONTNEED)
+
+    def sync(self) -> None:
+        """Bring what was written to disk."""
+        with refusing(self._about):
+            os.fsync(self._fd)
+
+    def belong(self, ownership: Ownership) -> None:
+        """Give it permissions and owner."""
+        with refusing(self._about):
+            give(self._fd, ownership)
+
+    def close(self) -> None:
+        """Close it; some file systems say only now that what was written is lost."""
+        fd, self._fd = self._fd, -1  # It is closed also where that fails, and the number may be another's.
+        if fd >= 0:
+            with refusing(self._about):
+                os.close(fd)
+
+
+class Staging:
+    """A directory beside the target, in which all new files are made; nobody else may look into it.
+
+    `target` is no link (see `formats.store.links`).  `replaced` are the files of an old set: what
+    takes the place of one gets its permissions and its owner, and what has no such place
+    gets what all of them allow.
+    """
+
+    def __init__(self, target: str, replaced: Iterable[str] = ()) -> None:
+        self.target = target
+        self.directory = os.path.dirname(target) or "."
+        self._lock: int | None = None
+        self._made: list[str] = []
+        self._files: list[StagedFile] = []
+        self._replaced = tuple(replaced)
+        self._linked: dict[int, Ownership | None] = {}
+        self._set_aside: dict[str, Ownership | None] = {}
+        lock_timeout()  # What is wrong with it is not to come out after hours of writing.
+        name = f"{os.path.basename(target)[:_LONGEST_STEM]}_temp_{os.urandom(16).hex()}"
+        self.staged = os.path.join(os.path.dirname(target), name)
+        _ALIVE.add(self)
+        try:
+            refuse_url(target)
+            with refusing(target):
+                make_directories(self.directory, self._made)
+                os.mkdir(self.staged, 0o700)
+                self._lock = lock(self.staged)
+        except BaseException:
+            self.remove()
+            raise
+
+    def path(self, name: str) -> str:
+        """Return the path of a staged file."""
+        return os.path.join(self.staged, name)
+
+    def final(self, name: str) -> str:
+        """Return the path to which a staged file is moved."""
+        return os.path.join(os.path.dirname(self.target), name)
+
+    def create(self, name: str) -> StagedFile:
+        file = StagedFile(self.path(name), self.target)
+        self._files.append(file)
+        return file
+
+    def adopt(self, name: str) -> StagedFile:
+        """Open a staged file that a library has made, to write at places in it."""
+        file = StagedFile(self.path(name), self.target, new=False)
+        self._files.append(file)
+        return file
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a staged file."""
+        with refusing(self.target):
+            os.rename(self.path(old), self.path(new))
+
+    def link(self, path: str, name: str) -> None:
+        """Give a file a second name among the staged ones; OSError where that cannot be."""
+        os.link(path, self.path(name), follow_symlinks=False)
+        self._linked[os.lstat(self.path(name)).st_ino] = ownership_of(self.path(name))
+
+    def sync(self) -> None:
+        """Close all staged files and bring them to disk, but for those that were there before."""
+        self._close()
+        with refusing(self.target):
+            for parent, _, names in os.walk(self.staged, topdown=False):
+                for path in (os.path.join(parent, name) for name in names):
+                    if os.lstat(path).st_ino not in self._linked:
+                        with _opened(path) as fd:
+                            os.fsync(fd)
+                sync_directory(parent)
+
+    def _belong(self, path: str, final: str) -> None:
+        """Give what is staged the permissions and the owner of what it replaces, or of the set it joins."""
+        if os.lstat(path).st_ino in self._linked:
+            return
+        ownership = ownership_of(final) or self._set_aside.get(final) or self._common_ownership()
+        if ownership is not None and ownership != ownership_of(path):
+            with _opened(path) as fd:
+                give(fd, ownership)
+                os.fsync(fd)
+
+    def _common_ownership(self) -> Ownership | None:
+        """Return what all old files, and all that are shared with others, allow; None where none are."""
+        owned = (*map(ownership_of, self._replaced), *self._linked.values())
+        return strictest(ownership for ownership in owned if ownership is not None)
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the target's directory in this block, so that files of one set move in together.
+
+        Two commands that write one target at once would otherwise leave the index of one
+        and the data of the other.
+        """
+        return holding(self.directory)
+
+    def move(self, name: str, final: str | None = None) -> None:
+        """Move a staged file to its place, replacing what is there."""
+        place = final or self.final(name)
+        self._belong(self.path(name), place)
+        os.replace(self.path(name), place)
+
+    def move_in(self) -> None:
+        """Move the one staged file, named as the target, to its place."""
+        with refusing(self.target):
+            self.move(os.path.basename(self.target))
+            sync_directory(self.directory)
+
+    def set_aside(self, names: Iterable[str]) -> None:
+        """Move files of the old set, by name, out of the way of the new.
+
+        From here until `forget_aside` the old set is in its place for nobody; a kill in
+        between leaves it to `ckpt state --fix`, so this is for what cannot be exchanged.
+        """
+        with refusing(self.target):
+            os.makedirs(self.path(_ASIDE), exist_ok=True)
+            for name in names:
+                self._set_aside[self.final(name)] = ownership_of(self.final(name))
+                os.rename(self.final(name), self.path(os.path.join(_ASIDE, name)))
+            sync_directory(self.directory)
+
+    def forget_aside(self) -> None:
+        """Give up the old set, at one stroke: the new one is in its place."""
+        with refusing(self.target):
+            os.rename(self.path(_ASIDE), self.path("replaced"))
+
+    def remove(self) -> None:
+        """Remove the staging directory, and directories made for it that stayed empty.
+
+        An old set that was set aside goes back to its place first.
+        """
+        import shutil
+
+        while self._files:
+            with contextlib.suppress(CheckpointError):  # What is thrown away may be lost.
+                self._close()
+        with refusing(self.target):
+            if os.path.isdir(self.staged):
+                put_back(self.staged)
+                shutil.rmtree(self.staged)
+            self._unlock()
+            for made in reversed(self._made):
+                if os.path.isdir(made) and not os.listdir(made):
+                    os.rmdir(made)
+        _ALIVE.discard(self)
+
+    def _close(self) -> None:
+        while self._files:
+            self._files.pop().close()
+
+    def _unlock(self) -> None:
+        held, self._lock = self._lock, None
+        if held is not None:
+            os.close(held)
+
+    def __del__(self) -> None:
+        self._unlock()
+
+
+@contextlib.contextmanager
+def holding(directory: str) -> Iterator[None]:
+    """Keep other commands from changing what is in a directory during this block; wait for one that does."""
+    with refusing(directory):
+        held = wait_for(directory)
+    try:
+        yield
+    finally:
+        os.close(held)
+
+
+def aside_of(staged: str) -> list[str]:
+    """Return the old set in a staging directory, by the paths it had: data first, the index last."""
+    aside = os.path.join(staged, _ASIDE)
+    names = os.listdir(aside) if os.path.isdir(aside) else []
+    home = os.path.dirname(staged)
+    return [os.path.join(home, name) for name in sorted(names, key=lambda name: name.endswith(".index"))]
+
+
+def put_back(staged: str) -> None:
+    """Move the old set in a staging directory back to its place, over what is there of the new."""
+    paths = aside_of(staged)
+    for path in paths:
+        os.replace(os.path.join(staged, _ASIDE, os.path.basename(path)), path)
+    if paths:
+        sync_directory(os.path.dirname(staged) or ".")
+
+
+def make_directories(path: str, made: list[str] | None = None) -> None:
+    """Make a directory and those above it that are not there, each lasting through a loss of power.
+
+    They are added to `made`, the outermost first, before they are there.
+    """
+    missing = []
+    while path and not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    if os.path.islink(path) and not os.path.exists(path):
+        raise leads_nowhere(path)
+    for each in reversed(missing):
+        if made is not None:
+            made.append(each)
+        with contextlib.suppress(FileExistsError):  # Another may have made it meanwhile.
+            os.mkdir(each)
+        sync_directory(os.path.dirname(each) or ".")
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+_ALIVE: weakref.WeakSet[Staging] = weakref.WeakSet()
+
+
+def remove_stagings() -> None:
+    """Remove every staging directory of this process, wherever an interrupt has cut off who made it."""
+    for staging in list(_ALIVE):
+        staging.remove()
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Replace a file by one of this content, so that it is the old or the new one at every instant.
+
+    It keeps its permissions and its owner; a symbolic link is followed.
+    """
+    refuse_url(path)
+    path = followed(path)
+    refuse_irreplaceable(path)
+    ownership = ownership_of(path)
+    temporary = f"{path}.tempstate{int.from_bytes(os.urandom(8))}"
+    try:
+        file = StagedFile(temporary, path, mode=0o666 if ownership is None else 0o600)
+        try:
+            file.write(data)
+            if ownership is not None:
+                file.belong(ownership)
+            file.sync()
+        finally:
+            file.close()
+        with refusing(path):
+            os.replace(temporary, path)
+            sync_directory(os.path.dirname(path) or ".")
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise

@@ -1,0 +1,50 @@
+"""How much is read of which file, counted where somebody asks for it (`ckpt -v`)."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+
+class Tally:
+    """How much of a file was read, by whichever threads and however often it was opened."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+        self.reads = 0
+        self._lock = Lock()
+
+    def add(self, nbytes: int, reads: int = 1) -> None:
+        with self._lock:
+            self.nbytes += nbytes
+            self.reads += reads
+
+
+_tallies: dict[str, Tally] | None = None
+
+
+def count_reads() -> dict[str, Tally]:
+    """Count from now on what is read; return the tallies by path, which grow as files are opened."""
+    global _tallies  # noqa: PLW0603  files are opened everywhere, and nobody could hand this on
+    _tallies = {}
+    return _tallies
+
+
+def reads_of_child() -> dict[str, tuple[int, int]]:
+    """Return what a forked process has counted by path, bytes and reads, and have it begin at none."""
+    counted = {path: (tally.nbytes, tally.reads) for path, tally in (_tallies or {}).items()}
+    if _tallies is not None:
+        count_reads()
+    return counted
+
+
+def add_reads(counted: dict[str, tuple[int, int]]) -> None:
+    """Add what a forked process has counted."""
+    for path, (nbytes, reads) in counted.items():
+        tally = tally_of(path)
+        if tally is not None:
+            tally.add(nbytes, reads)
+
+
+def tally_of(path: str) -> Tally | None:
+    """Return where reads of a file are to be counted, None where nobody asked."""
+    return None if _tallies is None else _tallies.setdefault(path, Tally())

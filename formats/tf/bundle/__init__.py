@@ -1,0 +1,1 @@
+"""TensorBundle V2: an index, and data shards."""

@@ -1,0 +1,119 @@
+"""Putting a staged bundle in the place of another (`formats.store.exchange`).
+
+Both are `PREFIX.index` and `PREFIX.data-SSSSS-of-NNNNN`.  The second names of old data
+shards are those of a count M that is not in use, and the index that stands in has the old
+entries under a header that counts M shards.  Readers pass over shards that no entry speaks
+of.  Where there are no hard links, or the old index cannot be read, the new bundle takes
+the count M itself, with empty shards at its end, and then no name is shared either.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...errors import CheckpointError
+from ...model.location import data_shards
+from ...store.beside import SHARD
+from ...store.exchange import Exchange
+from ...wire.sstable import TableBuilder
+from .index import BundleIndex, data_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...store.staging import StagedFile, Staging
+    from .links import Mirror
+
+
+class BundleExchange(Exchange):
+    """Moves a staged bundle in.  `restage` stages it anew under another count of shards.
+
+    Links at `mirror` go along: before an index counts a shard, there is one to it.
+    """
+
+    def __init__(
+        self,
+        staging: Staging,
+        prefix: str,
+        num_shards: int,
+        restage: Callable[[int], None],
+        mirror: Mirror,
+    ) -> None:
+        super().__init__(staging, prefix, prefix + ".index")
+        self._mirror = mirror
+        self._prefix = prefix
+        self._num_shards = num_shards
+        self._restage = restage
+
+    def _shards(self) -> list[str]:
+        return [data_shard(self._prefix, shard, self._num_shards) for shard in range(self._num_shards)]
+
+    def _keep_old(self) -> None:
+        if self._shares_names() and not self._keep_old_apart():
+            self._num_shards = self._free_count(self._num_shards)
+            self._restage(self._num_shards)
+
+    def _surplus(self) -> list[str]:
+        return sorted(set(data_shards(self._prefix)) - set(self._shards()))
+
+    def _announce(self, shard: str) -> None:
+        self._mirror.add(shard)
+
+    def _sync(self) -> None:
+        super()._sync()
+        self._mirror.sync()
+
+    def _remove_second_names(self) -> None:
+        super()._remove_second_names()
+        self._mirror.tidy()
+
+    def _remove_surplus(self) -> None:
+        super()._remove_surplus()
+        self._mirror.tidy()
+
+    def _shares_names(self) -> bool:
+        return os.path.lexists(self._index) and any(map(os.path.lexists, self._shards()))
+
+    def _free_count(self, above: int) -> int:
+        """Return the lowest count of shards above one that no file here has in its name."""
+        counts = {
+            int(match["count"]) for path in data_shards(self._prefix) if (match := SHARD.fullmatch(path))
+        }
+        count = above + 1
+        while count in counts:
+            count += 1
+        return count
+
+    def _keep_old_apart(self) -> bool:
+        """Let the old bundle stand under second names; False where it cannot, and nothing has changed."""
+        try:
+            old = BundleIndex(self._prefix)
+        except CheckpointError:
+            return False
+        if old.findings:
+            return False
+        old_count = old.header.num_shards
+        if old_count != self._num_shards:
+            return True  # It is other files that have the new names, and no index speaks of them.
+        spare_count = self._free_count(old_count)
+        second_names = {}
+        for path in data_shards(self._prefix):
+            match = SHARD.fullmatch(path)
+            if match and int(match["count"]) == old_count:
+                second_names[path] = data_shard(self._prefix, int(match["shard"]), spare_count)
+
+        try:
+            self._give_second_names(second_names)
+        except OSError:
+            return False
+
+        def write(file: StagedFile) -> None:
+            old.header.num_shards = spare_count
+            table = TableBuilder(file.write)
+            for key, value in [(b"", old.header.encode()), *zip(old.keys, old.values, strict=True)]:
+                table.add(key, value)
+            table.finish()
+
+        self._stand_in(write)
+        return True

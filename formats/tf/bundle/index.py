@@ -1,0 +1,374 @@
+"""TensorBundle V2: the index that says which bytes of which data shard are which tensor.
+
+    PREFIX.index:                  a table; its first key is empty
+        ""                         BundleHeaderProto: number of shards, byte order, version
+        KEY                        BundleEntryProto: dtype, shape, shard, offset, size, crc32c
+        SLICE KEY (begins 00)      the entry of one piece of a partitioned tensor, whose own
+                                   entry lists the pieces and holds no data
+    PREFIX.data-SSSSS-of-NNNNN:    the tensors' bytes, without any framing
+
+The index is decoded into columns: keys, and entries as they are stored.  An entry is
+decoded when somebody asks for it; what a listing needs of it, dtype and shape, stands
+at its beginning and repeats from tensor to tensor, so that part is looked up, not
+decoded again.
+tensorflow/core/util/tensor_bundle/tensor_bundle.cc, core/protobuf/tensor_bundle.proto
+"""
+
+from __future__ import annotations
+
+import bisect
+import gc
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...core import dtypes
+from ...core.dtypes import INVALID, DType
+from ...core.spec import TensorSpec, key_bytes, key_text
+from ...errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ...model.location import data_shards
+from ...model.verification import Finding
+from ...store.beside import SHARD
+from ...store.local import RandomAccessFile
+from ...wire.limits import are_keys_too_long
+from ...wire.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto
+from ...wire.sstable import Table
+from .slices import extents_of, slice_key, slice_proto
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...core.region import Extents
+
+
+OBJECT_GRAPH_KEY = b"_CHECKPOINTABLE_OBJECT_GRAPH"
+BUNDLE_DTYPES = frozenset(dtypes.BY_NAME)
+READER_VERSION = 1
+SLICE_KEY_BYTE = b"\0"
+_LARGEST_SIZE = 1 << 63
+_LARGEST_RANK = 254  # tensorflow/core/framework/tensor_shape.h: TensorShape::MaxDimensions
+
+_HEAD = rb"(\x08[\0-\x7f]\x12[\0-\x7f](?:\x12[\0-\x0b](?:\x08[\x80-\xff]{0,8}[\0-\x7f])?)*)"
+_PLACE = (
+    rb"(?:\x18([\x80-\xff]{0,3}[\0-\x7f]))?(?:\x20([\x80-\xff]{0,8}[\0-\x7f]))?"
+    rb"(?:\x28([\x80-\xff]{0,8}[\0-\x7f]))?(?:\x35(.{4}))?"
+)
+_PLAIN_ENTRY, _PLAIN_PLACE = re.compile(_HEAD + _PLACE, re.DOTALL), re.compile(_PLACE, re.DOTALL)
+"""An entry as TensorFlow writes nearly all: dtype and shape, shard, offset, size, checksum.
+
+Each is there at most once, and none is negative.  Dtype and shape repeat from tensor
+to tensor, so what they say is looked up; any other entry is decoded.
+"""
+
+
+def data_shard(prefix: str, shard: int, num_shards: int) -> str:
+    """Return the path of a data shard."""
+    return f"{prefix}.data-{shard:05d}-of-{num_shards:05d}"
+
+
+class BundleEntry(NamedTuple):
+    """One entry of the index, decoded.  `slices` is not empty for a partitioned tensor's own entry."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    crc32c: int
+    slices: tuple[Extents, ...] = ()
+
+
+class EntryError(ValueError):
+    """What is wrong with one entry, with its finding code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def decode_shape(proto: TensorShapeProto | None) -> tuple[int, ...]:
+    """Return a shape; a missing one and one of unknown rank are scalars, as TensorFlow takes them.
+
+    Raises EntryError for negative dimensions, for more than 2**63 elements and more than 254 dimensions.
+    """
+    if proto is None or proto.unknown_rank:
+        return ()
+    if len(proto.dim) > _LARGEST_RANK:
+        raise EntryError(
+            "shape", f"shape of {len(proto.dim)} dimensions, TensorFlow has at most {_LARGEST_RANK}"
+        )
+    shape = tuple(dim.size for dim in proto.dim)
+    size = 1
+    for dim in shape:
+        if dim < 0:
+            raise EntryError("shape", f"shape {list(shape)} has a negative dimension")
+        size *= dim or 1
+    if size >= _LARGEST_SIZE:
+        raise EntryError("shape", f"shape {list(shape)} has more than 2**63 elements")
+    return shape
+
+
+def encode_shape(shape: tuple[int, ...]) -> TensorShapeProto:
+    """Return a shape as a message: of a scalar an empty one, and a dimension of 0 as an empty Dim."""
+    return TensorShapeProto(dim=[Dim(size=dim) for dim in shape])
+
+
+def encode_entry(entry: BundleEntry) -> bytes:
+    """Return an entry as TensorFlow writes it, of which `decode_entry` gives the entry back."""
+    return BundleEntryProto(
+        dtype=entry.dtype.number,
+        shape=encode_shape(entry.shape),
+        shard_id=entry.shard,
+        offset=entry.offset,
+        size=entry.size,
+        crc32c=entry.crc32c,
+        slices=[slice_proto(extents) for extents in entry.slices],
+    ).encode()
+
+
+def decode_entry(value: bytes) -> BundleEntry:
+    """Return an entry; EntryError where it is malformed or its dtype unknown."""
+    try:
+        proto = BundleEntryProto.decode(value)
+    except ValueError as error:
+        raise EntryError("entry", f"entry cannot be decoded: {error}") from error
+    shape = decode_shape(proto.shape)
+    dtype = dtypes.BY_NUMBER.get(proto.dtype)
+    if dtype is None:
+        raise EntryError("dtype", f"dtype number {proto.dtype} is not known")
+    slices = tuple(extents_of(piece) for piece in proto.slices)
+    entry = BundleEntry(dtype, shape, proto.shard_id, proto.offset, proto.size, proto.crc32c, slices)
+    if min(entry.shard, entry.offset, entry.size) < 0:
+        place = f"shard {entry.shard}, offset {entry.offset}, size {entry.size}"
+        raise EntryError("entry", f"negative place: {place}")
+    return entry
+
+
+def _varint(raw: bytes | None) -> int:
+    """Return a varint that is there whole, or 0 where it is left out."""
+    value = 0
+    for byte in reversed(raw or b""):
+        value = value << 7 | byte & 0x7F
+    return value
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from looking at a million entries again and again while they are made."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
+
+
+class BundleIndex:
+    """An index, read and checked as a whole; no data shard is touched.
+
+    `values` are the entries, in the order of the file; `tensors` gives the position of
+    each tensor among them, and `slice_entries` those of the pieces of partitioned ones.
+    Opening raises for damage that hides keys, unless `lenient`; what does not hide
+    keys is in `findings`.
+    """
+
+    def __init__(self, prefix: str, *, lenient: bool = False) -> None:
+        self.prefix = prefix
+        self.path = prefix + ".index"
+        self.findings: list[Finding] = []
+        self.values: list[bytes] = []
+        self._lenient = lenient
+        self._heads: dict[bytes, tuple[DType, tuple[int, ...]]] = {}
+        self._blocks: list[tuple[int, int]] = []
+        self.tensors: dict[str, int] = {}
+        self.slice_entries: dict[bytes, int] = {}
+        with RandomAccessFile(self.path) as file, _collector_paused():
+            self.size = file.size
+            keys = self._read(Table(file.read, file.size, self.path))
+            self.header = self._take_header(keys)
+            self.big_endian = self.header.endianness == 1
+            self._sort_out(keys)
+
+    def _flaw(self, error: CheckpointError) -> None:
+        if not self._lenient:
+            raise error
+        self.findings.append(Finding("error", error.code, error.message, error.key, error.path, error.offset))
+
+    def _read(self, table: Table) -> list[bytes]:
+        keys: list[bytes] = []
+        last = None
+        unsorted = size = 0
+        first = (b"", b"", 0)
+        for _, handle in table.index:
+            try:
+                found, values = table.columns(handle)
+                size += sum(map(len, found))
+                if are_keys_too_long(size, len(keys) + len(found)):
+                    message = f"keys of {size} bytes up to here, more than is read"
+                    raise CorruptCheckpointError(
+                        message, path=self.path, offset=handle.offset, code="block-checksum"
+                    )
+            except CorruptCheckpointError as error:
+                self._flaw(error)
+                continue
+            for key in found:
+                if last is not None and key <= last:
+                    first = first if unsorted else (key, last, handle.offset)
+                    unsorted += 1
+                last = key
+            self._blocks.append((len(keys), handle.offset))
+            keys += found
+            self.values += values
+        if unsorted:
+            key, before, offset = first
+            where = f"{unsorted} keys out of order, the first after {key_text(before)!r}"
+            message = f"{where}: TensorFlow does not find them"
+            self.findings.append(Finding("error", "key-order", message, key_text(key), self.path, offset))
+        return keys
+
+    def _take_header(self, keys: list[bytes]) -> BundleHeaderProto:
+        """Return the header and take it out of the columns.
+
+        TensorFlow takes whatever comes first for the header; a table without one would
+        lose its first tensor without a word.
+        """
+        try:
+            position = keys.index(b"")
+        except ValueError:
+            # A damaged block may have taken the header with it, and has been found already.
+            if not any(finding.code == "block-checksum" for finding in self.findings):
+                what = "no header entry (an empty key)"
+                self._flaw(CorruptCheckpointError(what, path=self.path, offset=0, code="header"))
+            return BundleHeaderProto(num_shards=self._count_shards())
+        value = self.values[position]
+        del keys[position], self.values[position]
+        self._blocks = [(first - (first > position), offset) for first, offset in self._blocks]
+        try:
+            header = BundleHeaderProto.decode(value)
+        except ValueError as error:
+            self._flaw(CorruptCheckpointError(f"header: {error}", path=self.path, offset=0, code="header"))
+            return BundleHeaderProto(num_shards=0)
+        version = header.version
+        newer = version is not None and (
+            version.min_consumer > READER_VERSION or READER_VERSION in version.bad_consumers
+        )
+        if newer and version is not None:
+            message = f"asks for readers of version {version.min_consumer}, this one is {READER_VERSION}"
+            hints = ("a newer TensorFlow wrote this; upgrade ckpt",)
+            self._flaw(UnsupportedFeatureError(message, path=self.path, offset=0, code="header", hints=hints))
+        if header.endianness not in (0, 1):
+            message = f"endianness {header.endianness}, expected 0 or 1"
+            self._flaw(CorruptCheckpointError(message, path=self.path, offset=0, code="header"))
+        if header.num_shards < 0:
+            message = f"{header.num_shards} data shards"
+            self._flaw(CorruptCheckpointError(message, path=self.path, offset=0, code="header"))
+        return header
+
+    def _count_shards(self) -> int:
+        """Return how many data shards the names of those that are there speak of; 0 where they disagree."""
+        counts = {
+            int(match["count"]) for path in data_shards(self.prefix) if (match := SHARD.fullmatch(path))
+        }
+        return counts.pop() if len(counts) == 1 else 0
+
+    def _sort_out(self, keys: list[bytes]) -> None:
+        """Tell tensors from the pieces of partitioned ones.
+
+        A slice key is known by being derivable from some entry's list of slices; a key
+        that merely begins with a zero byte is a tensor like any other.
+        """
+        in_order = not any(finding.code == "key-order" for finding in self.findings)
+        # Slice keys sort before all that do not begin with a zero byte.
+        if in_order and not (keys and keys[0].startswith(SLICE_KEY_BYTE)):
+            texts = [key.decode("utf-8", "surrogateescape") for key in keys]
+            self.tensors = dict(zip(texts, range(len(keys)), strict=True))
+            return
+        first = _first_occurrences(keys)
+        for key, position in list(first.items()):
+            entry = self.entry_or_none(position)
+            for extents in entry.slices if entry else ():
+                piece = slice_key(key, extents)
+                if piece in first:
+                    self.slice_entries[piece] = first[piece]
+        self.tensors = {key_text(k): at for k, at in first.items() if k not in self.slice_entries}
+
+    @property
+    def keys(self) -> list[bytes]:
+        """The keys of `values`, as stored, those of slices among them."""
+        keys = [b""] * len(self.values)
+        for text, position in self.tensors.items():
+            keys[position] = key_bytes(text)
+        for key, position in self.slice_entries.items():
+            keys[position] = key
+        return keys
+
+    def entry(self, position: int) -> BundleEntry:
+        """Return the decoded entry at a position; EntryError where it cannot be."""
+        value = self.values[position]
+        plain = _PLAIN_ENTRY.fullmatch(value)
+        known = self._heads.get(plain[1]) if plain else None
+        if plain is None or known is None:
+            entry = decode_entry(value)
+            if plain and len(plain[1]) == 4 + plain[1][3]:
+                self._heads[plain[1]] = entry.dtype, entry.shape
+            return entry
+        _, shard, offset, size, crc32c = plain.groups()
+        stored = int.from_bytes(crc32c, "little") if crc32c else 0
+        return BundleEntry(*known, _varint(shard), _varint(offset), _varint(size), stored)
+
+    def place(self, position: int) -> int | None:
+        """Return the offset, in the index file, of the block that holds an entry."""
+        at = bisect.bisect_right(self._blocks, position, key=lambda block: block[0])
+        return self._blocks[at - 1][1] if at else None
+
+    def entry_or_none(self, position: int) -> BundleEntry | None:
+        try:
+            return self.entry(position)
+        except EntryError:
+            return None
+
+    def specs(self) -> dict[str, TensorSpec]:
+        """Return the specs of all tensors by key, INVALID where an entry cannot be decoded."""
+        # This loop is what `ckpt ls` of 100,000 tensors waits for, so it names its globals.
+        values, is_place, new, spec_type = self.values, _PLAIN_PLACE.fullmatch, tuple.__new__, TensorSpec
+        seen, unseen = self._heads, (INVALID, ())
+        specs = {}
+        with _collector_paused():
+            for key, position in self.tensors.items():
+                value = values[position]
+                end = 4 + value[3] if len(value) > 3 else 0  # where an entry that was seen has its place
+                dtype, shape = seen.get(value[:end], unseen)
+                if dtype.itemsize is not None and is_place(value, end):
+                    specs[key] = new(spec_type, (key, dtype, shape, None))
+                else:
+                    specs[key] = self._decode_spec(key, position)
+        return specs
+
+    def _decode_spec(self, key: str, position: int) -> TensorSpec:
+        try:
+            entry = self.entry(position)
+        except EntryError as flaw:
+            self.findings.append(Finding("error", flaw.code, str(flaw), key, self.path, self.place(position)))
+            return TensorSpec(key, INVALID, _shape_or_scalar(self.values[position]))
+        stored = entry.size if entry.dtype.itemsize is None else None
+        return TensorSpec(key, entry.dtype, entry.shape, stored)
+
+
+def _first_occurrences(keys: list[bytes]) -> dict[bytes, int]:
+    """Return positions by key, in key order.
+
+    Of a key that occurs twice it is the first, as TensorFlow finds it.
+    """
+    positions: dict[bytes, int] = {}
+    for position, key in enumerate(keys):
+        positions.setdefault(key, position)
+    return dict(sorted(positions.items()))
+
+
+def _shape_or_scalar(value: bytes) -> tuple[int, ...]:
+    """Return the shape of an entry whose dtype is not known, if it can be told."""
+    try:
+        return decode_shape(BundleEntryProto.decode(value).shape)
+    except ValueError:
+        return ()

@@ -1,0 +1,92 @@
+"""Bundles behind symbolic links: a run directory that holds links into a store.
+
+    run/ckpt-1.index                  -> store/ckpt-1.index
+    run/ckpt-1.data-00000-of-00001    -> store/ckpt-1.data-00000-of-00001
+
+Writing `run/ckpt-1` then writes `store/ckpt-1`, and the links are kept along with it: there is one
+for each shard before an index counts it, and none of a shard that is gone.  Links to files
+that are no bundle of one name (as the caches of git-annex and DVC have) cannot be written
+through, for an index finds its shards by their names.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...errors import CheckpointError
+from ...model.location import data_shards
+from ...store.links import followed
+from ...store.staging import sync_directory
+
+
+def followed_index(prefix: str) -> str:
+    """Return the prefix whose index the link in the place of a bundle's index leads to."""
+    index = prefix + ".index"
+    real = followed(index)
+    if real == index:
+        return prefix
+    if not real.endswith(".index"):
+        raise _no_bundle(index, real)
+    return real.removesuffix(".index")
+
+
+def followed_prefix(prefix: str) -> str:
+    """Return the prefix of the files that links in the place of a bundle's lead to.
+
+    Raises CheckpointError where they do not lead to the files of one bundle.
+    """
+    shards = data_shards(prefix)
+    if not any(map(os.path.islink, (prefix + ".index", *shards))):
+        return prefix
+    real = followed_index(prefix)
+    for shard in shards:
+        # One that is not there yet may be what a killed process left.
+        leads_to = os.path.realpath(shard)
+        if leads_to != os.path.realpath(os.path.dirname(real)) + os.sep + _renamed(shard, prefix, real):
+            raise _no_bundle(shard, leads_to)
+    return real
+
+
+def _renamed(path: str, prefix: str, other: str) -> str:
+    """Return the name of a bundle's file as the other bundle has it."""
+    return os.path.basename(other) + path[len(prefix) :]
+
+
+def _no_bundle(link: str, leads_to: str) -> CheckpointError:
+    message = f"a symbolic link to {leads_to}; a bundle is written through links to the files of one bundle"
+    hints = ("write under another name, or put files in the place of the links: cp -L",)
+    return CheckpointError(message, path=link, hints=hints)
+
+
+class Mirror:
+    """The links at `prefix` to the files of the bundle at `real`; none where both are the same."""
+
+    def __init__(self, prefix: str, real: str) -> None:
+        self._prefix = prefix
+        self._real = real
+        self._is_none = prefix == real
+
+    def add(self, path: str) -> None:
+        """Make the link to a shard of the bundle, which may still be about to come."""
+        if self._is_none:
+            return
+        directory = os.path.dirname(self._prefix)
+        link = os.path.join(directory, _renamed(path, self._real, self._prefix))
+        if not os.path.lexists(link):
+            target = os.path.abspath(path)
+            if not os.path.isabs(os.readlink(self._prefix + ".index")):
+                target = os.path.relpath(target, os.path.realpath(directory))
+            os.symlink(target, link)
+
+    def tidy(self) -> None:
+        """Remove the links to shards that are gone."""
+        if self._is_none:
+            return
+        for link in data_shards(self._prefix):
+            if os.path.islink(link) and not os.path.exists(link):
+                os.unlink(link)
+        self.sync()
+
+    def sync(self) -> None:
+        if not self._is_none:
+            sync_directory(os.path.dirname(self._prefix) or ".")

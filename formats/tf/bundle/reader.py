@@ -1,0 +1,386 @@
+"""Reading the tensors of a bundle: whole, in slices, partitioned or not.
+
+Data shards are opened when a tensor in them is read, and a bounded number stays open.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ...core.chunks import PIECE
+from ...core.dtypes import INVALID
+from ...core.region import (
+    Region,
+    fill,
+    full_index,
+    index_shape,
+    intersect,
+    region_of,
+    region_text,
+    tiling_flaw,
+    volume,
+)
+from ...core.slicing import allocate, keep_chunks, keep_region
+from ...core.spec import Stored, TensorSpec, key_bytes
+from ...errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ...model.location import data_shards
+from ...model.reader import CheckpointReader
+from ...model.tensor import LazyTensor
+from ...store.local import CLOSED, RandomAccessFile
+from ...store.ranges import FileRange
+from ...store.readahead import ReadAhead
+from ...store.workers import SERIAL, Workers
+from . import payload
+from .index import BundleEntry, BundleIndex, EntryError, data_shard
+from .slices import slice_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+
+    from ...core.chunks import Chunk
+    from ...core.region import Extents, Index
+    from ...model.location import Location
+    from ...model.probe import Probe
+    from ...model.verification import Verification
+    from .small import SmallTensors
+
+
+_MOST_OPEN_SHARDS = 64
+"""With as many stretches that were read ahead, they hold 16 MiB."""
+
+
+class BundleTensor(LazyTensor):
+    """One tensor of a bundle."""
+
+    def __init__(self, reader: BundleReader, spec: TensorSpec, position: int) -> None:
+        self.spec = spec
+        self._reader = reader
+        self._position = position
+        self._entry: BundleEntry | None = None
+
+    @property
+    def entry(self) -> BundleEntry:
+        if self._entry is None:
+            self._entry = self._reader.entry(self.spec.key, self._position)
+        return self._entry
+
+    @property
+    def stored(self) -> Stored:
+        entry = self.entry
+        if entry.slices:
+            return Stored()
+        return Stored(entry.shard, entry.offset, entry.crc32c, self._reader.index.big_endian)
+
+    def read(self) -> np.ndarray[Any, Any]:
+        reader, spec = self._reader, self.spec
+        if spec.dtype.itemsize is None:
+            return self._read_elements(full_index(spec.shape))
+        small = reader.small.read(spec, self._position)
+        return self._read_whole() if small is None else small
+
+    def _read_whole(self) -> np.ndarray[Any, Any]:
+        """Return a tensor of fixed width, whatever its size, or say what is wrong with it."""
+        reader, spec, entry = self._reader, self.spec, self.entry
+        if entry.slices:
+            return self._assemble(full_index(spec.shape))
+        reader.check_size(spec, entry)
+        values = reader.data_range(spec.key, entry).array(spec)
+        return payload.decode_numbers(values, big_endian=reader.index.big_endian)
+
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
+        if self.spec.dtype.itemsize is None:
+            return self._read_elements(index)
+        if index == full_index(self.spec.shape):
+            return self.read()
+        if self.entry.slices:
+            return self._assemble(index)
+        self._reader.check_size(self.spec, self.entry)
+        return keep_region(self.spec, self.chunks(), index, self._reader.index.path)
+
+    def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        # Strings are checked before their first is known, pieces where some are not there as they are read.
+        if self.spec.dtype.itemsize is None or not self._is_complete():
+            return super().region_chunks(index, max_bytes)
+        return keep_chunks(self.spec, self.chunks(), index, max_bytes)
+
+    def _is_complete(self) -> bool:
+        slices = self.entry.slices
+        return not slices or self._reader.covered(self.spec, self.entry) == self.spec.size
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        from .stream import stream_elements, stream_numbers
+
+        if self.spec.dtype.itemsize is not None:
+            return stream_numbers(self._reader, self.spec, self.entry, max_bytes)
+        if self.entry.slices:
+            return iter(self.read().reshape(-1))
+        return stream_elements(self._reader, self.spec, self.entry)
+
+    def file_range(self) -> FileRange | None:
+        itemsize, entry = self.spec.dtype.itemsize, self.entry
+        if itemsize is None or entry.slices or (self._reader.index.big_endian and itemsize > 1):
+            return None
+        self._reader.check_size(self.spec, entry)
+        return self._reader.data_range(self.spec.key, entry)
+
+    def pieces(self) -> list[tuple[Extents, LazyTensor]]:
+        pieces = self._reader.pieces(self.spec, self.entry)
+        return [(extents, piece) for extents, (_, piece) in zip(self.entry.slices, pieces, strict=True)]
+
+    def _read_bytes(self, offset: int, size: int) -> bytes:
+        entry = self.entry
+        return self._reader.read_bytes(entry.shard, entry.offset + offset, size)
+
+    def _read_elements(self, index: Index) -> np.ndarray[Any, Any]:
+        """Return strings or variants, whose checksum is that of the whole tensor."""
+        import numpy as np
+
+        spec, entry, big_endian = self.spec, self.entry, self._reader.index.big_endian
+        if entry.slices:
+            return self._assemble(index)
+        self._reader.check_size(spec, entry)
+        try:
+            crc = payload.checksum(self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian)
+            places = payload.elements(
+                self._read_bytes, spec.dtype, spec.size, entry.size, big_endian=big_endian
+            )
+        except ValueError as error:
+            raise self._reader.corrupt(spec.key, entry, str(error), "tensor-checksum") from error
+        self._reader.check_crc(spec.key, entry, crc)
+        out = allocate(self.spec, index_shape(index), self._reader.index.path)
+        chosen = np.arange(spec.size).reshape(allocate(self.spec, spec.shape, self._reader.index.path).shape)[
+            index
+        ]
+        for at, number in np.ndenumerate(chosen):
+            out[at] = self._read_bytes(*places[number])
+        return out
+
+    def _assemble(self, index: Index) -> np.ndarray[Any, Any]:
+        """Return a part of a partitioned tensor, from the pieces that hold some of it."""
+        self._reader.check_size(self.spec, self.entry)
+        pieces = self._reader.pieces(self.spec, self.entry)
+        wanted = tuple((part.start, part.stop) for part in index)
+        needed = [(region, piece) for region, piece in pieces if intersect(region, wanted) is not None]
+        for _, piece in needed:
+            self._reader.check_size(piece.spec, piece.entry)
+        out = allocate(self.spec, index_shape(index), self._reader.index.path)
+        complete = sum(volume(region) for region, _ in pieces) == self.spec.size
+        try:
+            parts = ((region, piece.read_region) for region, piece in needed)
+            filled = fill(out, index, parts, complete=complete)
+        except ValueError as error:
+            raise self._reader.corrupt(self.spec.key, self.entry, str(error), "slice") from error
+        if filled != out.size:
+            message = f"its slices hold {filled} of the {out.size} elements asked for"
+            raise self._reader.corrupt(self.spec.key, self.entry, message, "slice")
+        return out
+
+
+class BundleReader(CheckpointReader):
+    """A bundle, object-based or name-based; what the keys mean is the subclass's."""
+
+    def __init__(self, probe: Probe, *, lenient: bool = False) -> None:
+        self.begin(probe.location, BundleIndex(probe.location.path, lenient=lenient))
+
+    def begin(self, location: Location, index: BundleIndex) -> None:
+        """Take an index, which need not be that of a file."""
+        self.location = location
+        self.index = index
+        self.findings = index.findings
+        self.open_shards: OrderedDict[int, ReadAhead] = OrderedDict()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        from ..run.producer import producer_of
+
+        return producer_of(self.location.path)
+
+    @cached_property
+    def specs(self) -> Mapping[str, TensorSpec]:
+        return self.index.specs()
+
+    @cached_property
+    def small(self) -> SmallTensors:
+        from .small import SmallTensors  # which needs numpy, and a listing does not
+
+        return SmallTensors(self.index, self.open_shards)
+
+    @cached_property
+    def _by_position(self) -> list[TensorSpec | None]:
+        specs: list[TensorSpec | None] = [None] * len(self.index.values)
+        for position, spec in zip(self.index.tensors.values(), self.specs.values(), strict=True):
+            specs[position] = spec
+        return specs
+
+    def __getitem__(self, key: str) -> LazyTensor:
+        # As any reader does it, but a key among a hundred thousand is looked up once, not three times.
+        position = self.index.tensors.get(key)
+        spec = None if position is None else self._by_position[position]
+        if position is None or spec is None or spec.dtype is INVALID:
+            return super().__getitem__(key)
+        return BundleTensor(self, spec, position)
+
+    def tensor(self, key: str) -> BundleTensor:
+        return BundleTensor(self, self.specs[key], self.index.tensors[key])
+
+    def entry(self, key: str, position: int) -> BundleEntry:
+        """Return the entry at a position of the index, as `CorruptCheckpointError` where it is none."""
+        try:
+            return self.index.entry(position)
+        except EntryError as flaw:
+            place = self.index.place(position)
+            raise CorruptCheckpointError(
+                str(flaw), path=self.index.path, key=key, offset=place, code=flaw.code
+            ) from flaw
+
+    def pieces(self, spec: TensorSpec, entry: BundleEntry) -> list[tuple[Region, BundleTensor]]:
+        """Return the pieces of a partitioned tensor and what each covers.
+
+        Raises CorruptCheckpointError where a piece is missing or does not fit, and where pieces overlap.
+        """
+        out = []
+        for extents in entry.slices:
+            key = slice_key(key_bytes(spec.key), extents)
+            try:
+                region = region_of(extents, spec.shape)
+            except ValueError as error:
+                raise self.corrupt(spec.key, entry, str(error), "slice") from error
+            position = self.index.slice_entries.get(key)
+            if position is None:
+                message = f"the index has no entry for its slice {region_text(region)}"
+                raise self.corrupt(spec.key, entry, message, "slice")
+            shape = tuple(stop - start for start, stop in region)
+            piece_spec = TensorSpec(spec.key, spec.dtype, shape)
+            piece = BundleTensor(self, piece_spec, position)
+            if piece.entry.slices:
+                message = f"its slice {region_text(region)} is itself stored in slices"
+                raise self.corrupt(spec.key, entry, message, "slice")
+            if piece.entry.dtype is not spec.dtype:
+                message = f"its slice {region_text(region)} is {piece.entry.dtype}, the tensor {spec.dtype}"
+                raise self.corrupt(spec.key, piece.entry, message, "slice")
+            out.append((region, BundleTensor(self, piece_spec._replace(stored=piece.entry.size), position)))
+        regions = [region for region, _ in out]
+        try:
+            overlap = tiling_flaw(regions, spec.shape) == "overlap"
+        except ValueError as error:
+            raise UnsupportedFeatureError(
+                str(error), path=self.index.path, key=spec.key, code="slice"
+            ) from error
+        if overlap:
+            raise self.corrupt(spec.key, entry, "its slices overlap", "slice")
+        return out
+
+    def covered(self, spec: TensorSpec, entry: BundleEntry) -> int:
+        """Return how many elements the pieces of a partitioned tensor hold."""
+        return sum(volume(region) for region, _ in self.pieces(spec, entry))
+
+    def shard(self, shard: int, key: str | None = None) -> RandomAccessFile:
+        """Return an open data shard; `key` is the tensor that an error is to name."""
+        with self._lock:
+            return self._open_shard(shard, key).file
+
+    def _open_shard(self, shard: int, key: str | None) -> ReadAhead:
+        ahead = self.open_shards.get(shard)
+        if ahead is None:
+            if self._closed:
+                raise CheckpointError(CLOSED, path=self.location.path, key=key)
+            num_shards = self.index.header.num_shards
+            if not 0 <= shard < num_shards:
+                message = f"in shard {shard}, the header counts {num_shards}"
+                place = self.index.place(self.index.tensors[key]) if key is not None else None
+                raise CorruptCheckpointError(
+                    message, path=self.index.path, key=key, offset=place, code="entry"
+                )
+            try:
+                ahead = ReadAhead(RandomAccessFile(data_shard(self.index.prefix, shard, num_shards)))
+            except CheckpointError as error:
+                error.key = key
+                raise
+            if len(self.open_shards) >= _MOST_OPEN_SHARDS:
+                # It closes when nobody reads from it any more, which another thread may be doing.
+                self.open_shards.popitem(last=False)
+            self.open_shards[shard] = ahead
+        return ahead
+
+    def data_range(self, key: str, entry: BundleEntry) -> FileRange:
+        """Return where an entry's bytes lie, with the checksum stored for them."""
+        return FileRange(self.shard(entry.shard, key), entry.offset, entry.size, key, entry.crc32c)
+
+    def read_bytes(self, shard: int, offset: int, size: int) -> bytes:
+        return self.shard(shard).read_exactly(offset, size)
+
+    def check_size(self, spec: TensorSpec, entry: BundleEntry) -> None:
+        """Hold an entry's size against its shape and its shard, before anything is allocated for it."""
+        if entry.slices:
+            elements_stored = self.covered(spec, entry)
+            if elements_stored < spec.size and spec.size * (spec.dtype.itemsize or 1) > 64 * PIECE:
+                message = f"its slices hold {elements_stored} of its {spec.size} elements"
+                raise self.corrupt(spec.key, entry, message, "slice")
+            return
+        itemsize = spec.dtype.itemsize
+        if itemsize is not None and entry.size != spec.size * itemsize:
+            expected = spec.size * itemsize
+            message = f"{entry.size} bytes stored, {spec.dtype} of shape {list(spec.shape)} has {expected}"
+            raise self.corrupt(spec.key, entry, message, "tensor-size")
+        if itemsize is None and spec.size > entry.size:
+            message = f"{entry.size} bytes stored for {spec.size} elements"
+            raise self.corrupt(spec.key, entry, message, "tensor-size")
+        file = self.shard(entry.shard, spec.key)
+        if entry.offset + entry.size > file.size:
+            message = f"ends at byte {entry.offset + entry.size}, the shard has {file.size}"
+            raise CorruptCheckpointError(
+                message, path=file.path, key=spec.key, offset=entry.offset, code="shard-short"
+            )
+
+    def check_crc(self, key: str, entry: BundleEntry, crc: int) -> None:
+        self.data_range(key, entry).check(crc)
+
+    def corrupt(self, key: str, entry: BundleEntry, message: str, code: str) -> CorruptCheckpointError:
+        in_index = code in ("slice", "tensor-size")
+        path, offset = self.entry_place(key) if in_index else self.data_place(key, entry)
+        return CorruptCheckpointError(message, path=path, key=key, offset=offset, code=code)
+
+    def entry_place(self, key: str) -> tuple[str, int | None]:
+        """Return the index file and the offset of the block that holds a tensor's entry."""
+        return self.index.path, self.index.place(self.index.tensors[key])
+
+    def data_place(self, key: str, entry: BundleEntry) -> tuple[str, int | None]:
+        """Return the data shard and the offset of a tensor's bytes; of one in slices, its entry's place."""
+        if entry.slices:
+            return self.entry_place(key)
+        return data_shard(self.index.prefix, entry.shard, self.index.header.num_shards), entry.offset
+
+    def missing_files(self) -> list[str]:
+        """Return the data shards that are not there, of those that hold tensors.
+
+        Where as many shards as the header counts are there, none of them is missing,
+        and no entry needs to be decoded to know.
+        """
+        prefix, count = self.index.prefix, self.index.header.num_shards
+        there = set(data_shards(prefix))
+        if sum(path.endswith(f"-of-{count:05d}") for path in there) >= count:
+            return []
+        entries = map(self.index.entry_or_none, range(len(self.index.values)))
+        used = {entry.shard for entry in entries if entry and not entry.slices and entry.shard < count}
+        expected = (data_shard(prefix, shard, count) for shard in sorted(used))
+        return [path for path in expected if path not in there and not os.path.lexists(path)]
+
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
+        from .verify import verify_bundle
+
+        return verify_bundle(self, workers)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for ahead in self.open_shards.values():
+                ahead.file.close()
+            self.open_shards.clear()

@@ -1,0 +1,286 @@
+"""A bundle under other keys: a new index, the same data shards.
+
+    PREFIX.index                    all entries as they were, byte for byte, under their new keys;
+                                    those of slices under slice keys made of the new ones
+    PREFIX.data-0000S-of-0000N      the shards that hold tensors, linked, cloned or copied
+    PREFIX.data-0000L-of-0000N      object-based: the object graph alone, L = N - 1
+
+Only the count of shards in their names ties shards to an index.  A shard that holds but
+the old object graph is not taken along, so that renaming again and again adds nothing.
+In place, a name-based checkpoint changes by one rename of its index; an object-based one
+has its shards linked under the new count first (see `bundle_commit`).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...core.dtypes import STRING
+from ...core.spec import key_bytes, key_text
+from ...errors import (
+    CheckpointExistsError,
+    CheckpointNotFoundError,
+    ConversionError,
+    CorruptCheckpointError,
+    DuplicateKeyError,
+    UnsupportedFeatureError,
+)
+from ...find.location import resolve
+from ...find.opening import open_location
+from ...store.staging import Staging, refusing, sync_directory
+from ...wire.coding import encode_varint
+from ...wire.crc32c import extend, mask
+from ...wire.messages import BundleHeaderProto
+from ...wire.sstable import TableBuilder
+from .commit import BundleExchange
+from .index import OBJECT_GRAPH_KEY, BundleEntry, BundleIndex, data_shard, encode_entry
+from .links import Mirror, followed_index, followed_prefix
+from .payload import length_bytes
+from .shards import CLONE, COPY, LINK, bring, same_bytes
+from .slices import slice_key
+from .writer import BundleWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ...model.object_graph import ObjectGraph
+    from .reader import BundleReader
+
+
+GRAPH_KEY = key_text(OBJECT_GRAPH_KEY)
+_MOST_GAPS = 1024
+"""Shards that a header counts and that are not there: more are the word of a damaged file."""
+
+
+class BundleRename:
+    """Writes the bundle of a reader to `prefix`, under other keys.
+
+    `keys` gives every tensor its new key, `graph` is the object graph that goes with
+    them.  `link` shares shards where it can; in place they always are.
+    """
+
+    def __init__(
+        self,
+        reader: BundleReader,
+        prefix: str,
+        keys: Mapping[str, str],
+        graph: ObjectGraph | None,
+        *,
+        link: bool = False,
+    ) -> None:
+        self._reader = reader
+        self._named = prefix
+        self._keys = keys
+        self._before = reader.fingerprint or {}
+        self.in_place = _place(prefix) == _place(reader.index.prefix)
+        self._ways = (LINK, CLONE, COPY) if self.in_place else (CLONE, LINK, COPY) if link else (COPY,)
+        self._new_graph = graph
+        self._graph = graph.encode() if graph is not None and _differs(graph, reader) else None
+        index_alone = self.in_place and self._graph is None
+        self._prefix = followed_index(prefix) if index_alone else followed_prefix(prefix)
+        self._entries = self._rekeyed()
+        self._used = self._used_shards()
+        self._graph_shard = max(self._used, default=-1) + 1
+        old = reader.index.header
+        self._num_shards = old.num_shards if self._graph is None else self._graph_shard + 1
+        if self._num_shards - len(self._used) > _MOST_GAPS:
+            message = f"the header counts {self._num_shards} shards, tensors are in {len(self._used)}"
+            raise UnsupportedFeatureError(message, path=reader.index.path, code="header")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the shards to be brought."""
+        return sum(self._before[path][2] for path in self._sources().values())
+
+    def _rekeyed(self) -> dict[bytes, bytes]:
+        """Return the entries by their new keys, but for that of an object graph that changes."""
+        index = self._reader.index
+        entries: dict[bytes, bytes] = {}
+        for key, position in index.tensors.items():
+            if self._graph is not None and key == GRAPH_KEY:
+                continue
+            new = key_bytes(self._keys[key])
+            stored = {new: index.values[position]}
+            entry = self._reader.entry(key, position)
+            for extents in entry.slices:
+                piece = index.slice_entries.get(slice_key(key_bytes(key), extents))
+                if piece is None:
+                    raise self._reader.corrupt(
+                        key, entry, "the index has no entry for one of its slices", "slice"
+                    )
+                stored[slice_key(new, extents)] = index.values[piece]
+            for name, value in stored.items():
+                if not name or name in entries:
+                    raise DuplicateKeyError("two entries of the index have this key", key=key_text(name))
+                entries[name] = value
+        return entries
+
+    def _used_shards(self) -> set[int]:
+        index = self._reader.index
+        used = set()
+        graph = index.tensors.get(GRAPH_KEY) if self._graph is not None else None
+        for position in range(len(index.values)):
+            entry = index.entry_or_none(position)
+            if entry is None or (not entry.slices and entry.shard >= index.header.num_shards):
+                message = "an entry cannot be decoded, or is in a shard that the header does not count"
+                hints = (f"to see which: ckpt verify {index.prefix}",)
+                raise CorruptCheckpointError(message, path=index.path, hints=hints)
+            if position != graph and not entry.slices:
+                used.add(entry.shard)
+        missing = self._reader.missing_files()
+        if missing:
+            message = "no such file, and tensors are in it"
+            raise CheckpointNotFoundError(message, path=missing[0], code="shard-missing")
+        return used
+
+    def _sources(self) -> dict[int, str]:
+        """Return the shards to bring by number; none where the index alone is replaced."""
+        if self.in_place and self._graph is None:
+            return {}
+        old = self._reader.index
+        count = self._num_shards if self._graph is None else self._graph_shard
+        paths = {number: data_shard(old.prefix, number, old.header.num_shards) for number in range(count)}
+        return {number: path for number, path in paths.items() if path in self._before}
+
+    def run(
+        self,
+        *,
+        overwrite: bool = False,
+        verify: bool = True,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> list[str]:
+        """Write it and move it to its place; return notes for the person."""
+        staging = Staging(self._prefix, BundleWriter.existing(self._prefix))
+        try:
+            brought = self._stage(staging, advance)
+            if verify:
+                self._verify(staging, brought, advance)
+            self._reader.check_unchanged()
+            with staging.alone():
+                if not (overwrite or self.in_place) and (found := BundleWriter.existing(self._prefix)):
+                    raise CheckpointExistsError("has appeared meanwhile", path=found[0])
+                self._move_in(staging)
+        finally:
+            staging.remove()
+        return self._notes(brought)
+
+    def _stage(self, staging: Staging, advance: Callable[[int], None]) -> dict[int, str]:
+        """Stage all files, and return how each shard came."""
+        sources = self._sources()
+        brought = {
+            number: bring(staging, path, self._name(number, self._num_shards), self._ways, advance)
+            for number, path in sources.items()
+        }
+        if self._graph is not None:
+            self._stage_graph(staging)
+        if sources or self._graph is not None:
+            for number in set(range(self._num_shards)) - set(sources) - {self._new_shard}:
+                staging.create(self._name(number, self._num_shards))
+        self._stage_index(staging, self._num_shards)
+        staging.sync()
+        return brought
+
+    @property
+    def _new_shard(self) -> int | None:
+        return None if self._graph is None else self._graph_shard
+
+    def _name(self, shard: int, num_shards: int) -> str:
+        return data_shard(os.path.basename(self._prefix), shard, num_shards)
+
+    def _stage_graph(self, staging: Staging) -> None:
+        assert self._graph is not None
+        order = ">" if self._reader.index.big_endian else "<"
+        crc = extend(0, length_bytes(len(self._graph), order))
+        stored = struct.pack(order + "I", mask(crc))
+        crc = extend(extend(crc, stored), self._graph)
+        file = staging.create(self._name(self._graph_shard, self._num_shards))
+        file.write(encode_varint(len(self._graph)) + stored + self._graph)
+        entry = BundleEntry(STRING, (), self._graph_shard, 0, file.size, mask(crc))
+        self._entries[OBJECT_GRAPH_KEY] = encode_entry(entry)
+
+    def _stage_index(self, staging: Staging, num_shards: int) -> None:
+        header = BundleHeaderProto.decode(self._reader.index.header.encode())
+        header.num_shards = num_shards
+        file = staging.create(os.path.basename(self._prefix) + ".index")
+        table = TableBuilder(file.write)
+        table.add(b"", header.encode())
+        for key in sorted(self._entries):
+            table.add(key, self._entries[key])
+        table.finish()
+
+    def _restage(self, staging: Staging, num_shards: int) -> None:
+        """Stage the same under another count of shards, those at the end empty."""
+        os.unlink(staging.path(os.path.basename(self._prefix) + ".index"))
+        for number in range(num_shards):
+            if number < self._num_shards:
+                staging.rename(self._name(number, self._num_shards), self._name(number, num_shards))
+            else:
+                staging.create(self._name(number, num_shards))
+        self._stage_index(staging, num_shards)
+        staging.sync()
+
+    def _verify(self, staging: Staging, brought: Mapping[int, str], advance: Callable[[int], None]) -> None:
+        """Hold what is staged against the source: every entry, the object graph, every byte copied."""
+        prefix = staging.path(os.path.basename(self._prefix))
+        if self._graph is not None:
+            with open_location(resolve(prefix)) as written:
+                if written[GRAPH_KEY].read().item() != self._graph:
+                    raise self._broken("the object graph differs")
+        old, new = self._reader.index, BundleIndex(prefix)
+        graph = self._new_graph if self._graph is not None else None
+        if graph is not None and len(graph.tensors(new.tensors)) != len(self._owned()):
+            raise self._broken("objects have lost their tensors")
+        sizes = [(len(index.tensors), len(index.slice_entries)) for index in (old, new)]
+        if sizes[0] != sizes[1] or not all(self._is_kept(key, new) for key in old.tensors):
+            raise self._broken("the entries of the index differ")
+        for number, path in self._sources().items():
+            if brought[number] == COPY:
+                same_bytes(path, staging.path(self._name(number, self._num_shards)), advance)
+
+    def _is_kept(self, key: str, new: BundleIndex) -> bool:
+        """Whether a tensor has its entry under its new key; the object graph has one of its own."""
+        old, position = self._reader.index, new.tensors.get(self._keys[key])
+        if position is None:
+            return False
+        is_new = key == GRAPH_KEY and self._graph is not None
+        return is_new or new.values[position] == old.values[old.tensors[key]]
+
+    def _owned(self) -> Mapping[str, object]:
+        graph = self._reader.object_graph
+        return graph.tensors(self._reader.specs) if graph is not None else {}
+
+    def _broken(self, message: str) -> ConversionError:
+        return ConversionError(f"verification failed: {message}", path=self._prefix)
+
+    def _move_in(self, staging: Staging) -> None:
+        if self.in_place and self._graph is None:
+            with refusing(self._prefix):
+                staging.move(os.path.basename(self._prefix) + ".index")
+                sync_directory(staging.directory)
+            return
+        restage = partial(self._restage, staging)
+        mirror = Mirror(self._named, self._prefix)
+        BundleExchange(staging, self._prefix, self._num_shards, restage, mirror).run()
+
+    def _notes(self, brought: Mapping[int, str]) -> list[str]:
+        notes = []
+        if COPY in brought.values() and self._ways != (COPY,):
+            notes.append("the data shards could not be shared on this file system, and were copied")
+        if os.path.isfile(self._reader.index.prefix + ".meta"):
+            notes.append(
+                f"{self._reader.index.prefix}.meta is a graph with the old names, and stays as it is"
+            )
+        return notes
+
+
+def _place(prefix: str) -> tuple[str, str]:
+    directory, name = os.path.split(prefix)
+    return os.path.realpath(directory), name
+
+
+def _differs(graph: ObjectGraph, reader: BundleReader) -> bool:
+    before = reader.object_graph
+    return before is None or before.proto != graph.proto

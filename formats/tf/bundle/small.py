@@ -1,0 +1,146 @@
+"""Small tensors of a bundle, of which there can be a hundred thousand.
+
+    plain entry:  08 dtype, 12 length shape, [18 shard], [20 offset], [28 size], [35 crc32c: fixed32]
+    place:        shard: int32, size: int32, offset: int64, checksum, unmasked: uint32
+
+Whoever reads them one by one would wait for their entries and for the system longer
+than for their values.  So what entries as TensorFlow writes nearly all of them say of
+the place is decoded by numpy, a field of thousands in one step, and a shard in which
+somebody goes forward is read ahead.  Of any other entry, and of a tensor that is not
+small, the place has a size of -1.
+
+All that is checked of a tensor is checked here, too, but what is wrong is not said:
+every tensor can be read the long way, which says it.
+tensorflow/core/protobuf/tensor_bundle.proto: BundleEntryProto
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ...errors import CheckpointError
+from ...wire.crc32c import crc32c, unmask
+from . import payload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...core.spec import TensorSpec
+    from ...store.readahead import ReadAhead
+    from .index import BundleIndex
+
+
+Column: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+SMALL = 1 << 16
+"""Bytes of a small tensor at most."""
+
+PLACE = struct.Struct("=iiqI")
+"""One place: shard, size, offset, checksum."""
+
+_COLUMNS = np.dtype([("shard", "=i4"), ("size", "=i4"), ("offset", "=i8"), ("checksum", "=u4")])
+
+_BATCH = 1 << 14
+"""Entries decoded together: a few MB of columns, and longer ones are no faster."""
+
+_VARINT = 9
+"""Bytes of a varint below 2**63 at most."""
+
+_LONGEST = 4 + 0x7F + 3 * (1 + _VARINT) + 5
+"""Bytes of a plain entry at most."""
+
+
+class SmallTensors:
+    """Reads small tensors from the shards that are open."""
+
+    def __init__(self, index: BundleIndex, open_shards: Mapping[int, ReadAhead]) -> None:
+        self._places = decode_places(index.values)
+        self._open_shards = open_shards
+        self._big_endian = index.big_endian
+
+    def read(self, spec: TensorSpec, position: int) -> Column | None:
+        """Return a tensor of fixed width whose entry is at a position of the index.
+
+        None is for one that is not small, not in an open shard, or not sound.
+        """
+        shard, size, offset, checksum = PLACE.unpack_from(self._places, position * PLACE.size)
+        ahead = self._open_shards.get(shard)
+        if ahead is None or size < 0:
+            return None
+        try:
+            data = ahead.read(offset, size)
+            stored = np.ndarray(spec.shape, spec.dtype.numpy, data)
+        except (CheckpointError, TypeError, ValueError):
+            # What cannot be read may lie behind the tensor; else there are fewer bytes than
+            # values, or more dimensions than numpy has.
+            return None
+        if stored.nbytes != size or crc32c(data) != checksum:
+            return None
+        values: Column = stored.copy()
+        return payload.decode_numbers(values, big_endian=True) if self._big_endian else values
+
+
+def decode_places(values: list[bytes]) -> bytes:
+    """Return the places that entries tell, one after the other."""
+    batches = (values[at : at + _BATCH] for at in range(0, len(values), _BATCH))
+    return b"".join(map(_decode_batch, batches))
+
+
+def _decode_batch(values: list[bytes]) -> bytes:
+    cursors = _Cursors([value if len(value) <= _LONGEST else b"" for value in values])
+    shard, offset, size = cursors.varint(0x18), cursors.varint(0x20), cursors.varint(0x28)
+    masked: Any = cursors.fixed32(0x35)
+    small = cursors.plain & (cursors.at == cursors.ends) & (shard < 1 << 31) & (size <= SMALL)
+    places = np.empty(len(values), _COLUMNS)
+    places["shard"] = shard
+    places["size"] = np.where(small, size, -1)
+    places["offset"] = offset
+    places["checksum"] = unmask(masked)
+    return places.tobytes()
+
+
+class _Cursors:
+    """One position in each of many entries, which move on together.
+
+    Those of entries that are not plain may run into the entry behind, and behind the
+    last one into what is appended here; they end up elsewhere than where theirs ends.
+    """
+
+    def __init__(self, values: list[bytes]) -> None:
+        self._bytes = np.frombuffer(b"".join([*values, bytes(_LONGEST)]), np.uint8)
+        sizes = np.fromiter(map(len, values), np.int64, len(values))
+        self.ends = np.cumsum(sizes)
+        self.at = self.ends - sizes
+        dtype, number, shape, shape_size = (self._bytes[self.at + step] for step in range(4))
+        self.plain = (dtype == 0x08) & (number < 0x80) & (shape == 0x12) & (shape_size < 0x80)
+        self.at += 4 + (shape_size & 0x7F)
+
+    def _take(self, tag: int) -> Column:
+        """Step over a tag where it is there, and return where."""
+        there: Column = self._bytes[self.at] == tag
+        self.at += there
+        return there
+
+    def varint(self, tag: int) -> Column:
+        """Return a field, 0 where it is left out."""
+        more = self._take(tag)
+        column = np.zeros(len(more), np.int64)
+        for shift in range(0, 7 * _VARINT, 7):
+            byte = self._bytes[self.at]
+            column |= ((byte & 0x7F) * more).astype(np.int64) << shift
+            self.at += more
+            more = more & (byte >= 0x80)
+        self.plain &= ~more
+        return column
+
+    def fixed32(self, tag: int) -> Column:
+        """Return a field, 0 where it is left out."""
+        there = self._take(tag)
+        column = np.zeros(len(there), np.int64)
+        for shift in range(0, 32, 8):
+            column |= (self._bytes[self.at] * there).astype(np.int64) << shift
+            self.at += there
+        return column

@@ -1,0 +1,88 @@
+"""Streaming the tensors of a bundle: their values in bounded chunks, in C order.
+
+Checksums run along and are compared when the last chunk has passed, so that whoever
+copies knows before he commits, and reads every byte once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...core.chunks import ChunkSource, whole_elements
+from ...core.region import volume
+from ...wire.crc32c import extend
+from . import payload
+from .tiling import gather, most_at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...core.chunks import Chunk
+    from ...core.spec import TensorSpec
+    from .index import BundleEntry
+    from .reader import BundleReader
+
+
+def stream_numbers(
+    reader: BundleReader, spec: TensorSpec, entry: BundleEntry, max_bytes: int
+) -> Iterator[Chunk]:
+    """Yield a fixed-width tensor, little-endian."""
+    itemsize = spec.dtype.itemsize
+    assert itemsize is not None
+    reader.check_size(spec, entry)
+    if entry.slices:
+        yield from _join_pieces(reader, spec, entry, max_bytes)
+        return
+    crc = 0
+    step = whole_elements(max_bytes, itemsize)
+    for offset in range(0, entry.size, step):
+        piece = reader.read_bytes(entry.shard, entry.offset + offset, min(step, entry.size - offset))
+        crc = extend(crc, piece)
+        yield _swapped(piece, spec) if reader.index.big_endian and itemsize > 1 else piece
+    reader.check_crc(spec.key, entry, crc)
+
+
+def _swapped(piece: bytes, spec: TensorSpec) -> Chunk:
+    import numpy as np
+
+    array = np.frombuffer(bytearray(piece), spec.dtype.numpy)
+    return payload.decode_numbers(array, big_endian=True).view(np.uint8)
+
+
+def _join_pieces(
+    reader: BundleReader, spec: TensorSpec, entry: BundleEntry, max_bytes: int
+) -> Iterator[Chunk]:
+    """Yield a partitioned tensor; each piece's checksum is compared at its end."""
+    assert spec.dtype.itemsize is not None
+    pieces = reader.pieces(spec, entry)
+    regions = [region for region, _ in pieces]
+    filled = sum(map(volume, regions))
+    if filled != spec.size:
+        message = f"its slices hold {filled} of its {spec.size} elements"
+        raise reader.corrupt(spec.key, entry, message, "slice")
+    share = max(1, max_bytes // most_at_once(regions))
+    sources = [ChunkSource(piece.chunks(share)) for _, piece in pieces]
+
+    def take(number: int, size: int) -> Chunk:
+        return sources[number].take(size)
+
+    yield from gather(spec.shape, regions, spec.dtype.itemsize, take, max_bytes)
+    for source in sources:
+        source.finish()
+
+
+def stream_elements(reader: BundleReader, spec: TensorSpec, entry: BundleEntry) -> Iterator[bytes]:
+    """Yield the strings or variants of a tensor that is not partitioned, one at a time."""
+
+    def read(offset: int, size: int) -> bytes:
+        return reader.read_bytes(entry.shard, entry.offset + offset, size)
+
+    reader.check_size(spec, entry)
+    stream = payload.ElementStream(
+        read, spec.dtype, spec.size, entry.size, big_endian=reader.index.big_endian
+    )
+    try:
+        yield from stream
+    except ValueError as error:
+        raise reader.corrupt(spec.key, entry, str(error), "tensor-checksum") from error
+    reader.check_crc(spec.key, entry, stream.crc)

@@ -1,0 +1,410 @@
+"""Verifying a bundle: what contradicts itself in index, shards, object graph and data.
+
+Structure comes first, since it says which bytes are worth reading: entries within
+their shards, shards that are there, pieces that tile their tensor, an object graph
+that agrees with the keys.  Then every byte is read once, in the order of the shards,
+and held against its checksum.  Neighbours too small to be worth a read of their own
+are read together, what is large in ranges that need not wait for each other.
+
+What TensorFlow reads without harm is no finding: entries that share all their bytes,
+bytes that belong to no entry, graphs with cycles and aliases.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from array import array
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...core.chunks import PIECE
+from ...core.dtypes import INVALID
+from ...core.region import region_text, tiling_flaw
+from ...core.spec import TensorSpec, is_utf8, key_bytes, key_text
+from ...errors import CheckpointError, ChecksumError, CorruptCheckpointError
+from ...model.location import data_shards
+from ...model.object_keys import looks_object_based
+from ...model.verification import Finding, Verification
+from ...store.beside import SHARD
+from ...store.ranges import Sum, cut
+from ...store.workers import SERIAL, Workers
+from ...wire.crc32c import crc32c, extend, mask
+from . import payload
+from .index import OBJECT_GRAPH_KEY, data_shard
+from .slices import decode_slice_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .index import BundleEntry
+    from .reader import BundleReader
+
+
+# TensorFlow's MaxShardSizePolicy writes such slices although its restore cannot join them.
+JOINABLE = frozenset(
+    [
+        "float32",
+        "float64",
+        "int32",
+        "uint8",
+        "int16",
+        "int8",
+        "complex64",
+        "complex128",
+        "int64",
+        "bool",
+        "qint32",
+        "quint8",
+        "qint8",
+        "bfloat16",
+        "int4",
+        "uint4",
+    ]
+)
+
+
+class _Parts:
+    """The stretches of shards that have a checksum of their own, in columns.
+
+    A part is a tensor or a piece of one.  There can be a million, so they are numbers
+    in arrays: `tensor` is a position among the specs, `count` the elements.
+    """
+
+    def __init__(self) -> None:
+        self.tensor, self.shard, self.offset = array("q"), array("q"), array("q")
+        self.size, self.count, self.crc32c = array("q"), array("q"), array("Q")
+
+    def add(self, tensor: int, entry: BundleEntry, spec: TensorSpec) -> None:
+        self.tensor.append(tensor)
+        self.shard.append(entry.shard)
+        self.offset.append(entry.offset)
+        self.size.append(entry.size)
+        self.count.append(spec.size)
+        self.crc32c.append(entry.crc32c)
+
+    def end(self, part: int) -> int:
+        return self.offset[part] + self.size[part]
+
+    def in_file_order(self) -> array[int]:
+        """Return the parts in the order in which they lie in the shards."""
+        shard, offset = self.shard, self.offset
+        return array("q", sorted(range(len(shard)), key=lambda part: shard[part] << 64 | offset[part]))
+
+
+def verify_bundle(reader: BundleReader, workers: Workers = SERIAL) -> Iterator[Verification]:
+    """Yield the steps of verifying; the last of a tensor's parts counts the tensor."""
+    reader.specs  # noqa: B018  decodes every entry, so that what cannot be decoded is among the findings
+    yield Verification(findings=tuple(reader.findings))
+    yield Verification(findings=tuple(_keys(reader)))
+    structure = _Structure(reader)
+    yield Verification(findings=tuple(structure.check()))
+    yield Verification(findings=tuple(_object_graph(reader)))
+    yield from _verify_data(reader, structure, workers)
+
+
+def _keys(reader: BundleReader) -> Iterator[Finding]:
+    """Yield keys that TensorFlow's Python cannot list, which then lists and restores nothing at all."""
+    index = reader.index
+    for key, position in index.tensors.items():
+        if is_utf8(key):
+            continue
+        place = index.path, index.place(position)
+        try:
+            name, _ = decode_slice_key(key_bytes(key))
+        except ValueError:
+            message = "its key is not UTF-8, which TensorFlow refuses to list and to restore"
+            yield Finding("error", "entry", message, key, *place)
+        else:
+            message = f"a slice that no entry of {key_text(name)!r} lists: TensorFlow takes it for a tensor"
+            yield Finding("error", "slice", message, key, *place)
+
+
+class _Structure:
+    """The parts whose bytes can be read, and the findings that say why others cannot.
+
+    `lost` are the tensors, by position, of which something cannot be read or is damaged.
+    """
+
+    def __init__(self, reader: BundleReader) -> None:
+        self.reader = reader
+        self.specs = list(reader.specs.values())
+        self.parts = _Parts()
+        self.order = array("q")
+        self.pieces: dict[int, int] = {}
+        self.lost: set[int] = set()
+        self._sizes = _shard_sizes(reader)
+
+    def check(self) -> Iterator[Finding]:
+        positions = self.reader.index.tensors
+        for number, spec in enumerate(self.specs):
+            if spec.dtype is INVALID:
+                self.lost.add(number)
+                continue
+            entry = self.reader.entry(spec.key, positions[spec.key])
+            for finding in self._tensor(number, spec, entry):
+                if finding.severity == "error":
+                    self.lost.add(number)
+                yield finding
+        yield from self._shards()
+        self.order = self.parts.in_file_order()
+        yield from self._overlaps()
+
+    def _tensor(self, number: int, spec: TensorSpec, entry: BundleEntry) -> Iterator[Finding]:
+        if not entry.slices:
+            yield from self._part(number, spec, entry)
+            return
+        place = self.reader.entry_place(spec.key)
+        try:
+            pieces = self.reader.pieces(spec, entry)
+        except CheckpointError as error:
+            yield Finding("error", error.code, error.message, error.key or spec.key, error.path, error.offset)
+            return
+        if tiling_flaw([region for region, _ in pieces], spec.shape) == "gap":
+            # An optimizer that minimized a partitioned variable within a scope writes such slots.
+            message = "its slices do not cover its shape; TensorFlow restores only what they hold"
+            yield Finding("warning", "slice", message, spec.key, *place)
+        if spec.dtype.name not in JOINABLE and len(pieces) > 1:
+            message = (
+                f"TensorFlow cannot join slices of {spec.dtype}; convert with --merge-slices to make it whole"
+            )
+            yield Finding("warning", "slice", message, spec.key, *place)
+        self.pieces[number] = len(pieces)
+        for region, piece in pieces:
+            if piece.entry.shape != piece.spec.shape:
+                message = f"its slice {region_text(region)} is stored as {list(piece.entry.shape)}"
+                yield Finding("error", "slice", message, spec.key, *place)
+                continue
+            yield from self._part(number, piece.spec, piece.entry)
+
+    def _part(self, number: int, spec: TensorSpec, entry: BundleEntry) -> Iterator[Finding]:
+        """Take a part whose bytes are all there; yield what keeps it from being read."""
+        index = self.reader.index
+        if entry.shard not in self._sizes and entry.shard < index.header.num_shards:
+            path = data_shard(index.prefix, entry.shard, index.header.num_shards)
+            if not os.path.lexists(path):  # else it cannot be opened, or the directory not be listed
+                message = "its data shard is missing"
+                yield Finding("error", "shard-missing", message, spec.key, path, entry.offset)
+                return
+        try:
+            self.reader.check_size(spec, entry)
+        except CheckpointError as error:
+            yield Finding("error", error.code, error.message, spec.key, error.path, error.offset)
+            return
+        self.parts.add(number, entry, spec)
+
+    def _shards(self) -> Iterator[Finding]:
+        """Yield data shards that belong to another save."""
+        prefix, count = self.reader.index.prefix, self.reader.index.header.num_shards
+        used = {data_shard(prefix, shard, count) for shard in self._sizes}
+        for path in data_shards(prefix):
+            match = SHARD.fullmatch(path)
+            if (
+                path not in used
+                and match
+                and not (int(match["count"]) == count and int(match["shard"]) < count)
+            ):
+                message = "the index does not know this data shard; it may be left from another save"
+                yield Finding("warning", "shard-surplus", message, None, path)
+
+    def _overlaps(self) -> Iterator[Finding]:
+        """Yield parts that share some bytes, but not all: two names for one tensor are fine."""
+        parts = self.parts
+        previous = -1
+        for part in self.order:
+            neighbours = previous >= 0 and parts.shard[previous] == parts.shard[part]
+            if neighbours and parts.size[part] and parts.offset[part] < parts.end(previous):
+                same = (parts.offset[previous], parts.size[previous]) == (
+                    parts.offset[part],
+                    parts.size[part],
+                )
+                if not same:
+                    yield self._overlap(part, previous)
+            if not neighbours or parts.end(part) >= parts.end(previous):
+                previous = part
+
+    def _overlap(self, part: int, previous: int) -> Finding:
+        parts, index = self.parts, self.reader.index
+        key, other = (self.specs[parts.tensor[number]].key for number in (part, previous))
+        message = f"shares bytes with {other!r}, which ends at {parts.end(previous)}"
+        path = data_shard(index.prefix, parts.shard[part], index.header.num_shards)
+        return Finding("warning", "overlap", message, key, path, parts.offset[part])
+
+
+def _shard_sizes(reader: BundleReader) -> dict[int, int]:
+    """Return the size of each data shard that is listed and can be looked at.
+
+    Only names that exist are looked at: a header can count two thousand million shards.
+    """
+    count = reader.index.header.num_shards
+    sizes = {}
+    for path in data_shards(reader.index.prefix):
+        match = SHARD.fullmatch(path)
+        if match and int(match["count"]) == count and int(match["shard"]) < count:
+            with contextlib.suppress(OSError):  # replaced by another save's just now, or a link to nowhere
+                sizes[int(match["shard"])] = os.stat(path).st_size
+    return sizes
+
+
+class _Stretch(NamedTuple):
+    """What one task reads: bytes from the beginning of the first part; of one part, perhaps a range."""
+
+    parts: list[int]
+    begin: int
+    end: int
+
+
+class _Checked(NamedTuple):
+    """The unmasked checksum of a part's bytes up to `end`, or the error that reading them met."""
+
+    part: int
+    begin: int
+    end: int
+    found: int | CheckpointError
+
+
+def _verify_data(reader: BundleReader, structure: _Structure, workers: Workers) -> Iterator[Verification]:
+    """Read every part once and hold it against its checksum."""
+    work = partial(_checksums, reader, structure)
+    tally = _Tally(reader, structure)
+    results = workers.map(work, _stretches(structure), lambda stretch: stretch.end - stretch.begin)
+    for checked in results:
+        yield tally.add(checked)
+
+
+class _Tally:
+    """Puts ranges together to parts and parts to tensors."""
+
+    def __init__(self, reader: BundleReader, structure: _Structure) -> None:
+        self._reader = reader
+        self._structure = structure
+        self._sum = Sum()
+        self._error: CheckpointError | None = None
+
+    def add(self, checked: list[_Checked]) -> Verification:
+        """Return what is known after the next task."""
+        structure = self._structure
+        parts, lost, left = structure.parts, structure.lost, structure.pieces
+        findings = []
+        tensors = nbytes = 0
+        for part, begin, end, found in checked:
+            nbytes += end - begin
+            if isinstance(found, CheckpointError):
+                self._error = self._error or found
+            else:
+                self._sum.add(Sum(found, end - begin))
+            if end < parts.size[part]:
+                continue
+            error = self._error or _mismatch(self._reader, structure, part, self._sum.crc)
+            self._sum, self._error = Sum(), None
+            number = parts.tensor[part]
+            left[number] = left.get(number, 1) - 1
+            if error is not None:
+                lost.add(number)
+                key = structure.specs[number].key
+                findings.append(Finding("error", error.code, error.message, key, error.path, error.offset))
+            if not left[number]:
+                del left[number]
+                tensors += number not in lost
+        return Verification(nbytes, tensors, tuple(findings))
+
+
+def _mismatch(reader: BundleReader, structure: _Structure, part: int, crc: int) -> CheckpointError | None:
+    parts = structure.parts
+    stored = parts.crc32c[part]
+    if mask(crc) == stored:
+        return None
+    index = reader.index
+    path = data_shard(index.prefix, parts.shard[part], index.header.num_shards)
+    message = f"checksum {mask(crc):#010x}, stored {stored:#010x}"
+    return ChecksumError(message, path=path, offset=parts.offset[part], code="tensor-checksum")
+
+
+def _stretches(structure: _Structure) -> Iterator[_Stretch]:
+    """Yield what tasks read: fixed-width neighbours within one piece together, large parts in ranges."""
+    parts, specs = structure.parts, structure.specs
+    batch: list[int] = []
+
+    def whole() -> _Stretch:
+        return _Stretch(batch, 0, max(map(parts.end, batch)) - parts.offset[batch[0]])
+
+    for part in structure.order:
+        alone = specs[parts.tensor[part]].dtype.itemsize is None
+        if batch:
+            apart = parts.shard[part] != parts.shard[batch[0]]
+            if apart or alone or parts.end(part) - parts.offset[batch[0]] > PIECE:
+                yield whole()
+                batch = []
+        if alone:
+            yield _Stretch([part], 0, parts.size[part])
+        elif parts.size[part] > PIECE:
+            for begin, end in cut(parts.size[part]):
+                yield _Stretch([part], begin, end)
+        else:
+            batch.append(part)
+    if batch:
+        yield whole()
+
+
+def _checksums(reader: BundleReader, structure: _Structure, stretch: _Stretch) -> list[_Checked]:
+    """Do one task."""
+    parts, first = structure.parts, stretch.parts[0]
+    shard, start = parts.shard[first], parts.offset[first]
+    try:
+        if len(stretch.parts) == 1:
+            return [_Checked(first, stretch.begin, stretch.end, _checksum(reader, structure, stretch))]
+        data = reader.read_bytes(shard, start, stretch.end)
+        return [
+            _Checked(
+                part, 0, parts.size[part], crc32c(data[parts.offset[part] - start : parts.end(part) - start])
+            )
+            for part in stretch.parts
+        ]
+    except CheckpointError as error:
+        if len(stretch.parts) == 1:
+            return [_Checked(first, stretch.begin, stretch.end, error)]
+        return [_Checked(part, 0, parts.size[part], error) for part in stretch.parts]
+
+
+def _checksum(reader: BundleReader, structure: _Structure, stretch: _Stretch) -> int:
+    """Return the unmasked checksum of one part or a range of it."""
+    parts, (part,) = structure.parts, stretch.parts
+    shard, start = parts.shard[part], parts.offset[part]
+    dtype = structure.specs[parts.tensor[part]].dtype
+    if dtype.itemsize is None:
+        try:
+            return payload.checksum(
+                lambda offset, size: reader.read_bytes(shard, start + offset, size),
+                dtype,
+                parts.count[part],
+                parts.size[part],
+                big_endian=reader.index.big_endian,
+            )
+        except ValueError as error:
+            path = data_shard(reader.index.prefix, shard, reader.index.header.num_shards)
+            raise CorruptCheckpointError(
+                str(error), path=path, offset=start, code="tensor-checksum"
+            ) from error
+    crc = 0
+    for at in range(stretch.begin, stretch.end, PIECE):
+        crc = extend(crc, reader.read_bytes(shard, start + at, min(PIECE, stretch.end - at)))
+    return crc
+
+
+def _object_graph(reader: BundleReader) -> Iterator[Finding]:
+    """Yield what is wrong with the object graph, or with there being none."""
+    known = len(reader.findings)
+    graph = reader.object_graph
+    if graph is not None:
+        key = key_text(OBJECT_GRAPH_KEY)
+        path, offset = reader.data_place(key, reader.tensor(key).entry)
+        for flaw in graph.flaws(reader.specs):
+            yield Finding(flaw.severity, flaw.code, flaw.message, flaw.key, path, offset)
+        return
+    # A graph whose bytes are damaged has been found so already; one that cannot be decoded is found here.
+    yield from (finding for finding in reader.findings[known:] if finding.code.startswith("graph"))
+    if reader.format.name == "tf-name" and any(map(looks_object_based, reader.specs)):
+        message = (
+            "keys of an object-based checkpoint, but no object graph: TensorFlow restores nothing by them"
+        )
+        yield Finding("error", "graph-decode", message, None, reader.index.path)

@@ -1,0 +1,302 @@
+"""Writing a bundle: tensors into data shards as they come, the index at the end.
+
+Data stand in the order in which they are written, one after the other, as TensorFlow
+puts them.  A shard is full when the next tensor would carry it past the shard size; a
+tensor is split only where its extents were given, and then each slice is a tensor.
+Chunks are checksummed and written as they pass, so memory does not grow with a tensor.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ...core.chunks import PIECE, ChunkSource, view_of
+from ...core.dtypes import STRING, VARIANT
+from ...core.region import region_of, tiling_flaw, volume
+from ...core.spec import TensorSpec, key_bytes
+from ...errors import ConversionError, DuplicateKeyError
+from ...model.location import bundle_prefix, data_shards
+from ...model.writer import CheckpointWriter, Place
+from ...store.staging import refusing
+from ...wire.coding import encode_fixed32, encode_varint
+from ...wire.crc32c import extend, mask
+from ...wire.messages import BundleHeaderProto, VersionDef
+from ...wire.sstable import TableBuilder
+from .commit import BundleExchange
+from .index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY, BundleEntry, data_shard, encode_entry
+from .links import Mirror, followed_prefix
+from .payload import length_bytes
+from .slices import slice_key
+from .tiling import scatter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ...core.chunks import Chunk
+    from ...core.region import Extents
+    from ...model.reader import Format
+    from ...model.writer import Target
+    from ...store.staging import StagedFile
+
+
+PRODUCER = 1
+_MOST_IN_MEMORY = 16 * PIECE
+"""Bytes of strings that wait in memory for all lengths to be known; more wait in a file."""
+
+_RECENT = frozenset(
+    ["float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz", "int2", "uint2", "float4_e2m1fn"]
+)
+"""dtypes that TensorFlow 2.21 has and 2.15 has not, which ends the process that reads one."""
+
+_NOT_JOINED = BUNDLE_DTYPES - {
+    *("float32", "float64", "bfloat16", "complex64", "complex128", "bool", "int4", "int8", "int16", "int32"),
+    *("int64", "uint4", "uint8", "qint8", "quint8", "qint32"),
+}
+"""dtypes whose slices TensorFlow can write, and then not put together again."""
+
+
+def bundle_target(target: Target) -> Target:
+    """Return a target with its prefix for a path, whichever file of the bundle was named."""
+    prefix = bundle_prefix(target.path)
+    if not os.path.basename(prefix) or os.path.isdir(prefix):
+        hint = f"name the checkpoint, for instance {os.path.join(prefix, 'ckpt-1')}"
+        message = "a directory; a bundle's path is the prefix of its files"
+        raise ConversionError(message, path=target.path, hints=(hint,))
+    return target._replace(path=prefix)
+
+
+class BundleWriter(CheckpointWriter):
+    """Writes a bundle, object-based or name-based; what the keys mean is not its business."""
+
+    has_shards = True
+    has_slices = True
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+        _check_keys(target)
+        self._named = target.path
+        super().__init__(format, target)
+        self._entries: dict[bytes, bytes] = {}
+        self._first_shards: dict[str, int] = {}
+        self._shards: list[StagedFile] = []
+        self._filling: list[StagedFile] = []
+        self._starts_shard = False
+        self._open_places: Counter[StagedFile] = Counter()
+        self.notes += _notes(target)
+
+    @classmethod
+    def followed(cls, path: str) -> str:
+        return followed_prefix(path)
+
+    @classmethod
+    def existing(cls, path: str) -> list[str]:
+        named = [name for name in (path + ".index", path) if os.path.isfile(name) or os.path.islink(name)]
+        return named + data_shards(path)
+
+    def _shard(self, size: int) -> tuple[int, StagedFile]:
+        """Return the number and the file of the shard that takes the next `size` bytes."""
+        limit = self.target.shard_size
+        full = limit is not None and bool(self._shards) and 0 < self._shards[-1].size > limit - size
+        starts = self._starts_shard and limit is None
+        if full or starts or not self._shards:
+            self._starts_shard = False
+            self._filling.append(self.staging.create(f"shard-{len(self._shards)}"))
+            self._shards.append(self._filling[-1])
+        return len(self._shards) - 1, self._shards[-1]
+
+    def start_shard(self) -> None:
+        self._starts_shard = bool(self._shards)
+
+    def _close_full_shards(self) -> None:
+        """Close all shards but the last, so that there may be more of them than open files."""
+        full = [file for file in self._filling[:-1] if not self._open_places[file]]
+        for file in full:
+            file.close()
+            self._filling.remove(file)
+
+    def _add(self, spec: TensorSpec, extents: Extents | None, place: tuple[int, int, int], crc: int) -> None:
+        """Add the entry of a tensor, or slice, at (shard, offset, size) with this unmasked checksum."""
+        key = key_bytes(spec.key)
+        stored = key if extents is None else slice_key(key, extents)
+        if extents is not None:
+            self._first_shards[spec.key] = min(place[0], self._first_shards.get(spec.key, place[0]))
+        self._entries[stored] = encode_entry(BundleEntry(spec.dtype, spec.shape, *place, mask(crc)))
+
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:
+        if spec.dtype is STRING:
+            place, crc = self._write_strings(chunks)
+        elif spec.dtype is VARIANT:
+            place, crc = self._write_variants(spec.stored or 0, chunks)
+        else:
+            size = spec.nbytes
+            assert size is not None
+            shard, file = self._shard(size)
+            place = (shard, file.size, size)
+            crc = 0
+            for chunk in chunks:
+                crc = extend(crc, chunk)
+                file.write(chunk)
+        self._add(spec, extents, place, crc)
+        self._close_full_shards()
+
+    def _place(self, spec: TensorSpec) -> Place | None:
+        size = spec.nbytes
+        if spec.dtype.itemsize is None or size is None:
+            return None
+        _, file = self._shard(size)
+        self._open_places[file] += 1
+        return Place(file, file.reserve(size))
+
+    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, crc: int) -> None:
+        shard = self._shards.index(place.file)
+        self._add(spec, extents, (shard, place.offset, spec.nbytes or 0), crc)
+        self._open_places[place.file] -= 1
+        self._close_full_shards()
+
+    def _write_strings(self, elements: Iterable[Chunk]) -> tuple[tuple[int, int, int], int]:
+        """Write strings, which wait until all lengths are known: those stand before them."""
+        lengths, crc = bytearray(), 0
+        with (
+            refusing(self.target.path),
+            tempfile.SpooledTemporaryFile(_MOST_IN_MEMORY, dir=self.staging.staged) as waiting,
+        ):
+            for element in elements:
+                lengths += encode_varint(len(element))
+                crc = extend(crc, length_bytes(len(element), "<"))
+                waiting.write(view_of(element))
+            checksum = encode_fixed32(mask(crc))
+            size = len(lengths) + len(checksum) + waiting.tell()
+            shard, file = self._shard(size)
+            place = (shard, file.size, size)
+            crc = extend(crc, checksum)
+            file.write(bytes(lengths) + checksum)
+            waiting.seek(0)
+            while piece := waiting.read(PIECE):
+                crc = extend(crc, piece)
+                file.write(piece)
+        return place, crc
+
+    def _write_variants(self, expected: int, elements: Iterable[Chunk]) -> tuple[tuple[int, int, int], int]:
+        """Write variants, each with the checksum so far behind it."""
+        shard, file = self._shard(expected)
+        offset, crc = file.size, 0
+        for element in elements:
+            # Of strings the checksum covers 4-byte lengths, of variants 8-byte ones.
+            crc = extend(extend(crc, len(element).to_bytes(8, "little")), element)
+            checksum = encode_fixed32(mask(crc))
+            crc = extend(crc, checksum)
+            for part in (encode_varint(len(element)), element, checksum):
+                file.write(part)
+        return (shard, offset, file.size - offset), crc
+
+    def _write_in_slices(self, spec: TensorSpec, slices: Sequence[Extents], chunks: Iterator[Chunk]) -> None:
+        regions = [region_of(extents, spec.shape) for extents in slices]
+        itemsize = spec.dtype.itemsize
+        if itemsize is None or tiling_flaw(regions, spec.shape):
+            raise ValueError(f"tensor {spec.key!r}: its slices must be written one by one")
+        files, places = [], []
+        for region in regions:
+            size = volume(region) * itemsize
+            shard, file = self._shard(size)
+            files.append(file)
+            places.append((shard, file.reserve(size), size))
+        crcs, done = [0] * len(regions), [0] * len(regions)
+        source = ChunkSource(chunks)
+        for number, data in scatter(spec.shape, regions, itemsize, source.take):
+            crcs[number] = extend(crcs[number], data)
+            files[number].write_at(places[number][1] + done[number], data)
+            done[number] += len(data)
+        source.finish()
+        for extents, region, place, crc in zip(slices, regions, places, crcs, strict=True):
+            piece = spec._replace(shape=tuple(stop - start for start, stop in region))
+            self._add(piece, extents, place, crc)
+        self._close_full_shards()
+
+    def write_object_graph(self) -> None:
+        if self.target.object_graph is not None and OBJECT_GRAPH_KEY not in self._entries:
+            graph = TensorSpec(OBJECT_GRAPH_KEY.decode(), STRING, ())
+            self._write(graph, None, iter([self.target.object_graph.encode()]))
+
+    def _finish(self) -> None:
+        self.write_object_graph()
+        for key, slices in self.target.slices.items():
+            spec = self.specs[key]
+            # Nothing of it lies there, but so say bundles that TensorFlow has merged.
+            shard = self._first_shards.get(key, 0)
+            whole = BundleEntry(spec.dtype, spec.shape, shard, 0, 0, 0, tuple(slices))
+            self._entries[key_bytes(key)] = encode_entry(whole)
+        if not self._shards:
+            self._shard(0)
+        count = len(self._shards)
+        for number in range(count):
+            self.staging.rename(f"shard-{number}", self._shard_name(number, count))
+        self._stage_index(count)
+
+    def _shard_name(self, shard: int, count: int) -> str:
+        return data_shard(os.path.basename(self.target.path), shard, count)
+
+    def _stage_index(self, num_shards: int) -> None:
+        """Write the staged index, which is of as many shards."""
+        file = self.staging.create(os.path.basename(self.target.path) + ".index")
+        header = BundleHeaderProto(num_shards=num_shards, version=VersionDef(producer=PRODUCER))
+        table = TableBuilder(file.write)
+        table.add(b"", header.encode())
+        for key in sorted(self._entries):
+            table.add(key, self._entries[key])
+        table.finish()
+
+    def _restage(self, num_shards: int) -> None:
+        """Stage the same bundle with more, empty, shards at its end."""
+        count = len(self._shards)
+        os.unlink(self.staging.path(os.path.basename(self.target.path) + ".index"))
+        for number in range(num_shards):
+            name = self._shard_name(number, num_shards)
+            if number < count:
+                self.staging.rename(self._shard_name(number, count), name)
+            else:
+                self.staging.create(name)
+        self._stage_index(num_shards)
+        self.staging.sync()
+
+    def _move_in(self) -> None:
+        mirror = Mirror(self._named, self.target.path)
+        BundleExchange(self.staging, self.target.path, len(self._shards), self._restage, mirror).run()
+
+
+def _check_keys(target: Target) -> None:
+    """Refuse what cannot be a key of the index, and what would be twice."""
+    keys: set[bytes] = set()
+    for spec in target.specs:
+        key = key_bytes(spec.key)
+        slices = target.slices.get(spec.key, ())
+        for extents in slices:
+            try:
+                region_of(extents, spec.shape)
+            except ValueError as error:
+                raise ConversionError(str(error), path=target.path, key=spec.key) from error
+        for stored in (key, *(slice_key(key, extents) for extents in slices)):
+            if not stored:
+                message = "an empty key, which is that of a bundle's header"
+                raise ConversionError(message, path=target.path, key="")
+            if stored in keys:
+                message = "two entries of the index have this key"
+                raise DuplicateKeyError(message, path=target.path, key=spec.key)
+            keys.add(stored)
+
+
+def _notes(target: Target) -> list[str]:
+    """Return what TensorFlow will make difficulties with."""
+    notes = []
+    recent = sorted({spec.dtype.name for spec in target.specs} & _RECENT)
+    if recent:
+        notes.append(f"{', '.join(recent)}: TensorFlow 2.15 aborts when it reads this, 2.21 does not")
+    split = sorted({s.dtype.name for s in target.specs if s.key in target.slices} & _NOT_JOINED)
+    if split:
+        notes.append(
+            f"{', '.join(split)}: TensorFlow cannot restore slices of these; --merge-slices joins them"
+        )
+    if set(os.path.basename(target.path)) & set("*?[]"):
+        notes.append(f"{target.path}: TensorFlow takes the prefix for a pattern and will not find it")
+    return notes

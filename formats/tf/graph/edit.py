@@ -1,0 +1,320 @@
+"""Object graphs under other paths: nodes hung up elsewhere, and the keys that follow.
+
+A node whose path changes keeps its number, its attributes and what hangs on it.  Its
+edge is renamed where the parent stays; otherwise it is hung up at the new parent, which
+is made where it is not there, and a node left without anything goes.  All other edges
+stay: they are other ways to the object.  Of a namedtuple, which has each field under its
+name and under its index, the index goes with the name.
+
+    attribute's key   <path>/.ATTRIBUTES/<name>, and what begins with it
+    slot's key        <variable's path>/.OPTIMIZER_SLOT/<optimizer's path>/<slot>/.ATTRIBUTES/<name>
+
+Of a key, what stands before `/.ATTRIBUTES/` is replaced, never what follows: TensorFlow
+looks there for the name that the live object uses, escaped twice in some files.  A node
+whose path does not change keeps its key, whatever that says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...errors import ConversionError, DuplicateKeyError
+from ...model.object_graph import ROOT, KeyResolver, ObjectGraph
+from ...model.object_keys import ATTRIBUTES, OPTIMIZER_SLOT, escape, unescape
+from ...wire.messages import BoolValue, ObjectReference, TrackableObject
+from .plan import Plan, holds_something, in_words, make_plan, parent_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+_TAIL = f"/{ATTRIBUTES}/"
+_SLOT = f"/{OPTIMIZER_SLOT}/"
+
+
+class EditedGraph(NamedTuple):
+    """A graph with other paths, and all keys of the checkpoint, old to new."""
+
+    graph: ObjectGraph
+    keys: dict[str, str]
+
+
+def edit_graph(
+    graph: ObjectGraph,
+    keys: Iterable[str],
+    moves: Mapping[int, str],
+    *,
+    slot_names: Mapping[int, str] | None = None,
+    full_names: Mapping[str, str] | None = None,
+) -> EditedGraph:
+    """Return a graph in which nodes have the paths of `moves`, escaped, and every key's new name.
+
+    `keys` are those of the checkpoint.  `slot_names` gives slot variables' nodes other
+    slot names, `full_names` replaces full names.  The given graph is not changed.
+    Raises ConversionError for what cannot be done, DuplicateKeyError where two tensors
+    end on one key.
+    """
+    plan = make_plan(graph, moves)
+    edited = ObjectGraph(graph.proto.copy())
+    _rename_slots(edited, slot_names or {})
+    known = dict.fromkeys(keys)
+    stems = _new_stems(edited, plan, slot_names or {})
+    renamed = _follow(graph, edited, stems, known)
+    for trackable in edited.nodes:
+        for attribute in trackable.attributes:
+            attribute.full_name = (full_names or {}).get(attribute.full_name, attribute.full_name)
+    if plan.old != plan.new:
+        edited = _Hanging(edited, plan).run()
+    return EditedGraph(edited, _without_duplicates({key: renamed.get(key, key) for key in known}))
+
+
+def _rename_slots(graph: ObjectGraph, names: Mapping[int, str]) -> None:
+    for trackable in graph.nodes:
+        for slot in trackable.slot_variables:
+            slot.slot_name = names.get(slot.slot_variable_node_id, slot.slot_name)
+
+
+# Keys -----------------------------------------------------------------------------
+
+
+def _new_stems(
+    graph: ObjectGraph, plan: Plan, slot_names: Mapping[int, str]
+) -> dict[int, tuple[str | None, str | None]]:
+    """Return what stands before `/.ATTRIBUTES/` in the keys of nodes: by their path, as a slot."""
+    stems: dict[int, tuple[str | None, str | None]] = {
+        node: (path, None) for node, path in plan.new.items() if path != plan.old[node]
+    }
+    for slot in graph.slots:
+        around = (slot.variable, slot.optimizer)
+        if not all(node in plan.new for node in around):
+            continue
+        if slot.node in slot_names or any(plan.new[node] != plan.old[node] for node in around):
+            stem = f"{plan.new[slot.variable]}{_SLOT}{plan.new[slot.optimizer]}/{escape(slot.name)}"
+            stems[slot.node] = (stems.get(slot.node, (None, None))[0], stem)
+    return stems
+
+
+def _follow(
+    graph: ObjectGraph,
+    edited: ObjectGraph,
+    stems: Mapping[int, tuple[str | None, str | None]],
+    keys: Mapping[str, object],
+) -> dict[str, str]:
+    """Give attributes their new keys, and return those of the tensors behind them, old to new."""
+    resolve = KeyResolver(keys)
+    new_keys: dict[str, str] = {}
+    renamed: dict[str, str] = {}
+    for number in sorted(stems):
+        by_path, as_slot = stems[number]
+        for attribute in graph.nodes[number].attributes:
+            key = attribute.checkpoint_key
+            at = key.rfind(_TAIL)
+            stem = as_slot if _SLOT in key[: max(at, 0)] or by_path is None else by_path
+            if at < 0 or stem is None or key in new_keys:
+                continue
+            new_keys[key] = stem + key[at:]
+            for tensor in resolve(key):
+                renamed.setdefault(tensor, new_keys[key] + tensor[len(key) :])
+    for trackable in edited.nodes:
+        for attribute in trackable.attributes:
+            attribute.checkpoint_key = new_keys.get(attribute.checkpoint_key, attribute.checkpoint_key)
+    return renamed
+
+
+def _without_duplicates(keys: dict[str, str]) -> dict[str, str]:
+    """Return renamed keys; DuplicateKeyError where two are the same."""
+    owners: dict[str, str] = {}
+    for old, new in keys.items():
+        if owners.setdefault(new, old) != old:
+            message = f"{owners[new]!r} and {old!r} both end on this key"
+            raise DuplicateKeyError(message, key=new)
+    return keys
+
+
+# Edges ----------------------------------------------------------------------------
+
+
+class _Hanging:
+    """Hangs the nodes of a graph up as a plan says; the graph is changed in place."""
+
+    def __init__(self, graph: ObjectGraph, plan: Plan) -> None:
+        self._graph = graph
+        self._plan = plan
+        self._count = len(graph.nodes)
+        self._touched: set[int] = set()
+        self._edges: dict[int, dict[str, int]] = {}
+        # Where several nodes end on one path, the others dissolve in the one that stays.
+        self._at = {path: node for node, path in plan.new.items() if node not in plan.dissolved}
+
+    def run(self) -> ObjectGraph:
+        waiting = self._take_down()
+        for node, edge in waiting:
+            self._hang(self._find(parent_of(self._plan.new[node])), edge)
+        for node in self._plan.dissolved:
+            self._hand_over(node)
+        for node in self._touched:
+            self._check_names(node)
+        self._check_ways([node for node, _ in waiting])
+        self._mark_values()
+        return self._without(self._emptied())
+
+    def _take_down(self) -> list[tuple[int, ObjectReference]]:
+        """Rename the edges that stay at their parent, and take down and return all others that move."""
+        tree, old, new, dissolved = self._plan
+        waiting = []
+        for number, trackable in enumerate(self._graph.nodes):
+            is_namedtuple = _is_namedtuple(trackable)
+            staying, gone = [], set[int]()
+            for edge in trackable.children:
+                node = edge.node_id
+                is_way = node in old and tree[node] == (number, edge.local_name)
+                if not is_way or (old[node] == new[node] and number not in dissolved):
+                    staying.append(edge)
+                    continue
+                self._touched.add(number)
+                if node in dissolved:
+                    continue
+                edge.local_name = unescape(new[node].rpartition("/")[2])
+                if number not in dissolved and parent_of(new[node]) == new.get(number):
+                    staying.append(edge)
+                else:
+                    waiting.append((node, edge))
+                    gone.add(node)
+            trackable.children = [
+                edge
+                for edge in staying
+                if not (is_namedtuple and edge.node_id in gone and edge.local_name.isdigit())
+            ]
+        order = {node: place for place, node in enumerate(tree)}
+        return sorted(waiting, key=lambda item: order[item[0]])
+
+    def _hang(self, parent: int, edge: ObjectReference) -> None:
+        self._touched.add(parent)
+        self._edges_of(parent)[edge.local_name] = edge.node_id
+        self._graph.nodes[parent].children.append(edge)
+
+    def _edges_of(self, node: int) -> dict[str, int]:
+        """Return a node's edges by name, once nothing is taken down any more."""
+        edges = self._edges.get(node)
+        if edges is None:
+            children = self._graph.nodes[node].children
+            edges = self._edges[node] = {edge.local_name: edge.node_id for edge in children}
+        return edges
+
+    def _find(self, path: str) -> int:
+        """Return the node at a path, made if there is none; edges that stay are ways to it, too."""
+        missing: list[str] = []
+        while path not in self._at:
+            parent, _, name = path.rpartition("/")
+            missing.append(name)
+            path = parent
+        node = self._at[path]
+        for name in reversed(missing):
+            below = self._edges_of(node).get(unescape(name))
+            if below is None or not 0 <= below < len(self._graph.nodes):
+                below = len(self._graph.nodes)
+                self._graph.nodes.append(TrackableObject())
+                self._hang(node, ObjectReference(node_id=below, local_name=unescape(name)))
+            path = f"{path}/{name}" if path else name
+            self._at[path] = node = below
+        return node
+
+    def _hand_over(self, node: int) -> None:
+        """Give the edges left at a node that dissolves to the one it dissolves in."""
+        parent = self._find(self._plan.new[node])
+        for edge in self._graph.nodes[node].children:
+            if self._edges_of(parent).get(edge.local_name) != edge.node_id:
+                self._hang(parent, edge)
+        self._graph.nodes[node].children = []
+        self._edges.pop(node, None)
+
+    def _check_names(self, number: int) -> None:
+        """Refuse two edges of one name, unless they lead to one node: then one is enough."""
+        names: dict[str, int] = {}
+        edges: list[ObjectReference] = []
+        for edge in self._graph.nodes[number].children:
+            there = names.setdefault(edge.local_name, edge.node_id)
+            if there != edge.node_id:
+                where = self._plan.new.get(number)
+                name = f"{in_words(where)}/{edge.local_name}" if where else edge.local_name
+                raise ConversionError(f"two objects would be {name!r}, and it has one already")
+            if len(names) > len(edges):
+                edges.append(edge)
+        self._graph.nodes[number].children = edges
+
+    def _check_ways(self, moved: list[int]) -> None:
+        """Refuse nodes that their new path leads to only by way of themselves."""
+        edges: dict[int, dict[str, int]] = {}
+        for node in moved:
+            at = ROOT
+            parts = self._plan.new[node].split("/")
+            for part in parts[:-1]:
+                if at not in edges:
+                    edges[at] = dict(self._graph.children(at))
+                at = edges[at].get(unescape(part), node)  # A broken file can have several edges of one name.
+                if at == node:
+                    old, new = in_words(self._plan.old[node]), in_words(self._plan.new[node])
+                    raise ConversionError(f"{old!r} cannot become {new!r}: it would hang on itself")
+
+    def _emptied(self) -> set[int]:
+        """Return the nodes that have dissolved, and those that are left without anything."""
+        nodes = self._graph.nodes
+        parents: dict[int, list[int]] = {}
+        left = dict.fromkeys(range(len(nodes)), 0)
+        for number in left:
+            for _, child in self._graph.children(number):
+                parents.setdefault(child, []).append(number)
+                left[number] += 1
+        # What a slot triple speaks of stays in its place, though only a broken file speaks of containers.
+        kept = {node for slot in self._graph.slots for node in (slot.variable, slot.node)} | {ROOT}
+        gone = self._plan.dissolved - kept
+        waiting = [number for number in self._touched if not left[number]]
+        while waiting:
+            number = waiting.pop()
+            if holds_something(nodes[number]) or number in gone or number in kept:
+                continue
+            gone.add(number)
+            for parent in parents.get(number, ()):
+                left[parent] -= 1
+                if not left[parent]:
+                    waiting.append(parent)
+        return gone
+
+    def _mark_values(self) -> None:
+        """Correct what nodes say of values below them; new nodes say it where others do."""
+        nodes = self._graph.nodes
+        if all(node.has_checkpoint_values is None for node in nodes):
+            return
+        holding = self._graph.holding()
+        for node in nodes[self._count :]:
+            node.has_checkpoint_values = BoolValue()
+        for number, node in enumerate(nodes):
+            if node.has_checkpoint_values is not None:
+                node.has_checkpoint_values.value = number in holding
+
+    def _without(self, gone: set[int]) -> ObjectGraph:
+        """Return the graph without these nodes, all references renumbered."""
+        if not gone:
+            return ObjectGraph(self._graph.proto)
+        nodes = self._graph.nodes
+        numbers = {old: new for new, old in enumerate(n for n in range(len(nodes)) if n not in gone)}
+        for trackable in nodes:
+            trackable.children = [edge for edge in trackable.children if edge.node_id not in gone]
+            for edge in trackable.children:
+                edge.node_id = numbers.get(edge.node_id, edge.node_id)
+            for slot in trackable.slot_variables:
+                slot.original_variable_node_id = numbers.get(
+                    slot.original_variable_node_id, slot.original_variable_node_id
+                )
+                slot.slot_variable_node_id = numbers.get(
+                    slot.slot_variable_node_id, slot.slot_variable_node_id
+                )
+        self._graph.proto.nodes = [nodes[old] for old in numbers]
+        return ObjectGraph(self._graph.proto)
+
+
+def _is_namedtuple(trackable: TrackableObject) -> bool:
+    """Whether all edges of a node are there twice: by name, and by index to the same nodes."""
+    named = [edge.node_id for edge in trackable.children if not edge.local_name.isdigit()]
+    indexed = [edge.node_id for edge in trackable.children if edge.local_name.isdigit()]
+    return named == indexed

@@ -1,0 +1,312 @@
+"""An object graph for tensors that only have names.
+
+    dense/kernel          root -> dense -> kernel
+    dense/kernel/Adam     slot `m` of the node `optimizer` for dense/kernel
+    beta1_power           optimizer -> beta1_power
+    training/Adam/iter    optimizer -> iter
+
+Each `/` of a name is an edge; a part that is empty becomes `_`, and of one that ends in
+`.ATTRIBUTES`, below which TensorFlow restores nothing, the dot does.  Slots become slot
+variables under the names that TensorFlow's optimizers give them, hyperparameters children
+of their optimizer, so that a program with such an optimizer restores them.  The save
+counter has its edge for itself, as programs restore it.  What would come to lie where
+something lies gets `_1`.  The full name of each node is the old name: by it a conversion
+back finds the way.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...errors import ConversionError
+from ...model.object_graph import ObjectGraph
+from ...model.object_keys import ATTRIBUTES, OPTIMIZER_SLOT, VARIABLE_VALUE, escape, hides_attributes
+from ...wire.messages import (
+    BoolValue,
+    ObjectReference,
+    SerializedTensor,
+    SlotVariableReference,
+    TrackableObject,
+    TrackableObjectGraph,
+)
+from .kinds import KERAS_SLOTS, NUMBERED, TF1_SLOTS, NamedSlot, name_kinds, named_slots
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping
+
+    from ...core.spec import TensorSpec
+
+
+SAVE_COUNTER = "save_counter"
+_MOST_EDGES = 1000
+"""Components of a name: each is a node whose key begins with all those above."""
+
+_NAMELESS = "_"
+"""The edge of an empty part of a name, as in `a//b` or `a/`: an edge needs a name."""
+
+_POWER = re.compile(r"(?P<scope>(?:.*/)?)(?P<name>beta[12]_power)(?:_(?P<number>[0-9]+))?", re.DOTALL)
+_ADAFACTOR_SUFFIX = "_slot_"
+
+# Names of slots that tell their optimizer themselves.
+_OWN_NAMES = {"adam_m": ("AdamWeightDecay", "m"), "adam_v": ("AdamWeightDecay", "v")}
+
+
+class Invented(NamedTuple):
+    """A graph, the key of each name in it, and that of the save counter, which it has besides."""
+
+    graph: ObjectGraph
+    keys: dict[str, str]
+    save_counter: str
+
+
+class _Owner(NamedTuple):
+    """What tells one optimizer of a name-based checkpoint from another.
+
+    `scope` is what stands before a variable's name, `name` the optimizer's, where the
+    slot's name has it, and `number` counts optimizers of one name on one variable.
+    """
+
+    scope: str
+    name: str
+    number: int = 0
+
+
+class _Node:
+    """A node while the graph grows; `path` is what its key begins with."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self.edges: dict[str, _Node] = {}
+        self.full_name: str | None = None
+        self.slots: list[tuple[str, _Node, _Node]] = []
+        self._slot_names: dict[_Node, set[str]] = {}
+
+    @property
+    def key(self) -> str:
+        return f"{self.path}/{ATTRIBUTES}/{VARIABLE_VALUE}"
+
+    def child(self, name: str) -> _Node:
+        if name not in self.edges:
+            self.edges[name] = _Node()
+        return self.edges[name]
+
+    def new_child(self, name: str) -> _Node:
+        free = _free(name, self.edges)
+        child = self.child(free)
+        child.path = self.path_of(free)
+        return child
+
+    def path_of(self, edge: str) -> str:
+        """Return the path of the node that an edge leads to."""
+        # No edge is nameless, so that the root's path alone is empty.
+        return f"{self.path}/{escape(edge)}" if self.path else escape(edge)
+
+    def add_slot(self, name: str, variable: _Node, full_name: str) -> None:
+        taken = self._slot_names.setdefault(variable, set())
+        name = _free(_edge_name(name), taken)
+        taken.add(name)
+        node = _Node()
+        node.path = f"{variable.path}/{OPTIMIZER_SLOT}/{self.path}/{escape(name)}"
+        node.full_name = full_name
+        self.slots.append((name, variable, node))
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """Return `name`, or the first of `name_1`, `name_2`, ... that is not taken."""
+    number, free = 0, name
+    while free in taken:
+        number += 1
+        free = f"{name}_{number}"
+    return free
+
+
+def invent_graph(specs: Mapping[str, TensorSpec]) -> Invented:
+    """Return an object graph for the tensors of a name-based checkpoint."""
+    slots = named_slots(specs)
+    kinds = name_kinds(specs)
+    root = _Node()
+    owners = {slot.variable for slot in slots.values()}
+    hyperparameters = {key for key, kind in kinds.items() if kind == "optimizer"} - owners
+    variables = _hang(root, [key for key in specs if key not in slots and key not in hyperparameters])
+    optimizers: dict[_Owner, _Node] = {}
+
+    def optimizer(owner: _Owner) -> _Node:
+        if owner not in optimizers:
+            optimizers[owner] = root.new_child("optimizer")
+        return optimizers[owner]
+
+    for key, owner, name in _slots_by_owner(slots, specs):
+        optimizer(owner).add_slot(name, variables[slots[key].variable], key)
+    for key in (key for key in specs if key in hyperparameters):
+        owner, name = _hyperparameter(key, list(optimizers))
+        optimizer(owner).new_child(name).full_name = key
+    _share_iterations(optimizers, variables)
+    counter = root.new_child(SAVE_COUNTER)
+    counter.full_name = SAVE_COUNTER
+    graph, keys = _numbered(root, counter)
+    return Invented(graph, keys, counter.key)
+
+
+def _hang(root: _Node, names: Iterable[str]) -> dict[str, _Node]:
+    """Return a new node for each name, hung up below the root by way of its parts."""
+    variables = {}
+    for name in names:
+        if name.count("/") > _MOST_EDGES:
+            raise ConversionError(f"more than {_MOST_EDGES} edges lead to it", key=name[:100] + "…")
+        node = root
+        for part in name.split("/"):
+            node = node.child(part)
+        node.full_name = name
+        variables[name] = node
+    _name_edges(root)
+    return variables
+
+
+def _edge_name(part: str) -> str:
+    """Return a part of a name as an edge or a slot is called; itself, nearly always."""
+    if hides_attributes(part):
+        return f"{part.removesuffix(ATTRIBUTES)}_{ATTRIBUTES[1:]}"
+    return part or _NAMELESS
+
+
+def _name_edges(root: _Node) -> None:
+    """Give the parts of names that cannot be edges others, and all nodes their paths."""
+    waiting = [root]
+    for node in waiting:
+        for part in list(node.edges):
+            edge = _edge_name(part)
+            if edge != part or (node is root and part == SAVE_COUNTER):
+                edge = _free(edge, {*node.edges, SAVE_COUNTER})
+                node.edges = {edge if name == part else name: child for name, child in node.edges.items()}
+        for edge, child in node.edges.items():
+            child.path = node.path_of(edge)
+            waiting.append(child)
+
+
+# Which slot of which optimizer ----------------------------------------------------
+
+
+def _slots_by_owner(
+    slots: Mapping[str, NamedSlot], specs: Mapping[str, TensorSpec]
+) -> list[tuple[str, _Owner, str]]:
+    """Return (key, optimizer, slot name) of all slots.
+
+    A number behind an optimizer's name counts its slots on one variable, and goes on
+    counting where a second optimizer of that name has slots on it, too.
+    """
+    found = []
+    together: dict[tuple[str, str, str], list[str]] = {}
+    for key, slot in slots.items():
+        last = slot.suffix.rpartition("/")[2]
+        numbered = NUMBERED.fullmatch(last)
+        assert numbered is not None  # a slot's name is not empty
+        if slot.suffix.startswith(_ADAFACTOR_SUFFIX):
+            found.append((key, _Owner("", "Adafactor"), slot.suffix.removeprefix(_ADAFACTOR_SUFFIX)))
+        elif last in _OWN_NAMES:
+            name, slot_name = _OWN_NAMES[last]
+            found.append((key, _Owner(slot.prefix, name), slot_name))
+        elif slot.prefix and last in KERAS_SLOTS:
+            found.append((key, _Owner(slot.prefix, ""), last))
+        else:
+            # Of a slot with one key for each part (`t_0/Adagrad`), every part is counted by itself.
+            where = (slot.prefix, numbered[1], slot.variable + slot.suffix.rpartition("/")[0])
+            together.setdefault(where, []).append(key)
+    for (scope, base, _), keys in together.items():
+        ordered = sorted(keys, key=lambda key: (len(key), key))
+        names = _tf1_names(scope, base, [specs[key] for key in ordered], specs)
+        for at, key in enumerate(ordered):
+            if names:
+                owner = _Owner(scope, base, at // len(names))
+                found.append((key, owner, names[at % len(names)]))
+            else:
+                found.append((key, _Owner(scope, ""), key.rpartition("/")[2]))
+    return found
+
+
+def _tf1_names(
+    scope: str, base: str, members: list[TensorSpec], specs: Mapping[str, TensorSpec]
+) -> tuple[str, ...]:
+    """Return the slot names of an optimizer of tf.compat.v1.train, by its name and how many slots it has.
+
+    Nothing where neither tells.
+    """
+    if base == "RMSProp" and len(members) == 3:
+        return ("rms", "mg", "momentum")
+    if base == "Adafactor":
+        momentum = ("m",) if len({spec.rank for spec in members}) == 2 or len(members) == 3 else ()
+        left = len(members) - len(momentum)
+        return (*momentum, "v") if left == 1 else (*momentum, "vr", "vc")
+    if base in TF1_SLOTS:
+        return TF1_SLOTS[base]
+    # An Adam of another name is told by its powers; they stand in its scope, or in none.
+    powers = any(f"{prefix}beta1_power" in specs for prefix in (scope, ""))
+    return ("m", "v") if powers and len(members) % 2 == 0 else ()
+
+
+def _hyperparameter(key: str, owners: list[_Owner]) -> tuple[_Owner, str]:
+    """Return the optimizer that a hyperparameter belongs to, and its name there."""
+    power = _POWER.fullmatch(key)
+    if power is None:
+        prefix, _, name = key.rpartition("/")
+        return _Owner(prefix + "/", ""), name
+    number = int(power["number"] or 0)
+    adams = [owner for owner in owners if owner.name not in ("", "AdamWeightDecay", "Adafactor")]
+    named = [owner for owner in adams if owner.name == "Adam" or owner.name not in TF1_SLOTS]
+    scoped = [owner for owner in named if owner.scope == power["scope"]] or named
+    if number < len(scoped):
+        return scoped[number], power["name"]
+    where = scoped[0] if scoped else _Owner(power["scope"], "Adam")
+    return where, key.rpartition("/")[2]
+
+
+def _share_iterations(optimizers: Mapping[_Owner, _Node], variables: Mapping[str, _Node]) -> None:
+    """Give Keras' optimizers without iterations of their own the global step, as Estimator heads do."""
+    step = variables.get("global_step")
+    for owner, node in optimizers.items():
+        if step is not None and owner.scope and not owner.name and "iter" not in node.edges:
+            node.edges["iter"] = step
+
+
+# Numbering -------------------------------------------------------------------------
+
+
+def _numbered(root: _Node, counter: _Node) -> tuple[ObjectGraph, dict[str, str]]:
+    """Return the graph as TensorFlow numbers it, breadth-first and slots last, and the keys of all names."""
+    order = [root]
+    numbers = {id(root): 0}
+    for node in order:
+        for child in node.edges.values():
+            if id(child) not in numbers:
+                numbers[id(child)] = len(order)
+                order.append(child)
+    protos = [_proto(node, numbers) for node in order]
+    for node in list(order):
+        by_slot = sorted(node.slots, key=lambda slot: (slot[0], numbers[id(slot[1])]))
+        for name, variable, slot in by_slot:
+            reference = SlotVariableReference(
+                original_variable_node_id=numbers[id(variable)],
+                slot_name=name,
+                slot_variable_node_id=len(order),
+            )
+            protos[numbers[id(node)]].slot_variables.append(reference)
+            order.append(slot)
+            protos.append(_proto(slot, numbers))
+    named = (node for node in order if node is not counter)
+    keys = {node.full_name: node.key for node in named if node.full_name is not None}
+    return ObjectGraph(TrackableObjectGraph(nodes=protos)), keys
+
+
+def _proto(node: _Node, numbers: Mapping[int, int]) -> TrackableObject:
+    children = [
+        ObjectReference(node_id=numbers[id(child)], local_name=name) for name, child in node.edges.items()
+    ]
+    attributes = []
+    if node.full_name is not None:
+        attributes.append(
+            SerializedTensor(name=VARIABLE_VALUE, full_name=node.full_name, checkpoint_key=node.key)
+        )
+    # Every node here holds a value or leads to one.
+    return TrackableObject(
+        children=children, attributes=attributes, has_checkpoint_values=BoolValue(value=True)
+    )

@@ -1,0 +1,1 @@
+"""What lies beside checkpoints in a run's directory."""

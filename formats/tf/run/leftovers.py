@@ -1,0 +1,216 @@
+"""What interrupted saves and conversions leave in a directory, and what of it is provably debris.
+
+    FILE.tempstate<number>        a file being written (TensorFlow, and `formats.store.staging`)
+    checkpoint.tmp<32 hex>        a state file being replaced (TensorFlow)
+    P_temp/part-S-of-N.*          a save before its parts are merged (TensorFlow 2)
+    P_temp_<32 hex>/              the same of TensorFlow 1, and what `formats.store.staging` stages
+    P_temp_<32 hex>/aside/        an old set moved out of the way: it is put back, not removed
+    P.data-S-of-N, no P.index     the index is written last and deleted first
+    P.data-S-of-M, P.index of N   second names of an exchange (`formats.tf.bundle.commit`)
+    P-S-of-M.safetensors          the same of a sharded safetensors checkpoint
+
+A directory's name alone proves nothing: one called `my_temp` may be anybody's, so what
+lies in it must be parts, too.  A data shard without an index may also be all that is
+left of a checkpoint whose index was lost.  It is debris only where the state file does
+not list it and the directory has a whole checkpoint besides.
+
+What a living process needs is no debris.  `formats.store.staging` holds a lock on what it
+stages; TensorFlow locks nothing, but keeps open what it writes, which Linux tells.
+tensorflow/core/util/tensor_bundle/tensor_bundle.cc, python/lib/io/file_io.py
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...errors import CheckpointError
+from ...model.location import INDEX_SUFFIX
+from ...model.weight_map import files_of_map
+from ...store.beside import SAFETENSORS_SHARD, SHARD
+from ...store.locks import is_locked
+from ...store.staging import aside_of, put_back, refusing
+from ..bundle.index import BundleIndex, data_shard
+from .state_file import FILE_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+
+_FILE = re.compile(rf".+\.tempstate\d+|{FILE_NAME}\.tmp[0-9a-f]{{32}}", re.DOTALL)
+_STAGING = re.compile(r".+_temp_[0-9a-f]{32}", re.DOTALL)
+_PART = re.compile(r"part-\d{5,}-of-\d{5,}(\.index|\.data-\d{5,}-of-\d{5,})?(\.tempstate\d+)?")
+
+
+class Leftover(NamedTuple):
+    """Something an interrupted save left; `in_the_way` says why it may not be removed."""
+
+    path: str
+    what: str
+    in_the_way: str | None = None
+    aside: tuple[str, ...] = ()
+    """The files of an old set that lies in it, by the paths to which they are put back."""
+
+    @property
+    def modified(self) -> float:
+        """When anything of it was last changed, in seconds since 1970."""
+        return max((status.st_mtime for status in _statuses(self.path)), default=0.0)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(status.st_size for status in _statuses(self.path) if not stat.S_ISDIR(status.st_mode))
+
+    def clear(self) -> None:
+        """Put back the old set in it, if there is one, and remove the rest."""
+        import shutil
+
+        with refusing(self.path), contextlib.suppress(FileNotFoundError):  # It may have gone by itself.
+            if self.aside:
+                put_back(self.path)
+            if os.path.isdir(self.path) and not os.path.islink(self.path):
+                shutil.rmtree(self.path)
+            else:
+                os.unlink(self.path)
+
+
+def _statuses(path: str) -> Iterator[os.stat_result]:
+    """Yield what the system knows of a file, or of a directory and all below it, as far as they are there."""
+    below = [os.path.join(parent, name) for parent, names, files in os.walk(path) for name in names + files]
+    for each in (path, *below):
+        with contextlib.suppress(FileNotFoundError):
+            yield os.lstat(each)
+
+
+def find_leftovers(directory: str, listed: Collection[str], *, has_checkpoints: bool) -> list[Leftover]:
+    """Return what lies around in a directory, sorted.
+
+    `listed` are the prefixes that the state file names, as paths; `has_checkpoints`
+    says whether there is any whole checkpoint.
+    """
+    found = []
+    shards: dict[str, list[str]] = {}
+    sharded: dict[str, list[str]] = {}
+    with os.scandir(directory) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            path = os.path.join(directory, entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                found += _staged(path)
+            elif _FILE.fullmatch(entry.name):
+                found.append(Leftover(path, "a file that was being written"))
+            elif match := SHARD.fullmatch(path):
+                shards.setdefault(match["prefix"], []).append(path)
+            elif match := SAFETENSORS_SHARD.fullmatch(path):
+                sharded.setdefault(match["prefix"] + INDEX_SUFFIX, []).append(path)
+    in_exchange = any(leftover.in_the_way for leftover in found)
+    known = {os.path.abspath(prefix) for prefix in listed}
+    for prefix, paths in shards.items():
+        if not os.path.lexists(prefix + ".index"):
+            lost = os.path.abspath(prefix) in known or not has_checkpoints
+            found += _without_index(paths, lost=lost, in_exchange=in_exchange)
+        else:
+            found += _surplus(prefix, paths, in_exchange=in_exchange)
+    for index, paths in sharded.items():
+        found += _unnamed(index, paths, in_exchange=in_exchange)
+    opened = _open_files() if found else set()
+    return sorted(_unless_open(leftover, opened) for leftover in found)
+
+
+def _staged(path: str) -> list[Leftover]:
+    """Return a directory of parts or of staged files as a leftover; nothing where it is none."""
+    ours = bool(_STAGING.fullmatch(path))
+    if not ours and not path.endswith("_temp"):
+        return []
+    try:
+        names = os.listdir(path)
+    except FileNotFoundError:
+        return []
+    except PermissionError:
+        return [Leftover(path, "files of a checkpoint", "it is somebody else's")] if ours else []
+    parts = all(_PART.fullmatch(name) for name in names)
+    if not ours and not parts:
+        return []
+    if is_locked(path):
+        return [Leftover(path, "files of a checkpoint", "it is being written")]
+    aside = tuple(sorted(aside_of(path)))
+    if aside:
+        return [Leftover(path, "an old checkpoint, moved aside while it was replaced", aside=aside)]
+    if not names or not parts:
+        return [Leftover(path, "files staged for a checkpoint")]
+    whole = next((name.removesuffix(".index") for name in sorted(names) if name.endswith(".index")), None)
+    readable = f"; {whole} in it may still be read" if whole else ""
+    return [Leftover(path, "a save whose parts were not merged" + readable)]
+
+
+_EXCHANGE = "a checkpoint is being written here"
+
+
+def _without_index(paths: list[str], *, lost: bool, in_exchange: bool) -> list[Leftover]:
+    lost_index = "its index may have been lost, and ckpt rescue can rebuild one"
+    why = lost_index if lost else _EXCHANGE if in_exchange else None
+    return [Leftover(path, "a data shard without an index", why) for path in paths]
+
+
+def _surplus(prefix: str, paths: list[str], *, in_exchange: bool) -> list[Leftover]:
+    """Return the shards whose count is not the index's; none where those it needs are not all there."""
+    counts = {path: int(match["count"]) for path in paths if (match := SHARD.fullmatch(path))}
+    if len(set(counts.values())) == 1:
+        return []
+    try:
+        index = BundleIndex(prefix)
+    except CheckpointError:
+        return []
+    counted = index.header.num_shards
+    entries = [index.entry_or_none(position) for position in range(len(index.values))]
+    used = {entry.shard for entry in entries if entry is not None and not entry.slices}
+    needed = {data_shard(prefix, shard, counted) for shard in used}
+    if index.findings or None in entries or not needed <= counts.keys():
+        return []
+    why = _EXCHANGE if in_exchange else None
+    what = f"a data shard that the index, which counts {counted}, does not use"
+    return [Leftover(path, what, why) for path, count in counts.items() if count != counted]
+
+
+def _unnamed(index: str, paths: list[str], *, in_exchange: bool) -> list[Leftover]:
+    """Return the shards of a count that the index does not speak of, where those it names are all there."""
+    named = files_of_map(index)
+    if not named or not all(map(os.path.isfile, named)):
+        return []
+    used = {_count(path) for path in named}
+    why = _EXCHANGE if in_exchange else None
+    what = "a shard that the index does not name"
+    return [Leftover(path, what, why) for path in paths if _count(path) not in used]
+
+
+def _count(path: str) -> str | None:
+    match = SAFETENSORS_SHARD.fullmatch(path)
+    return match["count"] if match else None
+
+
+def _open_files() -> set[str]:
+    """Return the files that processes have open, as far as the system tells."""
+    try:
+        processes = [name for name in os.listdir("/proc") if name.isdigit()]
+    except FileNotFoundError:
+        return set()
+    found = set()
+    for process in processes:
+        try:
+            descriptors = os.listdir(f"/proc/{process}/fd")
+        except OSError:  # It has just ended, or is somebody else's.
+            continue
+        for descriptor in descriptors:
+            try:
+                found.add(os.readlink(f"/proc/{process}/fd/{descriptor}"))
+            except OSError:
+                continue
+    return found
+
+
+def _unless_open(leftover: Leftover, opened: set[str]) -> Leftover:
+    path = os.path.realpath(leftover.path)
+    if leftover.in_the_way is None and any(name == path or name.startswith(path + os.sep) for name in opened):
+        return leftover._replace(in_the_way="a process has it open")
+    return leftover

@@ -1,0 +1,72 @@
+"""Which TensorFlow wrote a checkpoint: a bundle does not say, but the graph beside it does.
+
+    PREFIX.meta:       MetaGraphDef: meta_info_def = 1 {tensorflow_version = 5}, graph_def = 2, ...
+    saved_model.pb:    SavedModel: schema version = 1, meta_graphs = 2 (MetaGraphDef), where the
+                       prefix is variables/variables below it
+
+The graph can be large and what is asked for lies at its beginning, so only that is read.
+What is no such message says nothing: the checkpoint itself is as good without it.
+tensorflow/core/protobuf/{meta_graph,saved_model}.proto
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ...errors import CheckpointError
+from ...store.local import RandomAccessFile
+from ...wire.coding import decode_varint
+from ...wire.protobuf import LENGTH, VARINT
+
+_MOST_READ = 1 << 22
+_META_INFO, _VERSION, _META_GRAPH = 1, 5, 2
+_FIXED_SIZE = {1: 8, 5: 4}
+
+
+def producer_of(prefix: str) -> dict[str, Any]:
+    """Return `producer` and `tensorflow_version` as the graph of a checkpoint has them, or nothing."""
+    base = os.path.join("variables", "variables")
+    places: list[tuple[str, tuple[int, ...]]] = [(prefix + ".meta", ())]
+    if prefix.endswith(base):
+        places.append((prefix.removesuffix(base) + "saved_model.pb", (_META_GRAPH,)))
+    for path, outer in places:
+        version = _version(path, outer)
+        if version:
+            return {"producer": "tensorflow", "tensorflow_version": version}
+    return {}
+
+
+def _version(path: str, outer: tuple[int, ...]) -> str | None:
+    if not os.path.isfile(path):
+        return None
+    try:
+        with RandomAccessFile(path) as file:
+            data: bytes | None = file.read(0, _MOST_READ)
+        for number in (*outer, _META_INFO, _VERSION):
+            data = _field(data or b"", number)
+    except (CheckpointError, ValueError):
+        return None
+    text = (data or b"").decode("utf-8", "replace")
+    return text if text.isprintable() else None
+
+
+def _field(data: bytes, number: int) -> bytes | None:
+    """Return the first field of a number; a message is cut where the data is.  ValueError where malformed."""
+    position = 0
+    while position < len(data):
+        tag, position = decode_varint(data, position)
+        kind = tag & 7
+        if kind == VARINT:
+            _, position = decode_varint(data, position)
+        elif kind == LENGTH:
+            size, position = decode_varint(data, position)
+            if tag >> 3 == number:
+                found = data[position : position + size]
+                return found if number != _VERSION or len(found) == size else None
+            position += size
+        elif kind in _FIXED_SIZE:
+            position += _FIXED_SIZE[kind]
+        else:
+            raise ValueError(f"wire type {kind}")
+    return None

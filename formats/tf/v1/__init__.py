@@ -1,0 +1,1 @@
+"""The checkpoints of TensorFlow before 0.12."""

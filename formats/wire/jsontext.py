@@ -1,0 +1,90 @@
+"""JSON from files that nobody vouches for: a header, a configuration, a listing.
+
+A key given twice means one thing to one reader and another to the next, so it is an
+error.  Nesting that would exhaust the parser, or whatever goes through the value later,
+is one, too.  So is half a character: JSON can spell a surrogate alone, and of these only
+U+DC80 to U+DCFF mean something here, a byte of a key that is not UTF-8.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from .limits import KeySizes
+
+MOST_DEPTH = 200
+"""Objects and lists within one another; models within models within models stay far below."""
+
+_LARGE_TEXT = 8 << 20
+_CONTAINER, _VALUE = 64, 16
+"""Bytes that a list or object, and a value in it, take in memory at least."""
+
+_SPELLED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class _Objects:
+    """Makes the objects of one text."""
+
+    def __init__(self) -> None:
+        self._sizes = KeySizes()
+
+    def make(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        out = _unique(pairs)
+        self._sizes.add(out)
+        return out
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"key {twice!r} occurs twice")
+    return out
+
+
+def _check_size(text: str) -> None:
+    """Refuse a large text that is nothing but brackets and commas, of which each makes a value."""
+    if len(text) > _LARGE_TEXT:
+        needed = _CONTAINER * (text.count("[") + text.count("{")) + _VALUE * text.count(",")
+        if needed > 4 * len(text) + (64 << 20):
+            raise ValueError(f"too many values for a text of {len(text)} characters")
+
+
+def _check_depth(value: Any) -> None:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MOST_DEPTH):
+        level = [
+            item
+            for holder in level
+            for item in (holder.values() if isinstance(holder, dict) else holder)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return
+    raise ValueError("nested too deeply")
+
+
+def parse_object(data: bytes | str) -> dict[str, Any]:
+    """Return a JSON object; ValueError, saying what is wrong, where the text is none."""
+    try:
+        text = data.decode("utf-8") if isinstance(data, bytes) else data
+        del data  # the text is as large
+        _check_size(text)
+        value = json.loads(text, object_pairs_hook=_Objects().make)
+        _check_depth(value)
+        if _SPELLED_SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg.lower()} at character {error.pos}") from error
+    except UnicodeEncodeError as error:
+        raise ValueError(f"half a character, {error.object[error.start]!a}, in a text") from error
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"a JSON {type(value).__name__}, expected an object")  # noqa: TRY004  the text is at fault
+    return value
