@@ -179,9 +179,6 @@ def test_imports_within_the_command_line_point_one_way(module: str) -> None:
 NOT_YET = {
     ("formats.model.foreign", "formats.h5.native.superblock"),
     ("formats.model.location", "formats.find.location"),
-    ("formats.model.probe", "formats.h5.facts"),
-    ("formats.model.probe", "formats.h5.native.superblock"),
-    ("formats.model.probe", "formats.h5.safe"),
     ("formats.model.writer", "formats.find.location"),
     ("formats.model.writer", "formats.find.opening"),
     ("formats.tf.bundle.rename", "formats.find.location"),

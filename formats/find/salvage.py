@@ -20,7 +20,7 @@ from ..core.spec import key_bytes
 from ..errors import CheckpointError, CheckpointNotFoundError, ConversionError, forget_locals
 from ..known import keras, npz, tf_name, tf_object, tf_v1
 from ..model.location import Location, data_shards
-from ..model.probe import Probe
+from ..model.probe import Probe, zip_archive
 from ..model.verification import Finding
 from ..store.archive import Archive
 from ..store.beside import SHARD
@@ -315,11 +315,10 @@ class _V1Reader(tf_v1.V1Reader):
 
 
 def _open_zip(location: Location, finding: Finding) -> Salvage | None:
-    probe = Probe(location)
     archive = Archive.salvaged(location.head)
     if not archive.names:
         return None
-    probe.__dict__["zip"] = archive  # what the probe would have opened itself
+    probe = Probe(location, {zip_archive: archive})
     if all(name.endswith(".npy") for name in archive.names):
         reader: CheckpointReader = npz.FORMAT.open(probe, True)
     else:
@@ -331,7 +330,7 @@ def _open_zip(location: Location, finding: Finding) -> Salvage | None:
 
 
 def _open_cut_h5(location: Location, finding: Finding) -> Salvage:
-    from ..h5.facts import H5Facts
+    from ..h5.facts import H5Facts, h5_facts
     from ..h5.library.cut import CutFile, find_damaged_superblock
     from ..h5.safe import open_h5
 
@@ -340,6 +339,6 @@ def _open_cut_h5(location: Location, finding: Finding) -> Salvage:
     assert superblock is not None
     cut = CutFile(RandomAccessFile(location.head), superblock)
     file = open_h5(location.head, cut.size, superblock, cut.source, natively=False)
-    probe.__dict__["hdf5"] = H5Facts(file)
-    reader = detect(probe).open(probe, True)
+    mended = Probe(location, {h5_facts: H5Facts(file)})
+    reader = detect(mended).open(mended, True)
     return _salvage(reader, finding, cut=cut)

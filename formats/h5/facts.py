@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING
 
 from .library.damage import damage
 from .names import has
+from .native.superblock import Superblock
+from .safe import open_h5
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..errors import CheckpointError
+    from ..model.probe import Probe
     from .node import Node
     from .safe import H5File
 
@@ -64,3 +67,14 @@ class H5Facts:
                 names = [name for name, _ in self.file.links(found, path)]
                 if all(name.isdigit() for name in names):
                     yield True
+
+
+def h5_facts(probe: Probe) -> H5Facts | None:
+    """Return the open HDF5 file of a probe, for `Probe.ask`; None where it is none.
+
+    Raises CorruptCheckpointError where it is one that cannot be opened.
+    """
+    superblock = Superblock.find(probe.head)
+    if superblock is None or probe.is_table:
+        return None
+    return H5Facts(open_h5(probe.location.head, probe.size, superblock))

@@ -23,6 +23,7 @@ from ..core.dtypes import BY_NAME, INVALID, STRING
 from ..core.region import boxes, index_shape
 from ..core.spec import key_bytes
 from ..errors import ConversionError, DuplicateKeyError
+from ..h5.facts import h5_facts
 from ..h5.reader import H5Reader
 from ..h5.safe import MOST_SOFT_LINKS
 from ..h5.specs import RAW
@@ -47,8 +48,9 @@ class Hdf5Reader(H5Reader):
     format: Format
 
     def __init__(self, probe: Probe, *, lenient: bool) -> None:
-        assert probe.hdf5 is not None
-        file = probe.hdf5.file
+        facts = probe.ask(h5_facts)
+        assert facts is not None
+        file = facts.file
         super().__init__(probe.location, [file], lenient=lenient)
         self.format = FORMAT
         for path, found in file.walk(self.flaw, soft=True):
@@ -209,7 +211,7 @@ def _check_names(target: Target) -> None:
 
 
 def _sniff(probe: Probe) -> bool:
-    facts = probe.hdf5
+    facts = probe.ask(h5_facts)
     return facts is not None and not facts.is_keras_h5 and not facts.is_keras_weights
 
 

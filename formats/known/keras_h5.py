@@ -25,7 +25,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CorruptCheckpointError, UnsupportedFeatureError
-from ..h5.facts import MODEL_WEIGHTS
+from ..h5.facts import MODEL_WEIGHTS, h5_facts
 from ..h5.legacy_writer import OPTIMIZER_WEIGHTS, TOP_LEVEL, LegacyWriter, Weight, WeightGroup, weight_keys
 from ..h5.names import strings, text
 from ..h5.reader import H5Reader, read_attribute
@@ -50,12 +50,13 @@ class KerasH5Reader(H5Reader):
     """A Keras HDF5 file, of weights or of a model with its optimizer."""
 
     def __init__(self, probe: Probe, *, lenient: bool) -> None:
-        assert probe.hdf5 is not None
-        assert probe.hdf5.model_group is not None
-        self._file = probe.hdf5.file
+        facts = probe.ask(h5_facts)
+        assert facts is not None
+        assert facts.model_group is not None
+        self._file = facts.file
         super().__init__(probe.location, [self._file], lenient=lenient)
         self.format = FORMAT
-        self._group = probe.hdf5.model_group
+        self._group = facts.model_group
         self._whole_model = self._group is not self._file.root
         self._optimizer = WeightGroup(OPTIMIZER_WEIGHTS)
         self._optimizer_keys: frozenset[str] = frozenset()
@@ -192,7 +193,8 @@ class KerasH5Reader(H5Reader):
 
 
 def _sniff(probe: Probe) -> bool:
-    return probe.hdf5 is not None and probe.hdf5.is_keras_h5
+    facts = probe.ask(h5_facts)
+    return facts is not None and facts.is_keras_h5
 
 
 def _open(probe: Probe, lenient: bool) -> KerasH5Reader:

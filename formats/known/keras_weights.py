@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import CheckpointError, CheckpointNotFoundError, ConversionError, CorruptCheckpointError
+from ..h5.facts import h5_facts
 from ..h5.native.superblock import Superblock
 from ..h5.safe import open_h5
 from ..h5.weights import WeightsReader
@@ -85,15 +86,17 @@ def _map_findings(probe: Probe, reader: WeightsReader) -> list[Finding]:
 
 
 def _sniff(probe: Probe) -> bool:
-    return (probe.hdf5 is not None and probe.hdf5.is_keras_weights) or shard_suffix(
-        probe.json, probe.location.head
-    ) == KERAS
+    facts = probe.ask(h5_facts)
+    if facts is not None and facts.is_keras_weights:
+        return True
+    return shard_suffix(probe.json, probe.location.head) == KERAS
 
 
 def _open(probe: Probe, lenient: bool) -> WeightsReader:
-    if probe.hdf5 is None:
+    facts = probe.ask(h5_facts)
+    if facts is None:
         return _open_sharded(probe, lenient=lenient)
-    return WeightsReader(probe.location, FORMAT, [probe.hdf5.file], lenient=lenient)
+    return WeightsReader(probe.location, FORMAT, [facts.file], lenient=lenient)
 
 
 def _create(target: Target) -> CheckpointWriter:

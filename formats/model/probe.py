@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CorruptCheckpointError
 from ..store.local import RandomAccessFile
 
 if TYPE_CHECKING:
-    from ..h5.facts import H5Facts
+    from collections.abc import Callable, Mapping
+
     from ..store.archive import Archive
     from ..wire.sstable import Table
     from .location import Location
 
+
+T = TypeVar("T")
 
 HEAD_SIZE = 4096
 TAIL_SIZE = 64
@@ -25,14 +28,16 @@ _V1_META_TAG = 0x0A  # SavedTensorSlices.meta; a bundle's header has no field of
 class Probe:
     """What the sniffers see of a location: the first and last bytes, and the container if it is one.
 
-    All of it is read once; the containers (`table`, `hdf5`, `zip`, `json`) are opened when
-    a sniffer asks for them, and a reader goes on with what is open.  A probe looks at the
+    All of it is read once; containers (`table`, `zip`, `json`, what is `ask`ed for) are opened
+    when a sniffer wants them, and a reader goes on with what is open.  `known` answers
+    questions beforehand, with a container that was mended.  A probe looks at the
     file that says what the checkpoint is: a bundle's index, a V1 file or its first shard,
     any other file itself.
     """
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, known: Mapping[Callable[[Probe], Any], Any] = {}) -> None:
         self.location = location
+        self._answers: dict[Callable[[Probe], Any], Any] = dict(known)
         with RandomAccessFile(location.head) as file:
             self.size = file.size
             self.head = file.read(0, HEAD_SIZE)
@@ -87,33 +92,23 @@ class Probe:
     def is_v1(self) -> bool:
         return self.is_table and not self._is_index
 
-    @cached_property
-    def hdf5(self) -> H5Facts | None:
-        """The open HDF5 file and which layout it has; None where this is none.
+    def ask(self, question: Callable[[Probe], T]) -> T:
+        """Return what a function says of this probe, which is called once.
 
-        Raises CorruptCheckpointError where it is one that cannot be opened.
+        So a container that a family of formats opens is shared by its sniffers and its readers.
         """
-        from ..h5.native.superblock import Superblock
+        if question not in self._answers:
+            self._answers[question] = question(self)
+        answer: T = self._answers[question]
+        return answer
 
-        superblock = Superblock.find(self.head)
-        if superblock is None or self.is_table:
-            return None
-        from ..h5.facts import H5Facts
-        from ..h5.safe import open_h5
-
-        return H5Facts(open_h5(self.location.head, self.size, superblock))
-
-    @cached_property
+    @property
     def zip(self) -> Archive | None:
         """The open zip archive; None where this is none.
 
         Raises CorruptCheckpointError where it is one that cannot be opened.
         """
-        if self.is_table or not self.head.startswith(_ZIP_MAGICS):
-            return None
-        from ..store.archive import Archive
-
-        return Archive(self.location.head)
+        return self.ask(zip_archive)
 
     @cached_property
     def json(self) -> dict[str, Any] | None:
@@ -134,3 +129,12 @@ class Probe:
             return self.table is not None and self.table.get(key) is not None
         except CorruptCheckpointError:
             return False
+
+
+def zip_archive(probe: Probe) -> Archive | None:
+    """Return the open zip archive of a probe, for `Probe.ask`; None where it is none."""
+    if probe.is_table or not probe.head.startswith(_ZIP_MAGICS):
+        return None
+    from ..store.archive import Archive
+
+    return Archive(probe.location.head)
