@@ -179,15 +179,10 @@ def test_imports_within_the_command_line_point_one_way(module: str) -> None:
 NOT_YET = {
     ("formats.model.foreign", "formats.h5.native.superblock"),
     ("formats.model.location", "formats.find.location"),
-    ("formats.model.writer", "formats.find.location"),
-    ("formats.model.writer", "formats.find.opening"),
-    ("formats.tf.bundle.rename", "formats.find.location"),
-    ("formats.tf.bundle.rename", "formats.find.opening"),
 }
 """Imports that still point the other way."""
 
 CIRCLES_YET = {
-    "formats.find.directory",
     "formats.tf.bundle.reader",
     "ckpt_cli.runtime.containers",
     "ckpt_cli.runtime.cursors",

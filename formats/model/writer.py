@@ -25,6 +25,8 @@ from ..errors import (
 from ..store.held import Held
 from ..store.links import followed
 from ..store.staging import Staging, refuse_irreplaceable
+from .location import Location
+from .probe import Probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -129,6 +131,11 @@ class CheckpointWriter(ABC):
     def existing(cls, path: str) -> list[str]:
         """Return the files that writing to `path` would replace."""
         return [path] if os.path.lexists(path) else []
+
+    @classmethod
+    def location(cls, path: str) -> Location:
+        """Return where the checkpoint lies that is written as `path`."""
+        return Location(path, path)
 
     def _start(self) -> None:  # noqa: B027  most formats have nothing to say here
         """Write what stands before the tensors."""
@@ -259,11 +266,9 @@ class CheckpointWriter(ABC):
 
     def reopen(self) -> CheckpointReader:
         """Return a reader of what was written, before it is moved to its place."""
-        from ..find.location import resolve
-        from ..find.opening import open_location
-
         self.finish()
-        return open_location(resolve(self.staging.path(os.path.basename(self.target.path))))
+        staged = self.location(self.staging.path(os.path.basename(self.target.path)))
+        return self.format.open(Probe(staged), False)
 
     def commit(self) -> None:
         """Move the checkpoint to its place; the target is the old or the new one at every instant."""

@@ -28,8 +28,8 @@ from ...errors import (
     DuplicateKeyError,
     UnsupportedFeatureError,
 )
-from ...find.location import resolve
-from ...find.opening import open_location
+from ...model.location import bundle
+from ...model.probe import Probe
 from ...store.staging import Staging, refusing, sync_directory
 from ...wire.coding import encode_varint
 from ...wire.crc32c import extend, mask
@@ -226,7 +226,7 @@ class BundleRename:
         """Hold what is staged against the source: every entry, the object graph, every byte copied."""
         prefix = staging.path(os.path.basename(self._prefix))
         if self._graph is not None:
-            with open_location(resolve(prefix)) as written:
+            with self._reader.format.open(Probe(bundle(prefix)), False) as written:
                 if written[GRAPH_KEY].read().item() != self._graph:
                     raise self._broken("the object graph differs")
         old, new = self._reader.index, BundleIndex(prefix)

@@ -18,7 +18,7 @@ from ...core.dtypes import STRING, VARIANT
 from ...core.region import region_of, tiling_flaw, volume
 from ...core.spec import TensorSpec, key_bytes
 from ...errors import ConversionError, DuplicateKeyError
-from ...model.location import bundle_prefix, data_shards
+from ...model.location import Location, bundle, bundle_prefix, data_shards
 from ...model.writer import CheckpointWriter, Place
 from ...store.staging import refusing
 from ...wire.coding import encode_fixed32, encode_varint
@@ -94,6 +94,10 @@ class BundleWriter(CheckpointWriter):
     def existing(cls, path: str) -> list[str]:
         named = [name for name in (path + ".index", path) if os.path.isfile(name) or os.path.islink(name)]
         return named + data_shards(path)
+
+    @classmethod
+    def location(cls, path: str) -> Location:
+        return bundle(path)
 
     def _shard(self, size: int) -> tuple[int, StagedFile]:
         """Return the number and the file of the shard that takes the next `size` bytes."""
