@@ -33,23 +33,17 @@ class Container(Trackable):
 
     def _weights(self, attribute: str) -> list[Any]:
         """Return the variables of one kind in the elements: of layers and containers, then plain ones."""
-        from .variable import Variable
-
         found: list[Any] = []
         for element in self._elements():
-            if (
-                isinstance(element, Trackable)
-                and not isinstance(element, Variable)
-                and hasattr(element, attribute)
-            ):
+            if isinstance(element, Trackable) and not element._is_variable and hasattr(element, attribute):
                 found += getattr(element, attribute)
         wanted = {
             "trainable_variables": (True,),
             "non_trainable_variables": (False,),
             "variables": (True, False),
         }[attribute]
-        found += [one for one in self._elements() if isinstance(one, Variable) and one.trainable in wanted]
-        return found
+        variables = (one for one in self._elements() if getattr(one, "_is_variable", False))
+        return found + [one for one in variables if one.trainable in wanted]
 
     @property
     def trainable_variables(self) -> list[Any]:

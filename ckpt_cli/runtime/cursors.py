@@ -8,7 +8,7 @@ theirs.  What a pass is given beside that is its number: a shuffled pass is shuf
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -18,8 +18,6 @@ from .tensor import Tensor, as_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from .datasets import Dataset
 
 __all__ = [
     "Batched",
@@ -35,6 +33,7 @@ __all__ = [
     "Shuffled",
     "Skipped",
     "Slices",
+    "Source",
     "Taken",
     "Unbatched",
     "Zipped",
@@ -118,10 +117,22 @@ class Generated(Cursor):
             self.next()
 
 
+class Source(Protocol):
+    """What cursors know of a dataset."""
+
+    pipeline: str
+
+    @property
+    def element_spec(self) -> Any: ...
+
+    def open(self, number: int) -> Cursor:
+        """Return a cursor at the beginning of the pass of this number."""
+
+
 class Derived(Cursor):
     """A cursor that draws from another, and by default has no state beside that one's."""
 
-    def __init__(self, dataset: Dataset, number: int) -> None:
+    def __init__(self, dataset: Source, number: int) -> None:
         self._dataset, self._number = dataset, number
         self._source = dataset.open(number)
 
@@ -133,7 +144,7 @@ class Derived(Cursor):
 
 
 class Repeated(Derived):
-    def __init__(self, dataset: Dataset, number: int, times: int | None) -> None:
+    def __init__(self, dataset: Source, number: int, times: int | None) -> None:
         super().__init__(dataset, number)
         self._times, self._round, self._is_empty = times, 0, True
 
@@ -169,7 +180,7 @@ class Repeated(Derived):
 
 
 class Batched(Derived):
-    def __init__(self, dataset: Dataset, number: int, size: int, drops: bool) -> None:
+    def __init__(self, dataset: Source, number: int, size: int, drops: bool) -> None:
         super().__init__(dataset, number)
         self._size, self._drops = size, drops
 
@@ -195,7 +206,7 @@ def _stacked(values: list[Any]) -> Any:
 
 
 class Unbatched(Derived):
-    def __init__(self, dataset: Dataset, number: int) -> None:
+    def __init__(self, dataset: Source, number: int) -> None:
         super().__init__(dataset, number)
         self._batch: Any = None
         self._at = 0
@@ -218,7 +229,7 @@ class Unbatched(Derived):
 
 
 class Shuffled(Derived):
-    def __init__(self, dataset: Dataset, number: int, size: int, seed: int, reshuffles: bool) -> None:
+    def __init__(self, dataset: Source, number: int, size: int, seed: int, reshuffles: bool) -> None:
         super().__init__(dataset, number)
         self._size, self._seed, self._reshuffles = size, seed, reshuffles
         self._buffer: list[Element] = []
@@ -263,7 +274,7 @@ class Shuffled(Derived):
 
 
 class Mapped(Derived):
-    def __init__(self, dataset: Dataset, number: int, function: Callable[..., Any]) -> None:
+    def __init__(self, dataset: Source, number: int, function: Callable[..., Any]) -> None:
         super().__init__(dataset, number)
         self._function = function
 
@@ -283,7 +294,7 @@ class Filtered(Mapped):
 
 
 class Taken(Derived):
-    def __init__(self, dataset: Dataset, number: int, most: int) -> None:
+    def __init__(self, dataset: Source, number: int, most: int) -> None:
         super().__init__(dataset, number)
         self._most, self._count = most, 0
 
@@ -313,7 +324,7 @@ class Skipped(Taken):
 class Several(Cursor):
     """A cursor that draws from several."""
 
-    def __init__(self, datasets: list[Dataset], number: int) -> None:
+    def __init__(self, datasets: list[Source], number: int) -> None:
         self._sources = [dataset.open(number) for dataset in datasets]
 
     def state(self) -> State:
@@ -335,7 +346,7 @@ class Zipped(Several):
 
 
 class Concatenated(Several):
-    def __init__(self, datasets: list[Dataset], number: int) -> None:
+    def __init__(self, datasets: list[Source], number: int) -> None:
         super().__init__(datasets, number)
         self._at = 0
 

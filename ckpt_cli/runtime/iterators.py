@@ -21,8 +21,7 @@ from .trackable import Trackable
 if TYPE_CHECKING:
     from formats.core.spec import TensorSpec
 
-    from .cursors import Cursor
-    from .datasets import Dataset
+    from .cursors import Cursor, Source
 
 __all__ = ["OwnedIterator"]
 
@@ -34,7 +33,7 @@ class OwnedIterator(Trackable):
 
     _key_suffix = "_STATE"
 
-    def __init__(self, dataset: Dataset, number: int) -> None:
+    def __init__(self, dataset: Source, number: int) -> None:
         self._dataset = dataset
         self._number = number
         self._cursor: Cursor = dataset.open(number)

@@ -53,6 +53,9 @@ class _Links:
 class Trackable:
     """Base of everything that can be saved."""
 
+    _is_variable = False
+    """Whether this is a leaf that holds a value itself; containers collect those."""
+
     @property
     def _links(self) -> _Links:
         try:

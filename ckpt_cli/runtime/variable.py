@@ -30,6 +30,8 @@ class Variable(TensorLike, Trackable):
     Its array is never changed in place, so whoever has read it keeps what was read.
     """
 
+    _is_variable = True
+
     def __init__(
         self,
         initial_value: Any = None,

@@ -7,7 +7,7 @@ layers; what a call returns for zeros has the shape it returns for anything.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ..nest import flatten, map_structure
 from ..tensor import Tensor, TensorShape
 
 if TYPE_CHECKING:
+
     from .. import dtypes
     from .base_layer import Layer
 
@@ -34,6 +35,9 @@ class KerasTensor:
     """The output of a call that will be made; `zeros` stands for its value."""
 
     __array_priority__ = 100
+
+    layer_of_operation: ClassVar[type[Any]]
+    """Makes a layer of an operator; `layers.structural`, which knows layers, sets it."""
 
     def __init__(self, zeros: Tensor, call: Call | None = None) -> None:
         self.zeros = zeros
@@ -61,9 +65,7 @@ class KerasTensor:
         return f"<KerasTensor: shape={self.shape} dtype={self.dtype.name} (created by layer '{made_by}')>"
 
     def _operate(self, operation: str, *operands: Any, **attributes: Any) -> Any:
-        from .layers.structural import TFOpLambda
-
-        return TFOpLambda(operation, attributes)(list(operands))
+        return self.layer_of_operation(operation, attributes)(list(operands))
 
     def __add__(self, other: Any) -> Any:
         return self._operate("add", self, other)

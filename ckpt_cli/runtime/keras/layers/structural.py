@@ -110,6 +110,9 @@ class TFOpLambda(Layer):
         return _op[self._operation](*inputs, **self._attributes)
 
 
+KerasTensor.layer_of_operation = TFOpLambda
+
+
 class _Merge(Layer):
     """Several tensors into one, pair by pair."""
 
