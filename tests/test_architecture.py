@@ -137,9 +137,8 @@ def test_imports_within_formats_point_one_way(module: str) -> None:
     """Those in functions and those for annotations, too."""
     for name in imports(module, for_types=True):
         if name.startswith("formats."):
-            known = (module, name) in NOT_YET
             mine, other = room(module), room(name)
-            assert mine == other or floor(other) < floor(mine) or known, f"{module} imports {name}"
+            assert mine == other or floor(other) < floor(mine), f"{module} imports {name}"
 
 
 @pytest.mark.parametrize("module", FORMATS)
@@ -155,7 +154,7 @@ def test_only_the_registry_knows_formats_and_by_name_alone() -> None:
 
 def test_there_is_no_circle_of_more_than_two_files() -> None:
     graph = {module: set(imports(module, for_types=True)) & set(modules()) for module in modules()}
-    assert [circle for circle in circles(graph) if len(circle) > 2 and circle[0] not in CIRCLES_YET] == []
+    assert [circle for circle in circles(graph) if len(circle) > 2] == []
 
 
 @pytest.mark.parametrize("module", [name for name in modules() if name.startswith("ckpt_cli")])
@@ -175,21 +174,6 @@ def test_imports_within_the_command_line_point_one_way(module: str) -> None:
             "commands do not import each other"
         )
 
-
-NOT_YET = {
-    ("formats.model.foreign", "formats.h5.native.superblock"),
-    ("formats.model.location", "formats.find.location"),
-}
-"""Imports that still point the other way."""
-
-CIRCLES_YET = {
-    "formats.tf.bundle.reader",
-    "ckpt_cli.runtime.containers",
-    "ckpt_cli.runtime.cursors",
-    "ckpt_cli.runtime.keras.base_layer",
-    "ckpt_cli.runtime.keras.functional",
-}
-"""The first files of circles that are still there."""
 
 HEAVY = (
     "numpy",

@@ -11,7 +11,7 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..h5.native.superblock import SIGNATURE
+from ..wire.magic import HDF5, ZIP
 from .location import FILE_SUFFIXES, INDEX_SUFFIX
 from .weight_map import PYTORCH, shard_suffix
 
@@ -189,10 +189,10 @@ _EMPTY_ZIP = Foreign("this is an empty zip archive", "the save had nothing to wr
 
 # Suffix -> what such a file is, and its first bytes.  A suffix does not decide; it words the refusal.
 _EXPECTED = {
-    ".h5": ("an HDF5 file", SIGNATURE),
-    ".hdf5": ("an HDF5 file", SIGNATURE),
-    ".keras": ("a zip archive", b"PK\3\4"),
-    ".npz": ("a zip archive", b"PK\3\4"),
+    ".h5": ("an HDF5 file", HDF5),
+    ".hdf5": ("an HDF5 file", HDF5),
+    ".keras": ("a zip archive", ZIP),
+    ".npz": ("a zip archive", ZIP),
 }
 
 _TORCH_SHARDS = Foreign(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CorruptCheckpointError
 from ..store.local import RandomAccessFile
+from ..wire.magic import EMPTY_ZIP, ZIP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +21,6 @@ T = TypeVar("T")
 
 HEAD_SIZE = 4096
 TAIL_SIZE = 64
-_ZIP_MAGICS = (b"PK\3\4", b"PK\5\6")
 _JSON_SPACE = b" \t\r\n"
 _V1_META_TAG = 0x0A  # SavedTensorSlices.meta; a bundle's header has no field of this number and type.
 
@@ -133,7 +133,7 @@ class Probe:
 
 def zip_archive(probe: Probe) -> Archive | None:
     """Return the open zip archive of a probe, for `Probe.ask`; None where it is none."""
-    if probe.is_table or not probe.head.startswith(_ZIP_MAGICS):
+    if probe.is_table or not probe.head.startswith((ZIP, EMPTY_ZIP)):
         return None
     from ..store.archive import Archive
 

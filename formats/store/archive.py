@@ -27,16 +27,17 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from ..core.chunks import PIECE
 from ..errors import ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
 from ..wire.limits import KeySizes
+from ..wire.magic import EMPTY_ZIP, ZIP
 from .local import RandomAccessFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_LOCAL_MAGIC = b"PK\3\4"
+_LOCAL_MAGIC = ZIP
 _LOCAL_SIZE = 30
 _DIRECTORY_MAGIC = b"PK\1\2"
-_END_MAGIC = b"PK\5\6"
+_END_MAGIC = EMPTY_ZIP
 _LARGEST_END = 76 + 22 + 0xFFFF  # its comment is counted by 16 bits
 _ZIP64_MAGIC = b"PK\6\6"
 _ZIP64_SIZE = 56 + 20  # the record, and what says where it is

@@ -11,7 +11,7 @@ keras/src/saving/legacy/hdf5_format.py
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from formats.h5.legacy_writer import TOP_LEVEL, Weight, WeightGroup, weight_keys
 
@@ -21,11 +21,19 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
 
     from .base_layer import Layer
-    from .model import Model
 
 __all__ = ["assign_all", "load_hdf5_weights", "save_hdf5_weights"]
 
 _VERSION = "2.15.0"
+
+
+class Layered(Protocol):
+    """What saving weights asks of a model."""
+
+    _own_weights: list[Any]
+
+    @property
+    def layers(self) -> list[Any]: ...
 
 
 def _weights(layer: Layer) -> list[Any]:
@@ -33,11 +41,11 @@ def _weights(layer: Layer) -> list[Any]:
     return layer.trainable_weights + layer.non_trainable_weights
 
 
-def _own_weights(model: Model) -> list[Any]:
+def _own_weights(model: Layered) -> list[Any]:
     return sorted(model._own_weights, key=lambda weight: not weight.trainable)
 
 
-def save_hdf5_weights(path: str, model: Model) -> None:
+def save_hdf5_weights(path: str, model: Layered) -> None:
     """Write a model's weights; a file that is there is replaced at one stroke."""
     groups = [(layer.name, _weights(layer)) for layer in model.layers]
     groups.append((TOP_LEVEL, _own_weights(model)))
@@ -53,7 +61,9 @@ def save_hdf5_weights(path: str, model: Model) -> None:
     save_arrays(path, "keras-h5", tensors, metadata=metadata)
 
 
-def load_hdf5_weights(reader: CheckpointReader, model: Model, *, by_name: bool, skip_mismatch: bool) -> None:
+def load_hdf5_weights(
+    reader: CheckpointReader, model: Layered, *, by_name: bool, skip_mismatch: bool
+) -> None:
     """Assign a file's weights to a model, all of them or, where something does not fit, none."""
     stored = {layer["name"]: layer["weights"] for layer in reader.metadata["layers"]}
     top_level = stored.pop(TOP_LEVEL, None)
@@ -86,7 +96,7 @@ def _paired(variables: list[Any], keys: list[str], what: str) -> list[tuple[Any,
     return list(zip(variables, keys, strict=True))
 
 
-def _in_order(stored: dict[str, list[str]], model: Model) -> list[tuple[Any, str]]:
+def _in_order(stored: dict[str, list[str]], model: Layered) -> list[tuple[Any, str]]:
     saved = [(name, keys) for name, keys in stored.items() if keys]
     layers = [layer for layer in model.layers if _weights(layer)]
     if len(saved) != len(layers):
@@ -102,7 +112,7 @@ def _in_order(stored: dict[str, list[str]], model: Model) -> list[tuple[Any, str
 
 
 def _by_name(
-    reader: CheckpointReader, stored: dict[str, list[str]], model: Model, skip_mismatch: bool
+    reader: CheckpointReader, stored: dict[str, list[str]], model: Layered, skip_mismatch: bool
 ) -> list[tuple[Any, str]]:
     pairs = []
     for layer in model.layers:

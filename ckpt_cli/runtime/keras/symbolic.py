@@ -15,7 +15,6 @@ from ..nest import flatten, map_structure
 from ..tensor import Tensor, TensorShape
 
 if TYPE_CHECKING:
-
     from .. import dtypes
     from .base_layer import Layer
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from formats.model.reader import CheckpointReader
 
-    from .model import Model
+    from .hdf5 import Layered
 
 __all__ = ["load_weights_file", "save_weights_file"]
 
@@ -36,7 +36,7 @@ logger = logging.getLogger("ckpt_cli.runtime")
 _OWNERS = (Layer, Optimizer, legacy.Optimizer)
 
 
-def _walk(model: Model, *, keras3: bool) -> Iterator[tuple[str, Any]]:
+def _walk(model: Layered, *, keras3: bool) -> Iterator[tuple[str, Any]]:
     """Yield (path, object) of everything that may own variables, each once."""
     seen: set[int] = set()
 
@@ -75,7 +75,7 @@ def _own_variables(owner: Any) -> list[Any]:
     return list(owner.variables) if isinstance(owner, Optimizer) else owner.weights
 
 
-def save_weights_file(path: str, model: Model) -> None:
+def save_weights_file(path: str, model: Layered) -> None:
     """Write a model's weights, and its optimizer's; a file that is there is replaced at one stroke."""
     places = [(f"{place}/vars".lstrip("/"), owner) for place, owner in _walk(model, keras3=False)]
     tensors = [
@@ -96,7 +96,7 @@ def _by_group(reader: CheckpointReader) -> dict[str, list[str]]:
     return {group: [key for _, key in sorted(members)] for group, members in found.items()}
 
 
-def load_weights_file(reader: CheckpointReader, model: Model) -> None:
+def load_weights_file(reader: CheckpointReader, model: Layered) -> None:
     """Assign a file's weights to a model, all of them or, where something does not fit, none."""
     stored = _by_group(reader)
     walks = [list(_walk(model, keras3=keras3)) for keras3 in (False, True)]

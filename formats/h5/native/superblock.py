@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-SIGNATURE = b"\x89HDF\r\n\x1a\n"
+from ...wire.magic import HDF5
+
+SIGNATURE = HDF5
 _PLACES = (0, 512, 1024, 2048)
 
 # Version -> where the size of offsets, the flags and the first offset stand.

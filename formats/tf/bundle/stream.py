@@ -6,7 +6,7 @@ copies knows before he commits, and reads every byte once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...core.chunks import ChunkSource, whole_elements
 from ...core.region import volume
@@ -15,17 +15,33 @@ from . import payload
 from .tiling import gather, most_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ...core.chunks import Chunk
+    from ...core.region import Region
     from ...core.spec import TensorSpec
-    from .index import BundleEntry
-    from .reader import BundleReader
+    from ...errors import CorruptCheckpointError
+    from ...model.tensor import LazyTensor
+    from .index import BundleEntry, BundleIndex
 
 
-def stream_numbers(
-    reader: BundleReader, spec: TensorSpec, entry: BundleEntry, max_bytes: int
-) -> Iterator[Chunk]:
+class Bundle(Protocol):
+    """What streaming asks of a reader."""
+
+    index: BundleIndex
+
+    def read_bytes(self, shard: int, offset: int, size: int) -> bytes: ...
+
+    def pieces(self, spec: TensorSpec, entry: BundleEntry) -> Sequence[tuple[Region, LazyTensor]]: ...
+
+    def check_size(self, spec: TensorSpec, entry: BundleEntry) -> None: ...
+
+    def check_crc(self, key: str, entry: BundleEntry, crc: int) -> None: ...
+
+    def corrupt(self, key: str, entry: BundleEntry, message: str, code: str) -> CorruptCheckpointError: ...
+
+
+def stream_numbers(reader: Bundle, spec: TensorSpec, entry: BundleEntry, max_bytes: int) -> Iterator[Chunk]:
     """Yield a fixed-width tensor, little-endian."""
     itemsize = spec.dtype.itemsize
     assert itemsize is not None
@@ -49,9 +65,7 @@ def _swapped(piece: bytes, spec: TensorSpec) -> Chunk:
     return payload.decode_numbers(array, big_endian=True).view(np.uint8)
 
 
-def _join_pieces(
-    reader: BundleReader, spec: TensorSpec, entry: BundleEntry, max_bytes: int
-) -> Iterator[Chunk]:
+def _join_pieces(reader: Bundle, spec: TensorSpec, entry: BundleEntry, max_bytes: int) -> Iterator[Chunk]:
     """Yield a partitioned tensor; each piece's checksum is compared at its end."""
     assert spec.dtype.itemsize is not None
     pieces = reader.pieces(spec, entry)
@@ -71,7 +85,7 @@ def _join_pieces(
         source.finish()
 
 
-def stream_elements(reader: BundleReader, spec: TensorSpec, entry: BundleEntry) -> Iterator[bytes]:
+def stream_elements(reader: Bundle, spec: TensorSpec, entry: BundleEntry) -> Iterator[bytes]:
     """Yield the strings or variants of a tensor that is not partitioned, one at a time."""
 
     def read(offset: int, size: int) -> bytes:
