@@ -28,6 +28,7 @@ GENERAL = {
     "convert": "convert run new/weights.npz --weights-only",
     "demo": "demo new",
     "diff": "diff run other",
+    "explain": "explain error.txt",
     "extract": "extract run --kind variable -o new.npz",
     "graph": "graph run",
     "log": "log run --tag nothing",
@@ -40,7 +41,7 @@ GENERAL = {
     "stats": "stats run",
     "verify": "verify full.h5",
 }
-"""Of each command a line that reads a checkpoint and has a note on stderr."""
+"""Of each command a line that reads a checkpoint, or an error message, and has a note on stderr."""
 
 _OF_ALL = {"--json": "--json", "--color": "--color always", "--quiet": "-q", "--verbose": "-v"}
 
@@ -205,6 +206,7 @@ VACUOUS = {
     ("help", "--quiet"): "it has no notes and shows no progress",
     ("help", "--verbose"): "it reads no checkpoint",
     ("demo", "--verbose"): "it reads no checkpoint",
+    ("explain", "--verbose"): "it reads no checkpoint",
 }
 """Wishes that are always fulfilled, and why."""
 
@@ -256,6 +258,7 @@ def lay_out(directory: Path) -> None:
     shutil.copy(data_path("keras_mlp", "mlp.input.npy"), directory / "input.npy")
     (directory / "playground" / "tf_ckpts").mkdir(parents=True)
     (directory / "there.dot").write_text("graph {}")
+    (directory / "error.txt").write_text("Key net/kernel not found in checkpoint\n")
     np.save(directory / "there.npy", np.zeros(3))
     _write_small(directory)
 

@@ -37,7 +37,7 @@ def test_without_arguments_the_help_is_shown() -> None:
     assert done.code == 2
     assert "Usage: ckpt" in done.err
     assert "verify" in done.err
-    assert "error" not in done.err
+    assert "error:" not in done.err
 
 
 def test_help_and_version_of_everything(ckpt: Callable) -> None:

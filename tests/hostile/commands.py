@@ -55,6 +55,7 @@ COMMANDS = tuple(
     diff {} = --by object-path --all
     diff {} = --by full-name --stat
     diff {} {} --exact
+    explain {}
     diff {} = --sub a=>b
     extract {} -o +.npz
     extract {} -o +.safetensors

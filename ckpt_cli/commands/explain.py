@@ -1,0 +1,160 @@
+"""`ckpt explain`: what an error message means, and the commands that help."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import render
+from ..options import color_option, json_option
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from ..operations.explain import Match
+
+__all__ = ["command"]
+
+
+def _offer(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    from click.shell_completion import CompletionItem
+
+    from ..operations.complaints import topics
+
+    offered = [CompletionItem(name) for name in topics() if name.startswith(incomplete)]
+    return [*offered, CompletionItem(incomplete, type="file")]
+
+
+@click.command("explain")
+@click.argument("what", required=False, metavar="[FILE|-|TOPIC]", shell_complete=_offer)
+@json_option
+@color_option
+def command(what: str | None, *, as_json: bool) -> int:
+    """Say what an error message means, and which commands help.
+
+    Reads an error or a traceback, of TensorFlow, Keras, h5py, numpy, safetensors, PyTorch or
+    ckpt, from FILE or from stdin, of which the last megabyte counts.  Paths and keys that it
+    names are filled into the commands.  TOPIC is one of those that are listed without an
+    argument.  Exits 1 where nothing is known.
+
+    \b
+      python train.py 2>&1 | ckpt explain
+      ckpt explain error.txt
+      ckpt explain exit-codes
+    """
+    from ..operations.explain import explain_topic
+
+    if what is None:
+        content, left_out = _read("-") if _stdin_has_text() else (b"", 0)
+        if not content:
+            return _list_topics(as_json=as_json)
+        return _explain_text("-", content, left_out, as_json=as_json)
+    topic = explain_topic(what)
+    is_file = os.path.lexists(what) and not os.path.isdir(what)
+    if topic is not None and not is_file:
+        _print([topic], as_json=as_json)
+        return 0
+    if topic is not None:
+        render.note(f"{what} is a topic, too; the file of that name is read")
+    return _explain_text(what, *_read(what), as_json=as_json)
+
+
+def _stdin_has_text() -> bool:
+    """Whether something is piped or redirected into this command; /dev/null and a terminal are not."""
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:  # stdin is closed
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def _list_topics(*, as_json: bool) -> int:
+    from ..operations.complaints import topics
+
+    rows = [(name, row.title) for name, row in topics().items()]
+    if as_json:
+        render.document({"matches": [], "topics": [{"name": name, "title": title} for name, title in rows]})
+    elif render.is_terminal():
+        render.table([render.Column("TOPIC"), render.Column("TITLE")], rows)
+    else:
+        render.tsv(rows)
+    render.note("ckpt explain TOPIC shows one of these; ckpt explain FILE explains the error message in it")
+    return 0
+
+
+def _explain_text(path: str, content: bytes, left_out: int, *, as_json: bool) -> int:
+    from ..operations.explain import MOST_BYTES, explain
+
+    if left_out:
+        render.note(f"the last {MOST_BYTES:,} bytes were searched, {left_out:,} before them were not")
+    found = explain(content.decode("utf-8", "surrogateescape"))
+    if as_json or found:
+        _print(found, as_json=as_json)
+    if not found:
+        shown = "standard input" if path == "-" else path
+        hints = ["ckpt explain lists its topics"]
+        if b"\0" in content and path != "-":
+            hints.insert(0, "this is no text; ckpt show and ckpt verify are for checkpoints")
+        render.error_lines(f"{shown}: nothing in it that is known here", hints)
+    return 0 if found else 1
+
+
+def _read(path: str) -> tuple[bytes, int]:
+    """Return the end of a text, and how many bytes stand before it."""
+    from formats.errors import CheckpointNotFoundError, UnknownFormatError
+
+    from ..operations.complaints import topics
+    from ..operations.explain import read_end
+
+    if path == "-":
+        if sys.stdin is None:
+            raise CheckpointNotFoundError("it is closed", path="standard input")
+        return read_end(sys.stdin.buffer)
+    if not os.path.lexists(path):
+        import difflib
+
+        close = difflib.get_close_matches(path, topics(), 1)
+        message = f"no such file, and no topic{f'; did you mean {close[0]}?' if close else ''}"
+        hints = [f"topics are {', '.join(topics())}"]
+        if " " in path:
+            hints.insert(0, "a message itself comes through a pipe: echo MESSAGE | ckpt explain")
+        raise CheckpointNotFoundError(message, path=path, hints=tuple(hints))
+    with open(path, "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+            raise UnknownFormatError("a device, which has no end; a file, a pipe or - is read", path=path)
+        return read_end(file)
+
+
+def _print(found: list[Match], *, as_json: bool) -> None:
+    if as_json:
+        render.document({"matches": [match.document() for match in found]})
+    elif render.is_terminal():
+        for match in found:
+            _show(match)
+    else:
+        for match in found:
+            render.tsv([(match.title, "meaning", match.meaning)])
+            render.tsv((match.title, "entry", *entry) for entry in match.entries)
+            render.tsv((match.title, "command", line) for line in match.commands)
+    for word, meaning in {word: text for match in found for word, text in match.stand_ins.items()}.items():
+        render.note(f"{word} stands for {meaning}")
+
+
+def _show(match: Match) -> None:
+    """Print one match on the terminal, wrapped to its width."""
+    import shutil
+    import textwrap
+
+    width = min(100, shutil.get_terminal_size((100, 24)).columns)
+    wrapped = textwrap.wrap(match.meaning, width - 2, break_long_words=False, break_on_hyphens=False)
+    render.title(match.title)
+    render.lines(f"  {line}" for line in wrapped)
+    wide = max((len(word) for word, _ in match.entries), default=0)
+    render.lines(f"    {word:{wide}}  {text}" for word, text in match.entries)
+    # Whatever a message named is filled in only if it is printable, so commands can be pasted as they are.
+    render.lines(f"    {render.styled(line, fg='green')}" for line in match.commands)

@@ -1,0 +1,201 @@
+"""What an error message means, and the commands that help, with what the message names filled in.
+
+The text comes from anywhere and is only searched: what it names goes into a command as one word
+of a shell's, and only if it is printable.  Time is bounded by the patterns, which take no more
+than 512 characters for a name, and by `MOST_BYTES`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import os
+import re
+import shlex
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from .complaints import Row, complaints, naming, placeholders, topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Match", "explain", "explain_topic", "read_end", "troubleshooting_markdown"]
+
+MOST_BYTES = 1_000_000
+"""Bytes of a text that are searched, its last ones: an error stands at the end of a log."""
+
+
+class Match(NamedTuple):
+    """What was found: a complaint's or a topic's row, with its commands filled in.
+
+    `stand_ins` tells what the words in capitals stand for that are left in the commands.
+    """
+
+    title: str
+    meaning: str
+    commands: tuple[str, ...]
+    entries: tuple[tuple[str, str], ...] = ()
+    stand_ins: Mapping[str, str] = MappingProxyType({})
+
+    def document(self) -> dict[str, Any]:
+        """Return the fields of the JSON document; what a topic lists is part of its meaning."""
+        lines = [self.meaning, *(f"{word}: {text}" for word, text in self.entries)]
+        return {"title": self.title, "meaning": "\n".join(lines), "commands": list(self.commands)}
+
+
+def read_end(file: IO[bytes]) -> tuple[bytes, int]:
+    """Return the last bytes of a file or a stream, and how many went before them."""
+    kept, total = b"", 0
+    if file.seekable():
+        total = max(0, file.seek(0, os.SEEK_END) - MOST_BYTES)
+        file.seek(total)
+    while piece := file.read(MOST_BYTES):
+        total += len(piece)
+        kept = (kept + piece)[-MOST_BYTES:]
+    return kept, total - len(kept)
+
+
+def explain(text: str) -> list[Match]:
+    """Return what is known of the complaints in a text, in the order in which they stand there."""
+    text = _COLOUR.sub("", text.replace("\r\n", "\n"))
+    found = [(place, row, told) for row in complaints() for place, told in _look_for(row, text)]
+    found.sort(key=lambda one: one[0])
+    named = _named(text) if found else []
+    return [_filled_in(row, told, _nearest(named, place)) for place, row, told in found]
+
+
+def explain_topic(name: str) -> Match | None:
+    """Return what there is to know of a topic, if it is one."""
+    row = topics().get(name)
+    if row is None:
+        return None
+    entries = row.entries or _ENTRIES[row.source]()
+    return Match(row.title, row.meaning, row.commands, entries, _stand_ins(row.commands))
+
+
+def _formats() -> tuple[tuple[str, str], ...]:
+    from formats.registry import all_formats
+
+    return tuple((found.name, found.title) for found in all_formats())
+
+
+_ENTRIES: dict[str | None, Any] = {"formats": _formats, None: tuple}
+"""What the entries of a topic are made from, by the word that its row has for it."""
+
+
+# Looking ------------------------------------------------------------------------------
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,30}[A-Za-z]")
+_TEMPLATE = re.compile(r"%[a-z]|\{[^{}]{0,100}\}")
+
+_MOST_MATCHES = 100
+"""Places of one pattern that are looked at: the first ones may be in the source that a traceback shows."""
+
+
+def _look_for(row: Row, text: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield where a complaint stands first, and what all of its patterns tell, if it is there."""
+    places: list[int] = []
+    told: dict[str, str] = {}
+    for pattern in row.patterns:
+        for match in itertools.islice(pattern.finditer(text), _MOST_MATCHES):
+            places.append(match.start())
+            told = _said(match) | told
+    if places and (row.unless is None or not row.unless.search(text)):
+        yield min(places), told
+
+
+def _said(match: re.Match[str]) -> dict[str, str]:
+    """Return what the groups hold; a traceback also shows the source of a message, with %s for the path."""
+    groups = match.groupdict().items()
+    return {name: value for name, value in groups if value and not _TEMPLATE.fullmatch(value)}
+
+
+def _filled_in(row: Row, told: dict[str, str], near: str | None) -> Match:
+    """Return a row whose commands have what it tells itself, or else the checkpoint that is named near it."""
+    path = _as_path(told.get("path", near))
+    key = _as_key(told["key"] if "key" in told else _object_path(told.get("node")))
+    found = {"path": path, "dir": path and (os.path.dirname(path) or "."), "key": key}
+    words = {name: shlex.quote(value) for name, value in found.items() if value}
+    # A command that asks for one tensor helps nobody who is not told which.
+    commands = [command for command in row.commands if key or "{key}" not in command]
+    filled = tuple(dict.fromkeys(_fill(command, _HOLES | words) for command in commands))
+    left = tuple(_fill(command, _HOLES | dict.fromkeys(words, "")) for command in commands)
+    return Match(row.title, row.meaning, filled, stand_ins=_stand_ins(left))
+
+
+_HOLES = {"path": "CHECKPOINT", "dir": "DIR", "key": "KEY"}
+"""What stands in a command where a text does not tell what belongs there."""
+
+
+def _fill(command: str, words: dict[str, str]) -> str:
+    return re.sub(r"\{(path|dir|key)\}", lambda hole: words[hole[1]], command)
+
+
+def _stand_ins(commands: tuple[str, ...]) -> dict[str, str]:
+    """Return of the words in commands that stand for something else what that is."""
+    words = set(re.findall(r"\b[A-Z]+\b", " ".join(commands)))
+    return {word: text for word, text in placeholders().items() if word in words}
+
+
+def _named(text: str) -> list[tuple[int, str]]:
+    """Return the checkpoints that a text names, and where."""
+    return sorted((found.start(), found[1]) for pattern in naming() for found in pattern.finditer(text))
+
+
+def _nearest(named: list[tuple[int, str]], place: int) -> str | None:
+    """Return what is named last before a place, or else first behind it."""
+    if not named:
+        return None
+    return named[max(0, bisect.bisect_right(named, place, key=lambda one: one[0]) - 1)][1]
+
+
+def _object_path(node: str | None) -> str | None:
+    """Return the object path of a node as TensorFlow prints it: (root).net.l1 is net/l1."""
+    return node and node.removeprefix("(root)").strip(".").replace(".", "/")
+
+
+def _as_key(value: str | None) -> str | None:
+    """Return a key that can stand in a command; a variable's name loses the number of its output."""
+    value = re.sub(r":\d{1,9}\Z", "", value or "")
+    return value if value.isprintable() and value and not value.startswith("-") else None
+
+
+def _as_path(value: str | None) -> str | None:
+    """Return a path that can stand in a command, without what TensorFlow puts behind it."""
+    value = (value or "").partition(" [Op:")[0].partition(" [[")[0].rstrip()
+    if not value or not value.isprintable() or value == "-":
+        return None
+    return f"./{value}" if value.startswith("-") else value
+
+
+# The page -----------------------------------------------------------------------------
+
+_INTRODUCTION = """\
+# Troubleshooting
+
+What TensorFlow, Keras, h5py, numpy, safetensors, PyTorch and ckpt say about checkpoints, and what helps.
+`ckpt explain` looks through this page for you: give it the file with the error, or pipe the program's output
+into it, and it fills in the paths and keys that the error names.
+"""
+
+
+def troubleshooting_markdown() -> str:
+    """Return the table of complaints as a page, the texts of the errors as its headings."""
+    return "\n".join([_INTRODUCTION, *map(_section, complaints())])
+
+
+def _section(row: Row) -> str:
+    commands = tuple(_fill(command, _HOLES) for command in row.commands)
+    legend = "; ".join(f"`{word}` is {text}" for word, text in _stand_ins(commands).items())
+    legend = legend.replace(", which the text does not tell", "")
+    parts = [f"## {_plain(row.title)}", row.meaning, "\n".join(["```sh", *commands, "```"])]
+    parts += [f"{legend[0].upper()}{legend[1:]}."] if legend else []
+    parts += [f"Seen: {row.seen[0].lower()}{row.seen[1:]}"] if row.seen else []
+    parts += [f"{program} says:\n\n```text\n{text}\n```" for program, text in row.quoted]
+    return "\n\n".join(parts) + "\n"
+
+
+def _plain(title: str) -> str:
+    """Return a title as Markdown that shows it as it is."""
+    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", title)

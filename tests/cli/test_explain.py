@@ -1,0 +1,232 @@
+"""`ckpt explain`: error messages from files and pipes, topics, and ckpt's own messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckpt_cli.operations.complaints import complaints, topics
+from tests.cli.conftest import ROOT
+from tests.support import data_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TEXT = """Traceback (most recent call last):
+  File "train.py", line 3
+    model.load_weights('my weights.h5')
+OSError: Unable to synchronously open file (file signature not found)
+"""
+COMMANDS = ["ckpt show 'my weights.h5'", "ckpt convert 'my weights.h5' OUT.h5"]
+
+
+def piped(content: bytes, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "ckpt_cli", "explain", *arguments],
+        input=content,
+        capture_output=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": ROOT},
+    )
+
+
+def test_a_file_is_explained(tmp_path: Path, ckpt: Callable) -> None:
+    (tmp_path / "error.txt").write_text(TEXT)
+    result = ckpt("explain", tmp_path / "error.txt")
+    assert result.code == 0
+    title = complaints()[0].title
+    assert result.rows[0] == [title, "meaning", complaints()[0].meaning]
+    assert result.rows[1:] == [[title, "command", command] for command in COMMANDS]
+    assert result.err == "note: OUT stands for where to write\n"
+
+
+def test_the_document(tmp_path: Path, ckpt: Callable) -> None:
+    (tmp_path / "error.txt").write_text(TEXT)
+    document = ckpt("explain", tmp_path / "error.txt", "--json").json
+    row = complaints()[0]
+    expected = {"title": row.title, "meaning": row.meaning, "commands": COMMANDS}
+    assert document == {"schema": 1, "matches": [expected]}
+
+
+@pytest.mark.parametrize("arguments", [[], ["-"]])
+def test_a_pipe_is_explained(arguments: list[str]) -> None:
+    done = piped(TEXT.encode(), *arguments, "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["matches"][0]["commands"] == COMMANDS
+
+
+def test_on_a_terminal_lines_fit_and_commands_can_be_pasted(tmp_path: Path, terminal: Callable) -> None:
+    (tmp_path / "error.txt").write_text(TEXT)
+    result = terminal("explain", tmp_path / "error.txt", columns=60, NO_COLOR="1")
+    assert result.code == 0
+    assert max(len(line) for line in result.out.splitlines()[1:]) <= 60
+    assert [line.strip() for line in result.out.splitlines() if line.startswith("    ckpt")] == COMMANDS
+
+
+@pytest.mark.parametrize("content", [b"", b"all is well\n", bytes(range(256)) * 10, b"x" * 3_000_000])
+def test_nothing_known_is_exit_1(content: bytes, tmp_path: Path, ckpt: Callable) -> None:
+    (tmp_path / "text").write_bytes(content)
+    result = ckpt("explain", tmp_path / "text")
+    assert (result.code, result.out) == (1, "")
+    assert f"ckpt: error: {tmp_path}/text: nothing in it that is known here\n" in result.err
+    assert result.err.endswith("hint: ckpt explain lists its topics\n")
+    document = ckpt("explain", tmp_path / "text", "--json")
+    assert (document.code, document.json) == (1, {"schema": 1, "matches": []})
+    done = piped(content, "-")
+    assert (done.returncode, done.stdout) == (1, b"")
+
+
+def test_a_checkpoint_is_sent_to_where_it_belongs(ckpt: Callable) -> None:
+    result = ckpt("explain", data_path("keras_mlp", "mlp.full.h5"))
+    assert result.code == 1
+    assert "hint: this is no text; ckpt show and ckpt verify are for checkpoints\n" in result.err
+
+
+def test_the_end_of_a_long_log_is_searched_and_said_to_be(tmp_path: Path, ckpt: Callable) -> None:
+    (tmp_path / "log").write_bytes(b"step\n" * 400_000 + TEXT.encode())
+    result = ckpt("explain", tmp_path / "log")
+    assert result.code == 0
+    assert "note: the last 1,000,000 bytes were searched, 1,000,1" in result.err
+
+
+def test_hostile_names_reach_no_terminal(tmp_path: Path, ckpt: Callable) -> None:
+    hostile = "\x1b]0;x\x07.h5"
+    (tmp_path / "e").write_text(f"load_weights('{hostile}')\nfile signature not found\n")
+    result = ckpt("explain", tmp_path / "e")
+    assert result.code == 0
+    assert "\x1b" not in result.out + result.err
+    assert result.rows[1][2] == "ckpt show CHECKPOINT"
+    (tmp_path / "e").write_text("load_weights('$(touch x); `y`.h5')\nfile signature not found\n")
+    assert shlex.split(ckpt("explain", tmp_path / "e").rows[1][2])[2] == "$(touch x); `y`.h5"
+
+
+# Topics -------------------------------------------------------------------------------
+
+
+def test_alone_it_lists_its_topics(ckpt: Callable) -> None:
+    result = ckpt("explain")
+    assert result.code == 0
+    assert [row[0] for row in result.rows] == list(topics())
+    assert {"exit-codes", "formats", "environment"} <= set(topics())
+    document = ckpt("explain", "--json").json
+    assert (document["schema"], document["matches"]) == (1, [])
+    assert [topic["name"] for topic in document["topics"]] == list(topics())
+
+
+@pytest.mark.parametrize("name", list(topics()))
+def test_a_topic_is_one_match(name: str, ckpt: Callable) -> None:
+    result = ckpt("explain", name)
+    assert result.code == 0
+    assert result.rows[0][:2] == [topics()[name].title, "meaning"]
+    (match,) = ckpt("explain", name, "--json").json["matches"]
+    assert set(match) == {"title", "meaning", "commands"}
+    assert match["commands"] == list(topics()[name].commands)
+
+
+def test_a_file_wins_over_a_topic_and_a_note_says_so(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "formats").write_text(TEXT)
+    monkeypatch.chdir(tmp_path)
+    result = ckpt("explain", "formats")
+    assert result.code == 0
+    assert result.rows[0][0] == complaints()[0].title
+    assert result.err.startswith("note: formats is a topic, too; the file of that name is read\n")
+
+
+def test_an_empty_pipe_lists_the_topics_too() -> None:
+    done = piped(b"")
+    assert (done.returncode, done.stdout.split()[0]) == (0, b"exit-codes")
+
+
+def test_a_message_as_an_argument(ckpt: Callable) -> None:
+    result = ckpt("explain", "header too large")
+    assert result.code == 3
+    assert "hint: a message itself comes through a pipe: echo MESSAGE | ckpt explain\n" in result.err
+
+
+def test_a_directory_of_a_topics_name_is_no_file(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "formats").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert ckpt("explain", "formats").rows[0][0] == topics()["formats"].title
+
+
+def test_neither_a_file_nor_a_topic(ckpt: Callable) -> None:
+    result = ckpt("explain", "exit-code")
+    assert (result.code, result.out) == (3, "")
+    assert result.err == (
+        "ckpt: error: exit-code: no such file, and no topic; did you mean exit-codes?\n"
+        f"hint: topics are {', '.join(topics())}\n"
+    )
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path, ckpt: Callable) -> None:
+    assert ckpt("explain", tmp_path).err == f"ckpt: error: {tmp_path}: is a directory\n"
+    (tmp_path / "link").symlink_to("nowhere")
+    assert ckpt("explain", tmp_path / "link").code == 3
+    result = ckpt("explain", "/dev/zero")
+    assert (result.code, result.out) == (3, "")
+    assert "a device, which has no end" in result.err
+
+
+def test_a_closed_stdin_is_no_crash() -> None:
+    command = f"{shlex.quote(sys.executable)} -m ckpt_cli explain"
+    for line, code in ((f"{command} <&-", 0), (f"{command} - <&-", 3)):
+        done = subprocess.run(
+            ["sh", "-c", line],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+
+
+# ckpt's own ---------------------------------------------------------------------------
+
+
+def lay_out(directory: Path) -> None:
+    """Put what the table's own command lines speak of into a directory."""
+    shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), directory / "run")
+    for source, name in (
+        ("data_flip", "damaged"),
+        ("data_missing", "lost"),
+        ("index_cut_half", "cut"),
+        ("graph_name_twice", "graph"),
+    ):
+        shutil.copytree(data_path("corrupt", source), directory / name)
+    for suffix in ("index", "data-00000-of-00001"):
+        narrow = data_path("dtypes", f"rare_n_float8_e4m3fn.{suffix}")
+        shutil.copy(narrow, directory / f"narrow-1.{suffix}")
+    whole = directory / "keras.h5"
+    shutil.copy(data_path("keras_mlp", "mlp.full.h5"), whole)
+    (directory / "cut.h5").write_bytes(whole.read_bytes()[:-2000])
+    (directory / "notes.txt").write_text("mine\n")
+    (directory / "empty").mkdir()
+
+
+@pytest.mark.parametrize(("title", "line"), [(row.title, line) for row in complaints() for line in row.own])
+def test_what_ckpt_itself_says_is_explained(
+    title: str, line: str, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay_out(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    said = ckpt(*shlex.split(line))
+    assert said.code in (1, 2, 3)
+    (tmp_path / "said").write_text(said.out + said.err)
+    result = ckpt("explain", "said")
+    assert result.code == 0, said
+    assert title in [row[0] for row in result.rows], said
