@@ -44,6 +44,8 @@ def test_quiet_silences_notes_and_never_warnings_or_errors(tmp_path: Path, ckpt:
 
 
 def test_quiet_shows_no_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    import rich.progress  # noqa: F401  it keeps the clock that it finds when it is imported
+
     clock = iter(range(0, 1000, 2))
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
