@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .. import render
 from ..options import color_option, json_option
+from ..render import base as render
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from ..operations.explain import Match
+    from ..operations.look.explain import Match
 
 __all__ = ["command"]
 
@@ -23,7 +23,7 @@ __all__ = ["command"]
 def _offer(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     from click.shell_completion import CompletionItem
 
-    from ..operations.complaints import topics
+    from ..operations.look.complaints import topics
 
     offered = [CompletionItem(name) for name in topics() if name.startswith(incomplete)]
     return [*offered, CompletionItem(incomplete, type="file")]
@@ -46,7 +46,7 @@ def command(what: str | None, *, as_json: bool) -> int:
       ckpt explain error.txt
       ckpt explain exit-codes
     """
-    from ..operations.explain import explain_topic
+    from ..operations.look.explain import explain_topic
 
     if what is None:
         content, left_out = _read("-") if _stdin_has_text() else (b"", 0)
@@ -73,7 +73,7 @@ def _stdin_has_text() -> bool:
 
 
 def _list_topics(*, as_json: bool) -> int:
-    from ..operations.complaints import topics
+    from ..operations.look.complaints import topics
 
     rows = [(name, row.title) for name, row in topics().items()]
     if as_json:
@@ -87,7 +87,7 @@ def _list_topics(*, as_json: bool) -> int:
 
 
 def _explain_text(path: str, content: bytes, left_out: int, *, as_json: bool) -> int:
-    from ..operations.explain import MOST_BYTES, explain
+    from ..operations.look.explain import MOST_BYTES, explain
 
     if left_out:
         render.note(f"the last {MOST_BYTES:,} bytes were searched, {left_out:,} before them were not")
@@ -107,8 +107,8 @@ def _read(path: str) -> tuple[bytes, int]:
     """Return the end of a text, and how many bytes stand before it."""
     from formats.errors import CheckpointNotFoundError, UnknownFormatError
 
-    from ..operations.complaints import topics
-    from ..operations.explain import read_end
+    from ..operations.look.complaints import topics
+    from ..operations.look.explain import read_end
 
     if path == "-":
         if sys.stdin is None:

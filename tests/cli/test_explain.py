@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckpt_cli.operations.complaints import complaints, topics
+from ckpt_cli.operations.look.complaints import complaints, topics
 from tests.cli.conftest import ROOT
 from tests.support import data_path
 

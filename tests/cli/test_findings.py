@@ -41,7 +41,7 @@ OTHERS = {
     "ls as JSON": "ls --json -l {bad}",
     "show of a tensor": "show {bad} a",
 }
-READ_NONE = {"completion", "demo", "help", "state"}
+READ_NONE = {"completion", "demo", "explain", "help", "state"}
 """Commands that look into no checkpoint, or at its index alone to tell whether it is one."""
 
 

@@ -32,7 +32,7 @@ _SHOWN = 2000
 
 def _import_all() -> None:
     for package in (formats, ckpt_cli.commands, ckpt_cli.operations):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     assert h5py
     assert np

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckpt_cli.operations.complaints import complaints
-from ckpt_cli.operations.explain import explain
+from ckpt_cli.operations.look.complaints import complaints
+from ckpt_cli.operations.look.explain import explain
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -16,15 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_cli.main import cli
-from ckpt_cli.operations.complaints import Row, complaints, placeholders, topics
-from ckpt_cli.operations.explain import (
+from ckpt_cli.operations.look.complaints import Row, complaints, placeholders, topics
+from ckpt_cli.operations.look.explain import (
     MOST_BYTES,
     explain,
     explain_topic,
     read_end,
     troubleshooting_markdown,
 )
-from formats.registry import all_formats
+from formats.find.registry import all_formats
 from tests.readme import ROOT
 from tests.support import data_path
 
@@ -113,7 +114,7 @@ def test_every_command_can_be_typed(row: Row) -> None:
 
 def _parse(words: list[str]) -> dict[str, object]:
     """Return the parameters of a command line as click takes them; UsageError for what it does not know."""
-    context = click.Context(cli, info_name="ckpt")
+    context = click.Context(cli, info_name="ckpt", **cli.context_settings)
     name, command, left = cli.resolve_command(context, list(words))
     assert command is not None
     return command.make_context(name, left, parent=context).params
@@ -294,9 +295,11 @@ def test_the_topic_of_formats_is_the_registrys() -> None:
 
 def test_the_topic_of_exit_codes_is_what_the_program_does() -> None:
     from ckpt_cli import main
+    from ckpt_cli.ending import exit_code
 
+    ended = {exit_code(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     told = {int(word) for word, _ in topics()["exit-codes"].entries}
-    assert told == {0, main.ANSWER_IS_NO, main.USAGE, main.CANNOT, main.INTERRUPTED}
+    assert told == {0, main.ANSWER_IS_NO, main.USAGE, main.CANNOT, *ended}
 
 
 def test_the_topic_of_the_environment_names_what_is_looked_at() -> None:

@@ -75,7 +75,7 @@ def explain_topic(name: str) -> Match | None:
 
 
 def _formats() -> tuple[tuple[str, str], ...]:
-    from formats.registry import all_formats
+    from formats.find.registry import all_formats
 
     return tuple((found.name, found.title) for found in all_formats())
 
