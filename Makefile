@@ -10,7 +10,7 @@ FUZZ = .venv-fuzz
 GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors
 DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 
-.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick interop bench bench-quick clean
+.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick interop interop-all bench bench-quick clean
 
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
@@ -79,9 +79,12 @@ $(FUZZ)/installed: pyproject.toml
 	$(FUZZ)/bin/python -m pip install --quiet --disable-pip-version-check '.[fuzz]'
 	touch $@
 
-# TensorFlow is asked what it makes of our files, each release in its own environment.
-interop: $(VENV)/installed $(TF215)/installed $(TF221)/installed-safetensors
-	$(VENV)/bin/python -m pytest -m interop
+# TensorFlow is asked what it makes of our files, each release in its own environment.  Of large matrices
+# `interop` takes a sample, which the commit decides, `interop-all` the whole.
+interop interop-all: $(VENV)/installed $(TF215)/installed $(TF221)/installed-safetensors
+	$(WHOLE) $(VENV)/bin/python -m pytest -m interop
+
+interop-all: WHOLE = CKPT_WHOLE=1
 
 $(TF215)/installed:
 	@command -v $(PYTHON311) >/dev/null || { echo 'make interop: TensorFlow 2.15.1 needs $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }

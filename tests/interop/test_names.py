@@ -14,6 +14,7 @@ from ckpt_cli.operations.move.convert import plan_conversion
 from ckpt_cli.operations.move.transfer import execute
 from formats.find.registry import format_named
 from tests.names import KNOWN, PARTS
+from tests.sampling import seeds
 from tests.support import digest
 from tests.writing import save
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from conftest import TensorFlow
 
-RANDOM_SETS = 40
+FEW_SETS, ALL_SETS = 30, 400
 
 
 def random_names(seed: int) -> list[str]:
@@ -33,7 +34,7 @@ def random_names(seed: int) -> list[str]:
 
 
 SETS = [names for names in KNOWN if "_CHECKPOINTABLE_OBJECT_GRAPH" not in names]
-SETS += [random_names(seed) for seed in range(RANDOM_SETS)]
+SETS += [random_names(seed) for seed in seeds(FEW_SETS, ALL_SETS)]
 
 
 def told(array: np.ndarray) -> list[object]:
