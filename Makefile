@@ -36,12 +36,15 @@ demo: reinstall
 	echo '$$ ckpt diff own/tf_ckpts own/tf_ckpts_slower --stat' && \
 	{ $$ckpt diff own/tf_ckpts own/tf_ckpts_slower --stat || test $$? -eq 1; }
 
+# On all processors; the slowest ten tests are named at the end.
+SUITE = -m pytest -n auto --dist worksteal --durations 10 -m 'not interop and not fuzz'
+
 test: $(VENV)/installed
-	$(VENV)/bin/python -m pytest -m 'not interop and not fuzz'
+	$(VENV)/bin/python $(SUITE)
 
 # The suite with the lowest versions that pyproject.toml declares, each from a wheel.
 test-lowest: $(LOWEST)/installed
-	$(LOWEST)/bin/python -m pytest -m 'not interop and not fuzz'
+	$(LOWEST)/bin/python $(SUITE)
 
 $(LOWEST)/installed: pyproject.toml
 	@command -v $(PYTHON311) >/dev/null || { echo 'make test-lowest: the lowest versions have wheels for $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import counts
-
-if TYPE_CHECKING:
-    import pytest
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "database": None}
 
@@ -27,6 +25,18 @@ settings.load_profile("ci" if os.environ.get("CI") else os.environ.get("HYPOTHES
 # ones it starts; tests of what a signal does need them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send what was counted along, where this is one of several processes (`pytest -n`)."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["counted"] = counts.counted()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take in what one of several processes counted."""
+    counts.merge(*getattr(node, "workeroutput", {}).get("counted", ({}, {})))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,7 +6,7 @@ in which the names first came.  `state` keeps a sentence that is no sum.
 
 from __future__ import annotations
 
-__all__ = ["count", "lines", "state"]
+__all__ = ["count", "counted", "lines", "merge", "state"]
 
 _counted: dict[str, int] = {}
 _stated: dict[str, str] = {}
@@ -20,6 +20,18 @@ def count(what: str, number: int = 1) -> None:
 def state(what: str, text: str) -> None:
     """Print this of a name; the last one said stays."""
     _stated[what] = text
+
+
+def counted() -> tuple[dict[str, int], dict[str, str]]:
+    """Return all of it, as a process that ran a part of the tests sends it to the one that prints."""
+    return _counted, _stated
+
+
+def merge(numbers: dict[str, int], sentences: dict[str, str]) -> None:
+    """Take in what another process counted."""
+    for what, number in numbers.items():
+        count(what, number)
+    _stated.update(sentences)
 
 
 def lines() -> list[str]:
