@@ -157,6 +157,25 @@ def test_there_is_no_circle_of_more_than_two_files() -> None:
     assert [circle for circle in circles(graph) if len(circle) > 2] == []
 
 
+def test_there_is_no_circle_of_folders() -> None:
+    """Folders of the runtime are faces of one thing, as TensorFlow's namespaces are."""
+    folders: dict[str, set[str]] = {}
+    for module in modules():
+        if not module.startswith("ckpt_cli.runtime") and "." in module:
+            named = set(imports(module, for_types=True)) & set(modules())
+            others = {_folder(name) for name in named if not name.startswith("ckpt_cli.runtime")}
+            folders.setdefault(_folder(module), set()).update(others)
+    every = {name: others & set(folders) - {name} for name, others in folders.items()}
+    assert circles(every) == []
+
+
+def _folder(module: str) -> str:
+    """Return the folder of a module, which is a room; what lies deeper than a room belongs to it."""
+    is_package = modules()[module].endswith("__init__.py")
+    folder = module if is_package else module.rpartition(".")[0]
+    return ".".join(folder.split(".")[:3])
+
+
 @pytest.mark.parametrize("module", [name for name in modules() if name.startswith("ckpt_cli")])
 def test_imports_within_the_command_line_point_one_way(module: str) -> None:
     named = imports(module)

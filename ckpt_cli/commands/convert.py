@@ -15,12 +15,11 @@ from formats.store.staging import holding, replace_file
 from formats.store.workers import workers
 from formats.tf.run.state_file import FILE_NAME
 
-from ..operations.choose import pairing
-from ..operations.choose.chosen import Settings
 from ..operations.choose.keys import renamed
 from ..operations.choose.select import choose
-from ..operations.keras.plan import read_config
-from ..operations.move import convert, transfer
+from ..operations.move import convert, pairing, transfer
+from ..operations.move.chosen import Settings
+from ..operations.move.keras.plan import read_config
 from ..operations.move.latest import make_latest, state_beside
 from ..operations.move.run_directory import converted_names, converted_state, refuse_state_file
 from ..option_rules import excludes, needs, option_rules

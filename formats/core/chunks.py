@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from ..errors import (
-    ConversionError,
-    leave_out,
-)
+from ..errors import ConversionError, leave_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -368,7 +368,7 @@ class V1Reader(CheckpointReader):
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        from ..tf.run.producer import producer_of
+        from ..tf.bundle.producer import producer_of
 
         sharded = V1_SHARD.fullmatch(self.location.path)
         return producer_of(sharded["prefix"] if sharded else self.location.path)

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import formats
-from ckpt_cli.operations.keras.plan import read_config
+from ckpt_cli.operations.move.keras.plan import read_config
 from tests.support import data_path
 
 if TYPE_CHECKING:

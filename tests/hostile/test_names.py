@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from ckpt_cli.operations.choose.chosen import Settings
 from ckpt_cli.operations.choose.keys import Rules
 from ckpt_cli.operations.choose.parts import Part
 from ckpt_cli.operations.compare.match import match
+from ckpt_cli.operations.move.chosen import Settings
 from ckpt_cli.operations.move.convert import plan_conversion
 from ckpt_cli.operations.move.extract import output_of, plan_extract, write
 from ckpt_cli.operations.move.rename import plan_rename

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations.choose import pairing
-from ckpt_cli.operations.keras.plan import read_config
-from ckpt_cli.operations.move import convert, transfer
+from ckpt_cli.operations.move import convert, pairing, transfer
+from ckpt_cli.operations.move.keras.plan import read_config
 from tests.support import data_path, facts
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations.choose.chosen import Settings
+from ckpt_cli.operations.move.chosen import Settings
 from ckpt_cli.operations.move.convert import plan_conversion
 from ckpt_cli.operations.move.transfer import execute
 from formats.find.registry import format_named

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations.keras.model import ModelError, from_config, from_names, legacy_order
-from ckpt_cli.operations.keras.plan import read_config
 from ckpt_cli.operations.move import convert, transfer
+from ckpt_cli.operations.move.keras.model import ModelError, from_config, from_names, legacy_order
+from ckpt_cli.operations.move.keras.plan import read_config
 from formats import ConversionError
 from formats.find.registry import format_named
 from tests.support import data_path, same

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckpt_cli.operations.choose.chosen import Settings
-from ckpt_cli.operations.choose.pairing import Strictness, plan_like
 from ckpt_cli.operations.move.average import plan_average
+from ckpt_cli.operations.move.chosen import Settings
 from ckpt_cli.operations.move.convert import plan_conversion
+from ckpt_cli.operations.move.pairing import Strictness, plan_like
 from ckpt_cli.operations.move.transfer import execute
 from formats import open_checkpoint
 from tests.support import BUNDLES, data_path, numbers, partitioned, recorded, strings, variants, write_bundle

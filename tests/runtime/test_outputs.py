@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations.choose.chosen import Settings
+from ckpt_cli.operations.move.chosen import Settings
 from ckpt_cli.operations.move.convert import plan_conversion, target_format
 from ckpt_cli.operations.move.transfer import execute
 from ckpt_cli.runtime.keras.from_config import model_from_config

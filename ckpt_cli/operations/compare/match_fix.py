@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.errors import CheckpointError
 
 from ..choose.keys import Renamed, Rules, renamed
-from ..choose.pairing import Strictness, pair, plan_pairs
+from ..move.pairing import Strictness, pair, plan_pairs
 from .match import graph_of, match_names, match_objects
 from .renames import pairs_by_ending
 

@@ -12,10 +12,10 @@ from formats.errors import ConversionError
 from formats.find.registry import format_named
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
 
-from ..choose.chosen import Chosen, Settings, check_keys
 from ..choose.safe_paths import dataset_names
 from ..choose.select import NothingSelectedError
-from ..keras import plan as keras_plan
+from .chosen import Chosen, Settings, check_keys
+from .keras import plan as keras_plan
 from .layout import layout_of
 from .transfer import Move, Plan
 

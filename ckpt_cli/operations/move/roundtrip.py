@@ -17,9 +17,9 @@ from formats.find.opening import open_checkpoint, open_location
 from formats.model.location import step_of
 from formats.model.verification import Finding
 
-from ..choose.chosen import Settings
-from ..choose.pairing import Strictness, plan_like
+from .chosen import Settings
 from .convert import plan_conversion, target_format
+from .pairing import Strictness, plan_like
 from .transfer import Move, execute, same_tensor
 
 if TYPE_CHECKING:

@@ -199,7 +199,7 @@ class BundleReader(CheckpointReader):
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        from ..run.producer import producer_of
+        from .producer import producer_of
 
         return producer_of(self.location.path)
 

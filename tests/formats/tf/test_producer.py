@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from formats import open_checkpoint
-from formats.tf.run.producer import producer_of
+from formats.tf.bundle.producer import producer_of
 from tests.support import data_path
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.errors import ConversionError
 from formats.tf.graph.invent import invent_graph
 
-from ..keras.pairs import pairs_within_layers
-from ..move.layout import layout_of
-from ..move.transfer import Dropped, Move, Plan
-from .keys import path_of
+from ..choose.keys import path_of
+from .keras.pairs import pairs_within_layers
+from .layout import layout_of
+from .transfer import Dropped, Move, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from formats.core.spec import TensorSpec
     from formats.model.reader import CheckpointReader
 
-    from .keys import Renamed
+    from ..choose.keys import Renamed
 
 
 _MOST_LISTED = 10

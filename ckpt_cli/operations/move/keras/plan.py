@@ -20,7 +20,7 @@ from formats.keras.config import snake_case
 from formats.store.local import RandomAccessFile
 from formats.wire.jsontext import parse_object
 
-from ..move.transfer import Dropped, Move
+from ..transfer import Dropped, Move
 from .graph import graph_of
 from .model import ModelError, Unit, Variable, from_config, from_names, legacy_order
 from .optimizer import Optimizer, optimizer_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from formats.model.object_graph import ObjectGraph
 
-    from ..choose.chosen import Chosen
+    from ..chosen import Chosen
     from .model import Placed
 
 

@@ -18,7 +18,7 @@ from formats.model.location import bundle_prefix, step_of
 from formats.tf.graph.invent import Invented, invent_graph
 from formats.tf.graph.prune import prune
 
-from ..move.transfer import Dropped, Move
+from .transfer import Dropped, Move
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from formats.model.object_graph import ObjectGraph
     from formats.model.reader import CheckpointReader, Format
 
-    from .keys import Renamed
+    from ..choose.keys import Renamed
 
 
 class Settings(NamedTuple):
