@@ -18,7 +18,6 @@ import time
 from ..core import notices
 from ..errors import CheckpointError
 
-_TIMEOUT = "CKPT_LOCK_TIMEOUT"
 _DEFAULT_TIMEOUT = 600.0
 """Seconds: no move takes as long, unless its process was stopped."""
 
@@ -34,7 +33,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.E
 
 def lock_timeout() -> float:
     """Return the seconds to wait for a lock; CheckpointError where CKPT_LOCK_TIMEOUT is no number."""
-    text = os.environ.get(_TIMEOUT)
+    text = os.environ.get("CKPT_LOCK_TIMEOUT")
     if not text:
         return _DEFAULT_TIMEOUT
     try:
@@ -42,7 +41,7 @@ def lock_timeout() -> float:
     except ValueError:
         seconds = math.nan
     if not seconds >= 0:  # which NaN is not, either
-        raise CheckpointError(f"{_TIMEOUT}: expected a number of seconds, found {text!r}")
+        raise CheckpointError(f"CKPT_LOCK_TIMEOUT: expected a number of seconds, found {text!r}")
     return seconds
 
 
@@ -90,7 +89,7 @@ def wait_for(directory: str) -> int:
         except BlockingIOError:
             waited = time.monotonic() - started
         if waited >= timeout:
-            hints = (f"to wait longer, set {_TIMEOUT} to seconds; a lock ends with its process",)
+            hints = ("to wait longer, set CKPT_LOCK_TIMEOUT to seconds; a lock ends with its process",)
             message = f"{_holder(directory)} is changing files here, waited {timeout:g} s for it to end"
             raise CheckpointError(message, path=directory, hints=hints)
         if waited >= _TELL_AFTER and not told:
