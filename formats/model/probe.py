@@ -22,6 +22,9 @@ T = TypeVar("T")
 HEAD_SIZE = 4096
 TAIL_SIZE = 64
 _JSON_SPACE = b" \t\r\n"
+_AT_ONCE = 64 << 20
+"""Bytes of an index that are read at one stroke; a larger one block by block."""
+
 _V1_META_TAG = 0x0A  # SavedTensorSlices.meta; a bundle's header has no field of this number and type.
 
 
@@ -41,7 +44,8 @@ class Probe:
         with RandomAccessFile(location.head) as file:
             self.size = file.size
             self.head = file.read(0, HEAD_SIZE)
-            self.tail = file.read(max(0, file.size - TAIL_SIZE), TAIL_SIZE)
+            is_all = file.size <= HEAD_SIZE
+            self.tail = self.head[-TAIL_SIZE:] if is_all else file.read(file.size - TAIL_SIZE, TAIL_SIZE)
 
     @property
     def is_table(self) -> bool:
@@ -56,11 +60,23 @@ class Probe:
 
         if not self.is_table:
             return None
-        file = RandomAccessFile(self.location.head)
         try:
-            return Table(file.read, file.size, file.path)
+            return Table(self._read_of_table(), self.size, self.location.head)
         except CorruptCheckpointError:
             return None
+
+    def _read_of_table(self) -> Callable[[int, int], bytes]:
+        """Return what a table reads with: an index is read at one stroke, unless it is very large.
+
+        A V1 checkpoint is a table that holds its tensors, of which opening reads a few blocks.
+        """
+        if self.size > _AT_ONCE or not self.location.head.endswith(".index"):
+            return RandomAccessFile(self.location.head).read
+        data = self.head
+        if self.size > HEAD_SIZE:
+            with RandomAccessFile(self.location.head) as file:
+                data = file.read_exactly(0, self.size)
+        return lambda offset, size: data[offset : offset + size]
 
     @property
     def is_bundle(self) -> bool:

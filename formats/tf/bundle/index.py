@@ -19,7 +19,7 @@ from __future__ import annotations
 import bisect
 import gc
 import re
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core import dtypes
@@ -170,10 +170,10 @@ class BundleIndex:
     `values` are the entries, in the order of the file; `tensors` gives the position of
     each tensor among them, and `slice_entries` those of the pieces of partitioned ones.
     Opening raises for damage that hides keys, unless `lenient`; what does not hide
-    keys is in `findings`.
+    keys is in `findings`.  A `table` that a probe has open is read on from.
     """
 
-    def __init__(self, prefix: str, *, lenient: bool = False) -> None:
+    def __init__(self, prefix: str, *, lenient: bool = False, table: Table | None = None) -> None:
         self.prefix = prefix
         self.path = prefix + ".index"
         self.findings: list[Finding] = []
@@ -183,9 +183,13 @@ class BundleIndex:
         self._blocks: list[tuple[int, int]] = []
         self.tensors: dict[str, int] = {}
         self.slice_entries: dict[bytes, int] = {}
-        with RandomAccessFile(self.path) as file, _collector_paused():
-            self.size = file.size
-            keys = self._read(Table(file.read, file.size, self.path))
+        with ExitStack() as stack:
+            if table is None:
+                file = stack.enter_context(RandomAccessFile(self.path))
+                table = Table(file.read, file.size, self.path)
+            stack.enter_context(_collector_paused())
+            self.size = table.size
+            keys = self._read(table)
             self.header = self._take_header(keys)
             self.big_endian = self.header.endianness == 1
             self._sort_out(keys)

@@ -186,7 +186,7 @@ class BundleReader(CheckpointReader):
     """A bundle, object-based or name-based; what the keys mean is the subclass's."""
 
     def __init__(self, probe: Probe, *, lenient: bool = False) -> None:
-        self.begin(probe.location, BundleIndex(probe.location.path, lenient=lenient))
+        self.begin(probe.location, BundleIndex(probe.location.path, lenient=lenient, table=probe.table))
 
     def begin(self, location: Location, index: BundleIndex) -> None:
         """Take an index, which need not be that of a file."""
