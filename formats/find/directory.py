@@ -230,7 +230,8 @@ class Directory:
         """Return a location as a member; None where it is no checkpoint after all, or has just gone."""
         error: CheckpointError | None = None
         try:
-            detect(Probe(location))
+            with Probe(location) as probe:
+                detect(probe)
         except CheckpointNotFoundError:
             return None
         except CheckpointError as caught:

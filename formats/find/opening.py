@@ -56,6 +56,7 @@ def open_location(location: Location, *, lenient: bool = False) -> CheckpointRea
         reader = detect(probe).open(probe, lenient)
     except CheckpointError as error:
         forget_locals(error)
+        probe.close()
         raise
     reader.fingerprint = fingerprint
     return reader

@@ -85,4 +85,5 @@ _TRUNCATED = ("the file was cut off or overwritten; copy it again from where it 
 
 def detect_format(location: Location) -> str:
     """Return the format id of what lies at a location."""
-    return detect(Probe(location)).name
+    with Probe(location) as probe:
+        return detect(probe).name

@@ -37,6 +37,9 @@ class H5Facts:
     def __init__(self, file: H5File) -> None:
         self.file = file
 
+    def close(self) -> None:
+        self.file.close()
+
     @cached_property
     def model_group(self) -> Node | None:
         """The group that `layer_names` belongs to, if this is Keras' HDF5 of versions 1 and 2."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import CorruptCheckpointError
 from ..store.local import RandomAccessFile
@@ -112,11 +112,24 @@ class Probe:
         """Return what a function says of this probe, which is called once.
 
         So a container that a family of formats opens is shared by its sniffers and its readers.
+        What a function returns, if not None, can be closed.
         """
         if question not in self._answers:
             self._answers[question] = question(self)
         answer: T = self._answers[question]
         return answer
+
+    def close(self) -> None:
+        """Close the containers that it opened; for who asks what something is, and does not read it."""
+        for answer in self._answers.values():
+            if answer is not None:
+                answer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def zip(self) -> Archive | None:

@@ -21,8 +21,8 @@ import pytest
 import formats
 from ckpt_cli.operations.look.verify import verify_one
 from ckpt_cli.render.base import escape
+from formats.core import region
 from formats.find.opening import locate
-from formats.tf.bundle import slices
 from formats.wire.jsontext import parse_object
 from tests.hostile.commands import arguments, run_command
 from tests.hostile.mutation import pack_zip, unpack_zip
@@ -170,7 +170,7 @@ def test_slices_too_many_to_compare_are_a_finding(tmp_path: Path, monkeypatch: p
     array = np.arange(12, dtype=np.float32).reshape(3, 4)
     halves = [((0, 3), (0, 2)), ((0, 3), (2, 2))]
     write_bundle(str(tmp_path / "b-1"), {"p": partitioned(array, halves), "v": np.float32(1)})
-    monkeypatch.setattr(slices, "_MOST_CORNERS", 0)
+    monkeypatch.setattr(region, "_MOST_CORNERS", 0)
     found = verify_one(locate(str(tmp_path / "b-1")))
     assert [finding.key for finding in found.findings] == ["p"]
     assert found.tensors == 1
