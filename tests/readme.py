@@ -1,10 +1,12 @@
-"""The parts of README.md that the program writes: its help, its formats, and a terminal session.
+"""The parts of README.md and docs/ that the program writes: help, tables, a terminal session, a picture.
 
-`python -m tests.readme` puts today's into the file; a test fails when they are stale.
+`python -m tests.readme` puts today's into the files; a test fails when they are stale.
 """
 
 from __future__ import annotations
 
+import ast
+import glob
 import os
 import pty
 import re
@@ -17,14 +19,25 @@ import click
 from click.testing import CliRunner
 
 from ckpt_cli.main import cli
+from ckpt_cli.operations.look.explain import explain_topic, troubleshooting_markdown
 from formats.find.registry import all_formats
 from tests.support import data_path
+from tests.test_architecture import ROOMS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 README = os.path.join(ROOT, "README.md")
+DOCS = os.path.join(ROOT, "docs")
+PAGES = (README, *sorted(glob.glob(os.path.join(DOCS, "*.md"))))
+PICTURE = os.path.join(DOCS, "guide.svg")
 WHEN = 1795255200  # 2026-11-21 10:00 UTC
-_BLOCK = re.compile(r"(<!-- (help: (?P<command>\S+)|formats) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BLOCK = re.compile(
+    r"(<!-- (?P<name>[a-z]+)(?:: (?P<of>\S+))? -->\n)(?:(?!<!-- ).)*?(<!-- end -->)", re.DOTALL
+)
 _SESSION = re.compile(r"(```console\n)(.*?)(```)", re.DOTALL)
+
+
+def commands() -> list[str]:
+    return cli.list_commands(click.Context(cli))
 
 
 def help_of(command: str) -> str:
@@ -33,9 +46,58 @@ def help_of(command: str) -> str:
     return result.output
 
 
-def formats_table() -> str:
-    rows = [f"| `{found.name}` | {found.title} |" for found in all_formats()]
-    return "\n".join(["| format | what it is |", "| --- | --- |", *rows]) + "\n"
+def _table(head: tuple[str, str], rows: list[tuple[str, str]]) -> str:
+    lines = [head, ("---", "---"), *rows]
+    return "".join(f"| {left} | {right} |\n" for left, right in lines)
+
+
+def _formats() -> str:
+    return _table(("format", "what it is"), [(f"`{found.name}`", found.title) for found in all_formats()])
+
+
+def _commands() -> str:
+    context = click.Context(cli)
+    found = [(name, cli.get_command(context, name)) for name in commands()]
+    return _table(
+        ("command", "what it does"),
+        [(f"`ckpt {name}`", command.get_short_help_str(limit=100)) for name, command in found if command],
+    )
+
+
+def _reference() -> str:
+    return "\n".join(f"### `ckpt {name}`\n\n```text\n{help_of(name)}```\n" for name in commands())
+
+
+def _topic(name: str) -> str:
+    topic = explain_topic(name)
+    assert topic is not None, name
+    return _table((name.replace("-", " "), "meaning"), [(f"`{word}`", text) for word, text in topic.entries])
+
+
+def _rooms() -> str:
+    rows = [" · ".join(f"{name}: {_purpose(name)}" for name in names.split()) for names in reversed(ROOMS)]
+    return "```text\n" + "\n    ↓\n".join(rows) + "\n```\n"
+
+
+def _purpose(room: str) -> str:
+    """Return the first line that a room says of itself."""
+    folder = os.path.join(ROOT, "formats", room)
+    path = os.path.join(folder, "__init__.py") if os.path.isdir(folder) else f"{folder}.py"
+    with open(path, encoding="utf-8") as file:
+        told = ast.get_docstring(ast.parse(file.read()))
+    assert told, path
+    return told.splitlines()[0].rstrip(".")
+
+
+_WRITTEN = {
+    "formats": _formats,
+    "commands": _commands,
+    "reference": _reference,
+    "rooms": _rooms,
+    "topic": _topic,
+    "troubleshooting": troubleshooting_markdown,
+}
+"""What makes the text between `<!-- NAME -->` or `<!-- NAME: OF -->` and `<!-- end -->`."""
 
 
 def on_terminal(arguments: list[str], directory: str) -> str:
@@ -72,22 +134,38 @@ def session(text: str) -> str:
 
 
 def rendered(text: str) -> str:
-    """Return README's text with the program's parts as they are today."""
+    """Return a page's text with the program's parts as they are today."""
 
     def block(match: re.Match[str]) -> str:
-        body = f"```text\n{help_of(match['command'])}```\n" if match["command"] else formats_table()
-        return match[1] + body + match[4]
+        write = _WRITTEN.get(match["name"])
+        if write is None:  # the benchmarks, which are measured
+            return match[0]
+        return match[1] + "\n" + (write(match["of"]) if match["of"] else write()) + "\n" + match[4]
 
     text = _BLOCK.sub(block, text)
     return _SESSION.sub(lambda match: match[1] + session(match[2]) + match[3], text)
 
 
-def commands() -> list[str]:
-    return cli.list_commands(click.Context(cli))
+def picture() -> bytes:
+    """Return the object graph of TensorFlow's checkpoint guide, drawn."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "guide.svg")
+        checkpoint = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
+        result = CliRunner().invoke(cli, ["graph", checkpoint, "-o", path], standalone_mode=False)
+        assert not result.exception, result.output
+        with open(path, "rb") as file:
+            return file.read()
+
+
+def _bring_up_to_date() -> None:
+    for page in PAGES:
+        with open(page, encoding="utf-8") as file:
+            today = rendered(file.read())
+        with open(page, "w", encoding="utf-8") as file:
+            file.write(today)
+    with open(PICTURE, "wb") as file:
+        file.write(picture())
 
 
 if __name__ == "__main__":
-    with open(README, encoding="utf-8") as file:
-        today = rendered(file.read())
-    with open(README, "w", encoding="utf-8") as file:
-        file.write(today)
+    _bring_up_to_date()

@@ -1,4 +1,4 @@
-"""README.md says what the program does today."""
+"""README.md and docs/ say what the program does today."""
 
 from __future__ import annotations
 
@@ -9,27 +9,80 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 import ckpt_cli.runtime as tf
 from tests.estimators import NAMES, Program
-from tests.readme import README, ROOT, commands, rendered
+from tests.readme import PAGES, PICTURE, README, ROOT, commands, picture, rendered
 from tests.support import data_path
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _readme() -> str:
-    with open(README, encoding="utf-8") as file:
+CONTRIBUTING = os.path.join(ROOT, "CONTRIBUTING.md")
+HOME = re.compile(r"https://(github|raw\.githubusercontent)\.com/ckpt-tools/ckpt/(blob/)?main/")
+
+of_each_page = pytest.mark.parametrize("page", PAGES, ids=os.path.basename)
+
+
+def _text(page: str) -> str:
+    with open(page, encoding="utf-8") as file:
         return file.read()
 
 
-def test_help_formats_and_session_are_todays() -> None:
-    assert rendered(_readme()) == _readme(), "python -m tests.readme brings it up to date"
+def _lines_to_run(page: str) -> list[str]:
+    blocks = re.findall(r"<!-- run -->\n```sh\n(.*?)```", _text(page), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line.strip()]
+
+
+@of_each_page
+def test_what_the_program_writes_is_todays(page: str) -> None:
+    assert rendered(_text(page)) == _text(page), "python -m tests.readme brings it up to date"
+
+
+def test_the_picture_is_todays() -> None:
+    with open(PICTURE, "rb") as file:
+        assert file.read() == picture(), "python -m tests.readme brings it up to date"
+
+
+def test_the_readme_is_short() -> None:
+    assert os.path.getsize(README) <= 10_000
 
 
 def test_every_command_is_described() -> None:
-    text = _readme()
-    assert [name for name in commands() if f"<!-- help: {name} -->" not in text] == []
+    reference = _text(os.path.join(ROOT, "docs", "reference.md"))
+    assert [name for name in commands() if f"### `ckpt {name}`\n" not in reference] == []
+    assert [name for name in commands() if f"| `ckpt {name}` |" not in _text(README)] == []
+
+
+@pytest.mark.parametrize("page", [README, CONTRIBUTING], ids=os.path.basename)
+def test_links_also_work_where_the_page_is_shown_elsewhere(page: str) -> None:
+    """An index of packages shows README.md, docs/ shows CONTRIBUTING.md: neither has the files beside it."""
+    relative = [link for link in re.findall(r"\]\(([^)]+)\)", _text(page)) if not link.startswith("https://")]
+    assert relative == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, CONTRIBUTING], ids=os.path.basename)
+def test_links_lead_to_files_that_are_there(page: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", _text(page))
+    ours = [HOME.sub(f"{ROOT}/", link) for link in links if HOME.match(link) or "://" not in link]
+    paths = [os.path.join(os.path.dirname(page), link) for link in ours]
+    included = [
+        os.path.join(ROOT, path) for path in re.findall(r'^--8<-- "(.*)"$', _text(page), re.MULTILINE)
+    ]
+    assert [path for path in paths + included if not os.path.exists(path)] == []
+
+
+@pytest.mark.parametrize(
+    "page", [CONTRIBUTING, os.path.join(ROOT, "docs", "architecture.md")], ids=os.path.basename
+)
+def test_files_that_are_named_are_there(page: str) -> None:
+    named = re.findall(r"`((?:formats|ckpt_cli|tests|docs|completions)/[\w/.]*)`", _text(page))
+    assert named
+    assert [
+        path for path in named if "NAME" not in path and not os.path.exists(os.path.join(ROOT, path))
+    ] == []
 
 
 def _lay_out(directory: Path) -> None:
@@ -46,18 +99,24 @@ def _lay_out(directory: Path) -> None:
     (directory / "iris_names.tsv").write_text("".join(f"{old}\t{new}\n" for old, new in NAMES.items()))
 
 
-def test_the_commands_of_the_tasks_do_what_they_say(tmp_path: Path) -> None:
+def test_every_command_of_a_task_is_run() -> None:
+    """But for those about the checkout, and those that help with an error message."""
+    for page in PAGES:
+        if os.path.basename(page) != "troubleshooting.md":
+            unmarked = re.findall(r"(?<!<!-- run -->\n)```sh\n(.*?)```", _text(page), re.DOTALL)
+            assert [block for block in unmarked if not block.startswith("make ")] == [], page
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _lines_to_run(page)], ids=os.path.basename)
+def test_commands_do_what_they_say(tmp_path: Path, page: str) -> None:
     _lay_out(tmp_path)
-    blocks = re.findall(r"<!-- run -->\n```sh\n(.*?)```", _readme(), re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines() if line.strip()]
-    assert len(lines) >= 12
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
     script = bin_directory / "ckpt"
     script.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m ckpt_cli "$@"\n')
     script.chmod(0o755)
     environment = {**os.environ, "PATH": f"{bin_directory}:{os.environ['PATH']}"}
-    for line in lines:
+    for line in _lines_to_run(page):
         done = subprocess.run(
             ["sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )

@@ -1,4 +1,4 @@
-"""Puts the table of the last `make bench` into README.md: `python -m tests.benchmarks.table`."""
+"""Puts the table of the last `make bench` into docs/performance.md: `python -m tests.benchmarks.table`."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def main() -> None:
     if document["quick"]:
         raise SystemExit("the last run was a quick one; make bench first")
     text = table(document["machine"], [Row(**row) for row in document["rows"]])
-    path = os.path.join(ROOT, "README.md")
+    path = os.path.join(ROOT, "docs", "performance.md")
     with open(path, encoding="utf-8") as file:
-        readme = file.read()
+        page = file.read()
     with open(path, "w", encoding="utf-8") as file:
-        file.write(_BLOCK.sub(lambda match: match[1] + "\n" + text + "\n" + match[2], readme))
+        file.write(_BLOCK.sub(lambda match: match[1] + "\n" + text + "\n" + match[2], page))
 
 
 if __name__ == "__main__":
