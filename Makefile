@@ -7,10 +7,11 @@ LOWEST = .venv-lowest
 TF215 = .venv-tf215
 TF221 = .venv-tf221
 FUZZ = .venv-fuzz
+DOCS = .venv-docs
 GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors
 DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 
-.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick interop interop-all bench bench-quick clean
+.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick interop interop-all bench bench-quick docs clean
 
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
@@ -109,5 +110,16 @@ bench: reinstall $(TF221)/installed-safetensors
 bench-quick: reinstall
 	CKPT_TF221=$(abspath $(TF221)) $(VENV)/bin/python -m tests.benchmarks --quick
 
+# The pages of docs/, in site/.  A warning is an error: a link that leads nowhere, a page that is not listed.
+docs: $(DOCS)/installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --quiet --strict --site-dir site
+
+# Of the package itself nothing is needed: what it writes into the pages is there already.
+$(DOCS)/installed: pyproject.toml
+	$(PYTHON) -m venv --clear $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check \
+		$$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(FUZZ) .fuzz build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(FUZZ) $(DOCS) .fuzz site build *.egg-info .pytest_cache .mypy_cache .ruff_cache

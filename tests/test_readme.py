@@ -46,6 +46,11 @@ def test_the_picture_is_todays() -> None:
         assert file.read() == picture(), "python -m tests.readme brings it up to date"
 
 
+def test_the_site_has_every_page() -> None:
+    nav = re.findall(r"^  - (\S+\.md)$", _text(os.path.join(ROOT, "mkdocs.yml")), re.MULTILINE)
+    assert sorted(nav) == sorted(os.path.basename(page) for page in PAGES if page != README)
+
+
 def test_the_readme_is_short() -> None:
     assert os.path.getsize(README) <= 10_000
 
