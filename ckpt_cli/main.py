@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from . import __version__
 from .ending import EndedBySignal, ending_by_signals, exit_code
 from .options import color_option, with_general_options
 from .render.base import choose_color, choose_quiet, error_lines, note
+from .versions import version_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,17 +70,40 @@ class CommandsByFile(click.Group):
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
+def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        click.echo("\n".join(version_lines(verbose=context.params["verbose"])))
+        context.exit()
+
+
 @click.group(
     cls=CommandsByFile, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.version_option(__version__, "-V", "--version", prog_name="ckpt", message="%(prog)s %(version)s")
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit; with -v those of Python, numpy, h5py, click and the platform, too.",
+)
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    is_eager=True,  # before --version, which tells more then
+    help="With --version.  Commands have a --verbose of their own.",
+)
 @color_option
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context, *, verbose: bool) -> None:
     """Inspect, verify and convert TensorFlow and Keras checkpoints, without TensorFlow.
 
     A checkpoint may be named by its prefix (run/ckpt-10), by any of its files, or by
     its directory, which stands for the latest in it.
     """
+    if verbose:
+        raise click.UsageError("--verbose goes with --version, or stands behind the command", context)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
+import subprocess
+import sys
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +16,7 @@ import pytest
 
 from ckpt_cli.main import cli
 from ckpt_cli.render import base as render
-from tests.readme import commands
+from tests.readme import ROOT, commands
 from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
@@ -120,6 +124,30 @@ def test_help_of_a_mistyped_command(ckpt: Callable) -> None:
 def test_the_version(ckpt: Callable) -> None:
     assert ckpt("-V").out == ckpt("--version").out
     assert re.fullmatch(r"ckpt \d+\.\d+.*\n", ckpt("-V").out)
+
+
+def test_the_version_of_what_it_runs_on(ckpt: Callable) -> None:
+    expected = [
+        ckpt("-V").out.strip(),
+        f"Python {platform.python_version()}",
+        *(f"{name} {metadata.version(name)}" for name in ("numpy", "h5py", "click")),
+        platform.platform(),
+    ]
+    for line in (["--version", "-v"], ["-v", "--version"], ["-vV"]):
+        assert ckpt(*line).out.splitlines() == expected
+
+
+def test_the_version_imports_nothing_that_it_tells_of() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "ckpt_cli", "--version", "-v"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not imported & {"numpy", "h5py", "rich"}
+
+
+def test_verbose_before_the_command_is_refused(ckpt: Callable) -> None:
+    result = ckpt("-v", "ls")
+    assert (result.code, result.out) == (2, "")
+    assert "--verbose goes with --version, or stands behind the command" in result.err
 
 
 # The environment --------------------------------------------------------------------

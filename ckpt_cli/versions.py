@@ -1,0 +1,28 @@
+"""`ckpt --version`: which ckpt this is and, asked to tell more, on what it runs."""
+
+from __future__ import annotations
+
+from . import __version__
+
+__all__ = ["version_lines"]
+
+
+def version_lines(*, verbose: bool) -> list[str]:
+    """Return what `ckpt --version` prints; packages are asked for their numbers, not imported."""
+    lines = [f"ckpt {__version__}"]
+    if verbose:
+        import platform
+
+        lines += [f"Python {platform.python_version()}"]
+        lines += [f"{name} {_installed(name)}" for name in ("numpy", "h5py", "click")]
+        lines += [platform.platform()]
+    return lines
+
+
+def _installed(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not found among what is installed"
