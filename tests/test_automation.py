@@ -1,0 +1,51 @@
+"""What runs the checks elsewhere asks for what is here: targets of make, Pythons that are supported."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from typing import Any
+
+from tests.readme import ROOT
+
+
+def _text(*path: str) -> str:
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+def _project() -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads(_text("pyproject.toml"))["project"]
+    return project
+
+
+def _targets_asked_for(text: str) -> set[str]:
+    return set(re.findall(r"^\s*(?:- run: )?make ([a-z-]+)", text, re.MULTILINE))
+
+
+def test_the_workflow_and_the_checks_of_a_change_ask_for_targets_that_there_are() -> None:
+    phony = re.search(r"^\.PHONY: (.*)$", _text("Makefile"), re.MULTILINE)
+    assert phony
+    workflow = _targets_asked_for(_text(".github", "workflows", "ci.yml"))
+    local = _targets_asked_for(_text(".ci", "run"))
+    assert workflow | local <= set(phony[1].split())
+    # Shared machines are too uneven for benchmarks.
+    assert local - workflow == {"bench-quick"}
+
+
+def test_the_workflow_runs_every_python_from_the_lowest() -> None:
+    matrices = re.findall(r"^ +python: (\[.*\])$", _text(".github", "workflows", "ci.yml"), re.MULTILINE)
+    assert matrices == ['["3.11", "3.12", "3.13"]'] * 2
+    assert _project()["requires-python"] == ">=3.11"
+
+
+def test_hooks_before_a_commit_are_those_of_lint() -> None:
+    hooks = re.findall(r"entry: \.venv/bin/(.*)$", _text(".pre-commit-config.yaml"), re.MULTILINE)
+    lint = re.findall(r"^\t\$\(VENV\)/bin/(ruff .*|mypy)$", _text("Makefile"), re.MULTILINE)
+    assert [hook.replace(" --force-exclude", " .") for hook in hooks] == lint
+
+
+def test_the_distribution_is_not_called_as_other_peoples_are() -> None:
+    assert _project()["name"] == "ckpt-tools"
+    assert _project()["scripts"] == {"ckpt": "ckpt_cli.main:main"}
