@@ -8,10 +8,11 @@ TF215 = .venv-tf215
 TF221 = .venv-tf221
 FUZZ = .venv-fuzz
 DOCS = .venv-docs
+RELEASE = .venv-release
 GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors
 DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 
-.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick interop interop-all bench bench-quick docs clean
+.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick interop interop-all bench bench-quick docs release-check clean
 
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
@@ -114,12 +115,31 @@ bench-quick: reinstall
 docs: $(DOCS)/installed
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --quiet --strict --site-dir site
 
-# Of the package itself nothing is needed: what it writes into the pages is there already.
+# What would be uploaded: the source, and a wheel built from it alone.  Both are checked, then the wheel is installed
+# where nothing else is, and has to find its command, its manual and a model to train.
+release-check: $(RELEASE)/installed
+	rm -rf build dist *.egg-info
+	$(RELEASE)/bin/python -m build --outdir dist . >/dev/null
+	$(RELEASE)/bin/python -m twine check --strict dist/*
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && wheel=$$(echo "$$PWD"/dist/*.whl) && cd "$$dir" && \
+	$(PYTHON) -m venv fresh && fresh/bin/python -m pip install --quiet --disable-pip-version-check "$$wheel" && \
+	fresh/bin/ckpt --version -v && test -f fresh/share/man/man1/ckpt-ls.1 && fresh/bin/ckpt demo own
+
+# An extra of the project without the project itself: what the package writes into the pages is there already.
+define install_extra
+	$(PYTHON) -m venv --clear $(1)
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(2)"], sep="\n")' \
+		> $(1)/needed.txt
+	$(1)/bin/python -m pip install --quiet --disable-pip-version-check -r $(1)/needed.txt
+endef
+
 $(DOCS)/installed: pyproject.toml
-	$(PYTHON) -m venv --clear $(DOCS)
-	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check \
-		$$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	$(call install_extra,$(DOCS),docs)
+	touch $@
+
+$(RELEASE)/installed: pyproject.toml
+	$(call install_extra,$(RELEASE),release)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(FUZZ) $(DOCS) .fuzz site build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(FUZZ) $(DOCS) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -49,3 +49,11 @@ def test_hooks_before_a_commit_are_those_of_lint() -> None:
 def test_the_distribution_is_not_called_as_other_peoples_are() -> None:
     assert _project()["name"] == "ckpt-tools"
     assert _project()["scripts"] == {"ckpt": "ckpt_cli.main:main"}
+
+
+def test_the_source_archive_has_every_document_and_no_data() -> None:
+    manifest = _text("MANIFEST.in").split()
+    # setuptools takes README.md, LICENSE and what is installed by itself.
+    documents = {name for name in os.listdir(ROOT) if name.endswith(".md")} - {"README.md"}
+    assert documents | {"docs", "man", "completions"} <= set(manifest)
+    assert re.search(r"^graft tests\nprune tests/data$", _text("MANIFEST.in"), re.MULTILINE)
