@@ -187,33 +187,40 @@ class _Slotted(type):
         return super().__new__(mcs, name, bases, {**namespace, "__slots__": slots})
 
 
+def _absent(field: Field) -> Any:
+    """Return what a message has of a field that is not there."""
+    if field.repeated:
+        return ()
+    return field.type.default if isinstance(field.type, Scalar) and not field.explicit else None
+
+
 class Message(metaclass=_Slotted):
     """Base of all messages; a subclass is annotations for people and a table for the codec."""
 
     FIELDS: ClassVar[dict[str, Field]] = {}
     _by_number: ClassVar[dict[int, tuple[str, Field]]] = {}
+    _absent: ClassVar[dict[str, Any]] = {}
     unknown: bytes
 
     def __init_subclass__(cls) -> None:
         cls._by_number = {field.number: (name, field) for name, field in cls.FIELDS.items()}
+        cls._absent = {**{name: _absent(field) for name, field in cls.FIELDS.items()}, "unknown": b""}
 
     def __init__(self, **values: Any) -> None:
-        for name, field in self.FIELDS.items():
-            if field.repeated:
-                setattr(self, name, values.pop(name, None) or [])
-            elif name in values:
-                setattr(self, name, values.pop(name))
-            elif isinstance(field.type, Scalar) and not field.explicit:
-                setattr(self, name, field.type.default)
-            else:
-                setattr(self, name, None)
-        self.unknown = values.pop("unknown", b"")
+        for name, absent in self._absent.items():
+            value = values.pop(name, absent)
+            setattr(self, name, [] if value == () else value)
         assert not values, f"{type(self).__name__} has no field {sorted(values)}"
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> Self:
-        """Return the message in `data`; ValueError where it is malformed."""
-        message = cls()
+        """Return the message in `data`; ValueError where it is malformed.
+
+        It is there to be read: repeated fields of which it has none are a tuple that all share.
+        """
+        message = cls.__new__(cls)
+        for name, absent in cls._absent.items():
+            setattr(message, name, absent)
         message._merge(data)
         return message
 
@@ -234,7 +241,7 @@ class Message(metaclass=_Slotted):
             if isinstance(field.type, Scalar):
                 scalar = field.type
                 if field.repeated:
-                    getattr(self, name).extend(_decode_scalars(scalar, wire_type, value))
+                    self._add(name, _decode_scalars(scalar, wire_type, value))
                 elif wire_type == scalar.wire_type:
                     setattr(self, name, scalar.decode(value))
                 else:
@@ -242,12 +249,20 @@ class Message(metaclass=_Slotted):
             elif isinstance(value, int) or wire_type != LENGTH:
                 raise ValueError(f"{type(self).__name__}.{name}: wire type {wire_type}, expected a message")
             elif field.repeated:
-                getattr(self, name).append(field.type.decode(value))
+                self._add(name, [field.type.decode(value)])
             elif (child := getattr(self, name)) is not None:
                 child._merge(value)
             else:
                 setattr(self, name, field.type.decode(value))
         self.unknown += b"".join(unknown)
+
+    def _add(self, name: str, values: list[Any]) -> None:
+        """Add to a repeated field."""
+        there = getattr(self, name)
+        if there:
+            there += values
+        else:
+            setattr(self, name, values)
 
     def encode(self) -> bytes:
         """Return the message as TensorFlow's protobuf runtime writes it, unknown fields last."""
@@ -271,28 +286,22 @@ class Message(metaclass=_Slotted):
         out.append(self.unknown)
         return b"".join(out)
 
-    def copy(self) -> Self:
-        """Return a message of its own, all the messages in it copied."""
+    def replace(self, **values: Any) -> Self:
+        """Return a message with these fields; all others are shared with this one."""
         new = object.__new__(type(self))
-        for name, field in self.FIELDS.items():
-            value = getattr(self, name)
-            if field.repeated:
-                plain = isinstance(field.type, Scalar)
-                value = value.copy() if plain else [child.copy() for child in value]
-            elif isinstance(value, Message):
-                value = value.copy()
-            setattr(new, name, value)
-        new.unknown = self.unknown
+        for name in self._absent:
+            setattr(new, name, values[name] if name in values else getattr(self, name))
         return new
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in (*self.FIELDS, "unknown"))
+        pairs = ((getattr(self, name), getattr(other, name)) for name in self._absent)
+        return all(mine == its or (mine in ((), []) and its in ((), [])) for mine, its in pairs)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         values = ((name, getattr(self, name)) for name in (*self.FIELDS, "unknown"))
-        shown = ", ".join(f"{name}={value!r}" for name, value in values if value not in (b"", None, []))
+        shown = ", ".join(f"{name}={value!r}" for name, value in values if value not in (b"", None, [], ()))
         return f"{type(self).__name__}({shown})"

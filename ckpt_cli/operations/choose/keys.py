@@ -277,18 +277,31 @@ def _in_graph(reader: CheckpointReader, rules: Rules, *, full_names: bool) -> Re
         message = f"its object graph cannot be read: {flaw.message}"
         hints = ("without it keys mean nothing; for all that is wrong: ckpt verify",)
         raise CorruptCheckpointError(message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=hints)
-    owners = graph.tensors(reader.specs)
+    owners = graph.tensors(reader.specs) if rules.names else {}
     paths = {node: path for node, path in graph.paths.items() if path}
     applied = _Applied(rules._replace(names=_by_path(rules.names, owners, paths)))
     new_paths = {node: applied(path) for node, path in paths.items()}
     if applied.nothing:
         applied = _Applied(rules)
-        for key, (node, _, _) in owners.items():
+        for key, (node, _, _) in graph.tensors(reader.specs).items():
             new = applied(key)
             if new != key and node in paths:
                 _same_attribute(key, new)
                 new_paths[node] = path_of(new)
     notes = applied.check(reader, "object path or key")
+    moves, slot_names = _moves(graph, paths, new_paths)
+    del paths, new_paths
+    names = _full_names(graph, rules) if full_names else {}
+    edited = edit_graph(graph, reader.specs, moves, slot_names=slot_names, full_names=names)
+    out = Renamed(reader, edited.keys, edited.graph)
+    out.notes = notes
+    return out
+
+
+def _moves(
+    graph: ObjectGraph, paths: Mapping[int, str], new_paths: Mapping[int, str]
+) -> tuple[dict[int, str], dict[int, str]]:
+    """Return the new paths of the nodes that change, as keys spell them, and the new names of slots."""
     for node, new_path in new_paths.items():
         _check_utf8(paths[node], new_path)
         _check_edges(paths[node], new_path)
@@ -298,12 +311,7 @@ def _in_graph(reader: CheckpointReader, rules: Rules, *, full_names: bool) -> Re
         for node, path in paths.items()
         if node in escaped and new_paths[node] != path
     }
-    slot_names = _slot_names(graph, escaped, paths, new_paths)
-    names = _full_names(graph, rules) if full_names else {}
-    edited = edit_graph(graph, reader.specs, moves, slot_names=slot_names, full_names=names)
-    out = Renamed(reader, edited.keys, edited.graph)
-    out.notes = notes
-    return out
+    return moves, _slot_names(graph, escaped, paths, new_paths)
 
 
 def _by_path(

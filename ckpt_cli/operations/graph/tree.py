@@ -17,6 +17,8 @@ from formats.model.object_keys import VARIABLE_VALUE
 from formats.tf.graph.kinds import listed_slots, optimizer_nodes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from formats.core.spec import TensorSpec
     from formats.model.object_graph import ObjectGraph
     from formats.model.reader import CheckpointReader
@@ -42,10 +44,10 @@ class GraphNode(NamedTuple):
     id: int
     object_path: str | None
     kind: str | None
-    keys: list[str]
+    keys: Sequence[str]
     spec: TensorSpec | None
-    children: list[tuple[str, int]]
-    slots: list[tuple[int, str, int]]
+    children: Sequence[tuple[str, int]]
+    slots: Sequence[tuple[int, str, int]]
     color: str
     nbytes: int
 
@@ -58,7 +60,7 @@ class GraphNode(NamedTuple):
             "key": self.keys[0] if self.keys else None,
             "children": [{"name": name, "id": node} for name, node in self.children],
             "slots": [{"variable": v, "name": name, "id": node} for v, name, node in self.slots],
-            "keys": self.keys,
+            "keys": list(self.keys),
             "dtype": self.spec.dtype.name if self.spec else None,
             "shape": list(self.spec.shape) if self.spec else None,
             "nbytes": self.nbytes,
@@ -90,7 +92,7 @@ def graph_nodes(reader: CheckpointReader, graph: ObjectGraph) -> list[GraphNode]
     slot_nodes = {slot.node for slot in graph.slots}
     nodes = []
     for number in range(len(graph.nodes)):
-        own = keys.get(number, [])
+        own = keys.get(number, ())
         kind = reader.kinds.get(own[0]) if own else "optimizer" if number in optimizers else None
         color = (
             "red"
@@ -108,8 +110,8 @@ def graph_nodes(reader: CheckpointReader, graph: ObjectGraph) -> list[GraphNode]
                 kind,
                 own,
                 specs[own[0]] if own else None,
-                list(graph.children(number)),
-                slots.get(number, []),
+                tuple(graph.children(number)),
+                slots.get(number, ()),
                 color,
                 sum(specs[key].nbytes or 0 for key in own),
             )

@@ -225,10 +225,8 @@ class BundleRename:
     def _verify(self, staging: Staging, brought: Mapping[int, str], advance: Callable[[int], None]) -> None:
         """Hold what is staged against the source: every entry, the object graph, every byte copied."""
         prefix = staging.path(os.path.basename(self._prefix))
-        if self._graph is not None:
-            with self._reader.format.open(Probe(bundle(prefix)), False) as written:
-                if written[GRAPH_KEY].read().item() != self._graph:
-                    raise self._broken("the object graph differs")
+        if self._graph is not None and self._graph_in(prefix) != self._graph:
+            raise self._broken("the object graph differs")
         old, new = self._reader.index, BundleIndex(prefix)
         graph = self._new_graph if self._graph is not None else None
         if graph is not None and len(graph.tensors(new.tensors)) != len(self._owned()):
@@ -239,6 +237,11 @@ class BundleRename:
         for number, path in self._sources().items():
             if brought[number] == COPY:
                 same_bytes(path, staging.path(self._name(number, self._num_shards)), advance)
+
+    def _graph_in(self, prefix: str) -> object:
+        """Return the object graph of what is staged, as it is read from there."""
+        with self._reader.format.open(Probe(bundle(prefix)), False) as written:
+            return written[GRAPH_KEY].read().item()
 
     def _is_kept(self, key: str, new: BundleIndex) -> bool:
         """Whether a tensor has its entry under its new key; the object graph has one of its own."""

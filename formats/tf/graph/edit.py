@@ -55,23 +55,40 @@ def edit_graph(
     end on one key.
     """
     plan = make_plan(graph, moves)
-    edited = ObjectGraph(graph.proto.copy())
-    _rename_slots(edited, slot_names or {})
+    # What does not change is shared with the given graph: there can be a hundred thousand nodes.
+    edited = ObjectGraph(graph.proto.replace(nodes=list(graph.nodes)))
+    if slot_names:
+        _rename_slots(edited, slot_names)
     known = dict.fromkeys(keys)
-    stems = _new_stems(edited, plan, slot_names or {})
-    renamed = _follow(graph, edited, stems, known)
-    for trackable in edited.nodes:
-        for attribute in trackable.attributes:
-            attribute.full_name = (full_names or {}).get(attribute.full_name, attribute.full_name)
+    new_keys, renamed = _follow(graph, _new_stems(graph, plan, slot_names or {}), known)
+    _rename_attributes(edited, new_keys, full_names or {})
+    del new_keys
     if plan.old != plan.new:
         edited = _Hanging(edited, plan).run()
     return EditedGraph(edited, _without_duplicates({key: renamed.get(key, key) for key in known}))
 
 
 def _rename_slots(graph: ObjectGraph, names: Mapping[int, str]) -> None:
-    for trackable in graph.nodes:
-        for slot in trackable.slot_variables:
-            slot.slot_name = names.get(slot.slot_variable_node_id, slot.slot_name)
+    for number, trackable in enumerate(graph.nodes):
+        if any(slot.slot_variable_node_id in names for slot in trackable.slot_variables):
+            slots = [
+                slot.replace(slot_name=names.get(slot.slot_variable_node_id, slot.slot_name))
+                for slot in trackable.slot_variables
+            ]
+            graph.nodes[number] = trackable.replace(slot_variables=slots)
+
+
+def _rename_attributes(graph: ObjectGraph, keys: Mapping[str, str], full_names: Mapping[str, str]) -> None:
+    for number, trackable in enumerate(graph.nodes):
+        if any(each.checkpoint_key in keys or each.full_name in full_names for each in trackable.attributes):
+            attributes = [
+                each.replace(
+                    checkpoint_key=keys.get(each.checkpoint_key, each.checkpoint_key),
+                    full_name=full_names.get(each.full_name, each.full_name),
+                )
+                for each in trackable.attributes
+            ]
+            graph.nodes[number] = trackable.replace(attributes=attributes)
 
 
 # Keys -----------------------------------------------------------------------------
@@ -89,18 +106,18 @@ def _new_stems(
         if not all(node in plan.new for node in around):
             continue
         if slot.node in slot_names or any(plan.new[node] != plan.old[node] for node in around):
-            stem = f"{plan.new[slot.variable]}{_SLOT}{plan.new[slot.optimizer]}/{escape(slot.name)}"
+            name = escape(slot_names.get(slot.node, slot.name))
+            stem = f"{plan.new[slot.variable]}{_SLOT}{plan.new[slot.optimizer]}/{name}"
             stems[slot.node] = (stems.get(slot.node, (None, None))[0], stem)
     return stems
 
 
 def _follow(
     graph: ObjectGraph,
-    edited: ObjectGraph,
     stems: Mapping[int, tuple[str | None, str | None]],
     keys: Mapping[str, object],
-) -> dict[str, str]:
-    """Give attributes their new keys, and return those of the tensors behind them, old to new."""
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the new keys of attributes, and those of the tensors behind them, old to new."""
     resolve = KeyResolver(keys)
     new_keys: dict[str, str] = {}
     renamed: dict[str, str] = {}
@@ -114,11 +131,10 @@ def _follow(
                 continue
             new_keys[key] = stem + key[at:]
             for tensor in resolve(key):
-                renamed.setdefault(tensor, new_keys[key] + tensor[len(key) :])
-    for trackable in edited.nodes:
-        for attribute in trackable.attributes:
-            attribute.checkpoint_key = new_keys.get(attribute.checkpoint_key, attribute.checkpoint_key)
-    return renamed
+                # A key is one text, however many know it.
+                new_key = new_keys[key] if tensor == key else new_keys[key] + tensor[len(key) :]
+                renamed.setdefault(tensor, new_key)
+    return new_keys, renamed
 
 
 def _without_duplicates(keys: dict[str, str]) -> dict[str, str]:
@@ -135,13 +151,17 @@ def _without_duplicates(keys: dict[str, str]) -> dict[str, str]:
 
 
 class _Hanging:
-    """Hangs the nodes of a graph up as a plan says; the graph is changed in place."""
+    """Hangs the nodes of a graph up as a plan says.
+
+    The graph is changed in place, its messages are not: they are those of another graph, too.
+    """
 
     def __init__(self, graph: ObjectGraph, plan: Plan) -> None:
         self._graph = graph
         self._plan = plan
         self._count = len(graph.nodes)
         self._touched: set[int] = set()
+        self._owned: set[int] = set()
         self._edges: dict[int, dict[str, int]] = {}
         # Where several nodes end on one path, the others dissolve in the one that stays.
         self._at = {path: node for node, path in plan.new.items() if node not in plan.dissolved}
@@ -157,6 +177,11 @@ class _Hanging:
         self._check_ways([node for node, _ in waiting])
         self._mark_values()
         return self._without(self._emptied())
+
+    def _set_children(self, node: int, edges: list[ObjectReference]) -> None:
+        """Give a node these edges, in a list that it has for itself."""
+        self._owned.add(node)
+        self._graph.nodes[node] = self._graph.nodes[node].replace(children=edges)
 
     def _take_down(self) -> list[tuple[int, ObjectReference]]:
         """Rename the edges that stay at their parent, and take down and return all others that move."""
@@ -174,23 +199,27 @@ class _Hanging:
                 self._touched.add(number)
                 if node in dissolved:
                     continue
-                edge.local_name = unescape(new[node].rpartition("/")[2])
+                moved = edge.replace(local_name=unescape(new[node].rpartition("/")[2]))
                 if number not in dissolved and parent_of(new[node]) == new.get(number):
-                    staying.append(edge)
+                    staying.append(moved)
                 else:
-                    waiting.append((node, edge))
+                    waiting.append((node, moved))
                     gone.add(node)
-            trackable.children = [
-                edge
-                for edge in staying
-                if not (is_namedtuple and edge.node_id in gone and edge.local_name.isdigit())
-            ]
+            if number in self._touched:
+                left = [
+                    edge
+                    for edge in staying
+                    if not (is_namedtuple and edge.node_id in gone and edge.local_name.isdigit())
+                ]
+                self._set_children(number, left)
         order = {node: place for place, node in enumerate(tree)}
         return sorted(waiting, key=lambda item: order[item[0]])
 
     def _hang(self, parent: int, edge: ObjectReference) -> None:
         self._touched.add(parent)
         self._edges_of(parent)[edge.local_name] = edge.node_id
+        if parent not in self._owned:
+            self._set_children(parent, list(self._graph.nodes[parent].children))
         self._graph.nodes[parent].children.append(edge)
 
     def _edges_of(self, node: int) -> dict[str, int]:
@@ -225,7 +254,7 @@ class _Hanging:
         for edge in self._graph.nodes[node].children:
             if self._edges_of(parent).get(edge.local_name) != edge.node_id:
                 self._hang(parent, edge)
-        self._graph.nodes[node].children = []
+        self._set_children(node, [])
         self._edges.pop(node, None)
 
     def _check_names(self, number: int) -> None:
@@ -240,7 +269,7 @@ class _Hanging:
                 raise ConversionError(f"two objects would be {name!r}, and it has one already")
             if len(names) > len(edges):
                 edges.append(edge)
-        self._graph.nodes[number].children = edges
+        self._set_children(number, edges)
 
     def _check_ways(self, moved: list[int]) -> None:
         """Refuse nodes that their new path leads to only by way of themselves."""
@@ -259,6 +288,9 @@ class _Hanging:
     def _emptied(self) -> set[int]:
         """Return the nodes that have dissolved, and those that are left without anything."""
         nodes = self._graph.nodes
+        empty = [number for number in self._touched if not any(True for _ in self._graph.children(number))]
+        if not empty and not self._plan.dissolved:
+            return set()
         parents: dict[int, list[int]] = {}
         left = dict.fromkeys(range(len(nodes)), 0)
         for number in left:
@@ -268,16 +300,15 @@ class _Hanging:
         # What a slot triple speaks of stays in its place, though only a broken file speaks of containers.
         kept = {node for slot in self._graph.slots for node in (slot.variable, slot.node)} | {ROOT}
         gone = self._plan.dissolved - kept
-        waiting = [number for number in self._touched if not left[number]]
-        while waiting:
-            number = waiting.pop()
+        while empty:
+            number = empty.pop()
             if holds_something(nodes[number]) or number in gone or number in kept:
                 continue
             gone.add(number)
             for parent in parents.get(number, ()):
                 left[parent] -= 1
                 if not left[parent]:
-                    waiting.append(parent)
+                    empty.append(parent)
         return gone
 
     def _mark_values(self) -> None:
@@ -289,8 +320,9 @@ class _Hanging:
         for node in nodes[self._count :]:
             node.has_checkpoint_values = BoolValue()
         for number, node in enumerate(nodes):
-            if node.has_checkpoint_values is not None:
-                node.has_checkpoint_values.value = number in holding
+            told = node.has_checkpoint_values
+            if told is not None and told.value != (number in holding):
+                nodes[number] = node.replace(has_checkpoint_values=told.replace(value=number in holding))
 
     def _without(self, gone: set[int]) -> ObjectGraph:
         """Return the graph without these nodes, all references renumbered."""
@@ -298,19 +330,28 @@ class _Hanging:
             return ObjectGraph(self._graph.proto)
         nodes = self._graph.nodes
         numbers = {old: new for new, old in enumerate(n for n in range(len(nodes)) if n not in gone)}
-        for trackable in nodes:
-            trackable.children = [edge for edge in trackable.children if edge.node_id not in gone]
-            for edge in trackable.children:
-                edge.node_id = numbers.get(edge.node_id, edge.node_id)
-            for slot in trackable.slot_variables:
-                slot.original_variable_node_id = numbers.get(
+        left = [_renumbered(nodes[old], gone, numbers) for old in numbers]
+        return ObjectGraph(self._graph.proto.replace(nodes=left))
+
+
+def _renumbered(node: TrackableObject, gone: set[int], numbers: Mapping[int, int]) -> TrackableObject:
+    """Return a node with all references renumbered, and without edges to nodes that go."""
+    return node.replace(
+        children=[
+            edge.replace(node_id=numbers.get(edge.node_id, edge.node_id))
+            for edge in node.children
+            if edge.node_id not in gone
+        ],
+        slot_variables=[
+            slot.replace(
+                original_variable_node_id=numbers.get(
                     slot.original_variable_node_id, slot.original_variable_node_id
-                )
-                slot.slot_variable_node_id = numbers.get(
-                    slot.slot_variable_node_id, slot.slot_variable_node_id
-                )
-        self._graph.proto.nodes = [nodes[old] for old in numbers]
-        return ObjectGraph(self._graph.proto)
+                ),
+                slot_variable_node_id=numbers.get(slot.slot_variable_node_id, slot.slot_variable_node_id),
+            )
+            for slot in node.slot_variables
+        ],
+    )
 
 
 def _is_namedtuple(trackable: TrackableObject) -> bool:

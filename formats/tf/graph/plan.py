@@ -63,7 +63,8 @@ def _paths(graph: ObjectGraph, tree: Tree, moves: Mapping[int, str]) -> dict[int
     known = graph.paths
     for node, came_from in tree.items():
         if came_from is not None and node in known and came_from[0] in paths:
-            paths[node] = moves[node] if node in moves else _join(paths[came_from[0]], came_from[1])
+            path = moves[node] if node in moves else _join(paths[came_from[0]], came_from[1])
+            paths[node] = known[node] if known[node] == path else path  # Most are the same text: kept once.
     return paths
 
 
