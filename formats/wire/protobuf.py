@@ -271,8 +271,8 @@ class Message(metaclass=_Slotted):
             value = getattr(self, name)
             values = value if field.repeated else () if value is None else (value,)
             if not isinstance(field.type, Scalar):
-                for child in values:
-                    out += [encode_varint(field.number << 3 | LENGTH), _bytes_with_length(child.encode())]
+                tag = encode_varint(field.number << 3 | LENGTH)
+                out += [tag + _bytes_with_length(child.encode()) for child in values]
                 continue
             scalar = field.type
             if field.repeated and scalar.wire_type != LENGTH:

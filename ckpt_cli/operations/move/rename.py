@@ -83,6 +83,7 @@ def plan_rename(
         if target is not None:
             path = _bundle_prefix(reader, path)
         bundle = BundleRename(reader, path, names.keys, names.object_graph, link=link)
+        names.object_graph = None  # It is encoded now, and may be large.
         found = [] if target is None or overwrite else BundleWriter.existing(path)
         _refuse_existing(found)
         return Rename(_plan(reader, path, names), names.changed, bundle, bundle.nbytes)

@@ -77,10 +77,9 @@ class BundleRename:
         self._before = reader.fingerprint or {}
         self.in_place = _place(prefix) == _place(reader.index.prefix)
         self._ways = (LINK, CLONE, COPY) if self.in_place else (CLONE, LINK, COPY) if link else (COPY,)
-        self._new_graph = graph
-        self._graph = graph.encode() if graph is not None and _differs(graph, reader) else None
-        index_alone = self.in_place and self._graph is None
-        self._prefix = followed_index(prefix) if index_alone else followed_prefix(prefix)
+        differs = graph is not None and _differs(graph, reader)
+        self._prefix = followed_index(prefix) if self.in_place and not differs else followed_prefix(prefix)
+        self._graph = self._encoded(graph) if graph is not None and differs else None
         self._entries = self._rekeyed()
         self._used = self._used_shards()
         self._graph_shard = max(self._used, default=-1) + 1
@@ -94,6 +93,14 @@ class BundleRename:
     def nbytes(self) -> int:
         """Bytes of the shards to be brought."""
         return sum(self._before[path][2] for path in self._sources().values())
+
+    def _encoded(self, graph: ObjectGraph) -> bytes:
+        """Return the new object graph as it is written, once every tensor that had an object has one."""
+        old = self._reader.object_graph
+        before = len(old.tensors(self._reader.specs)) if old is not None else 0
+        if len(graph.tensors(dict.fromkeys(self._keys.values()))) != before:
+            raise self._broken("objects have lost their tensors")
+        return graph.encode()
 
     def _rekeyed(self) -> dict[bytes, bytes]:
         """Return the entries by their new keys, but for that of an object graph that changes."""
@@ -228,9 +235,6 @@ class BundleRename:
         if self._graph is not None and self._graph_in(prefix) != self._graph:
             raise self._broken("the object graph differs")
         old, new = self._reader.index, BundleIndex(prefix)
-        graph = self._new_graph if self._graph is not None else None
-        if graph is not None and len(graph.tensors(new.tensors)) != len(self._owned()):
-            raise self._broken("objects have lost their tensors")
         sizes = [(len(index.tensors), len(index.slice_entries)) for index in (old, new)]
         if sizes[0] != sizes[1] or not all(self._is_kept(key, new) for key in old.tensors):
             raise self._broken("the entries of the index differ")
@@ -250,10 +254,6 @@ class BundleRename:
             return False
         is_new = key == GRAPH_KEY and self._graph is not None
         return is_new or new.values[position] == old.values[old.tensors[key]]
-
-    def _owned(self) -> Mapping[str, object]:
-        graph = self._reader.object_graph
-        return graph.tensors(self._reader.specs) if graph is not None else {}
 
     def _broken(self, message: str) -> ConversionError:
         return ConversionError(f"verification failed: {message}", path=self._prefix)
