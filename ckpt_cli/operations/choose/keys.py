@@ -228,6 +228,8 @@ def _check_utf8(old: str, new: str) -> None:
 
 def _check_edges(old: str, new: str) -> None:
     """Refuse a rule that gives an edge a name below which TensorFlow restores nothing."""
+    if not hides_attributes(new) and f"{ATTRIBUTES}/" not in new:
+        return
     hiding = [edge for edge in new.split("/") if hides_attributes(edge)]
     if hiding and not any(map(hides_attributes, old.split("/"))):
         message = f"cannot become {new!r}: below an edge {hiding[0]!r} TensorFlow restores nothing"

@@ -274,16 +274,25 @@ class _Hanging:
     def _check_ways(self, moved: list[int]) -> None:
         """Refuse nodes that their new path leads to only by way of themselves."""
         edges: dict[int, dict[str, int]] = {}
+        at: dict[str, int] = {"": ROOT}
+        places: dict[int, list[str]] = {}
         for node in moved:
-            at = ROOT
-            parts = self._plan.new[node].split("/")
-            for part in parts[:-1]:
-                if at not in edges:
-                    edges[at] = dict(self._graph.children(at))
-                at = edges[at].get(unescape(part), node)  # A broken file can have several edges of one name.
-                if at == node:
-                    old, new = in_words(self._plan.old[node]), in_words(self._plan.new[node])
-                    raise ConversionError(f"{old!r} cannot become {new!r}: it would hang on itself")
+            path = parent_of(self._plan.new[node])
+            below: list[str] = []
+            while path not in at:
+                below.append(path)
+                path = parent_of(path)
+            for longer in reversed(below):
+                above = at[path]
+                if above not in edges:
+                    edges[above] = dict(self._graph.children(above))
+                # A broken file can have several edges of one name.
+                at[longer] = edges[above].get(unescape(longer[len(path) :].removeprefix("/")), node)
+                places.setdefault(at[longer], []).append(longer)
+                path = longer
+            if any(self._plan.new[node].startswith(f"{place}/") for place in places.get(node, ())):
+                old, new = in_words(self._plan.old[node]), in_words(self._plan.new[node])
+                raise ConversionError(f"{old!r} cannot become {new!r}: it would hang on itself")
 
     def _emptied(self) -> set[int]:
         """Return the nodes that have dissolved, and those that are left without anything."""

@@ -49,7 +49,7 @@ def _join(parent: str, name: str) -> str:
 
 def in_words(path: str) -> str:
     """Return an escaped path as people write it."""
-    return "/".join(map(unescape, path.split("/")))
+    return unescape(path)  # No escape reaches across a `/`.
 
 
 def escaped_paths(graph: ObjectGraph) -> dict[int, str]:
@@ -73,6 +73,10 @@ def spell(path: str, old: str) -> str:
 
     A `/` parts two edges, except within an edge name that had as many before.
     """
+    if escape("/") not in old:  # Nearly always; a path is as long as a chain is deep.
+        if "//" in f"/{path}/":
+            raise _nameless(old, path)
+        return path.replace(".", escape("."))
     edges = [unescape(part) for part in old.split("/")]
     parts: list[str] = []
     tail: list[str] = []
@@ -88,8 +92,12 @@ def spell(path: str, old: str) -> str:
         parts += [path] if whole else path.split("/")
     parts += tail
     if not all(parts):
-        raise ConversionError(f"{in_words(old)!r} cannot become {'/'.join(parts)!r}: an edge needs a name")
+        raise _nameless(old, "/".join(parts))
     return "/".join(map(escape, parts))
+
+
+def _nameless(old: str, path: str) -> ConversionError:
+    return ConversionError(f"{in_words(old)!r} cannot become {path!r}: an edge needs a name")
 
 
 def make_plan(graph: ObjectGraph, moves: Mapping[int, str]) -> Plan:
@@ -106,8 +114,8 @@ def make_plan(graph: ObjectGraph, moves: Mapping[int, str]) -> Plan:
     for node, path in moves.items():
         if node == ROOT or node not in old:
             raise ConversionError(f"node {node} of the object graph has no path that could be changed")
-        if not path or not all(path.split("/")):
-            raise ConversionError(f"{in_words(old[node])!r} cannot become {path!r}: an edge needs a name")
+        if "//" in f"/{path}/":
+            raise _nameless(old[node], path)
     moves, dissolved = _containers(graph, tree, old, moves)
     new = _paths(graph, tree, moves)
     _refuse_cycles(old, moves)
