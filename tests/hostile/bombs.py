@@ -20,6 +20,7 @@ from formats.tf.bundle.slices import slice_key
 from formats.wire.coding import encode_varint
 from formats.wire.compression import compress
 from formats.wire.messages import (
+    BoolValue,
     BundleEntryProto,
     BundleHeaderProto,
     ObjectReference,
@@ -49,7 +50,7 @@ from tests.support import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["BOMBS"]
+__all__ = ["BOMBS", "graph_with_slots"]
 
 Bomb = "Callable[[str], str]"
 HEADER = b"\0\0\2\x08\1"  # a block's first entry: the header of a bundle of one shard
@@ -314,6 +315,21 @@ def _variable(key: str, full_name: str = "") -> TrackableObject:
 def _graph(prefix: str, nodes: list[TrackableObject], tensors: dict[str | bytes, Any]) -> None:
     data = TrackableObjectGraph(nodes=nodes).encode()
     write_bundle(prefix, {GRAPH: strings([data], ()), **tensors})
+
+
+def graph_with_slots(prefix: str, variables: int) -> str:
+    """Write what is sound, and large: variables with two slots each, as optimizers make them."""
+    first, keys = 3, [f"net/l{number}" for number in range(variables)]
+    places = [(number, slot) for slot in "mv" for number in range(variables)]
+    keys += [f"{keys[number]}/.OPTIMIZER_SLOT/opt/{slot}" for number, slot in places]
+    keys = [f"{key}/.ATTRIBUTES/VARIABLE_VALUE" for key in keys]
+    slots = [(first + number, slot, first + variables + at) for at, (number, slot) in enumerate(places)]
+    net = _node([(first + number, f"l{number}") for number in range(variables)])
+    nodes = [_node([(1, "net"), (2, "opt")]), net, _node([], slots), *map(_variable, keys)]
+    for node in nodes:
+        node.has_checkpoint_values = BoolValue(value=True)
+    _graph(prefix, nodes, dict.fromkeys(keys, np.float32(1)))
+    return prefix
 
 
 @bomb

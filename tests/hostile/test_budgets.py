@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.counts import count
-from tests.hostile.bombs import BOMBS
+from tests.hostile.bombs import BOMBS, graph_with_slots
 from tests.hostile.commands import COMMANDS, arguments
 
 if TYPE_CHECKING:
@@ -103,6 +103,26 @@ def test_hostile_files_cost_every_command_little(
     inflates = make.__name__ in ("npz_that_inflates_a_thousandfold", "h5_of_zeros_in_large_chunks")
     few = tuple(line.split() for line in (*EACH, *IN_TURN))
     try_commands(server, make, tmp_path, few if inflates else COMMANDS)
+
+
+LARGE = 100_000
+"""Nodes of an object graph, each with a tensor, that commands hold in 100 MB and 1 KB a node."""
+
+ON_GRAPHS = ("ls -l {}", "graph {}", "rename --dry-run {} + --sub ^net=>model")
+
+
+@pytest.mark.parametrize("nodes", [LARGE // 5, pytest.param(LARGE, marks=pytest.mark.fuzz)])
+def test_large_graphs_take_a_kilobyte_a_node(server: Server, tmp_path: Path, nodes: int) -> None:
+    """A smaller graph may take as small a part of the 100 MB, and 4 MB that any command takes."""
+    (tmp_path / "run").mkdir()
+    path = graph_with_slots(str(tmp_path / "run" / "b-1"), nodes // 3)
+    size = sum(entry.stat().st_size for entry in (tmp_path / "run").iterdir())
+    limit = size + nodes * 1024 + min(MEMORY, MEMORY * nodes // LARGE + (4 << 20))
+    for command in ON_GRAPHS:
+        cost = server.measure(arguments(command.split(), path, str(tmp_path / "new")))
+        assert (cost["code"], cost["err"]) == (0, ""), command
+        assert cost["grown"] <= limit, f"{cost['grown'] >> 20} MiB of {limit >> 20}, {command}"
+        assert cost["seconds"] < SECONDS, command
 
 
 def test_the_measure_sees_memory_and_time(server: Server, tmp_path: Path) -> None:
