@@ -129,9 +129,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except (KeyboardInterrupt, click.Abort, EndedBySignal) as error:
-        from formats.store.staging import remove_stagings
-
-        remove_stagings()
+        _remove_stagings()
         if os.environ.get("CKPT_DEBUG"):
             raise
         code = exit_code(error.number if isinstance(error, EndedBySignal) else signal.SIGINT)
@@ -141,6 +139,14 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         code = _report(error)
     # What is left to do at exit is freeing memory, which the system does faster.
     sys.exit(code or 0)
+
+
+def _remove_stagings() -> None:
+    """Remove what writers have begun.  Importing the module now, where that was just cut off, could fail."""
+    staging = sys.modules.get("formats.store.staging")
+    remove = getattr(staging, "remove_stagings", None)  # a module that was not yet read to its end has none
+    if remove is not None:
+        remove()
 
 
 def _have_streams() -> bool:

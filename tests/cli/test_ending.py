@@ -151,3 +151,35 @@ def test_a_command_may_run_in_any_thread(capfd: object) -> None:
     thread.start()
     thread.join()
     assert codes == [0]
+
+
+CUT_OFF = """
+    import os, signal, sys
+
+    class CutOff:
+        def find_spec(self, name, path=None, target=None):
+            if name == os.environ["CUT_OFF_AT"]:
+                sys.meta_path.remove(self)
+                os.kill(os.getpid(), int(os.environ["NUMBER"]))
+
+    sys.meta_path.insert(0, CutOff())
+    from ckpt_cli.__main__ import run
+    run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "number"),
+    [
+        ("click", signal.SIGINT),
+        ("ckpt_cli.render.base", signal.SIGINT),
+        *(("formats.store.held", number) for number in SIGNALS),
+        *(("formats.find.opening", number) for number in SIGNALS),
+    ],
+)
+def test_a_signal_while_modules_are_imported_is_no_traceback(at: str, number: int, source: Path) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(CUT_OFF), "convert", source, source.parent / "new-1"]
+    settings = {**os.environ, "PYTHONPATH": ROOT, "CUT_OFF_AT": at, "NUMBER": str(int(number))}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings, timeout=60)
+    assert (done.returncode, done.stdout) == (CODES[signal.Signals(number)], "")
+    assert done.stderr.strip() == ""  # an end of line after the ^C that a terminal shows is all
