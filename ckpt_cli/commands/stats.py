@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.core.words import counted
 from formats.errors import CheckpointError
 from formats.find.opening import is_directory
+from formats.store.workers import workers
 
-from ..operations.choose.parts import Part
 from ..operations.choose.places import checkpoints_below
 from ..operations.choose.select import choose
-from ..operations.look.stats import Statistics, statistics
-from ..options import choosing, color_option, json_option, path_argument, recursive_option, selection_of
+from ..operations.look.stats import Statistics, statistics_of
+from ..options import (
+    choosing,
+    color_option,
+    jobs_option,
+    json_option,
+    path_argument,
+    recursive_option,
+    selection_of,
+)
 from ..render import base as render
 from ..render.report import opened, say_all, say_empty
 
@@ -41,9 +51,12 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
 @choosing
 @click.option("--fail-on", callback=_failures, metavar="nan,inf", help="Exit 1 if any value is one of these.")
 @recursive_option
+@jobs_option
 @json_option
 @color_option
-def command(path: str, fail_on: tuple[str, ...], *, as_json: bool, recursive: bool, **options: Any) -> int:
+def command(
+    path: str, fail_on: tuple[str, ...], jobs: int, *, as_json: bool, recursive: bool, **options: Any
+) -> int:
     """Show min, max, mean, std, l2, zeros, NaN and infinities.
 
     Computed in float64, NaN counted and left out, in memory that does not grow with
@@ -57,14 +70,16 @@ def command(path: str, fail_on: tuple[str, ...], *, as_json: bool, recursive: bo
     """
     selection = selection_of(options)
     if recursive:
-        return _recursively(path, selection, fail_on, as_json=as_json)
+        return _recursively(path, selection, fail_on, jobs, as_json=as_json)
     bad = _Bad(fail_on)
     with opened(path) as reader:
-        _print(reader, _rows(reader, selection, bad), as_json=as_json)
+        _print(reader, _rows(reader, selection, bad, jobs), as_json=as_json)
     return bad.code(path)
 
 
-def _recursively(path: str, selection: Selection, fail_on: tuple[str, ...], *, as_json: bool) -> int:
+def _recursively(
+    path: str, selection: Selection, fail_on: tuple[str, ...], jobs: int, *, as_json: bool
+) -> int:
     """Show the statistics of all checkpoints below; what cannot be opened is said, and raised in the end."""
     if not is_directory(path):
         raise click.UsageError(f"--recursive wants a directory, {path} is none", click.get_current_context())
@@ -78,7 +93,7 @@ def _recursively(path: str, selection: Selection, fail_on: tuple[str, ...], *, a
         bad = _Bad(fail_on)
         try:
             with opened(place) as reader:
-                rows = list(_rows(reader, selection, bad))
+                rows = list(_rows(reader, selection, bad, jobs))
                 documents.append({"schema": 1, "path": place.path, "tensors": rows})
                 if not as_json:
                     _print(reader, rows, as_json=False, several=True)
@@ -106,20 +121,23 @@ class _Bad:
     def code(self, path: str) -> int:
         """Warn of what was found, and return the exit code."""
         for key, count in self.counts.items():
-            render.warning(f"{path}: {render.escape(key)}: {count:,} values are {' or '.join(self.fail_on)}")
+            values = f"{counted(count, 'value')} {'is' if count == 1 else 'are'} {' or '.join(self.fail_on)}"
+            render.warning(f"{path}: {render.escape(key)}: {values}")
         return 1 if self.counts else 0
 
 
-def _rows(reader: CheckpointReader, selection: Selection, bad: _Bad) -> Iterator[dict[str, Any]]:
+def _rows(reader: CheckpointReader, selection: Selection, bad: _Bad, jobs: int) -> Iterator[dict[str, Any]]:
     keys = [key for key in choose(reader, selection) if reader[key].spec.dtype.is_number]
     if not keys:
         render.note("only strings and variants are there, which have no statistics")
     total = sum(reader.specs[key].nbytes or 0 for key in keys)
-    with render.progress(total, reader.location.name) as advance:
-        for key in keys:
+    with (
+        workers(jobs) as pool,
+        closing(statistics_of(reader, keys, pool)) as all_found,
+        render.progress(total, reader.location.name) as advance,
+    ):
+        for key, found in all_found:
             spec = reader.specs[key]
-            found = statistics(Part(key, spec).arrays(reader), spec.dtype)
-            assert found is not None
             bad.look(key, found)
             advance(spec.nbytes or 0)
             yield {"key": key, "dtype": spec.dtype.name, "shape": list(spec.shape), **found._asdict()}
@@ -130,7 +148,8 @@ def _print(
 ) -> None:
     path = reader.location.path
     if as_json:
-        render.long_document({"path": path}, "tensors", rows, dict)
+        # Begun when all is known: half a document before an error would be none.
+        render.long_document({"path": path}, "tensors", list(rows), dict)
     elif not render.is_terminal():
         prefix = [path] * several
         render.tsv([*prefix, *map(_cell, row.values())] for row in rows)

@@ -189,6 +189,7 @@ OWN = {
     "stats": {
         "--fail-on": ("stats pairs/name_based_nan", "--fail-on nan"),
         "--recursive": ("stats run", "-R"),
+        "--jobs": ("stats run/ckpt-10", "-j 7"),
     },
     "verify": {
         "--recursive": ("verify .", "-R"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import formats
 from formats.model.writer import Place
 from formats.store import ranges, workers
 from tests.support import partitioned, shard_path, strings, variants, write_bundle
@@ -97,7 +98,20 @@ def test_differences_are_the_same(sources: list[str], ckpt: Callable) -> None:
         assert found[0].json["summary"]["changed"] > 60
 
 
-@pytest.mark.parametrize("command", ["verify", "convert", "average", "diff"])
+def test_statistics_are_the_same(sources: list[str], ckpt: Callable) -> None:
+    for options in ([], ["--json"], ["--json", "small/*"], ["--fail-on", "nan"]):
+        found = [ckpt("stats", sources[1], "-j", jobs, *options) for jobs in JOBS]
+        assert {result.code for result in found} == {0}
+        assert found[0].out == found[1].out == found[2].out
+    (large,) = ckpt("stats", sources[1], "--json", "large", "-j", 2).json["tensors"]
+    with formats.open_checkpoint(sources[1]) as reader:
+        values = reader["large"].read().astype(np.float64)
+    assert large["mean"] == pytest.approx(values.mean(), rel=1e-9)
+    assert large["std"] == pytest.approx(values.std(), rel=1e-12)
+    assert (large["min"], large["max"]) == (values.min(), values.max())
+
+
+@pytest.mark.parametrize("command", ["verify", "convert", "average", "diff", "stats"])
 def test_damage_is_found_where_it_is(
     command: str, sources: list[str], tmp_path: Path, ckpt: Callable
 ) -> None:
@@ -115,6 +129,7 @@ def test_damage_is_found_where_it_is(
         "convert": ["convert", sources[0], out / "t-1"],
         "average": ["average", *sources, "-o", out / "t-1"],
         "diff": ["diff", "--exact", sources[0], sources[1]],
+        "stats": ["stats", "--json", sources[0]],
     }[command]
     found = [ckpt(*arguments, "-j", jobs) for jobs in JOBS]
     assert {result.code for result in found} == {1 if command == "verify" else 3}
@@ -156,3 +171,12 @@ def test_a_full_disk_leaves_nothing(
     assert result.code == 3
     assert "no space left on device" in result.err
     assert os.listdir(out) == []
+
+
+def test_a_document_of_statistics_is_whole_or_not_begun(sources: list[str], ckpt: Callable) -> None:
+    result = ckpt("stats", "--json", sources[0], "nothing")
+    assert (result.code, result.out) == (1, "")
+    with open(shard_path(sources[0]), "r+b") as file:
+        file.truncate(os.path.getsize(file.name) - 1)
+    result = ckpt("stats", "--json", sources[0])
+    assert (result.code, result.out) == (3, "")

@@ -65,7 +65,7 @@ def test_stats_takes_all_and_fails_on_any(runs: Path, ckpt: Callable) -> None:
     assert [row[:2] for row in result.rows] == [
         [f"{runs}/{name}", "w"] for name in ("a/ckpt-1", "a/ckpt-2", "b/c/ckpt-1", "b/c/ckpt-2")
     ]
-    assert result.err == f"warning: {runs}/b/c/ckpt-2: w: 1 values are nan\n"
+    assert result.err == f"warning: {runs}/b/c/ckpt-2: w: 1 value is nan\n"
     documents = ckpt("stats", "-R", runs, "--json").json["results"]
     assert documents[0] == ckpt("stats", "--json", runs / "a" / "ckpt-1").json
 

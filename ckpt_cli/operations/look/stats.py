@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
+from itertools import tee
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from formats.errors import CheckpointError
+
+from ..choose.parts import Part
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     import numpy as np
 
     from formats.core.dtypes import DType
+    from formats.model.reader import CheckpointReader
+    from formats.store.ranges import FileRange
+    from formats.store.workers import Workers
 
 
 class Statistics(NamedTuple):
@@ -91,6 +100,63 @@ def statistics(arrays: Iterable[np.ndarray[Any, Any]], dtype: DType) -> Statisti
             if values.size:
                 moments.add(values, total)
     return _result(dtype, moments, (low, high), (seen, zeros, nan, inf), infinite_sum)
+
+
+class _Task(NamedTuple):
+    """The values of a tensor that lie in a file just as they are; plain data."""
+
+    values: FileRange
+    dtype: DType
+
+
+def statistics_of(
+    reader: CheckpointReader, keys: Sequence[str], workers: Workers
+) -> Generator[tuple[str, Statistics]]:
+    """Yield the statistics of tensors of numbers, in this order, whoever works on them.
+
+    Tensors whose values lie in a file in one piece are handed out; the others are read here,
+    when it is their turn.
+    """
+    tasks, done = tee(_task(reader, key) for key in keys)
+    with closing(workers.map(_do, tasks, lambda task: task.values.size if task else 0)) as results:
+        for key, task, result in zip(keys, done, results, strict=True):
+            found = _here(reader, key) if task is None else result
+            assert found is not None
+            yield key, found
+
+
+def _here(reader: CheckpointReader, key: str) -> Statistics | None:
+    spec = reader.specs[key]
+    return statistics(Part(key, spec).arrays(reader), spec.dtype)
+
+
+def _task(reader: CheckpointReader, key: str) -> _Task | None:
+    """Return a tensor's task; None for one that is read when it is its turn, its flaws told then."""
+    try:
+        values = reader[key].file_range()
+    except CheckpointError:
+        return None  # Raised again by reading it: what is said must not depend on how far ahead one looks.
+    return None if values is None else _Task(values, reader.specs[key].dtype)
+
+
+def _do(task: _Task | None) -> Statistics | None:
+    """Do one task; None, which keeps a place among tasks, comes to nothing."""
+    return None if task is None else statistics(_checked(task), task.dtype)
+
+
+def _checked(task: _Task) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield the values in pieces; the checksum is compared when the last has passed."""
+    from formats.core.chunks import PIECE
+    from formats.store.ranges import Sum, buffers
+
+    values, seen = task.values, Sum()
+    room = buffers()[0]
+    for begin in range(0, values.size, PIECE):
+        piece = values.read(begin, min(begin + PIECE, values.size), room)
+        if values.crc32c is not None:
+            seen.extend(piece)
+        yield piece.view(task.dtype.numpy)
+    values.check(seen.crc)
 
 
 def _blocks(arrays: Iterable[np.ndarray[Any, Any]]) -> Iterator[np.ndarray[Any, Any]]:
