@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -26,6 +26,10 @@ COMMANDS = os.path.join(os.path.dirname(__file__), "commands")
 ANSWER_IS_NO, USAGE, CANNOT = 1, 2, 3
 
 
+class ReaderGoneError(Exception):
+    """Who read our output went away before the command came to its answer (click makes an OSError a 1)."""
+
+
 class CommandsByFile(click.Group):
     """A group whose subcommands are the modules of `ckpt_cli.commands`, imported when called."""
 
@@ -43,6 +47,12 @@ class CommandsByFile(click.Group):
         notices.listen(note)
         command: click.Command = importlib.import_module(f"ckpt_cli.commands.{cmd_name}").command
         return with_general_options(command)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGoneError from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
@@ -120,14 +130,15 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     if "_CKPT_COMPLETE" in os.environ:
         # A shell asks what could come next; click answers, by the classes this registers.
         from . import completing  # noqa: F401
+    code = exit_code(signal.SIGPIPE)
     try:
         with ending_by_signals():
             code = cli.main(args, prog_name="ckpt", standalone_mode=False)
             sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of our output has seen enough.  The interpreter must not try to flush the rest.
+    except (BrokenPipeError, ReaderGoneError):
+        # The reader of our output has seen enough: the answer stands if there is one already, and is
+        # neither yes nor no if not.  The interpreter must not try to flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except (KeyboardInterrupt, click.Abort, EndedBySignal) as error:
         _remove_stagings()
         if os.environ.get("CKPT_DEBUG"):

@@ -9,10 +9,11 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from tests.cli.running import ROOT, run_ckpt
-from tests.support import data_path
+from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +63,21 @@ def test_a_closed_pipe_ends_quietly() -> None:
     done = shell(f"ckpt ls {BERT} | head -1; exit ${{PIPESTATUS[0]}}")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") == 1
+
+
+def test_a_pipe_that_closes_early_is_no_answer(tmp_path: Path) -> None:
+    """Cut off is neither yes nor no, and what was answered before the reader went stays the answer."""
+    many = {f"a_long_name_of_a_layer/{number:06}": np.zeros(0) for number in range(5000)}
+    write_bundle(str(tmp_path / "many-1"), many)
+    for command in ("stats --json", "ls --json -l"):
+        done = shell(f"ckpt {command} {tmp_path}/many-1 | head -c 1; exit ${{PIPESTATUS[0]}}")
+        assert (done.returncode, done.stderr) == (141, ""), command
+    for suffix in (".index", ".data-00000-of-00001"):
+        shutil.copy(BERT + suffix, tmp_path / f"damaged-1{suffix}")
+    with open(tmp_path / "damaged-1.data-00000-of-00001", "r+b") as file:
+        file.write(b"????")
+    done = shell(f"ckpt verify {tmp_path}/damaged-1 2>&- | true; exit ${{PIPESTATUS[0]}}")
+    assert done.returncode == 1
 
 
 def test_names_that_are_not_utf_8_are_printed_as_they_are_behind_nul(tmp_path: Path) -> None:
