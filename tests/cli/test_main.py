@@ -72,11 +72,7 @@ def test_a_pipe_that_closes_early_is_no_answer(tmp_path: Path) -> None:
     for command in ("stats --json", "ls --json -l"):
         done = shell(f"ckpt {command} {tmp_path}/many-1 | head -c 1; exit ${{PIPESTATUS[0]}}")
         assert (done.returncode, done.stderr) == (141, ""), command
-    for suffix in (".index", ".data-00000-of-00001"):
-        shutil.copy(BERT + suffix, tmp_path / f"damaged-1{suffix}")
-    with open(tmp_path / "damaged-1.data-00000-of-00001", "r+b") as file:
-        file.write(b"????")
-    done = shell(f"ckpt verify {tmp_path}/damaged-1 2>&- | true; exit ${{PIPESTATUS[0]}}")
+    done = shell(f"ckpt diff --no-values {BERT} {tmp_path}/many-1 | head -c 1; exit ${{PIPESTATUS[0]}}")
     assert done.returncode == 1
 
 
