@@ -83,6 +83,18 @@ def test_commands_that_need_values_say_so_and_write_nothing(run: Path, command: 
     assert sorted(os.listdir(run)) == ["ckpt-10.data-00000-of-00001", "ckpt-10.index"]
 
 
+@pytest.mark.parametrize("command", ["ls", "show", "stats"])
+def test_an_object_path_that_cannot_be_told_is_no_tensor_that_is_missing(run: Path, command: str) -> None:
+    shard = run / "ckpt-10.data-00000-of-00001"
+    shard.chmod(0)
+    result = ckpt_of_a_user(command, run / "ckpt-10", "net/l1/kernel")
+    assert (result.code, result.out) == (3, "")
+    assert (
+        f"ckpt: error: {shard}: permission denied; so it cannot be told whether 'net/l1/kernel'" in result.err
+    )
+    assert "no tensor matches" not in result.err
+
+
 def test_an_index_that_may_not_be_read_is_no_damage(run: Path) -> None:
     (run / "ckpt-10.index").chmod(0)
     for command in ("ls", "show", "verify", "stats"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.dtypes import dtype_named
 from formats.core.spec import KINDS
-from formats.errors import CheckpointError
+from formats.errors import UNREADABLE, CheckpointError, InaccessibleError
 
 if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
@@ -116,8 +116,15 @@ def choose(reader: CheckpointReader, selection: Selection) -> list[str]:
     return found.chosen
 
 
-def unmatched(reader: CheckpointReader, text: str) -> NothingSelectedError:
-    """Return the error of a pattern that matches nothing, with close keys."""
+def unmatched(reader: CheckpointReader, text: str) -> CheckpointError:
+    """Return the error of a pattern that matches nothing, with close keys.
+
+    Where the file that tells the object paths may not be read, nobody knows what they are.
+    """
+    closed = next((found for found in reader.findings if found.code == UNREADABLE), None)
+    if closed is not None:
+        message = f"{closed.message}; so it cannot be told whether {text!r} is an object path"
+        return InaccessibleError(message, path=closed.file)
     message = f"no tensor matches {text!r}"
     hints = close_keys(reader, text)
     if os.path.exists(text):
