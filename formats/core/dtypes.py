@@ -169,7 +169,9 @@ def dtype_named(name: str) -> DType:
         return found
     import difflib
 
-    meant = _MEANT.get(name) or difflib.get_close_matches(name, BY_NAME, 3, 0.5)
+    lower = name.lower()  # safetensors writes F32, and F32 is no likeness of float32
+    short = [_SHORT[lower]] if lower in _SHORT else []
+    meant = _MEANT.get(lower) or short or difflib.get_close_matches(lower, BY_NAME, 3, 0.5)
     rest = f"did you mean {' or '.join(meant)}?" if meant else f"there are {', '.join(BY_NAME)}"
     raise ValueError(f"{name!r} is no dtype; {rest}")
 

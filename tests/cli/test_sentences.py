@@ -82,6 +82,8 @@ def test_short_names_of_dtypes(short: str, name: str, tmp_path: Path, ckpt: Call
     [
         ("float", "did you mean float32 or float64?"),
         ("half", "did you mean float16?"),
+        ("F32", "did you mean float32?"),
+        ("BF16", "did you mean bfloat16?"),
         ("flaot32", "did you mean float32"),
         ("xyz", "there are float32, "),
     ],
