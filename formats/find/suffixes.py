@@ -37,6 +37,9 @@ _UNWRITTEN = {
 _NOT_OFFERED = (".index", ".json")
 """A bundle is named by its prefix; a listing has no values, and nobody wants one by mistake."""
 
+_JSON = ".json"
+"""How the maps of shards end, too: `.weights.json` and `.safetensors.index.json` share no container."""
+
 
 def _written(path: str) -> list[tuple[str, Format]]:
     """Return the suffixes at the end of a path that formats have, with each such format."""
@@ -74,7 +77,7 @@ def refuse_false_suffix(own: Format, target: str, why: str | None = None, hint: 
     stem, suffix = os.path.splitext(name)
     if not stem or not suffix or name.endswith((".index", *own.suffixes)):
         return
-    if any(mine.endswith(suffix) for mine in own.suffixes):
+    if suffix != _JSON and any(mine.endswith(suffix) for mine in own.suffixes):
         return
     other = format_of_suffix(target)
     if other is not None:

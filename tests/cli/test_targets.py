@@ -47,6 +47,11 @@ def test_no_command_writes_under_the_suffix_of_what_is_never_written(
     ("message", "arguments"),
     [
         ("x.h5: ends like keras-h5, and --to asks for npz", ("convert", RUN, "x.h5", "--to", "npz")),
+        ("x.json: ends like listing, and --to", ("convert", RUN, "x.json", "--to", "safetensors")),
+        (
+            "x.weights.json: ends like keras-weights, and --to asks for safetensors",
+            ("convert", RUN, "x.weights.json", "--to", "safetensors"),
+        ),
         ("x.npz: ends like npz, and rescuing keeps the format, safetensors", ("rescue", WEIGHTS, "x.npz")),
         (
             "x.npz: ends like npz, and renaming keeps the format, safetensors",
