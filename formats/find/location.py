@@ -12,7 +12,8 @@ import os
 import re
 
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
-from ..model.location import INDEX_SUFFIX, Location, bundle, data_shards, is_part, v1_shards
+from ..model.location import FILE_SUFFIXES, INDEX_SUFFIX, Location, bundle, data_shards, is_part, v1_shards
+from ..model.weight_map import files_of_map
 from ..store.beside import SAFETENSORS_SHARD, SHARD, V1_SHARD
 from ..store.obstacles import obstacle
 from ..store.urls import refuse_url
@@ -29,6 +30,27 @@ def sharded_folder(directory: str) -> str | None:
     there = [path for name in _FOLDER_INDEXES if os.path.isfile(path := os.path.join(directory, name))]
     beside = [path.removesuffix(".index.json") for path in there] + [os.path.join(directory, "checkpoint")]
     return there[0] if len(there) == 1 and not any(map(os.path.isfile, beside)) else None
+
+
+def _beside_note(index: str) -> str | None:
+    """Return what a person should know whose folder is one model, and holds other checkpoints beside it."""
+    directory, own = os.path.split(index)
+    prefix = own.removesuffix(INDEX_SUFFIX)
+    named = {own, *map(os.path.basename, files_of_map(index))}
+    try:
+        there = sorted(os.listdir(directory or "."))
+    except PermissionError:  # what may be entered, but not listed, holds nothing that could be told
+        return None
+    others = []
+    for name in there:
+        shard = SAFETENSORS_SHARD.fullmatch(name)
+        is_own = name in named or (shard is not None and shard["prefix"] == prefix)
+        if name.endswith((".index", *FILE_SUFFIXES)) and not is_own:
+            others.append(name)
+    if not others:
+        return None
+    more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+    return f"{index}: what the folder stands for; {others[0]}{more} beside it must be named"
 
 
 def saved_model_prefix(directory: str) -> str | None:
@@ -60,7 +82,7 @@ def find(path: str) -> Location | None:
             return _bundle_at(prefix)
         index = sharded_folder(path)
         if index is not None:
-            return Location(index, index)
+            return Location(index, index, _beside_note(index))
     shard = SHARD.fullmatch(path)
     if shard:
         return _part_of(_bundle_at(shard["prefix"]), path)

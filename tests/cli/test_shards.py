@@ -166,3 +166,14 @@ def test_completion_offers_the_index_and_not_its_shards(folder: Path) -> None:
 
     offered = checkpoints(click.Context(click.Command("ls")), click.Argument(["path"]), f"{folder}/model")
     assert [item.value for item in offered] == [str(folder / INDEX)]
+
+
+def test_what_lies_beside_a_folder_s_model_is_not_passed_over_in_silence(folder: Path, ckpt: Ckpt) -> None:
+    assert "must be named" not in ckpt("ls", folder).err
+    shutil.copy(next(folder.glob("model-00001-*.safetensors")), folder / "adapter.safetensors")
+    for command in ("ls", "show"):
+        result = ckpt(command, folder)
+        assert result.code == 0
+        assert (
+            f"{INDEX}: what the folder stands for; adapter.safetensors beside it must be named" in result.err
+        )
