@@ -48,7 +48,7 @@ def test_hooks_before_a_commit_are_those_of_lint() -> None:
 
 def test_the_distribution_is_not_called_as_other_peoples_are() -> None:
     assert _project()["name"] == "ckpt-tools"
-    assert _project()["scripts"] == {"ckpt": "ckpt_cli.main:main"}
+    assert _project()["scripts"] == {"ckpt": "ckpt_cli.__main__:run"}
 
 
 def test_the_source_archive_has_every_document_and_no_data() -> None:

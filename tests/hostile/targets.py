@@ -176,7 +176,7 @@ def _messages(data: bytes) -> None:
             _explains(error)
     for message in known:
         assert type(message).decode(message.encode()) == message
-        assert message.copy() == message
+        assert message.replace() == message
     if not known:
         raise ValueError("no message at all")
 

@@ -297,7 +297,7 @@ def test_the_topic_of_exit_codes_is_what_the_program_does() -> None:
     from ckpt_cli import main
     from ckpt_cli.ending import exit_code
 
-    ended = {exit_code(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    ended = {exit_code(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)}
     told = {int(word) for word, _ in topics()["exit-codes"].entries}
     assert told == {0, main.ANSWER_IS_NO, main.USAGE, main.CANNOT, *ended}
 
