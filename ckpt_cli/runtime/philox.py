@@ -1,0 +1,58 @@
+"""Philox4x32-10: the counter-based generator behind TensorFlow's random numbers.
+
+    key:     uint32[2], the low and high half of 64 bits
+    counter: uint32[4], the low and high halves of two times 64 bits; together 128 bits
+    block:   uint32[4], a function of key and counter; the next block has the counter one higher
+
+Ten rounds of two multiplications each; the key is raised before every round but the first.
+The constants and the function are those of Salmon et al., "Parallel random numbers: as
+easy as 1, 2, 3" (2011); the order in which TensorFlow hands the four numbers of a block
+out is that of the block.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["COUNTER_BITS", "blocks", "samples"]
+
+COUNTER_BITS = 128
+ROUNDS = 10
+MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+def _counters(first: int, count: int) -> list[np.ndarray[Any, Any]]:
+    """Return the four parts of `count` counters from `first` on, as uint64[count] each."""
+    low = np.uint64(first & (2**64 - 1)) + np.arange(count, dtype=np.uint64)  # Wraps around.
+    wrapped = low < np.uint64(first & (2**64 - 1))
+    high = np.uint64(first >> 64 & (2**64 - 1)) + wrapped.astype(np.uint64)
+    return [low & _LOW, low >> _HALF, high & _LOW, high >> _HALF]
+
+
+def blocks(key: int, counter: int, count: int) -> np.ndarray[Any, Any]:
+    """Return uint32[count, 4]: the blocks of a 64-bit key from a 128-bit counter on."""
+    a, b, c, d = _counters(counter, count)
+    keys = [key & 0xFFFFFFFF, key >> 32 & 0xFFFFFFFF]
+    for _ in range(ROUNDS):
+        first, second = a * MULTIPLIERS[0], c * MULTIPLIERS[1]
+        a, b, c, d = (
+            (second >> _HALF) ^ b ^ np.uint64(keys[0]),
+            second & _LOW,
+            (first >> _HALF) ^ d ^ np.uint64(keys[1]),
+            first & _LOW,
+        )
+        keys = [(key + step) & 0xFFFFFFFF for key, step in zip(keys, KEY_STEPS, strict=True)]
+    return np.stack([a, b, c, d], axis=-1).astype(np.uint32)
+
+
+def samples(key: int, counter: int, start: int, count: int) -> np.ndarray[Any, Any]:
+    """Return uint32[count]: what the blocks hold one after the other, from sample `start` on."""
+    skipped, within = divmod(start, 4)
+    needed = -(-(within + count) // 4)
+    return blocks(key, counter + skipped, needed).reshape(-1)[within : within + count]
