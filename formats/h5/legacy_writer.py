@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.spec import key_bytes
 from ..errors import ConversionError
+from ..keras.facts import OPTIMIZER_WEIGHTS, TOP_LEVEL, Weight, WeightGroup, weight_keys
 from .facts import MODEL_WEIGHTS
 from .names import HDF5_OBJECT_HEADER_LIMIT
 from .writer import H5Writer, check_paths
@@ -34,54 +35,8 @@ if TYPE_CHECKING:
     from .writer import H5Skeleton
 
 
-OPTIMIZER_WEIGHTS = "optimizer_weights"
-TOP_LEVEL = "top_level_model_weights"
 DEFAULT_VERSION = "2.15.0"
 DEFAULT_BACKEND = "tensorflow"
-
-
-class Weight(NamedTuple):
-    """One weight: its layer, its name as stored, the path of its dataset."""
-
-    layer: str
-    name: str
-    path: str
-
-
-def weight_keys(weights: list[Weight]) -> list[str]:
-    """Return the key of each weight: its name without `:0`, with its layer where that is not unique.
-
-    A name may equal what another becomes with its layer, so this goes on until nothing
-    changes; what even the layer does not tell apart goes by its path.
-    """
-    keys = [weight.name.removesuffix(":0") for weight in weights]
-    spellings = (
-        [f"{weight.layer}/{weight.name.removesuffix(':0')}" for weight in weights],
-        [weight.path for weight in weights],
-    )
-    level = [0] * len(weights)
-    while True:
-        counts = Counter(keys)
-        changing = [at for at, key in enumerate(keys) if counts[key] > 1 and level[at] < len(spellings)]
-        if not changing:
-            return keys
-        lowest = min(level[at] for at in changing)
-        for at in changing:
-            if level[at] == lowest:
-                keys[at] = spellings[lowest][at]
-                level[at] += 1
-
-
-class WeightGroup(NamedTuple):
-    """A layer, or what is stored as one: its name, and (key, name as stored) of its weights in order."""
-
-    name: str
-    weights: tuple[tuple[str, str], ...] = ()
-
-    def document(self) -> dict[str, Any]:
-        """Return the group as metadata tell it."""
-        keys, names = [key for key, _ in self.weights], [name for _, name in self.weights]
-        return {"name": self.name, "weights": keys, "weight_names": names}
 
 
 class _Layout(NamedTuple):
@@ -101,35 +56,6 @@ class _Layout(NamedTuple):
 def _group_of(found: Mapping[str, Any], name: str, wanted: Mapping[str, object]) -> WeightGroup:
     pairs = zip(found.get("weights", ()), found.get("weight_names", ()), strict=True)
     return WeightGroup(name, tuple((key, stored) for key, stored in pairs if key in wanted))
-
-
-def rekeyed(metadata: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a Keras file says of itself after its keys have changed: `keys` gives the new ones.
-
-    A layer whose weights all bear its name, and then another, has that name from then on.
-    """
-    out = dict(metadata)
-    taken = {group["name"] for group in metadata.get("layers") or ()}
-    layers = []
-    for group in metadata.get("layers") or ():
-        weights = [keys.get(key, key) for key in group["weights"]]
-        name, new = group["name"], {key.partition("/")[0] for key in weights if "/" in key}
-        ours = all(key.startswith(f"{name}/") for key in group["weights"])
-        follows = weights and ours and len(new) == 1 and not new & taken
-        name = new.pop() if follows else name
-        taken.add(name)
-        layers.append({**group, "name": name, "weights": weights})
-    if "layers" in metadata:
-        out["layers"] = layers
-    if metadata.get("optimizer"):
-        weights = [keys.get(key, key) for key in metadata["optimizer"]["weights"]]
-        out["optimizer"] = {**metadata["optimizer"], "weights": weights}
-    moved = {old.rpartition("/")[0]: new.rpartition("/")[0] for old, new in keys.items()}
-    if "groups" in metadata:
-        out["groups"] = [moved.get(group, group) for group in metadata["groups"]]
-        names = metadata.get("object_names") or {}
-        out["object_names"] = {moved.get(group, group): name for group, name in names.items()}
-    return out
 
 
 def _named_as_keyed(groups: Sequence[WeightGroup], base: str, path: str) -> list[WeightGroup]:

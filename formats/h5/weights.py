@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CorruptCheckpointError
+from ..keras.facts import is_number, variables_by_group
 from ..model.verification import Finding
 from .library.damage import damage
 from .names import has, text
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
     from ..model.location import Location
     from ..model.reader import Format
     from .safe import H5File
-
-
-def _is_number(text: str) -> bool:
-    """Whether a name is a variable's number; other scripts' digits, or thousands of them, are just a name."""
-    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 class WeightsReader(H5Reader):
@@ -82,7 +78,7 @@ class WeightsReader(H5Reader):
             return super().kind(key, spec)
         group, _, number = rest.rpartition("/")
         first_slot = 2 if self.is_keras_3 else 1
-        is_scalar = _is_number(number) and int(number) < first_slot and not spec.shape
+        is_scalar = is_number(number) and int(number) < first_slot and not spec.shape
         # An optimizer within another (loss scaling) keeps the slots; the outer one has scalars only.
         outer = group == "vars" and any(key.startswith("optimizer/inner_optimizer/") for key in self._specs)
         return "optimizer" if is_scalar or outer else "slot"
@@ -93,14 +89,7 @@ class WeightsReader(H5Reader):
 
     @cached_property
     def by_group(self) -> dict[str, list[str]]:
-        out: dict[str, list[str]] = {}
-        for key in self._specs:
-            group, _, number = key.rpartition("/")
-            if _is_number(number):
-                out.setdefault(group, []).append(key)
-        for keys in out.values():
-            keys.sort(key=lambda key: int(key.rpartition("/")[2]))
-        return out
+        return variables_by_group(self._specs)
 
     @property
     def metadata(self) -> dict[str, Any]:

@@ -27,7 +27,8 @@ from ..h5.safe import open_h5
 from ..h5.weights import WeightsReader
 from ..h5.weights_writer import ArchiveWriter
 from ..h5.writer import H5_DTYPES
-from ..keras.config import Layer, LayerWeights, check_in_order, layers_of, snake_case
+from ..keras.config import Layer, LayerWeights, check_in_order, layers_of
+from ..keras.layouts import groups_of
 from ..model.reader import Format
 from ..model.verification import Finding, Verification
 from ..store.workers import SERIAL, Workers
@@ -163,7 +164,7 @@ class KerasReader(WeightsReader):
             facts = {}
         layers = [
             {"name": layer.name, "class_name": layer.class_name, "weights": self._keys_below(group)}
-            for layer, group in self._groups(self._layers[0], "layers")
+            for layer, group in groups_of(self._layers[0], "layers", self.object_names)
         ]
         return {
             "producer": "keras",
@@ -182,27 +183,6 @@ class KerasReader(WeightsReader):
         )
         return [key for name in groups for key in self.variables(name)]
 
-    def _groups(self, layers: tuple[Layer, ...], container: str) -> Iterator[tuple[Layer, str]]:
-        """Yield each layer with the path of its group.
-
-        Keras 3 says which group is which layer's; otherwise groups are named by class
-        and counted, in the order of the configuration.
-        """
-        named = {
-            name: group.removesuffix("/vars")
-            for group, name in self.object_names.items()
-            if group.startswith(f"{container}/") and group.count("/") == container.count("/") + 2
-        }
-        counts: dict[str, int] = {}
-        for layer in layers:
-            base = snake_case(layer.class_name)
-            count = counts.get(base, 0)
-            counts[base] = count + 1
-            yield (
-                layer,
-                named.get(layer.name, f"{container}/{base}_{count}" if count else f"{container}/{base}"),
-            )
-
     def shape_findings(self) -> list[Finding]:
         layers, problem = self._layers
         if problem is not None:
@@ -210,7 +190,7 @@ class KerasReader(WeightsReader):
         return list(self._shape_findings(layers, "layers"))
 
     def _shape_findings(self, layers: tuple[Layer, ...], container: str) -> Iterator[Finding]:
-        for layer, group in self._groups(layers, container):
+        for layer, group in groups_of(layers, container, self.object_names):
             if layer.is_model:
                 yield from self._shape_findings(layer.layers, f"{group}/layers")
                 continue

@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CorruptCheckpointError, UnsupportedFeatureError
 from ..h5.facts import MODEL_WEIGHTS, h5_facts
-from ..h5.legacy_writer import OPTIMIZER_WEIGHTS, TOP_LEVEL, LegacyWriter, Weight, WeightGroup, weight_keys
+from ..h5.legacy_writer import LegacyWriter
 from ..h5.names import strings, text
 from ..h5.reader import H5Reader, read_attribute
 from ..h5.writer import H5_DTYPES
 from ..keras.config import LayerWeights, check_shapes, layers_of
+from ..keras.facts import OPTIMIZER_WEIGHTS, TOP_LEVEL, Weight, WeightGroup, weight_keys
 from ..model.reader import Format
 from ..model.verification import Finding
 

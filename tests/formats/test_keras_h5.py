@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import formats
-from formats.h5.legacy_writer import Weight, weight_keys
+from formats.keras.facts import Weight, weight_keys
 from tests.support import data_path
 
 

@@ -10,10 +10,10 @@ import pytest
 
 import formats
 from ckpt_cli.operations.move import convert, transfer
-from ckpt_cli.operations.move.keras.model import ModelError, from_config, from_names, legacy_order
 from ckpt_cli.operations.move.keras.plan import read_config
 from formats import ConversionError
 from formats.find.registry import format_named
+from formats.keras.model import ModelError, from_config, from_names, legacy_order
 from tests.support import data_path, same
 from tests.writing import files, h5_objects, read_all, save
 

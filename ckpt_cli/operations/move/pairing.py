@@ -13,10 +13,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import ConversionError
+from formats.keras.match import pairs_within_layers
 from formats.tf.graph.invent import invent_graph
 
 from ..choose.keys import path_of
-from .keras.pairs import pairs_within_layers
 from .layout import layout_of
 from .transfer import Dropped, Move, Plan
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import CheckpointExistsError, ConversionError
 from formats.find.suffixes import refuse_false_suffix
-from formats.h5.legacy_writer import rekeyed
+from formats.keras.facts import rekeyed
 from formats.model.writer import Target
 from formats.store.workers import SERIAL, Workers
 from formats.tf.bundle.reader import BundleReader

@@ -5,7 +5,7 @@
     /top_level_model_weights   weights that the model itself owns
 
 The order of `layer_names` and `weight_names` is what loading goes by; names matter
-only with `by_name`.  The file itself is written by `formats.h5.legacy_writer`.
+only with `by_name`.  The file itself is written by `formats.keras.facts`.
 keras/src/saving/legacy/hdf5_format.py
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from formats.h5.legacy_writer import TOP_LEVEL, Weight, WeightGroup, weight_keys
+from formats.keras.facts import TOP_LEVEL, Weight, WeightGroup, weight_keys
 
 from ..saving import NamedArray, save_arrays
 

@@ -10,7 +10,7 @@ import pytest
 
 import formats
 from formats import ConversionError
-from formats.h5.legacy_writer import rekeyed
+from formats.keras.facts import rekeyed
 from tests.support import data_path, same
 from tests.writing import files, read_all, save
 

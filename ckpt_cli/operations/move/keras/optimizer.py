@@ -16,18 +16,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.keras.config import snake_case
+from formats.keras.model import Edge, Unit, Variable, legacy_order, trained_order
 from formats.keras.optimizer_state import SLOT_LISTS, optimizer_state
-
-from .model import Edge, Unit, Variable, legacy_order, trained_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from formats.keras.layouts import Placed, SlotOf
     from formats.keras.optimizer_state import Held
     from formats.model.reader import CheckpointReader
-
-    from .graph import SlotOf
-    from .model import Placed
 
 
 _SAME_SLOTS = frozenset(("adagrad", "adam", "adamw", "rmsprop", "sgd"))

@@ -15,24 +15,24 @@ from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.errors import ConversionError, leave_out
 from formats.find.opening import open_checkpoint
-from formats.h5.legacy_writer import OPTIMIZER_WEIGHTS, Weight, WeightGroup, rekeyed, weight_keys
 from formats.keras.config import snake_case
+from formats.keras.facts import OPTIMIZER_WEIGHTS, WeightGroup, rekeyed
+from formats.keras.layouts import give_names, graph_of, h5_layout, weights_layout
+from formats.keras.match import fill, stored_layers
+from formats.keras.model import ModelError, Unit, Variable, from_config, from_names
 from formats.store.local import RandomAccessFile
 from formats.wire.jsontext import parse_object
 
 from ..transfer import Dropped, Move
-from .graph import graph_of
-from .model import ModelError, Unit, Variable, from_config, from_names, legacy_order
 from .optimizer import Optimizer, optimizer_of
-from .sources import fill, groups_of, stored_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from formats.keras.layouts import Placed
     from formats.model.object_graph import ObjectGraph
 
     from ..chosen import Chosen
-    from .model import Placed
 
 
 KERAS = ("keras-h5", "keras-weights", "keras")
@@ -209,20 +209,11 @@ def _choose(chosen: Chosen, model: Model) -> Model:
     return model
 
 
-def _name(unit: Unit, prefix: str = "") -> None:
-    """Give variables that have none their full names: `<layer>/<part>/<variable>`."""
-    above = f"{prefix}/" if prefix else ""
-    for variable in unit.variables():
-        variable.full_name = variable.full_name or f"{above}{variable.name}"
-    for child in unit.children():
-        _name(child, "" if child.is_model else f"{above}{child.name}")
-
-
 # tf-object --------------------------------------------------------------------------------
 
 
 def _objects(chosen: Chosen, model: Model) -> Laid:
-    _name(model.unit)
+    give_names(model.unit)
     node = model.optimizer.graph(model.unit) if model.optimizer else None
     graph, placed = graph_of(model.unit, *(node or ()))
     return _laid(chosen, placed, graph)
@@ -234,43 +225,21 @@ def _objects(chosen: Chosen, model: Model) -> Laid:
 def _h5(chosen: Chosen, model: Model) -> Laid:
     suffix = "" if model.major == "3" else ":0"
     # A Sequential of Keras 3 has its name before those of its layers.
-    _name(model.unit, model.unit.name if not suffix and model.unit.class_name == "Sequential" else "")
-    weights: list[Weight] = []
-    variables: list[Variable] = []
-    for layer in model.unit.layers:
-        held = legacy_order(layer)
-        _tell_apart(held)
-        variables += held
-        names = [variable.full_name + suffix for variable in held]
-        weights += [Weight(layer.name, name, f"{layer.name}/{name}") for name in names]
-    keys = weight_keys(weights)
-    groups: dict[str, list[tuple[str, str]]] = {layer.name: [] for layer in model.unit.layers}
-    for key, weight in zip(keys, weights, strict=True):
-        groups[weight.layer].append((key, weight.name))
+    give_names(model.unit, model.unit.name if not suffix and model.unit.class_name == "Sequential" else "")
+    variables, groups = h5_layout(model.unit, suffix)
     config = _h5_config(model.config)
     metadata: dict[str, Any] = {
         "version": model.version,
         "config": config,
         "training_config": model.training_config,
-        "layers": [WeightGroup(name, tuple(held)).document() for name, held in groups.items()],
+        "layers": [group.document() for group in groups],
     }
     state = model.optimizer.in_order(model.unit).h5_names(model.major) if model.optimizer else None
     if state is not None:
         named = [(f"{OPTIMIZER_WEIGHTS}/{name}", name + suffix) for _, name in state]
         metadata["optimizer"] = WeightGroup(OPTIMIZER_WEIGHTS, tuple(named)).document()
         state = [(variable, f"{OPTIMIZER_WEIGHTS}/{name}") for variable, name in state]
-    placed = [*zip(variables, keys, strict=True), *(state or ())]
-    return _laid(chosen, placed, metadata=metadata)
-
-
-def _tell_apart(variables: list[Variable]) -> None:
-    """Give numbers to names that come twice in a layer: each is a dataset's path there."""
-    seen: dict[str, int] = {}
-    for variable in variables:
-        count = seen.get(variable.full_name, 0)
-        seen[variable.full_name] = count + 1
-        if count:
-            variable.full_name = f"{variable.full_name}_{count}"
+    return _laid(chosen, [*variables, *(state or ())], metadata=metadata)
 
 
 def _h5_config(config: str | None) -> str | None:
@@ -298,9 +267,7 @@ def _archive(chosen: Chosen, model: Model) -> Laid:
 
 
 def _weights(chosen: Chosen, model: Model) -> Laid:
-    placed: list[Placed] = []
-    names: dict[str, str] = {}
-    _place(model.unit, "", placed, names)
+    placed, names = weights_layout(model.unit)
     state = model.optimizer.weights_paths("3") if model.optimizer else None
     if state is not None and model.optimizer is not None:
         names["optimizer/vars"] = snake_case(model.optimizer.name)
@@ -311,16 +278,6 @@ def _weights(chosen: Chosen, model: Model) -> Laid:
         "version": model.version,
     }
     return _laid(chosen, [*placed, *(state or ())], metadata=metadata)
-
-
-def _place(unit: Unit, path: str, placed: list[Placed], names: dict[str, str]) -> None:
-    above = f"{path}/" if path else ""
-    names[f"{above}vars"] = unit.name
-    placed += [(variable, f"{above}vars/{number}") for number, variable in enumerate(unit.variables())]
-    for edge, part in unit.parts():
-        _place(part, f"{above}{edge.attribute}", placed, names)
-    for layer, group in groups_of(unit.layers, f"{above}layers", {}):
-        _place(layer, group, placed, names)
 
 
 _LAYOUTS: dict[str, Callable[[Chosen, Model], Laid]] = {

@@ -7,20 +7,20 @@ configuration, so that a checkpoint of another model is refused.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
-from formats.core.words import counted
-from formats.h5.legacy_writer import TOP_LEVEL
-from formats.keras.config import LayerWeights, check_in_order, snake_case
-
+from ..core.words import counted
+from .config import LayerWeights, check_in_order
+from .facts import TOP_LEVEL, variables_by_group
+from .layouts import groups_of
 from .model import Edge, ModelError, Unit, Variable, legacy_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from formats.h5.weights import WeightsReader
-    from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import CheckpointReader
+    from ..model.object_graph import ObjectGraph
+    from ..model.reader import CheckpointReader
 
 
 def fill(model: Unit, source: CheckpointReader) -> None:
@@ -95,33 +95,16 @@ def _fill_from_h5(model: Unit, source: CheckpointReader) -> None:
 # keras-weights ----------------------------------------------------------------------------
 
 
-def groups_of(layers: Sequence[Unit], container: str, names: Mapping[str, str]) -> Iterator[tuple[Unit, str]]:
-    """Yield each layer with the path of its group in a container: its class, and counted.
-
-    `names` are those that Keras 3 gives to groups, by the path of their `vars`.
-    """
-    above = f"{container}/" if container else ""
-    named = {
-        name: group.removesuffix("/vars")
-        for group, name in names.items()
-        if group.startswith(above) and group.count("/") == above.count("/") + 1
-    }
-    counts: dict[str, int] = {}
-    for unit in layers:
-        base = snake_case(unit.class_name.rpartition(">")[2])
-        count = counts.get(base, 0)
-        counts[base] = count + 1
-        yield unit, named.get(unit.name, f"{above}{base}_{count}" if count else f"{above}{base}")
-
-
 def _fill_from_weights(model: Unit, source: CheckpointReader) -> None:
-    reader: WeightsReader = source  # type: ignore[assignment]
-    _fill_group(model, "", reader, "the model")
+    stored = variables_by_group(source.specs)
+    _fill_group(model, "", stored, source.metadata["object_names"], "the model")
 
 
-def _fill_group(unit: Unit, path: str, reader: WeightsReader, name: str) -> None:
+def _fill_group(
+    unit: Unit, path: str, stored: Mapping[str, list[str]], names: Mapping[str, str], name: str
+) -> None:
     above = f"{path}/" if path else ""
-    keys = reader.variables(f"{above}vars")
+    keys = stored.get(f"{above}vars", [])
     if not unit.known and not unit.edges:
         unit.edges += [Edge(str(number), Variable(str(number), key=key)) for number, key in enumerate(keys)]
     variables = unit.variables()
@@ -134,10 +117,10 @@ def _fill_group(unit: Unit, path: str, reader: WeightsReader, name: str) -> None
     for edge, part in unit.parts():
         # Keras 2 goes by the attribute, Keras 3 by the property of MultiHeadAttention.
         spellings = [f"{above}{attribute}" for attribute in (edge.attribute, edge.name)]
-        held = [at for at in spellings if any(group.startswith(f"{at}/") for group in reader.by_group)]
-        _fill_group(part, held[0] if held else spellings[0], reader, f"layer {unit.name!r}")
-    for layer, group in groups_of(unit.layers, f"{above}layers", reader.object_names):
-        _fill_group(layer, group, reader, f"layer {layer.name!r}")
+        held = [at for at in spellings if any(group.startswith(f"{at}/") for group in stored)]
+        _fill_group(part, held[0] if held else spellings[0], stored, names, f"layer {unit.name!r}")
+    for layer, group in groups_of(unit.layers, f"{above}layers", names):
+        _fill_group(layer, group, stored, names, f"layer {layer.name!r}")
 
 
 # tf-object --------------------------------------------------------------------------------
@@ -249,3 +232,47 @@ _FILLERS: dict[str, Callable[[Unit, CheckpointReader], None]] = {
     "keras": _fill_from_weights,
     "tf-object": _fill_from_graph,
 }
+
+
+# Another checkpoint -----------------------------------------------------------------------
+
+
+def pairs_within_layers(
+    h5: CheckpointReader, objects: CheckpointReader, paired: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield (key in `h5`, key in `objects`) of weights that their layer and full name tell apart.
+
+    A layer of keras-h5 is one object.  So where some of its weights are paired, all of it
+    lies at or below one path of the object graph, and a full name that the whole model has
+    twice may be unique there: each of two blocks has a variable named `scale`.
+    `paired` gives the key in `objects` for each key of `h5` that has one already.
+    """
+    taken = set(paired.values())
+    paths = objects.object_paths
+    for layer in h5.metadata["layers"]:
+        held = [paths[paired[key]] for key in layer["weights"] if key in paired]
+        if not held:
+            continue
+        above = _common([path.split("/")[:-1] for path in held])
+        for key in layer["weights"]:
+            if key in paired:
+                continue
+            name = h5.full_names[key]
+            below = [
+                other
+                for other, full_name in objects.full_names.items()
+                if full_name == name and other not in taken and _is_below(paths.get(other, ""), above)
+            ]
+            same = [other for other in layer["weights"] if h5.full_names[other] == name]
+            if len(below) == len(same) == 1:
+                yield key, below[0]
+
+
+def _common(paths: Sequence[Sequence[str]]) -> str:
+    """Return the path that all of these begin with."""
+    shared = itertools.takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))
+    return "/".join(names[0] for names in shared)
+
+
+def _is_below(path: str, above: str) -> bool:
+    return not above or path.startswith(f"{above}/")

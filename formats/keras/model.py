@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.keras.config import Layer, expected_weights, layer_of, model_of
+from .config import Layer, expected_weights, layer_of, model_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,10 +44,6 @@ class Variable:
     def is_given(self) -> bool:
         """Whether there is something to be written for it."""
         return self.key is not None or self.value is not None
-
-
-Placed = tuple[Variable, str]
-"""A variable, and its key in the target."""
 
 
 class Edge(NamedTuple):

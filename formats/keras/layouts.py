@@ -1,0 +1,191 @@
+"""Where the variables of a model go in each layout of Keras.
+
+    keras-h5         a group for each layer, its weights by their full names
+    keras-weights    <object>/.../vars/<N>, layers counted by class
+    tf-object        the object graph that Keras 2 writes: `save_weights` of a Sequential or Functional model
+        model            for each layer layer_with_weights-K, of those with weights, and layer-N, of all
+        layer            its variables and parts by attribute
+        root             `optimizer`, where there is one, and `root`, which leads back to it
+
+Nodes of a graph are numbered breadth-first, and the first way to a variable is its key, so
+keys read `layer_with_weights-0/kernel`.  tensorflow/python/checkpoint/graph_view.py
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from ..model.object_graph import ObjectGraph
+from ..model.object_keys import ATTRIBUTES, OPTIMIZER_SLOT, VARIABLE_VALUE, escape
+from ..wire.messages import (
+    ObjectReference,
+    SerializedTensor,
+    SlotVariableReference,
+    TrackableObject,
+    TrackableObjectGraph,
+)
+from .config import Layer, snake_case
+from .facts import Weight, WeightGroup, weight_keys
+from .model import Unit, Variable, legacy_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+T = TypeVar("T", Unit, Layer)
+
+Placed = tuple[Variable, str]
+"""A variable, and its key in the target."""
+
+
+# tf-object -------------------------------------------------------------------------------
+
+SlotOf = tuple[str, Variable, Variable]
+"""A slot variable: the slot's name, the variable it belongs to, itself."""
+
+OPTIMIZER = "optimizer"
+
+
+def _edges(node: Unit | Variable) -> Iterator[tuple[str, Unit | Variable]]:
+    """Yield a node's edges, but for those to variables that are left out."""
+    if isinstance(node, Variable):
+        return
+    number = 0
+    for place, layer in enumerate(node.layers):
+        if layer.has_weights():
+            yield f"layer_with_weights-{number}", layer
+            number += 1
+        if node.numbered:
+            yield f"layer-{place}", layer
+    for name, target, _ in node.edges:
+        if isinstance(target, Unit) or target.is_given:
+            yield name, target
+
+
+def graph_of(
+    model: Unit, optimizer: Unit | None = None, slots: Sequence[SlotOf] = ()
+) -> tuple[ObjectGraph, list[Placed]]:
+    """Return the graph of a model, and the key of each variable that has values."""
+    nodes: list[Unit | Variable] = [model]
+    numbers = {id(model): 0}
+    paths = [""]
+    protos = [TrackableObject()]
+
+    def add(node: Unit | Variable, path: str) -> int:
+        numbers[id(node)] = len(nodes)
+        nodes.append(node)
+        paths.append(path)
+        protos.append(TrackableObject())
+        return numbers[id(node)]
+
+    for number, node in enumerate(nodes):
+        edges = list(_edges(node))
+        if number == 0:
+            edges += [(OPTIMIZER, optimizer)] if optimizer is not None else []
+            edges.append(("root", model))
+        for name, target in edges:
+            child = numbers.get(id(target))
+            if child is None:
+                above = f"{paths[number]}/" if paths[number] else ""
+                child = add(target, above + escape(name))
+            protos[number].children.append(ObjectReference(node_id=child, local_name=name))
+    for slot, variable, held in slots:
+        assert optimizer is not None
+        path = f"{paths[numbers[id(variable)]]}/{OPTIMIZER_SLOT}/{OPTIMIZER}/{escape(slot)}"
+        reference = SlotVariableReference(
+            original_variable_node_id=numbers[id(variable)],
+            slot_name=slot,
+            slot_variable_node_id=add(held, path),
+        )
+        protos[numbers[id(optimizer)]].slot_variables.append(reference)
+    placed: list[Placed] = []
+    for proto, node, path in zip(protos, nodes, paths, strict=True):
+        if isinstance(node, Variable):
+            key = f"{path}/{ATTRIBUTES}/{VARIABLE_VALUE}"
+            attribute = SerializedTensor(name=VARIABLE_VALUE, full_name=node.full_name, checkpoint_key=key)
+            proto.attributes.append(attribute)
+            placed.append((node, key))
+    graph = ObjectGraph(TrackableObjectGraph(nodes=protos))
+    graph.mark_checkpoint_values()
+    return graph, placed
+
+
+# keras-h5 -------------------------------------------------------------------------------
+
+
+def give_names(unit: Unit, prefix: str = "") -> None:
+    """Give variables that have none their full names: `<layer>/<part>/<variable>`."""
+    above = f"{prefix}/" if prefix else ""
+    for variable in unit.variables():
+        variable.full_name = variable.full_name or f"{above}{variable.name}"
+    for child in unit.children():
+        give_names(child, "" if child.is_model else f"{above}{child.name}")
+
+
+def h5_layout(model: Unit, suffix: str) -> tuple[list[Placed], list[WeightGroup]]:
+    """Return the key of each variable, and the layers with the names stored, which end in `suffix`."""
+    variables: list[Variable] = []
+    weights: list[Weight] = []
+    for layer in model.layers:
+        held = legacy_order(layer)
+        _tell_apart(held)
+        variables += held
+        names = [variable.full_name + suffix for variable in held]
+        weights += [Weight(layer.name, name, f"{layer.name}/{name}") for name in names]
+    keys = weight_keys(weights)
+    groups: dict[str, list[tuple[str, str]]] = {layer.name: [] for layer in model.layers}
+    for key, weight in zip(keys, weights, strict=True):
+        groups[weight.layer].append((key, weight.name))
+    layers = [WeightGroup(name, tuple(held)) for name, held in groups.items()]
+    return list(zip(variables, keys, strict=True)), layers
+
+
+def _tell_apart(variables: list[Variable]) -> None:
+    """Give numbers to names that come twice in a layer: each is a dataset's path there."""
+    seen: dict[str, int] = {}
+    for variable in variables:
+        count = seen.get(variable.full_name, 0)
+        seen[variable.full_name] = count + 1
+        if count:
+            variable.full_name = f"{variable.full_name}_{count}"
+
+
+# keras-weights, keras -------------------------------------------------------------------
+
+
+def weights_layout(model: Unit) -> tuple[list[Placed], dict[str, str]]:
+    """Return the key of each variable, and the objects' names by the paths of their `vars`."""
+    placed: list[Placed] = []
+    names: dict[str, str] = {}
+    _place(model, "", placed, names)
+    return placed, names
+
+
+def _place(unit: Unit, path: str, placed: list[Placed], names: dict[str, str]) -> None:
+    above = f"{path}/" if path else ""
+    names[f"{above}vars"] = unit.name
+    placed += [(variable, f"{above}vars/{number}") for number, variable in enumerate(unit.variables())]
+    for edge, part in unit.parts():
+        _place(part, f"{above}{edge.attribute}", placed, names)
+    for layer, group in groups_of(unit.layers, f"{above}layers", {}):
+        _place(layer, group, placed, names)
+
+
+def groups_of(layers: Sequence[T], container: str, names: Mapping[str, str]) -> Iterator[tuple[T, str]]:
+    """Yield each layer with the path of its group in a container: its class, and counted.
+
+    `names` are those that Keras 3 gives to objects, by the path of their `vars`; without
+    them groups are counted in the order of the configuration.
+    """
+    above = f"{container}/" if container else ""
+    named = {
+        name: group.removesuffix("/vars")
+        for group, name in names.items()
+        if group.startswith(above) and group.count("/") == above.count("/") + 1
+    }
+    counts: dict[str, int] = {}
+    for unit in layers:
+        base = snake_case(unit.class_name.rpartition(">")[2])
+        count = counts.get(base, 0)
+        counts[base] = count + 1
+        yield unit, named.get(unit.name, f"{above}{base}_{count}" if count else f"{above}{base}")
