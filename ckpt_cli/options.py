@@ -124,8 +124,8 @@ def _default_jobs() -> int:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-recursive_option = click.option(
-    "-R", "--recursive", is_flag=True, help="Take the checkpoints of the directories below, too."
+update_state_option = click.option(
+    "--update-state", is_flag=True, help="Make DST the latest in its directory's checkpoint file."
 )
 jobs_option = click.option(
     "-j",
@@ -136,6 +136,40 @@ jobs_option = click.option(
     metavar="N",
     help="Work on N parts at a time; the result does not depend on it.",
 )
+
+
+def recursive_option(
+    help: str = "Take the checkpoints of the directories below, too.",  # noqa: A002  click's word
+) -> Callable[[F], F]:
+    """Return the option that takes in what lies below a directory."""
+    return click.option("-R", "--recursive", is_flag=True, help=help)
+
+
+def output_option(
+    metavar: str,
+    help: str,  # noqa: A002
+    *,
+    allow_dash: bool = False,
+    **settings: Any,
+) -> Callable[[F], F]:
+    """Return the option that says where to write; the command knows it as `target`."""
+    path = LocalPath(allow_dash=allow_dash)
+    return click.option("-o", "--output", "target", type=path, metavar=metavar, help=help, **settings)
+
+
+def overwrite_option(help: str = "Replace DST where it is there already.") -> Callable[[F], F]:  # noqa: A002
+    """Return the option without which nothing that is there is replaced."""
+    return click.option("--overwrite", is_flag=True, help=help)
+
+
+def dry_run_option(help: str = "Print the plan and write nothing.") -> Callable[[F], F]:  # noqa: A002
+    """Return the option with which a command says what it would do."""
+    return click.option("-n", "--dry-run", is_flag=True, help=help)
+
+
+def no_verify_option(other: str = "its source") -> Callable[[F], F]:
+    """Return the option that spares holding what was written against `other`."""
+    return click.option("--no-verify", is_flag=True, help=f"Do not compare the result with {other}.")
 
 
 def path_argument(name: str = "path", **settings: Any) -> Callable[[F], F]:

@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from formats.find.opening import is_directory, locate
 from formats.find.suffixes import refuse_false_suffix
-from formats.store.workers import workers
 
+from ..carrying_out import How, carry_out, tell
 from ..operations.choose.places import each_once
 from ..operations.move.average import last_of, plan_average
-from ..operations.move.latest import make_latest, state_beside
 from ..operations.move.transfer import execute
-from ..options import LocalPath, color_option, jobs_option, json_option
+from ..options import (
+    LocalPath,
+    color_option,
+    dry_run_option,
+    jobs_option,
+    json_option,
+    no_verify_option,
+    output_option,
+    overwrite_option,
+    update_state_option,
+)
 from ..render import base as render
-from ..render.report import opened, report
+from ..render.report import opened
 
 if TYPE_CHECKING:
     from formats.model.location import Location
 
-    from ..operations.move.transfer import Plan
-
 
 @click.command("average")
 @click.argument("sources", nargs=-1, required=True, type=LocalPath(), metavar="SRC...")
-@click.option(
-    "-o", "--output", "target", required=True, type=LocalPath(), metavar="DST", help="Where to write."
-)
+@output_option("DST", "Where to write.", required=True)
 @click.option(
     "--last", type=click.IntRange(1), metavar="N", help="Take the N newest checkpoints of a directory."
 )
-@click.option("--no-verify", is_flag=True, help="Do not compare the result with what was computed.")
-@click.option("--update-state", is_flag=True, help="Make DST the latest in its directory's checkpoint file.")
-@click.option("--overwrite", is_flag=True, help="Replace DST where it is there already.")
-@click.option("-n", "--dry-run", is_flag=True, help="Print the plan and write nothing.")
+@no_verify_option("what was computed")
+@update_state_option
+@overwrite_option()
+@dry_run_option()
 @jobs_option
 @json_option
 @color_option
@@ -59,7 +65,9 @@ def command(sources: tuple[str, ...], target: str, last: int | None, **options: 
         why = f"averaging keeps the format, {own.name}"
         refuse_false_suffix(own, target, why, "to another format: ckpt convert, before or afterwards")
         plan = plan_average(readers, target)
-        _carry_out(plan, len(readers), options)
+        how = How.of(options)
+        notes = carry_out(plan, partial(execute, plan), how, label=f"mean of {len(readers)}")
+        tell(plan, notes, how)
     return 0
 
 
@@ -83,22 +91,3 @@ def _locate(sources: tuple[str, ...], last: int | None, target: str) -> list[Loc
     for location in locations:
         render.note(location.note if last is None and location.note else location.path)
     return locations
-
-
-def _carry_out(plan: Plan, count: int, options: dict[str, Any]) -> None:
-    overwrite, dry_run = options["overwrite"], options["dry_run"]
-    verify = not options["no_verify"] and not dry_run
-    if options["update_state"]:
-        state_beside(plan.target)  # One that cannot be read is refused before anything is written.
-    with (
-        workers(options["jobs"]) as pool,
-        render.progress(plan.nbytes, f"mean of {count}", render.passes(verify)) as advance,
-    ):
-        notes = execute(
-            plan, overwrite=overwrite, verify=verify, dry_run=dry_run, workers=pool, advance=advance
-        )
-    if options["update_state"] and not dry_run:
-        make_latest(plan.target)
-    for text in notes:
-        render.note(text)
-    report(plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=verify)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,15 +13,14 @@ from formats.find.directory import Directory
 from formats.find.opening import is_directory, locate, open_location
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
 from formats.store.staging import holding, replace_file
-from formats.store.workers import workers
 from formats.tf.run.state_file import FILE_NAME
 
+from ..carrying_out import How, carry_out, note_cast, tell
 from ..operations.choose.keys import renamed
 from ..operations.choose.select import choose
 from ..operations.move import convert, pairing, transfer
 from ..operations.move.chosen import Settings
 from ..operations.move.keras.plan import read_config
-from ..operations.move.latest import make_latest, state_beside
 from ..operations.move.run_directory import converted_names, converted_state, refuse_state_file
 from ..option_rules import excludes, needs, option_rules
 from ..options import (
@@ -29,15 +29,19 @@ from ..options import (
     changing,
     choosing,
     color_option,
+    dry_run_option,
     jobs_option,
     json_option,
     known_format,
+    no_verify_option,
+    overwrite_option,
     path_argument,
     rules_of,
     selection_of,
+    update_state_option,
 )
 from ..render import base as render
-from ..render.report import note_cast, opened, report
+from ..render.report import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,10 +84,10 @@ CANNOT = 3  # The exit code of input that cannot be read.
     "--shard-size", type=click.IntRange(1), metavar="BYTES", help="Bound the bytes of a data shard."
 )
 @click.option("--merge-slices", is_flag=True, help="Write partitioned tensors whole.")
-@click.option("--no-verify", is_flag=True, help="Do not compare the result with its source.")
-@click.option("--update-state", is_flag=True, help="Make DST the latest in its directory's checkpoint file.")
-@click.option("--overwrite", is_flag=True, help="Replace DST where it is there already.")
-@click.option("-n", "--dry-run", is_flag=True, help="Print the plan and write nothing.")
+@no_verify_option()
+@update_state_option
+@overwrite_option()
+@dry_run_option()
 @click.option(
     "--each", is_flag=True, help="Convert all checkpoints of the directory SRC into the directory DST."
 )
@@ -177,34 +181,17 @@ def _check_format(template: CheckpointReader, reader: CheckpointReader, target: 
 
 def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> tuple[transfer.Plan, bool]:
     rehearsal = options.get("rehearsal", False)
-    dry_run = options["dry_run"] or rehearsal
-    verify = not options["no_verify"] and not dry_run
-    if options["update_state"]:
-        state_beside(plan.target)  # One that cannot be read is refused before anything is written.
-    with (
-        workers(options["jobs"]) as pool,
-        render.progress(plan.nbytes, os.path.basename(plan.target), render.passes(verify)) as advance,
-    ):
-        notes = transfer.execute(
-            plan,
-            overwrite=options["overwrite"],
-            shard_size=options["shard_size"],
-            verify=verify,
-            dry_run=dry_run,
-            workers=pool,
-            advance=advance,
-        )
-    if options["update_state"] and not dry_run:
-        make_latest(plan.target)
+    how = How.of({**options, "dry_run": options["dry_run"] or rehearsal})
+    notes = carry_out(plan, partial(transfer.execute, plan, shard_size=options["shard_size"]), how)
     if rehearsal:
-        return plan, verify
-    for text in notes:
-        render.note(text)
+        return plan, how.verify
     note_cast(plan, options["cast"])
-    if not (options["each"] and options["as_json"]):
-        prefix = (plan.target,) if options["each"] else ()
-        report(plan, as_json=options["as_json"], dry_run=dry_run, verified=verify, prefix=prefix)
-    return plan, verify
+    if options["each"] and options["as_json"]:  # the documents of all become one
+        for text in notes:
+            render.note(text)
+    else:
+        tell(plan, notes, how, prefix=(plan.target,) if options["each"] else ())
+    return plan, how.verify
 
 
 def _save_map(path: str, pairs: dict[str, str], *, overwrite: bool) -> None:

@@ -10,7 +10,7 @@ import click
 
 from formats.errors import CheckpointExistsError
 
-from ..options import color_option, completing, json_option, path_argument
+from ..options import color_option, completing, dry_run_option, json_option, overwrite_option, path_argument
 from ..render import base as render
 
 RUNS = {"tf_ckpts": 0.1, "tf_ckpts_slower": 0.02}
@@ -34,8 +34,8 @@ _TRY = (
 
 @click.command("demo")
 @path_argument("directory", metavar="DIR", shell_complete=completing("directories"))
-@click.option("--overwrite", is_flag=True, help="Replace the runs that an earlier demo left.")
-@click.option("-n", "--dry-run", is_flag=True, help="Print what would be written, and train nothing.")
+@overwrite_option("Replace the runs that an earlier demo left.")
+@dry_run_option("Print what would be written, and train nothing.")
 @json_option
 @color_option
 def command(directory: str, *, overwrite: bool, dry_run: bool, as_json: bool) -> int:

@@ -22,6 +22,7 @@ from ..options import (
     jobs_option,
     json_option,
     path_argument,
+    recursive_option,
     rules_of,
     selection_of,
     set_quiet,
@@ -95,7 +96,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     help="Exit 1 for these; a renamed tensor is one removed and one added.",
 )
 @click.option("--each", is_flag=True, help="Compare all checkpoints of one name in two directories.")
-@click.option("-R", "--recursive", is_flag=True, help="With --each, also those of the directories below.")
+@recursive_option("With --each, also those of the directories below.")
 @jobs_option
 @json_option
 @color_option

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from formats.core.chunks import view_of
-from formats.store.workers import workers
 
+from ..carrying_out import How, carry_out, note_cast, tell
 from ..operations.choose.parts import find_parts
 from ..operations.move.extract import Output, output_of, plan_extract, stream, write
 from ..options import (
-    LocalPath,
     cast_option,
     choosing,
     color_option,
+    dry_run_option,
     jobs_option,
     json_option,
+    output_option,
+    overwrite_option,
     path_argument,
     selection_of,
 )
-from ..render import base as render
-from ..render.report import note_cast, opened, report
+from ..render.report import opened
 
 if TYPE_CHECKING:
     from ..operations.move.transfer import Plan
@@ -33,18 +34,15 @@ if TYPE_CHECKING:
 @click.command("extract")
 @path_argument()
 @choosing
-@click.option(
-    "-o",
-    "--output",
-    "target",
+@output_option(
+    "OUT",
+    "A .npy, .npz, .safetensors, .h5 or .json file, a directory (DIR/), or - for stdout.",
+    allow_dash=True,
     required=True,
-    type=LocalPath(allow_dash=True),
-    metavar="OUT",
-    help="A .npy, .npz, .safetensors, .h5 or .json file, a directory (DIR/), or - for stdout.",
 )
 @cast_option
-@click.option("--overwrite", is_flag=True, help="Replace what is there; of a directory, files.")
-@click.option("-n", "--dry-run", is_flag=True, help="Print the plan and write nothing.")
+@overwrite_option("Replace what is there; of a directory, files.")
+@dry_run_option()
 @jobs_option
 @json_option
 @color_option
@@ -85,17 +83,10 @@ def command(path: str, target: str, **options: Any) -> int:
 
 
 def _carry_out(plan: Plan, output: Output, options: dict[str, Any]) -> None:
-    overwrite, dry_run = options["overwrite"], options["dry_run"]
-    if output.kind == "stdout" and not dry_run:
+    how = How.of(options)
+    if output.kind == "stdout" and not how.dry_run:
         for chunk in stream(plan, check_first=True):
             sys.stdout.buffer.write(view_of(chunk))
         return
-    proven = output.is_proven and not dry_run
-    with (
-        workers(options["jobs"]) as pool,
-        render.progress(plan.nbytes, os.path.basename(plan.target), render.passes(proven)) as advance,
-    ):
-        notes = write(plan, output, overwrite=overwrite, dry_run=dry_run, workers=pool, advance=advance)
-    for text in notes:
-        render.note(text)
-    report(plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=proven)
+    how = how._replace(verify=how.verify and output.is_proven)
+    tell(plan, carry_out(plan, partial(write, plan, output), how), how)

@@ -10,7 +10,14 @@ import click
 from formats.core.words import counted
 
 from ..option_rules import excludes, needs, option_rules
-from ..options import LocalPath, color_option, json_option, path_argument
+from ..options import (
+    color_option,
+    dry_run_option,
+    json_option,
+    output_option,
+    overwrite_option,
+    path_argument,
+)
 from ..render import base as render
 from ..render.report import opened
 
@@ -34,11 +41,9 @@ _STYLES: dict[str, dict[str, Any]] = {
 @click.command("graph")
 @path_argument()
 @click.option("--depth", type=click.IntRange(1), metavar="N", help="Collapse what is deeper than N edges.")
-@click.option(
-    "-o", "--output", type=LocalPath(), metavar="FILE", help="Draw to a .svg, .dot, .mmd or .html file."
-)
-@click.option("--overwrite", is_flag=True, help="Replace FILE where it is there already.")
-@click.option("-n", "--dry-run", is_flag=True, help="Say what would be drawn and write nothing.")
+@output_option("FILE", "Draw to a .svg, .dot, .mmd or .html file.")
+@overwrite_option("Replace FILE where it is there already.")
+@dry_run_option("Say what would be drawn and write nothing.")
 @json_option
 @color_option
 @option_rules(
@@ -46,7 +51,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     needs("--dry-run", "--output"),
     excludes("--depth", "--json", unless="--output"),
 )
-def command(path: str, depth: int | None, output: str | None, **options: Any) -> int:
+def command(path: str, depth: int | None, target: str | None, **options: Any) -> int:
     """Show the object graph of a checkpoint, or draw it.
 
     The tree takes the shortest way to each object; where an object is shared, or an edge
@@ -62,9 +67,9 @@ def command(path: str, depth: int | None, output: str | None, **options: Any) ->
     from ..operations.graph.pictures import WRITERS
     from ..operations.graph.tree import draw, graph_nodes, readable_depth, span
 
-    suffix = os.path.splitext(output)[1].lower() if output is not None else ""
-    if output is not None and suffix not in WRITERS:
-        message = f"{output!r} does not end in {', '.join(WRITERS)}"
+    suffix = os.path.splitext(target)[1].lower() if target is not None else ""
+    if target is not None and suffix not in WRITERS:
+        message = f"{target!r} does not end in {', '.join(WRITERS)}"
         raise click.BadParameter(message, click.get_current_context(), param_hint="--output")
     with opened(path) as reader:
         nodes = graph_nodes(reader, graph_of(reader, "PATH"))
@@ -73,19 +78,19 @@ def command(path: str, depth: int | None, output: str | None, **options: Any) ->
     unreached = len(nodes) - len(tree.level)
     if unreached:
         render.warning(f"{counted(unreached, 'node')} cannot be reached from the root; --json has them")
-    if output is not None:
+    if target is not None:
         drawing = draw(name, nodes, tree, depth or readable_depth(tree))
         hidden = len(tree.level) - len(drawing.nodes)
         if hidden and depth is None:
             render.note(
                 f"collapsed below depth {drawing.depth}, {counted(hidden, 'node')}; --depth N draws more"
             )
-        _write(output, WRITERS[suffix](drawing), options)
+        _write(target, WRITERS[suffix](drawing), options)
     if options["as_json"]:
         render.long_document({"path": where}, "nodes", (node.row() for node in nodes), dict)
-    elif output is None and render.is_terminal():
+    elif target is None and render.is_terminal():
         render.lines(_tree_lines(name, nodes, tree, depth or _DEEPEST))
-    elif output is None:
+    elif target is None:
         render.tsv(_edge_rows(nodes, tree, depth))
     return 0
 

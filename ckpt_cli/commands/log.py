@@ -51,7 +51,7 @@ _MOST_TAGS = 10
     help="Where the event files are, if elsewhere.",
     shell_complete=completing("directories"),
 )
-@recursive_option
+@recursive_option()
 @json_option
 @color_option
 def command(directory: str, **options: Any) -> int:

@@ -17,7 +17,7 @@ from ..operations.choose.places import each_once, paths_and_keys
 from ..operations.choose.select import Selection, choose
 from ..operations.runs import listing
 from ..option_rules import CHOOSING, excludes, option_rules
-from ..options import choosing, color_option, json_option, path_argument, selection_of
+from ..options import choosing, color_option, json_option, path_argument, recursive_option, selection_of
 from ..render import base as render
 from ..render.report import kept, opened, say_all, say_empty
 
@@ -59,7 +59,7 @@ _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
 @click.option(
     "-0", "--null", is_flag=True, help="Print keys alone, as they are stored, a NUL byte behind each."
 )
-@click.option("-R", "--recursive", is_flag=True, help="List the directories below, too.")
+@recursive_option("List the directories below, too.")
 @json_option
 @color_option
 @option_rules(

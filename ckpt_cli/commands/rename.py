@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import click
 
 from formats.core.words import counted
-from formats.store.workers import workers
 
-from ..operations.move.latest import make_latest, state_beside
+from ..carrying_out import How, carry_out, tell
 from ..operations.move.rename import plan_rename
-from ..options import changing, color_option, jobs_option, json_option, path_argument, rules_of
+from ..options import (
+    changing,
+    color_option,
+    dry_run_option,
+    jobs_option,
+    json_option,
+    no_verify_option,
+    overwrite_option,
+    path_argument,
+    rules_of,
+    update_state_option,
+)
 from ..render import base as render
-from ..render.report import opened, report
+from ..render.report import opened
 
 
 @click.command("rename")
@@ -24,10 +33,10 @@ from ..render.report import opened, report
 @click.option("--full-names", is_flag=True, help="Change the full names of an object graph, too.")
 @click.option("--in-place", is_flag=True, help="Change SRC itself; there is no DST then.")
 @click.option("--link", is_flag=True, help="Share the data shards with SRC, where the file system can.")
-@click.option("--no-verify", is_flag=True, help="Do not compare the result with its source.")
-@click.option("--update-state", is_flag=True, help="Make DST the latest in its directory's checkpoint file.")
-@click.option("--overwrite", is_flag=True, help="Replace DST where it is there already.")
-@click.option("-n", "--dry-run", is_flag=True, help="Print the plan and write nothing.")
+@no_verify_option()
+@update_state_option
+@overwrite_option()
+@dry_run_option()
 @jobs_option
 @json_option
 @color_option
@@ -63,27 +72,10 @@ def command(source: str, target: str | None, **options: Any) -> int:
             link=options["link"],
             full_names=options["full_names"],
         )
-        dry_run = options["dry_run"]
-        verify = not options["no_verify"] and not dry_run
-        if options["update_state"]:
-            state_beside(rename.plan.target)  # One that cannot be read is refused before anything is written.
-        name = os.path.basename(rename.plan.target)
-        with (
-            workers(options["jobs"]) as pool,
-            render.progress(rename.nbytes, name, render.passes(verify)) as advance,
-        ):
-            notes = rename.run(
-                overwrite=options["overwrite"] or target is None,
-                verify=verify,
-                dry_run=dry_run,
-                workers=pool,
-                advance=advance,
-            )
-        if options["update_state"] and not dry_run:
-            make_latest(rename.plan.target)
-    for text in notes:
-        render.note(text)
-    report(rename.plan, as_json=options["as_json"], dry_run=options["dry_run"], verified=verify)
+        how = How.of(options)
+        how = how._replace(overwrite=how.overwrite or target is None)
+        notes = carry_out(rename.plan, rename.run, how, nbytes=rename.nbytes)
+    tell(rename.plan, notes, how)
     if render.is_terminal() and not options["as_json"]:
         render.note(f"{len(rename.changed):,} of {counted(len(rename.plan.moves), 'key')} changed")
     return 0

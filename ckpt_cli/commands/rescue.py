@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,15 +12,23 @@ import click
 from formats.core.words import counted
 from formats.errors import CheckpointError
 from formats.find.salvage import find_damaged
-from formats.store.workers import workers
 
+from ..carrying_out import How, carry_out, say_written
 from ..operations.move.transfer import execute
 from ..operations.rescue.rescuing import plan_rescue
-from ..options import LocalPath, color_option, completing, jobs_option, json_option, path_argument
+from ..options import (
+    LocalPath,
+    color_option,
+    completing,
+    dry_run_option,
+    jobs_option,
+    json_option,
+    overwrite_option,
+    path_argument,
+)
 from ..render import base as render
 
 if TYPE_CHECKING:
-    from ..operations.move.transfer import Plan
     from ..operations.rescue.rescuing import Rescue
 
 
@@ -37,8 +46,8 @@ _ALL, _SOME, _NOTHING = 0, 1, 3
     help="Rebuild a missing or damaged .index by another checkpoint of the same run.",
     shell_complete=completing("checkpoints"),
 )
-@click.option("--overwrite", is_flag=True, help="Replace OUT where it is there already.")
-@click.option("-n", "--dry-run", is_flag=True, help="Print what would be saved and lost, and write nothing.")
+@overwrite_option("Replace OUT where it is there already.")
+@dry_run_option("Print what would be saved and lost, and write nothing.")
 @jobs_option
 @json_option
 @color_option
@@ -68,11 +77,10 @@ def command(damaged: str, target: str, sibling: str | None, **options: Any) -> i
         if options["as_json"]:
             render.document(rescue.document(verified=False))
         raise rescue.refusal
-    notes = list(rescue.notes)
+    notes, how = list(rescue.notes), How.of(options)
     if rescue.plan is not None:
-        notes = _carry_out(rescue.plan, options)
-    written = rescue.plan is not None and not options["dry_run"]
-    _show(rescue, notes, as_json=options["as_json"], written=written)
+        notes = carry_out(rescue.plan, partial(execute, rescue.plan), how)
+    _show(rescue, notes, how)
     if rescue.plan is None:
         count, first = len(rescue.lost), rescue.lost[0].finding.message if rescue.lost else ""
         what = f"lost: {counted(count, 'tensor')}, the first: {first}" if count else "it holds no tensors"
@@ -92,25 +100,11 @@ def _plan(damaged: str, target: str, sibling: str | None) -> Rescue:
         return plan_rescue(damaged, target, sibling, advance)
 
 
-def _carry_out(plan: Plan, options: dict[str, Any]) -> list[str]:
-    with (
-        workers(options["jobs"]) as pool,
-        render.progress(plan.nbytes, os.path.basename(plan.target), render.passes(True)) as advance,
-    ):
-        return execute(
-            plan,
-            overwrite=options["overwrite"],
-            dry_run=options["dry_run"],
-            workers=pool,
-            advance=advance,
-        )
-
-
-def _show(rescue: Rescue, notes: list[str], *, as_json: bool, written: bool) -> None:
+def _show(rescue: Rescue, notes: list[str], how: How) -> None:
     for text in notes:
         render.note(text)
-    document = rescue.document(verified=written)
-    if as_json:
+    document = rescue.document(verified=how.verify and rescue.plan is not None)
+    if how.as_json:
         render.document(document)
         return
     if not render.is_terminal():
@@ -123,11 +117,8 @@ def _show(rescue: Rescue, notes: list[str], *, as_json: bool, written: bool) -> 
     elif unproved:
         render.note(f"nothing proves these values: {unproved[0][1]}")
     if rescue.plan is not None:
-        done = "wrote" if written else "would write"
-        size = render.human_size(rescue.plan.nbytes)
         known = len(rescue.plan.moves) + len(rescue.lost)
-        counts = f"{rescue.plan.format}  {len(rescue.plan.moves):,} of {counted(known, 'tensor')}, {size}"
-        render.title(f"{done} {rescue.plan.target}", counts)
+        say_written(rescue.plan, f"{len(rescue.plan.moves):,} of {counted(known, 'tensor')}", how)
 
 
 def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:

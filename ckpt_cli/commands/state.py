@@ -11,7 +11,7 @@ import click
 from ..operations.runs.state import Run
 from ..operations.runs.state_changes import Wish, carry_out, make_plan
 from ..option_rules import needs, option_rules
-from ..options import color_option, completing, json_option, path_argument
+from ..options import color_option, completing, dry_run_option, json_option, path_argument
 from ..render import base as render
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _STYLES = {"delete": "red", "remove": "red", "drop": "yellow", "set": "green", "
 )
 @click.option("--fix", is_flag=True, help="Make the state file and the directory agree; see above.")
 @click.option("--keep", type=click.IntRange(1), metavar="N", help="Delete all but the N latest checkpoints.")
-@click.option("-n", "--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+@dry_run_option("Print what would be done, and do nothing.")
 @json_option
 @color_option
 @option_rules(needs("--dry-run", "--set", "--fix", "--keep"))

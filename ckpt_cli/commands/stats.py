@@ -50,7 +50,7 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
 @path_argument()
 @choosing
 @click.option("--fail-on", callback=_failures, metavar="nan,inf", help="Exit 1 if any value is one of these.")
-@recursive_option
+@recursive_option()
 @jobs_option
 @json_option
 @color_option

@@ -61,7 +61,7 @@ _MOST_SHOWN = 20
     help="Also take one optimizer step from here and one from B, and compare what they leave.",
     shell_complete=completing("checkpoints"),
 )
-@recursive_option
+@recursive_option()
 @jobs_option
 @json_option
 @color_option

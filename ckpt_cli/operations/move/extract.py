@@ -201,6 +201,7 @@ def write(
     output: Output,
     *,
     overwrite: bool = False,
+    verify: bool = True,
     dry_run: bool = False,
     workers: Workers = SERIAL,
     advance: Callable[[int], None] = lambda _: None,
@@ -213,7 +214,9 @@ def write(
     """
     try:
         if output.is_proven:
-            return execute(plan, overwrite=overwrite, dry_run=dry_run, workers=workers, advance=advance)
+            return execute(
+                plan, overwrite=overwrite, verify=verify, dry_run=dry_run, workers=workers, advance=advance
+            )
         if dry_run:
             _check_target(output, overwrite=overwrite)
             return list(plan.notes)

@@ -1,0 +1,154 @@
+"""What the writing commands do around a plan: show progress, carry it out, tell of it.
+
+    plan    what becomes what (`operations.move.transfer.Plan`), made by the command's operation
+    run     what carries it out, or rehearses that: `transfer.execute`, bound to the plan
+    how     what the command's options say of it
+
+A dry run goes the same way as a real one, to the point where the first byte would be written.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from formats.core.words import counted
+from formats.store.workers import workers
+
+from .operations.move.latest import make_latest, state_beside
+from .render import base as render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from formats.core.dtypes import DType
+    from formats.store.workers import Workers
+
+    from .operations.move.transfer import Dropped, Plan
+
+
+_MOST_LISTED = 20
+_MOST_NAMED = 2
+
+
+class Run(Protocol):
+    """Carries a plan out, or in a dry run refuses what would be refused; returns notes for the person."""
+
+    def __call__(
+        self,
+        *,
+        overwrite: bool,
+        verify: bool,
+        dry_run: bool,
+        workers: Workers,
+        advance: Callable[[int], None],
+    ) -> list[str]: ...
+
+
+class How(NamedTuple):
+    """How a plan is carried out, and told of."""
+
+    jobs: int
+    overwrite: bool
+    dry_run: bool
+    verify: bool
+    as_json: bool
+    update_state: bool = False
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> How:
+        """Return what a command's options say; what is verified is what was written, so not a dry run."""
+        return cls(
+            options["jobs"],
+            options["overwrite"],
+            options["dry_run"],
+            not options.get("no_verify", False) and not options["dry_run"],
+            options["as_json"],
+            options.get("update_state", False),
+        )
+
+
+def carry_out(
+    plan: Plan, run: Run, how: How, *, label: str | None = None, nbytes: int | None = None
+) -> list[str]:
+    """Carry out a plan, and return notes for the person.
+
+    The bar of progress has a label, DST's name where none is given, and the bytes of the
+    plan as its length, unless so many others are read.
+    """
+    if how.update_state:
+        state_beside(plan.target)  # One that cannot be read is refused before anything is written.
+    label = os.path.basename(plan.target) if label is None else label
+    nbytes = plan.nbytes if nbytes is None else nbytes
+    with (
+        workers(how.jobs) as pool,
+        render.progress(nbytes, label, render.passes(how.verify)) as advance,
+    ):
+        notes = run(
+            overwrite=how.overwrite, verify=how.verify, dry_run=how.dry_run, workers=pool, advance=advance
+        )
+    if how.update_state and not how.dry_run:
+        make_latest(plan.target)
+    return notes
+
+
+def tell(plan: Plan, notes: Sequence[str], how: How, *, prefix: tuple[str, ...] = ()) -> None:
+    """Print notes and what a plan did or would do; `prefix` begins the lines of one of several."""
+    for text in notes:
+        render.note(text)
+    if how.as_json:
+        head = {"source": plan.source, "target": plan.target, "format": plan.format}
+        dropped = [one._asdict() for one in plan.dropped]
+        tail = {"dropped": dropped, "verified": how.verify}
+        render.long_document(head, "tensors", plan.rows(), lambda: tail)
+        return
+    if not render.is_terminal():
+        render.tsv(
+            [*prefix, row["from"], row["to"], row["dtype"], ",".join(map(str, row["shape"]))]
+            for row in plan.rows()
+        )
+    elif how.dry_run:
+        columns = [render.Column("FROM", fold=True), render.Column("TO", fold=True)]
+        columns += [render.Column("DTYPE"), render.Column("SHAPE")]
+        render.table(columns, [_cells(row) for row in plan.rows()])
+    say_dropped(plan.dropped)
+    if render.is_terminal():
+        say_written(plan, counted(len(plan.moves), "tensor"), how)
+
+
+def say_written(plan: Plan, tensors: str, how: How) -> None:
+    """Say on a terminal what was written, or would be: where, in which format, how much."""
+    done = "would write" if how.dry_run else "wrote"
+    proof = ", verified" if how.verify else ""
+    size = f"{tensors}, {render.human_size(plan.nbytes)}{proof}"
+    render.title(f"{done} {plan.target}", f"{plan.format}  {size}")
+
+
+def note_cast(plan: Plan, cast: DType | None) -> None:
+    """Say where --cast found nothing to do, and nothing is of that dtype anyway."""
+    if cast is not None and all(move.spec.dtype is not cast for move in plan.moves):
+        render.note(f"--cast {cast} changes floating tensors, of which there are none")
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    own = render.escape(row["from"]) if row["from"] is not None else "(its own)"
+    return [own, render.escape(row["to"]), row["dtype"], str(row["shape"])]
+
+
+def say_dropped(dropped: Sequence[Dropped]) -> None:
+    """Say what was left out, a line a reason."""
+    keys: dict[str, list[str]] = {}
+    for one in dropped:
+        keys.setdefault(one.reason, []).append(one.key)
+    for reason, found in list(keys.items())[:_MOST_LISTED]:
+        render.note(f"left out {_named(found)}: {reason}")
+    more = sum(map(len, list(keys.values())[_MOST_LISTED:]))
+    if more:
+        render.note(f"left out {more:,} more; --json lists them")
+
+
+def _named(keys: Sequence[str]) -> str:
+    """Return the name of one, of two, or the count of more with one of them."""
+    if len(keys) > _MOST_NAMED:
+        return f"{counted(len(keys), 'tensor')}, {render.escape(keys[0])} for one"
+    return " and ".join(map(render.escape, keys))
