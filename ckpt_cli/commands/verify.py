@@ -94,7 +94,7 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, recursive: bool
       ckpt verify moved/ckpt-10 --trains-like run/ckpt-10
     """
     places, notes = expand(paths, recursive=recursive)
-    for text in notes:
+    for text in (*notes, *(place.note for place in places if not isinstance(place, Result) and place.note)):
         render.note(text)
     results = [_verify(place, jobs, options) for place in places]
     if as_json:

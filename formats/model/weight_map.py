@@ -59,6 +59,8 @@ def files_by_name(document: dict[str, Any], path: str) -> dict[str, tuple[str, .
 
     Raises CorruptCheckpointError where it names none, UnsupportedFeatureError where it leads elsewhere.
     """
+    if not document[WEIGHT_MAP]:
+        raise CorruptCheckpointError("weight_map is empty", path=path, code="header")
     found: dict[str, tuple[str, ...]] = {}
     files: set[str] = set()
     for name, value in document[WEIGHT_MAP].items():

@@ -5,10 +5,10 @@
     NAME-00001-of-0000N.safetensors    shards, each a safetensors file of its own
 
 The index says which tensors there are and where, the shards' headers say what they are,
-and the two must agree: a key that its shard does not have, or that two shards have, is
-refused.  What the index does not name, but a shard that it names holds, is listed: all
-libraries that load whole shards load it.  `total_size` is not compared: what it counts
-has changed over the years.
+and the two must agree: a key that its shard does not have, that two shards have, or that
+a shard has and the index does not name, is refused.  Of the last one libraries make what
+they like: some load whole shards, others what the index names and nothing else.
+`total_size` is not compared: what it counts has changed over the years.
 https://huggingface.co/docs/safetensors, huggingface_hub/serialization/_base.py
 """
 
@@ -33,7 +33,7 @@ from ..model.location import Location, shards_beside
 from ..model.probe import Probe
 from ..model.reader import CheckpointReader
 from ..model.verification import Finding, Verification
-from ..model.weight_map import files_by_name, shard_path
+from ..model.weight_map import WEIGHT_MAP, files_by_name, shard_path
 from ..store.workers import SERIAL, Workers
 from ..tf.graph.kinds import name_kinds
 from .reader import LONGEST_HEADER, METADATA, SafetensorsReader, begins_as_one
@@ -61,7 +61,7 @@ class ShardedReader(CheckpointReader):
         self._lost: dict[str, CheckpointError] = {}
         self._homes: dict[str, SafetensorsReader] = {}
         assert probe.json is not None
-        mapped = self._mapped(files_by_name(probe.json, self._path))
+        mapped = self._mapped(probe.json)
         try:
             self._open_shards(sorted(set(mapped.values())))
             self._take(mapped)
@@ -71,13 +71,13 @@ class ShardedReader(CheckpointReader):
         self._specs = {key: self._spec(key) for key in sorted([*self._homes, *self._lost], key=key_bytes)}
         self.findings = [*self._flaws, *(each for shard in self._shards.values() for each in shard.findings)]
 
-    def _mapped(self, found: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    def _mapped(self, document: dict[str, Any]) -> dict[str, str]:
         """Return the file of each key; a tensor is not split over several."""
-        for key, files in found.items():
-            if len(files) != 1:
-                message = f"weight_map names {len(files)} files, expected one"
+        for key, file in document[WEIGHT_MAP].items():
+            if not isinstance(file, str):
+                message = f"weight_map: expected the name of one file, found {file!r:.60}"
                 raise CorruptCheckpointError(message, path=self._path, key=key, code="header")
-        return {key: files[0] for key, files in found.items()}
+        return {key: files[0] for key, files in files_by_name(document, self._path).items()}
 
     def _open_shards(self, files: list[str]) -> None:
         size = 0
@@ -108,10 +108,8 @@ class ShardedReader(CheckpointReader):
         for key, file in mapped.items():
             self._place(key, file, holders.pop(key, []))
         for key, files in holders.items():
-            if len(files) > 1:
-                self._flaw(key, f"in {files[0]} and in {files[1]}, and weight_map does not say which")
-            else:
-                self._note(key, f"in {files[0]}, but weight_map does not name it")
+            other = f" and in {files[1]}" if len(files) > 1 else ""
+            self._flaw(key, f"in {files[0]}{other}, but weight_map does not name it")
             self._homes[key] = self._shards[files[0]]
         for file, error in self._closed_to_us.items():
             keys = [key for key, mapped_to in mapped.items() if mapped_to == file]
@@ -136,14 +134,12 @@ class ShardedReader(CheckpointReader):
 
     def _flaw(self, key: str, message: str) -> CorruptCheckpointError:
         """Raise what contradicts the index, or return it where what can be listed shall be."""
-        error = CorruptCheckpointError(message, path=self._path, key=key, code="entry")
+        hints = (f"to save what the shards hold: ckpt rescue {self._path} OUT",)
+        error = CorruptCheckpointError(message, path=self._path, key=key, code="entry", hints=hints)
         if not self._lenient:
             raise error
-        self._note(key, message)
-        return error
-
-    def _note(self, key: str, message: str) -> None:
         self._flaws.append(Finding("error", "entry", message, key, self._path))
+        return error
 
     def _spec(self, key: str) -> TensorSpec:
         return self._homes[key].specs[key] if key in self._homes else TensorSpec(key, INVALID, ())

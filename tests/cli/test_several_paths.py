@@ -13,6 +13,7 @@ from ckpt_cli.operations.choose.places import each_once
 from formats import open_checkpoint
 from formats.model.location import Location
 from tests.support import write_bundle
+from tests.writing import save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +72,31 @@ def test_ls_lists_each_checkpoint_once(tmp_path: Path, ckpt: Callable) -> None:
     assert [one["path"] for one in document["results"]] == [two, ten]
     for one, path in zip(document["results"], (two, ten), strict=True):
         assert one == ckpt("ls", "--json", path).json
+
+
+def test_the_shards_of_a_folder_are_one_checkpoint_with_their_index(tmp_path: Path, ckpt: Callable) -> None:
+    arrays = {"a": np.arange(9), "b": np.arange(9)}
+    save(tmp_path / "model.safetensors", arrays, "safetensors", shard_size=80)
+    expanded = sorted(glob.glob(f"{tmp_path}/*"))
+    index = f"{tmp_path}/model.safetensors.index.json"
+    note = f"note: 3 paths name 1 checkpoint: {index}\n"
+    verified = ckpt("verify", "--json", *expanded)
+    assert [one["path"] for one in verified.json["results"]] == [index]
+    assert note in verified.err
+    listed = ckpt("ls", *expanded)
+    assert [row[:2] for row in listed.rows] == [[index, "a"], [index, "b"]]
+    assert note in listed.err
+    alone = ckpt("verify", *expanded[:2])
+    assert [row[0] for row in alone.rows] == expanded[:2]
+    assert f"note: {expanded[0]}: one shard of 2; the whole checkpoint is {index}\n" in alone.err
+
+
+def test_verify_says_what_lies_beside_a_model(tmp_path: Path, ckpt: Callable) -> None:
+    arrays = {"a": np.arange(9), "b": np.arange(9)}
+    save(tmp_path / "model.safetensors", arrays, "safetensors", shard_size=80)
+    write_bundle(str(tmp_path / "ckpt-1"), {"w": np.float32([0])})
+    err = ckpt("verify", tmp_path).err
+    assert "what the folder stands for; ckpt-1.index beside it must be named\n" in err
 
 
 def test_keys_stand_among_paths_and_go_before_them(

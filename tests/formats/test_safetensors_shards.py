@@ -211,11 +211,23 @@ def test_a_key_in_two_shards_is_refused(tmp_path: Path) -> None:
     assert findings(index) == [("error", "entry", "a", INDEX)]
 
 
-def test_what_the_index_does_not_name_is_listed_and_found(tmp_path: Path) -> None:
+def test_what_the_index_does_not_name_is_refused(tmp_path: Path) -> None:
     index = write(tmp_path)
     save(tmp_path / SECOND, {"c": np.float32(1), "d": np.arange(2)}, "safetensors", overwrite=True)
-    assert list(read_all(index)) == ["a", "b", "c", "d"]
+    with pytest.raises(
+        formats.CorruptCheckpointError, match=f"in {SECOND}, but weight_map does not name it"
+    ) as caught:
+        formats.open_checkpoint(index)
+    assert caught.value.key == "d"
     assert findings(index) == [("error", "entry", "d", INDEX)]
+
+
+def test_an_index_that_names_nothing_is_refused(tmp_path: Path) -> None:
+    index = write(tmp_path)
+    (tmp_path / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": {}}))
+    for lenient in (False, True):
+        with pytest.raises(formats.CorruptCheckpointError, match="weight_map is empty"):
+            formats.open_checkpoint(index, lenient=lenient)
 
 
 def test_a_shard_that_the_index_does_not_name_is_a_warning(tmp_path: Path) -> None:
@@ -247,10 +259,13 @@ def test_an_index_names_files_beside_it_only(name: str, tmp_path: Path) -> None:
         formats.open_checkpoint(index, lenient=True)
 
 
-@pytest.mark.parametrize("value", [3, None, {}, [FIRST, SECOND], []])
+@pytest.mark.parametrize("value", [3, None, {}, [FIRST], [FIRST, SECOND], []])
 def test_an_index_names_one_file_for_a_key(value: Any, tmp_path: Path) -> None:
-    with pytest.raises(formats.CorruptCheckpointError, match="weight_map"):
+    with pytest.raises(
+        formats.CorruptCheckpointError, match="expected the name of one file, found"
+    ) as caught:
         formats.open_checkpoint(write(tmp_path, {"a": value}), lenient=True)
+    assert caught.value.key == "a"
 
 
 def test_links_lead_nowhere_else_but_into_the_cache_of_the_hub(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The checkpoints that the paths of a command line name, each of them once.
 
 A shell makes of `run/ckpt-*` the index and every data shard of each checkpoint, and puts
-ckpt-10 before ckpt-9.  So paths that name one checkpoint are that checkpoint once, and the
+ckpt-10 before ckpt-9; of `hf/*` it makes the map of a sharded model and every shard of it.
+So paths that name one checkpoint are that checkpoint once, and the
 checkpoints of one series (`run/ckpt-1`, `run/ckpt-2`) are in the order of their steps, in
 the places that the series takes among the others.
 """
@@ -15,7 +16,8 @@ from formats.errors import CheckpointError
 from formats.find.directory import Directory, directories_below
 from formats.find.location import find
 from formats.find.opening import open_checkpoint
-from formats.model.location import Location, step_of
+from formats.model.location import MAP, Location, step_of
+from formats.model.weight_map import files_of_map
 from formats.store.beside import V1_SHARD
 
 if TYPE_CHECKING:
@@ -76,9 +78,11 @@ def identity(place: _Place) -> str:
 
 def each_once(named: Sequence[P]) -> tuple[list[P], list[str]]:
     """Return what paths name, each checkpoint once and each series in order, and notes that say so."""
+    shards = _shards_of_maps(named)
     first: dict[str, P] = {}
     for place in named:
-        first.setdefault(identity(place), place)
+        if identity(place) not in shards:
+            first.setdefault(identity(place), place)
     found = list(first.values())
     ordered = _by_step(found)
     if len(found) == len(named) and ordered == found:
@@ -89,6 +93,12 @@ def each_once(named: Sequence[P]) -> tuple[list[P], list[str]]:
     more = f" and {len(ordered) - _MOST_NAMED:,} more" if len(ordered) > _MOST_NAMED else ""
     names = ", ".join(place.path for place in ordered[:_MOST_NAMED])
     return ordered, [f"{', '.join(what + how)}: {names}{more}"]
+
+
+def _shards_of_maps(named: Sequence[_Place]) -> set[str]:
+    """Return what the maps of shards among places name: each such shard is a part of that checkpoint."""
+    maps = (place.head for place in named if isinstance(place, Location) and MAP.fullmatch(place.head))
+    return {os.path.realpath(shard) for path in maps for shard in files_of_map(path)}
 
 
 def _by_step(found: list[P]) -> list[P]:
