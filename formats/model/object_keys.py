@@ -18,7 +18,12 @@ VARIABLE_VALUE = "VARIABLE_VALUE"
 ATTRIBUTES = ".ATTRIBUTES"
 OPTIMIZER_SLOT = ".OPTIMIZER_SLOT"
 
-SUFFIXES = ("_STATE", "-keys", "-values")
+TABLE = "table"
+"""The attribute of a hash table: two tensors of as many rows as it has entries, or buckets."""
+
+TABLE_SUFFIXES = ("-keys", "-values")
+
+SUFFIXES = ("_STATE", *TABLE_SUFFIXES)
 """What iterators and hash tables append to the key that the object graph gives them."""
 
 _UNESCAPED = {"..": ".", ".S": "/"}
@@ -42,6 +47,11 @@ def hides_attributes(edge: str) -> bool:
     finds that in the escaped edge `..ATTRIBUTES`, too.
     """
     return edge.endswith(ATTRIBUTES)
+
+
+def table_part(key: str) -> str:
+    """Return which half of a hash table a key of an object graph is, `-keys` or `-values`; else nothing."""
+    return next((suffix for suffix in TABLE_SUFFIXES if key.endswith(f"/{ATTRIBUTES}/{TABLE}{suffix}")), "")
 
 
 def looks_object_based(key: str) -> bool:

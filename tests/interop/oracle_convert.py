@@ -75,3 +75,13 @@ def restore_template(path, edges, shapes):
     status = tf.train.Checkpoint(model=root.model).restore(path)
     status.assert_existing_objects_matched()
     return {name: oracle_tensors.told(variable.numpy()) for name, variable in variables.items()}
+
+
+def restore_table(path, words):
+    """Restore a variable and a hash table that is not empty; return the variable, and what the table says."""
+    module = tf.Module()
+    module.w = tf.Variable([0.0, 0.0])
+    module.words = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    module.words.insert(tf.constant(["old"]), tf.constant([7], tf.int64))
+    tf.train.Checkpoint(m=module).read(path).assert_existing_objects_matched()
+    return [module.w.numpy().tolist(), module.words.lookup(tf.constant(words)).numpy().tolist()]

@@ -99,3 +99,15 @@ def test_a_tf1_bert_becomes_a_tf2_model(
         )
         assert found == {path: told(reader, name) for name, path in pairs}
     assert len(found) == 44
+
+
+@pytest.mark.parametrize("by_names", [False, True])
+def test_a_hash_table_of_another_size(tensorflow: TensorFlow, by_names: bool, tmp_path: Path) -> None:
+    source, target = data_path("hash_tables", "three"), str(tmp_path / "out")
+    if by_names:
+        names = str(tmp_path / "names")
+        assert run_ckpt("convert", source, names, "--to", "name").code == 0
+        source = names
+    assert run_ckpt("convert", source, target, "--like", data_path("hash_tables", "forty")).code == 0
+    found = tensorflow.ask("convert", "restore_table", path=target, words=["word0", "word2", "word3", "old"])
+    assert found == [[1.0, 2.0], [0, 2, -1, -1]]

@@ -15,6 +15,7 @@ from formats.errors import (
     leave_out,
 )
 from formats.model.location import bundle_prefix, step_of
+from formats.model.object_keys import table_part
 from formats.tf.graph.invent import Invented, invent_graph
 from formats.tf.graph.prune import prune
 
@@ -119,12 +120,14 @@ class Chosen:
     def _names_of_objects(self) -> dict[str, str]:
         """Return a name for each key: the full names where they tell all apart, else the object paths."""
         source = self.source
-        weights, unnamed = [], []
+        weights, tables, unnamed = [], [], []
         for key in self.keys:
             if self._is_save_counter(key):
                 self.dropped.append(Dropped(key, "counts saves of an object-based checkpoint"))
             elif source.kinds.get(key) != "state" or key in source.full_names:
                 weights.append(key)
+            elif table_part(key):
+                tables.append(key)
             else:
                 unnamed.append(key)
         self.dropped += [Dropped(key, "has no full name") for key in unnamed]
@@ -133,16 +136,20 @@ class Chosen:
             self.notes.append("tensors are named by their object paths, which the rules have changed")
         elif all(full.values()) and len(set(full.values())) == len(full):
             self.notes.append("tensors are named by their full names")
-            return full
+            return full | self._path_names(tables)
         else:
             self.notes.append("tensors are named by their object paths: full names are missing or not unique")
-        return self._path_names(weights)
+        return self._path_names([*weights, *tables])
 
     def _is_save_counter(self, key: str) -> bool:
         return self.source.object_paths.get(key) == "save_counter" and self.source.kinds.get(key) == "state"
 
     def _path_names(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return object paths as names; a slot's is its variable's, its optimizer's and its own, joined."""
+        """Return object paths as names.
+
+        A slot's is its variable's, its optimizer's and its own, joined; a hash table's two have its path
+        and `-keys` or `-values`, as TensorFlow's savers name them.
+        """
         graph = self.object_graph
         assert graph is not None
         owners = graph.tensors({self.renamed(key): None for key in keys})
@@ -155,7 +162,7 @@ class Chosen:
                 names[key] = f"{graph.paths[slot.variable]}/{graph.paths[slot.optimizer]}/{slot.name}"
             else:
                 path = graph.paths.get(node) if node is not None else None
-                names[key] = path or self.renamed(key)
+                names[key] = path + table_part(key) if path else self.renamed(key)
         return names
 
     # Objects ---------------------------------------------------------------------------
@@ -175,6 +182,7 @@ class Chosen:
             check_keys(self.with_keys(), target)
         invented = self._invent(named)
         moves = [self.move(key, invented.keys[self.renamed(key)]) for key in self.keys]
+        self.notes += [f"{name}-keys and {name}-values become a hash table" for name in invented.tables]
         moves.append(_save_counter(invented.save_counter, target))
         return _in_node_order(moves, invented.graph), invented.graph
 

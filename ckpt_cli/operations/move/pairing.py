@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import ConversionError
 from formats.keras.match import pairs_within_layers
+from formats.model.object_keys import table_part
 from formats.tf.graph.invent import invent_graph
 
 from ..choose.keys import path_of
@@ -64,8 +65,11 @@ def pair(
     for of_source, of_template in (
         (lambda key: full_names.get(new[key]), template.full_names.get),
         (new.get, lambda key: key),
-        (lambda key: paths.get(new[key]), template.object_paths.get),
-        (lambda key: path_of(new[key]), lambda key: None if template.object_graph else key),
+        (
+            lambda key: _place(paths.get(new[key]), key),
+            lambda key: _place(template.object_paths.get(key), key),
+        ),
+        (lambda key: _place(path_of(new[key]), key), lambda key: None if template.object_graph else key),
     ):
         _join(pairs, keys, wanted, of_source, of_template)
     _join_in_layers(pairs, source, keys, template, wanted)
@@ -73,6 +77,11 @@ def pair(
     if by_shape:
         _join(pairs, keys, wanted, lambda key: _shape(source, key), lambda key: _shape(template, key))
     return pairs
+
+
+def _place(path: str | None, key: str) -> str | None:
+    """Return what a saver would call the tensor at an object path: of a hash table, each of the two."""
+    return path and path + table_part(key)
 
 
 def _shape(reader: CheckpointReader, key: str) -> str | None:
@@ -217,6 +226,8 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
         if key in pairs:
             theirs = source[pairs[key]]
             stored = theirs.spec.stored
+            if table_part(key):
+                spec = spec._replace(shape=theirs.spec.shape)
             if rules.cast is not None and theirs.spec.dtype.is_floating:
                 spec = spec._replace(dtype=rules.cast)
             moves.append(Move(spec._replace(stored=stored), pairs[key], theirs))
@@ -259,7 +270,7 @@ def _refuse_missing(
     rules: Strictness,
     pairs: Mapping[str, str],
 ) -> None:
-    lacking = [key for key in missing if template.kinds.get(key) in ("variable", "slot")]
+    lacking = [key for key in missing if template.kinds.get(key) in ("variable", "slot") or table_part(key)]
     if rules.partial or not lacking:
         return
     used = set(pairs.values())
@@ -278,7 +289,7 @@ def _refuse_missing(
 
 
 def _shown(reader: CheckpointReader, key: str) -> str:
-    return reader.object_paths.get(key) or key
+    return _place(reader.object_paths.get(key), key) or key
 
 
 def _refuse_different(
@@ -287,7 +298,9 @@ def _refuse_different(
     shapes, kinds = [], []
     for key, from_key in pairs.items():
         mine, theirs = source.specs[from_key], template.specs[key]
-        if mine.shape != theirs.shape:
+        # A restored hash table has as many rows as were saved, whatever it had.
+        rows = 1 if table_part(key) else 0
+        if len(mine.shape) != len(theirs.shape) or mine.shape[rows:] != theirs.shape[rows:]:
             shapes.append(_difference(template, key, from_key, list(mine.shape), list(theirs.shape)))
         elif mine.dtype is not theirs.dtype and not _castable(mine, theirs, rules):
             kinds.append(_difference(template, key, from_key, mine.dtype, theirs.dtype))

@@ -4,6 +4,7 @@
     dense/kernel/Adam     slot `m` of the node `optimizer` for dense/kernel
     beta1_power           optimizer -> beta1_power
     training/Adam/iter    optimizer -> iter
+    words-keys, -values   root -> words, a hash table
 
 Each `/` of a name is an edge; a part that is empty becomes `_`, and of one that ends in
 `.ATTRIBUTES`, below which TensorFlow restores nothing, the dot does.  Slots become slot
@@ -21,7 +22,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import ConversionError
 from ...model.object_graph import ObjectGraph
-from ...model.object_keys import ATTRIBUTES, OPTIMIZER_SLOT, VARIABLE_VALUE, escape, hides_attributes
+from ...model.object_keys import (
+    ATTRIBUTES,
+    OPTIMIZER_SLOT,
+    TABLE,
+    TABLE_SUFFIXES,
+    VARIABLE_VALUE,
+    escape,
+    hides_attributes,
+)
 from ...wire.messages import (
     BoolValue,
     ObjectReference,
@@ -47,17 +56,23 @@ _NAMELESS = "_"
 
 _POWER = re.compile(r"(?P<scope>(?:.*/)?)(?P<name>beta[12]_power)(?:_(?P<number>[0-9]+))?", re.DOTALL)
 _ADAFACTOR_SUFFIX = "_slot_"
+_TABLE_KEYS = frozenset({"string", "int64", "int32"})
+"""Dtypes of a hash table's keys: tensorflow/core/kernels/lookup_table_op.cc registers no other."""
 
 # Names of slots that tell their optimizer themselves.
 _OWN_NAMES = {"adam_m": ("AdamWeightDecay", "m"), "adam_v": ("AdamWeightDecay", "v")}
 
 
 class Invented(NamedTuple):
-    """A graph, the key of each name in it, and that of the save counter, which it has besides."""
+    """A graph, the key of each name in it, and that of the save counter, which it has besides.
+
+    `tables` are the names of which a hash table was made, each without `-keys` and `-values`.
+    """
 
     graph: ObjectGraph
     keys: dict[str, str]
     save_counter: str
+    tables: tuple[str, ...] = ()
 
 
 class _Owner(NamedTuple):
@@ -73,18 +88,22 @@ class _Owner(NamedTuple):
 
 
 class _Node:
-    """A node while the graph grows; `path` is what its key begins with."""
+    """A node while the graph grows; `path` is what its key begins with.
+
+    It holds a variable, of that full name, or a hash table, of that name, or nothing.
+    """
 
     def __init__(self) -> None:
         self.path = ""
         self.edges: dict[str, _Node] = {}
         self.full_name: str | None = None
+        self.table: str | None = None
         self.slots: list[tuple[str, _Node, _Node]] = []
         self._slot_names: dict[_Node, set[str]] = {}
 
     @property
     def key(self) -> str:
-        return f"{self.path}/{ATTRIBUTES}/{VARIABLE_VALUE}"
+        return f"{self.path}/{ATTRIBUTES}/{VARIABLE_VALUE if self.table is None else TABLE}"
 
     def child(self, name: str) -> _Node:
         if name not in self.edges:
@@ -128,7 +147,11 @@ def invent_graph(specs: Mapping[str, TensorSpec]) -> Invented:
     root = _Node()
     owners = {slot.variable for slot in slots.values()}
     hyperparameters = {key for key, kind in kinds.items() if kind == "optimizer"} - owners
-    variables = _hang(root, [key for key in specs if key not in slots and key not in hyperparameters])
+    tables = _tables(specs)
+    apart = {*slots, *hyperparameters, *(table + suffix for table in tables for suffix in TABLE_SUFFIXES)}
+    for table in tables:
+        _node_of(root, table).table = table
+    variables = _hang(root, [key for key in specs if key not in apart])
     optimizers: dict[_Owner, _Node] = {}
 
     def optimizer(owner: _Owner) -> _Node:
@@ -145,22 +168,44 @@ def invent_graph(specs: Mapping[str, TensorSpec]) -> Invented:
     counter = root.new_child(SAVE_COUNTER)
     counter.full_name = SAVE_COUNTER
     graph, keys = _numbered(root, counter)
-    return Invented(graph, keys, counter.key)
+    return Invented(graph, keys, counter.key, tuple(tables))
+
+
+def _tables(specs: Mapping[str, TensorSpec]) -> list[str]:
+    """Return the names under which two tensors are the keys and values of a hash table.
+
+    A saver names them so: tensorflow/python/ops/lookup_ops.py.  Both have one row an entry.
+    """
+    of_keys, of_values = TABLE_SUFFIXES
+    names = [name.removesuffix(of_keys) for name in specs if name.endswith(of_keys)]
+    return [
+        name
+        for name in names
+        if name not in specs
+        and name + of_values in specs
+        and specs[name + of_keys].dtype.name in _TABLE_KEYS
+        and specs[name + of_keys].shape[:1] == specs[name + of_values].shape[:1] != ()
+    ]
 
 
 def _hang(root: _Node, names: Iterable[str]) -> dict[str, _Node]:
     """Return a new node for each name, hung up below the root by way of its parts."""
     variables = {}
     for name in names:
-        if name.count("/") > _MOST_EDGES:
-            raise ConversionError(f"more than {_MOST_EDGES} edges lead to it", key=name[:100] + "…")
-        node = root
-        for part in name.split("/"):
-            node = node.child(part)
+        variables[name] = node = _node_of(root, name)
         node.full_name = name
-        variables[name] = node
     _name_edges(root)
     return variables
+
+
+def _node_of(root: _Node, name: str) -> _Node:
+    """Return the node of a name, which lies below the root by way of its parts."""
+    if name.count("/") > _MOST_EDGES:
+        raise ConversionError(f"more than {_MOST_EDGES} edges lead to it", key=name[:100] + "…")
+    node = root
+    for part in name.split("/"):
+        node = node.child(part)
+    return node
 
 
 def _edge_name(part: str) -> str:
@@ -294,6 +339,9 @@ def _numbered(root: _Node, counter: _Node) -> tuple[ObjectGraph, dict[str, str]]
             protos.append(_proto(slot, numbers))
     named = (node for node in order if node is not counter)
     keys = {node.full_name: node.key for node in named if node.full_name is not None}
+    for node in order:
+        if node.table is not None:
+            keys |= {node.table + suffix: node.key + suffix for suffix in TABLE_SUFFIXES}
     return ObjectGraph(TrackableObjectGraph(nodes=protos)), keys
 
 
@@ -306,6 +354,9 @@ def _proto(node: _Node, numbers: Mapping[int, int]) -> TrackableObject:
         attributes.append(
             SerializedTensor(name=VARIABLE_VALUE, full_name=node.full_name, checkpoint_key=node.key)
         )
+    if node.table is not None:
+        # TensorFlow gives a table no full name: its own differ from program to program.
+        attributes.append(SerializedTensor(name=TABLE, checkpoint_key=node.key))
     # Every node here holds a value or leads to one.
     return TrackableObject(
         children=children, attributes=attributes, has_checkpoint_values=BoolValue(value=True)
