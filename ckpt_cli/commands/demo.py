@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,8 +14,15 @@ from formats.errors import CheckpointExistsError
 from ..options import color_option, completing, dry_run_option, json_option, overwrite_option, path_argument
 from ..render import base as render
 
+if TYPE_CHECKING:
+    from formats.store.staging import Staging
+
+
 RUNS = {"tf_ckpts": 0.1, "tf_ckpts_slower": 0.02}
 """Each run's directory and its learning rate: the guide's, and another."""
+
+_UNTRAINED: dict[str, Any] = {"steps": None, "loss": None, "checkpoints": []}
+"""What is known of a run before it is trained."""
 
 _TRY = (
     ("ls", "{first}"),
@@ -53,10 +61,8 @@ def command(directory: str, *, overwrite: bool, dry_run: bool, as_json: bool) ->
     for path in places.values():
         if os.path.lexists(path) and not overwrite:
             raise CheckpointExistsError("exists already", path=path, hints=("--overwrite replaces it",))
-    runs = [
-        {"directory": path, "learning_rate": RUNS[name], **_run(path, RUNS[name], dry_run=dry_run)}
-        for name, path in places.items()
-    ]
+    found = dict.fromkeys(places.values(), _UNTRAINED) if dry_run else _train(places)
+    runs = [{"directory": path, "learning_rate": RUNS[name], **found[path]} for name, path in places.items()]
     commands = [shlex.join(words) for words in _next_steps(directory, list(places.values()))]
     if as_json:
         render.document({"directory": directory, "runs": runs, "try": commands})
@@ -73,29 +79,35 @@ def command(directory: str, *, overwrite: bool, dry_run: bool, as_json: bool) ->
     return 0
 
 
-def _run(path: str, learning_rate: float, *, dry_run: bool) -> dict[str, Any]:
-    if dry_run:
-        return {"steps": None, "loss": None, "checkpoints": []}
+def _train(places: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Train every run beside its place; only when all are there, the first of them is moved to its own."""
     from formats.store.links import followed
     from formats.store.staging import Staging
 
     from ..runtime.guide import train
 
-    path = followed(path)
-    name = os.path.basename(path)
-    staging = Staging(path)
-    try:
-        training = train(staging.path(name), learning_rate)
-        staging.sync()
-        is_replacing = os.path.lexists(path)
-        if is_replacing:
-            staging.set_aside([name])
-        staging.move_in()
-        if is_replacing:
-            staging.forget_aside()
-    finally:
-        staging.remove()
-    return {"steps": training.steps, "loss": training.loss, "checkpoints": list(training.checkpoints)}
+    found, staged = {}, []
+    with ExitStack() as stack:
+        for name, path in places.items():
+            staging = Staging(followed(path))
+            stack.callback(staging.remove)
+            staged.append(staging)
+            training = train(staging.path(os.path.basename(staging.target)), RUNS[name])
+            staging.sync()
+            checkpoints = list(training.checkpoints)
+            found[path] = {"steps": training.steps, "loss": training.loss, "checkpoints": checkpoints}
+        for staging in staged:
+            _move_in(staging)
+    return found
+
+
+def _move_in(staging: Staging) -> None:
+    is_replacing = os.path.lexists(staging.target)
+    if is_replacing:
+        staging.set_aside([os.path.basename(staging.target)])
+    staging.move_in()
+    if is_replacing:
+        staging.forget_aside()
 
 
 def _next_steps(directory: str, runs: list[str]) -> list[list[str]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 from typing import TYPE_CHECKING
 
 import formats
+from ckpt_cli.ending import EndedBySignal
 from ckpt_cli.runtime import guide
 
 if TYPE_CHECKING:
@@ -81,6 +83,21 @@ def test_a_run_that_fails_leaves_the_old_one(
     assert ckpt("demo", "--overwrite", tmp_path).code == 3
     assert sorted(os.listdir(tmp_path)) == ["tf_ckpts", "tf_ckpts_slower"]
     assert (tmp_path / "tf_ckpts" / "ckpt-5.index").read_bytes() == before
+
+
+def test_where_the_second_run_fails_the_first_is_not_left(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = guide.train
+
+    def fail_later(directory: str, learning_rate: float) -> guide.Training:
+        if learning_rate == 0.02:
+            raise EndedBySignal(signal.SIGTERM)
+        return train(directory, learning_rate)
+
+    monkeypatch.setattr(guide, "train", fail_later)
+    assert ckpt("demo", tmp_path / "d").code == 143
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path, ckpt: Callable) -> None:
