@@ -117,6 +117,15 @@ def test_the_state_file_is_left_alone_unless_asked_for(ckpt: Ckpt, run: Path) ->
     assert ckpt("ls", run, "--json").json["latest"] == "out-2"
 
 
+def test_full_names_need_an_object_graph(ckpt: Ckpt, tmp_path: Path) -> None:
+    result = ckpt("rename", NAMES, tmp_path / "new-1", "--sub", "^=>x/", "--full-names", "-n")
+    assert (result.code, result.out) == (3, "")
+    assert result.err == (
+        f"ckpt: error: {NAMES}: tf-name has no object graph, and so no full names to change\n"
+        "hint: leave --full-names out\n"
+    )
+
+
 def test_full_names_change_with_full_names(ckpt: Ckpt, run: Path) -> None:
     for options, expected in (((), "net/dense/kernel"), (("--full-names",), "model/dense/kernel")):
         ckpt("rename", run / "ckpt-10", run / "out-1", "--sub", "^net=>model", "--overwrite", *options)

@@ -78,6 +78,9 @@ def plan_rename(
     """
     _refuse_saved_model(reader)
     names = renamed(reader, rules, full_names=full_names)
+    if full_names and reader.object_graph is None:
+        message = f"{reader.format.name} has no object graph, and so no full names to change"
+        raise ConversionError(message, path=reader.location.path, hints=("leave --full-names out",))
     path = reader.location.path if target is None else target
     if isinstance(reader, BundleReader):
         if target is not None:
