@@ -75,6 +75,12 @@ class ObjectReader(BundleReader):
         paths = self.object_graph.paths if self.object_graph else {}
         return {key: paths[node] for key, (node, _, _) in self._owners.items() if node in paths}
 
+    @property
+    def paths_flaw(self) -> Finding | None:
+        if self.object_graph is not None:
+            return None
+        return next(found for found in self.findings if found.key == GRAPH_KEY)
+
     @cached_property
     def full_names(self) -> Mapping[str, str]:
         return {key: full_name for key, (_, _, full_name) in self._owners.items() if full_name}

@@ -63,6 +63,11 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         return {}
 
     @property
+    def paths_flaw(self) -> Finding | None:
+        """What keeps anybody from telling the object paths that there are; None where they are known."""
+        return None
+
+    @property
     def full_names(self) -> Mapping[str, str]:
         """Full name by key, for the keys that have one."""
         return {}

@@ -15,8 +15,9 @@ from hypothesis.extra import numpy as npst
 
 from ckpt_cli.operations.choose.parts import SliceError, parse_index
 from ckpt_cli.operations.look.stats import statistics
-from formats import TensorSpec
+from formats import TensorSpec, open_checkpoint
 from formats.core import dtypes
+from formats.known.tf_object import GRAPH_KEY
 from tests.support import data_path, numbers, strings, write_bundle
 
 if TYPE_CHECKING:
@@ -186,3 +187,18 @@ def test_the_layout_of_a_keras_file_is_for_scripts(ckpt: Callable) -> None:
     assert {row[0] for row in ckpt("show", path).rows}.isdisjoint(
         {"group", "groups", "object_names", "asset"}
     )
+
+
+@pytest.mark.parametrize("command", ["show", "ls", "stats"])
+def test_an_object_path_that_a_damaged_graph_hides_is_not_called_absent(
+    ckpt: Callable, tmp_path: Path, command: str
+) -> None:
+    prefix = str(tmp_path / "ckpt-1")
+    graph = open_checkpoint(CKPT)[GRAPH_KEY].read().item()
+    write_bundle(prefix, {GRAPH_KEY: strings([graph[:-1]], ()), "w/.ATTRIBUTES/VARIABLE_VALUE": np.ones(2)})
+    result = ckpt(command, prefix, "w")
+    assert (result.code, result.out) == (3, "")
+    assert result.err.startswith(f"ckpt: error: {prefix}.data-00000-of-00001: offset 0: object graph: ")
+    assert "; so it cannot be told whether 'w' is an object path\n" in result.err
+    assert f"hint: to see the keys that are there: ckpt ls -1 {prefix}\n" in result.err
+    assert ckpt(command, prefix, "w/.ATTRIBUTES/VARIABLE_VALUE").code == 0

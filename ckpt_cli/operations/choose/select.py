@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.dtypes import dtype_named
 from formats.core.spec import KINDS
-from formats.errors import UNREADABLE, CheckpointError, InaccessibleError
+from formats.errors import UNREADABLE, CheckpointError, CorruptCheckpointError, InaccessibleError
 
 if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
@@ -119,12 +119,17 @@ def choose(reader: CheckpointReader, selection: Selection) -> list[str]:
 def unmatched(reader: CheckpointReader, text: str) -> CheckpointError:
     """Return the error of a pattern that matches nothing, with close keys.
 
-    Where the file that tells the object paths may not be read, nobody knows what they are.
+    Where what tells the object paths is damaged, or may not be read, nobody knows what they are.
     """
-    closed = next((found for found in reader.findings if found.code == UNREADABLE), None)
-    if closed is not None:
-        message = f"{closed.message}; so it cannot be told whether {text!r} is an object path"
-        return InaccessibleError(message, path=closed.file)
+    flaw = reader.paths_flaw
+    if flaw is not None:
+        message = f"{flaw.message}; so it cannot be told whether {text!r} is an object path"
+        if flaw.code == UNREADABLE:
+            return InaccessibleError(message, path=flaw.file)
+        way = f"to see the keys that are there: ckpt ls -1 {reader.location.path}"
+        return CorruptCheckpointError(
+            message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=(way,)
+        )
     message = f"no tensor matches {text!r}"
     hints = close_keys(reader, text)
     if os.path.exists(text):
