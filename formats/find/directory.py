@@ -181,6 +181,7 @@ class Directory:
 
     def _list(self) -> list[tuple[str, bool]]:
         try:
+            os.stat(os.path.join(self.path, os.curdir))  # What may be listed, but not entered, looks empty.
             with os.scandir(self.path) as entries:
                 return sorted((entry.name, _is_directory(entry)) for entry in entries)
         except FileNotFoundError as error:

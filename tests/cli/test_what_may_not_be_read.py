@@ -133,6 +133,11 @@ def test_directories_that_may_not_be_entered_or_listed(run: Path) -> None:
         assert f"ckpt: error: {inside}: permission denied\n" in result.err
         assert "ckpt-10" in result.out
     assert ckpt_of_a_user("verify", "-R", run).code == 1
+    inside.chmod(0o400)  # listed, but not entered: what lies in it looks as if it were not there
+    for command in ("ls", "verify", "log", "stats"):
+        result = ckpt_of_a_user(command, inside)
+        assert (result.code, result.err) == (3, f"ckpt: error: {inside}: permission denied\n")
+    assert ckpt_of_a_user("verify", "-R", run).code == 1
     inside.chmod(
         0o311
     )  # entered, but not listed: TensorFlow reads what it knows the name of, and so does this
