@@ -10,6 +10,7 @@ import click
 from formats.core.words import counted
 from formats.errors import CheckpointError
 from formats.find.directory import Directory, directories_below
+from formats.store.workers import workers
 from formats.tf.run.state_file import FILE_NAME
 
 from ..operations.runs.curves import read_curve
@@ -20,6 +21,7 @@ from ..options import (
     choosing,
     color_option,
     completing,
+    jobs_option,
     json_option,
     path_argument,
     recursive_option,
@@ -52,6 +54,7 @@ _MOST_TAGS = 10
     shell_complete=completing("directories"),
 )
 @recursive_option()
+@jobs_option
 @json_option
 @color_option
 def command(directory: str, **options: Any) -> int:
@@ -120,9 +123,11 @@ def _look(
     """Return a run's checkpoints, looked for again where all of them went away meanwhile."""
     attempt = 1
     while True:
-        run = RunLog(Directory(path, state_path), selection, curve, values=not options["no_values"])
-        with render.progress(run.nbytes, os.path.basename(os.path.abspath(path))) as advance:
-            rows = list(run.rows(advance))
+        with workers(options["jobs"]) as pool:
+            values = not options["no_values"]
+            run = RunLog(Directory(path, state_path), selection, curve, values=values, workers=pool)
+            with render.progress(run.nbytes, os.path.basename(os.path.abspath(path))) as advance:
+                rows = list(run.rows(advance))
         if rows or not run.directory.members or attempt == ATTEMPTS:
             return run, rows
         attempt += 1

@@ -147,6 +147,7 @@ OWN = {
         "--tag": ("log iris --json", "--tag global_step/sec"),
         "--events": ("log run --json", "--events iris"),
         "--recursive": ("log run", "-R"),
+        "--jobs": ("log run", "-j 7"),
     },
     "ls": {
         "--long": ("ls run/ckpt-10", "-l"),

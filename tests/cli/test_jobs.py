@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import formats
+from ckpt_cli.operations.runs import log
 from formats.model.writer import Place
 from formats.store import ranges, workers
 from tests.support import partitioned, shard_path, strings, variants, write_bundle
@@ -18,6 +20,8 @@ from tests.support import partitioned, shard_path, strings, variants, write_bund
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from ckpt_cli.operations.look.stats import FileTask, Statistics
 
 JOBS = (1, 2, 5)
 
@@ -109,6 +113,28 @@ def test_statistics_are_the_same(sources: list[str], ckpt: Callable) -> None:
     assert large["mean"] == pytest.approx(values.mean(), rel=1e-9)
     assert large["std"] == pytest.approx(values.std(), rel=1e-12)
     assert (large["min"], large["max"]) == (values.min(), values.max())
+
+
+def test_a_run_is_the_same(sources: list[str], ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    who: set[str] = set()
+    do_task = log.do_task
+
+    def watched(task: FileTask) -> Statistics | None:
+        who.add(threading.current_thread().name)
+        return do_task(task)
+
+    monkeypatch.setattr(log, "do_task", watched)
+    with open(shard_path(sources[1]), "r+b") as file:
+        file.truncate(os.path.getsize(file.name) - 1)
+    directory = os.path.dirname(sources[0])
+    for options in ([], ["--json"], ["--json", "small/*"], ["--no-values"]):
+        who.clear()
+        found = [ckpt("log", directory, "-j", jobs, *options) for jobs in JOBS]
+        assert {result.code for result in found} == {0}
+        assert found[0].out == found[1].out == found[2].out
+        assert found[0].err == found[1].err == found[2].err
+        assert "MainThread" in who or "--no-values" in options
+        assert len(who) > 1 or "--no-values" in options
 
 
 @pytest.mark.parametrize("command", ["verify", "convert", "average", "diff", "stats"])

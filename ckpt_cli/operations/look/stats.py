@@ -102,7 +102,7 @@ def statistics(arrays: Iterable[np.ndarray[Any, Any]], dtype: DType) -> Statisti
     return _result(dtype, moments, (low, high), (seen, zeros, nan, inf), infinite_sum)
 
 
-class _Task(NamedTuple):
+class FileTask(NamedTuple):
     """The values of a tensor that lie in a file just as they are; plain data."""
 
     values: FileRange
@@ -117,8 +117,8 @@ def statistics_of(
     Tensors whose values lie in a file in one piece are handed out; the others are read here,
     when it is their turn.
     """
-    tasks, done = tee(_task(reader, key) for key in keys)
-    with closing(workers.map(_do, tasks, lambda task: task.values.size if task else 0)) as results:
+    tasks, done = tee(file_task(reader, key) for key in keys)
+    with closing(workers.map(do_task, tasks, lambda task: task.values.size if task else 0)) as results:
         for key, task, result in zip(keys, done, results, strict=True):
             found = _here(reader, key) if task is None else result
             assert found is not None
@@ -130,21 +130,21 @@ def _here(reader: CheckpointReader, key: str) -> Statistics | None:
     return statistics(Part(key, spec).arrays(reader), spec.dtype)
 
 
-def _task(reader: CheckpointReader, key: str) -> _Task | None:
-    """Return a tensor's task; None for one that is read when it is its turn, its flaws told then."""
+def file_task(reader: CheckpointReader, key: str) -> FileTask | None:
+    """Return the task of reading a tensor; None for one that is read, and its flaws told, in its turn."""
     try:
         values = reader[key].file_range()
     except CheckpointError:
         return None  # Raised again by reading it: what is said must not depend on how far ahead one looks.
-    return None if values is None else _Task(values, reader.specs[key].dtype)
+    return None if values is None else FileTask(values, reader.specs[key].dtype)
 
 
-def _do(task: _Task | None) -> Statistics | None:
+def do_task(task: FileTask | None) -> Statistics | None:
     """Do one task; None, which keeps a place among tasks, comes to nothing."""
     return None if task is None else statistics(_checked(task), task.dtype)
 
 
-def _checked(task: _Task) -> Iterator[np.ndarray[Any, Any]]:
+def _checked(task: FileTask) -> Iterator[np.ndarray[Any, Any]]:
     """Yield the values in pieces; the checksum is compared when the last has passed."""
     from formats.core.chunks import PIECE
     from formats.store.ranges import Sum, buffers

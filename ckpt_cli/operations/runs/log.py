@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import closing
+from itertools import tee
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import CheckpointError
 from formats.find.opening import open_location
 from formats.model.location import step_of
+from formats.store.workers import SERIAL, Workers
 from formats.wire.crc32c import extend
 
 from ..choose.select import NothingSelectedError, choose
-from ..look.stats import statistics
+from ..look.stats import do_task, file_task, statistics
 from .listing import findings_in_short, iso_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     import numpy as np
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from formats.model.tensor import LazyTensor
 
     from ..choose.select import Selection
+    from ..look.stats import FileTask, Statistics
     from .curves import Curve
 
 
@@ -54,6 +58,15 @@ class Seen(NamedTuple):
 
     fingerprint: Fingerprint | None
     measure: Measure | None
+
+
+class _Look(NamedTuple):
+    """What is known of a tensor before it is read, and who is to read it: a worker, or whoever asks."""
+
+    seen: Seen
+    task: FileTask | None = None
+    tensor: LazyTensor | None = None
+    flaw: CheckpointError | None = None
 
 
 class Row(NamedTuple):
@@ -94,11 +107,20 @@ class RunLog:
     `notes` and `warnings` what there is to know beside.
     """
 
-    def __init__(self, directory: Directory, selection: Selection, curve: Curve, *, values: bool) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        selection: Selection,
+        curve: Curve,
+        *,
+        values: bool,
+        workers: Workers = SERIAL,
+    ) -> None:
         self.directory = directory
         self.selection = selection
         self.curve = curve
         self.values = values
+        self._workers = workers
         self.notes: list[str] = []
         self.warnings: list[str] = []
         self._before: dict[str, dict[str, Seen]] = {}
@@ -174,17 +196,12 @@ class RunLog:
         before = self._before.get(series, {})
         seen: dict[str, Seen] = {}
         flaws: dict[str, CheckpointError] = {}
-        for key in keys:
-            stored = None
-            try:
-                tensor = reader[key]
-                stored = _stored_fingerprint(tensor)
-                seen[key] = self._see(tensor, stored, before.get(key))
-            except CheckpointError as error:
+        for key, found, flaw in self._look_at(reader, keys, before):
+            if flaw is not None:
                 if _state(reader.location.head) != state:
-                    raise  # it is another checkpoint by now, or none
-                flaws[key] = error
-                seen[key] = Seen(stored, None)
+                    raise flaw  # it is another checkpoint by now, or none
+                flaws[key] = flaw
+            seen[key] = found
             advance(specs[key].nbytes or 0)
         weights = [key for key in keys if kinds.get(key) == "variable" and _is_floating(reader, key)]
         row = blank._replace(format=reader.format.name, tensors=len(keys))
@@ -201,37 +218,39 @@ class RunLog:
         self._before[series] = seen
         return row
 
-    def _see(self, tensor: LazyTensor, stored: Fingerprint | None, before: Seen | None) -> Seen:
-        """Return what is to be known of a tensor, reading it where that takes reading."""
+    def _look_at(
+        self, reader: CheckpointReader, keys: Sequence[str], before: Mapping[str, Seen]
+    ) -> Generator[tuple[str, Seen, CheckpointError | None]]:
+        """Yield what each tensor is found to be, in this order, and why it cannot be read.
+
+        What lies in a file in one piece is read by the workers, the rest here, when it is its turn.
+        """
+        looks, again = tee(self._look_of(reader, key, before.get(key)) for key in keys)
+        with closing(self._workers.map(_read_by_worker, looks, _bytes_of_task)) as results:
+            for key, look, result in zip(keys, again, results, strict=True):
+                found = _read_here(look.tensor, look.seen.fingerprint) if look.tensor is not None else result
+                if isinstance(found, CheckpointError):
+                    yield key, look.seen, found
+                else:
+                    yield key, found or look.seen, look.flaw
+
+    def _look_of(self, reader: CheckpointReader, key: str, before: Seen | None) -> _Look:
+        try:
+            tensor = reader[key]
+            stored = _stored_fingerprint(tensor)
+        except CheckpointError as error:
+            return _Look(Seen(None, None), flaw=error)
+        seen = Seen(stored, None)
         if not self.values or not tensor.has_values:
-            return Seen(stored, None)
-        floating = tensor.spec.dtype.family in ("float", "complex")
+            return _Look(seen)
         if before is not None and stored is not None and stored == before.fingerprint and before.measure:
-            return before
-        if stored is not None and not floating:
-            return Seen(stored, None)
-        crc = 0
-
-        def arrays() -> Iterator[np.ndarray[Any, Any]]:
-            import numpy as np
-
-            nonlocal crc
-            for chunk in _chunks(tensor):
-                if stored is None:
-                    length = b"" if floating else len(chunk).to_bytes(8, "little")  # where a string ends
-                    crc = extend(extend(crc, length), bytes(chunk))
-                if floating:
-                    yield np.frombuffer(chunk, tensor.spec.dtype.numpy)
-
-        measure = None
-        if floating:
-            found = statistics(arrays(), tensor.spec.dtype)
-            assert found is not None
-            measure = Measure(found.l2, found.nan, found.inf)
-        else:
-            for _ in arrays():
-                pass
-        return Seen(stored or (*_what(tensor), "computed", crc), measure)
+            return _Look(before)
+        if stored is None:
+            return _Look(seen, tensor=tensor)
+        if not _is_floating(reader, key):
+            return _Look(seen)
+        task = file_task(reader, key)
+        return _Look(seen, task, tensor if task is None else None)
 
     def _compare(self, row: Row, before: dict[str, Seen], now: dict[str, Seen], weights: list[str]) -> Row:
         counts = {True: 0, False: 0, None: 0}
@@ -248,6 +267,53 @@ class RunLog:
             added=len(now.keys() - before.keys()),
             removed=len(before.keys() - now.keys()),
         )
+
+
+def _bytes_of_task(look: _Look) -> int:
+    return 0 if look.task is None else look.task.values.size
+
+
+def _read_by_worker(look: _Look) -> Seen | CheckpointError | None:
+    """Read a tensor that a worker is to read; None for one that none is."""
+    if look.task is None:
+        return None
+    try:
+        return Seen(look.seen.fingerprint, _measure(do_task(look.task)))
+    except CheckpointError as error:
+        return error
+
+
+def _read_here(tensor: LazyTensor, stored: Fingerprint | None) -> Seen | CheckpointError:
+    """Measure a tensor's numbers; where no stored checksum tells it from others, compute one."""
+    floating = tensor.spec.dtype.family in ("float", "complex")
+    crc = 0
+
+    def arrays() -> Iterator[np.ndarray[Any, Any]]:
+        import numpy as np
+
+        nonlocal crc
+        for chunk in _chunks(tensor):
+            if stored is None:
+                length = b"" if floating else len(chunk).to_bytes(8, "little")  # where a string ends
+                crc = extend(extend(crc, length), bytes(chunk))
+            if floating:
+                yield np.frombuffer(chunk, tensor.spec.dtype.numpy)
+
+    measure = None
+    try:
+        if floating:
+            measure = _measure(statistics(arrays(), tensor.spec.dtype))
+        else:
+            for _ in arrays():
+                pass
+    except CheckpointError as error:
+        return error
+    return Seen(stored or (*_what(tensor), "computed", crc), measure)
+
+
+def _measure(found: Statistics | None) -> Measure:
+    assert found is not None
+    return Measure(found.l2, found.nan, found.inf)
 
 
 def _measured(row: Row, seen: dict[str, Seen], weights: list[str]) -> Row:
