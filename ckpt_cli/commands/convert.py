@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.errors import CheckpointExistsError
 from formats.find.directory import Directory
 from formats.find.opening import is_directory, locate, open_location
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
@@ -41,6 +40,7 @@ from ..options import (
     update_state_option,
 )
 from ..render import base as render
+from ..render.name_map import map_lines, save_map
 from ..render.report import opened
 
 if TYPE_CHECKING:
@@ -151,7 +151,9 @@ def _convert_one(
         if options["save_map"]:
             # Before the plan, which is refused where pairs are missing: the map is there to add them.
             pairs = pairing.pair(reader, keys, template, names=names, by_shape=strictness.by_shape)
-            _save_map(options["save_map"], pairs, overwrite=options["overwrite"])
+            lines = map_lines((mine, theirs) for theirs, mine in pairs.items())
+            hints = ("to replace it: --overwrite", "to take its pairs: --map")
+            save_map(options["save_map"], lines, overwrite=options["overwrite"], hints=hints)
         plan, _ = pairing.plan_like(reader, keys, template, target, strictness, names)
         if options["merge_slices"]:
             plan = plan._replace(slices={})
@@ -192,23 +194,6 @@ def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> tuple[transfer.P
     else:
         tell(plan, notes, how, prefix=(plan.target,) if options["each"] else ())
     return plan, how.verify
-
-
-def _save_map(path: str, pairs: dict[str, str], *, overwrite: bool) -> None:
-    """Write the pairing as two columns, SRC's key and DST's, for editing and --map.
-
-    A map that is there and says something else may have been edited.
-    """
-    rows = [f"{render.escape(mine)}\t{render.escape(theirs)}\n" for theirs, mine in pairs.items()]
-    text = "".join(rows).encode("utf-8")
-    if os.path.isfile(path) and not overwrite:
-        with open(path, "rb") as file:
-            there = file.read(len(text) + 1)
-        if sorted(there.splitlines()) != sorted(text.splitlines()):
-            hints = ("to replace it: --overwrite", "to take its pairs: --map")
-            raise CheckpointExistsError("is there already, with other pairs", path=path, hints=hints)
-        return
-    replace_file(path, text)
 
 
 def _formats_of(members: Sequence[Member], to: str | None) -> Iterator[tuple[Member, Format]]:

@@ -8,12 +8,15 @@ import click
 
 from formats.core.words import counted
 
-from ..options import color_option, json_option, path_argument
+from ..operations.choose.proposal import Candidate, propose
+from ..options import LocalPath, color_option, json_option, path_argument
 from ..render import base as render
+from ..render.name_map import proposal_lines
+from ..render.name_map import save_map as write_map
 from ..render.report import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from formats.model.reader import CheckpointReader
 
@@ -33,9 +36,12 @@ _STYLES = {_MATTERS: "red", _LEFT: "yellow", _HARMLESS: "green"}
 @click.option(
     "--allow-unused", is_flag=True, help="Exit 0 although CHECKPOINT has values that TARGET does not take."
 )
+@click.option(
+    "--save-map", type=LocalPath(), metavar="FILE", help="Write pairs proposed from structure, to be read."
+)
 @json_option
 @color_option
-def command(checkpoint: str, target: str, allow_unused: bool, as_json: bool) -> int:
+def command(checkpoint: str, target: str, allow_unused: bool, save_map: str | None, as_json: bool) -> int:
     """Show what restoring CHECKPOINT would do to TARGET's objects.
 
     TARGET is an object-based checkpoint of the program, saved once, trained or not: all
@@ -44,10 +50,15 @@ def command(checkpoint: str, target: str, allow_unused: bool, as_json: bool) -> 
     Saver restores, key by key.  Exits 0 if assert_consumed() would hold, with --allow-unused if
     assert_existing_objects_matched() would, else 1.
 
+    Where names have nothing in common, --save-map writes which variable may be which, told from
+    dtypes, shapes, layer numbers and words, each line with its reason.  Nothing is paired by it
+    before somebody has read it and gives it to `ckpt convert --like TARGET --map FILE`.
+
     \b
       ckpt match run/ckpt-10 fresh/ckpt-1
       ckpt match weights-2 fresh/ckpt-1 --allow-unused && python train.py
       ckpt match model_dir other_model_dir      # would training go on from model_dir?
+      ckpt match bert_model.ckpt fresh/ckpt-1 --save-map map.tsv
     """
     from ..operations.compare.match import match, remedy_for_shapes
     from ..operations.compare.match_fix import fix, likely_renames
@@ -56,12 +67,24 @@ def command(checkpoint: str, target: str, allow_unused: bool, as_json: bool) -> 
         found = match(reader, other)
         renames = likely_renames(found, reader, other)
         remedy = fix(found, renames, reader, other)
+        proposals = propose(
+            _candidates(reader, found.unused_checkpoint), _candidates(other, found.unmatched_target)
+        )
         rows = list(_rows(found, renames, reader, other))
         paths = {"checkpoint": reader.object_paths, "target": other.object_paths}
     if as_json:
         pairs = [{"target": rename.target, "checkpoint": rename.checkpoint} for rename in renames]
         harmless = [{"side": row[4], "key": row[2]} for row in rows if row[0] == _HARMLESS]
-        render.document({**found.document(), "likely_renames": pairs, "harmless": harmless, "fix": remedy})
+        proposed = [proposal._asdict() for proposal in proposals]
+        render.document(
+            {
+                **found.document(),
+                "likely_renames": pairs,
+                "proposed": proposed,
+                "harmless": harmless,
+                "fix": remedy,
+            }
+        )
     else:
         _show(found, rows, paths)
         if remedy:
@@ -71,7 +94,27 @@ def command(checkpoint: str, target: str, allow_unused: bool, as_json: bool) -> 
             render.note(shapes)
         elif not found.existing_matched and any(row[0] != _HARMLESS for row in rows):
             render.note("--map pairs names by hand: ckpt convert CHECKPOINT DST --like TARGET --map FILE")
+        if proposals and not remedy and save_map is None:
+            count = counted(len(proposals), "pair")
+            render.note(f"{count} can be guessed from structure: --save-map FILE writes them, to be read")
+    if save_map is not None:
+        hints = (
+            "name another file, or remove it",
+            "to take its pairs: ckpt convert --like TARGET --map FILE",
+        )
+        write_map(save_map, proposal_lines(proposals), overwrite=False, hints=hints)
+        render.note(f"{save_map}: {counted(len(proposals), 'pair')} proposed; read it before --map takes it")
     return int(not (found.existing_matched if allow_unused else found.consumed))
+
+
+def _candidates(reader: CheckpointReader, keys: Iterable[str]) -> list[Candidate]:
+    """Return the variables among keys, as people know them."""
+    paths, kinds = reader.object_paths, reader.kinds
+    return [
+        Candidate(key, paths.get(key) or key, reader.specs[key])
+        for key in keys
+        if kinds.get(key) == "variable"
+    ]
 
 
 _Row = tuple[str, str, str, str, str]

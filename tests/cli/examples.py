@@ -159,7 +159,10 @@ OWN = {
         "--null": ("ls run/ckpt-10 -1", "-0"),
         "--recursive": ("ls run", "-R"),
     },
-    "match": {"--allow-unused": ("match run/ckpt-10 fewer", "--allow-unused")},
+    "match": {
+        "--allow-unused": ("match run/ckpt-10 fewer", "--allow-unused"),
+        "--save-map": ("match run/ckpt-10 fewer", "--save-map map.tsv"),
+    },
     "rename": {
         "--sub": ("rename bert-2 new/r-2 --add-prefix x/", "--sub 'bert=>b'"),
         "--strip-prefix": ("rename bert-2 new/r-2 --add-prefix x/", "--strip-prefix bert/"),

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
+from typing import TYPE_CHECKING
 
 import pytest
 
 import ckpt_cli.runtime as tf
 from tests.support import data_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 GUIDE = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
 
@@ -109,3 +115,23 @@ def test_an_odd_object_graph_is_passed_through(ckpt, command, damage):
     result = ckpt(command, data_path("corrupt", damage, "ckpt"), *arguments, "--json")
     assert result.code == (1 if command == "match" else 0)
     assert result.json["schema"] == 1
+
+
+def test_a_map_from_structure_is_read_and_given_back(tmp_path: Path, ckpt: Callable) -> None:
+    source = data_path("bert_tiny", "bert_model.ckpt-2")
+    like = data_path("bert_template", "other_names", "with_adam", "ckpt-1")
+    told = ckpt("match", source, like)
+    assert "note: 44 pairs can be guessed from structure: --save-map FILE writes them" in told.err
+    saved = tmp_path / "map.tsv"
+    result = ckpt("match", "--json", source, like, "--save-map", saved)
+    assert (result.code, len(result.json["proposed"])) == (1, 44)
+    lines = saved.read_text().splitlines()
+    with open(data_path("bert_template", "gold_map.tsv"), encoding="utf-8") as file:
+        assert sorted(line for line in lines if "\t" in line) == sorted(file.read().splitlines())
+    assert all("\t" in after for line, after in itertools.pairwise(lines[1:]) if line.startswith("# "))
+    refused = ckpt("convert", source, tmp_path / "b-1", "--like", like)
+    assert (refused.code, "--save-map FILE proposes pairs from structure" in refused.err) == (3, True)
+    assert ckpt("convert", source, tmp_path / "b-1", "--like", like, "--map", saved).code == 0
+    saved.write_text(saved.read_text().replace("/beta\t", "/edited\t"))
+    again = ckpt("match", source, like, "--save-map", saved)
+    assert (again.code, "is there already, with other pairs" in again.err) == (3, True)

@@ -280,7 +280,8 @@ def _refuse_missing(
     message = f"{len(lacking)} tensors of TEMPLATE get no value: {listed}{more}"
     unused = ", ".join(map(repr, free[:3]))
     hints = (
-        f"{len(free)} tensors of SRC are left over, {unused} among them; pair them with --map or --sub"
+        f"{len(free)} tensors of SRC are left over, {unused} among them; pair them with --map or --sub;"
+        " ckpt match SRC TEMPLATE --save-map FILE proposes pairs from structure"
         if free
         else "SRC has no tensors left to pair",
         "--partial keeps TEMPLATE's values for them; --weights-only leaves the slots of SRC out",

@@ -1,0 +1,44 @@
+"""Name maps as files, for people to edit and for `--map`: two columns, with reasons in between."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from formats.errors import CheckpointExistsError
+from formats.store.staging import replace_file
+
+from .base import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..operations.choose.proposal import Proposal
+
+
+def map_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a line for each old and new name."""
+    return [f"{escape(old)}\t{escape(new)}" for old, new in pairs]
+
+
+def proposal_lines(proposals: Sequence[Proposal]) -> list[str]:
+    """Return the lines of a map, each below a comment that says why; no comment has a TAB."""
+    lines = ["# Proposed from dtypes, shapes, layers and words. Nothing here is known: read each line."]
+    for proposal in proposals:
+        lines += [f"# {proposal.why}", *map_lines([(proposal.source, proposal.target)])]
+    return lines
+
+
+def save_map(path: str, lines: Iterable[str], *, overwrite: bool, hints: tuple[str, ...]) -> None:
+    """Write a map; CheckpointExistsError, with `hints`, where one is there with other lines.
+
+    It may have been edited.
+    """
+    text = "".join(f"{line}\n" for line in lines).encode("utf-8")
+    if os.path.isfile(path) and not overwrite:
+        with open(path, "rb") as file:
+            there = file.read(len(text) + 1)
+        if sorted(there.splitlines()) != sorted(text.splitlines()):
+            raise CheckpointExistsError("is there already, with other pairs", path=path, hints=hints)
+        return
+    replace_file(path, text)
