@@ -4,9 +4,9 @@
      "config": {"name": ..., "layers": [{"class_name", "config": {"name", ...}, "build_config"?}, ...]}}
 
 Keras 1 and early 2 gave a Sequential's layers directly as its `config`.  Of the layers
-that `_RULES` knows, the weights' shapes follow from the configuration but for a few
-dimensions; those are letters in the rule, and one letter is one number throughout a
-layer.  What a rule cannot tell (subclasses, quantized or LoRA layers) is not compared.
+that `layers` knows, the weights' shapes follow from the configuration but for a few
+dimensions; those are words, and one word is one number throughout a layer.  What the
+table cannot tell (subclasses, quantized or LoRA layers) is not compared.
 Nothing here imports or runs what a configuration names.
 """
 
@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..model.verification import Finding
 from ..wire.jsontext import parse_object
+from .layers import LAYERS, WEIGHTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
+
+    from .layers import Weight
 
 
 _MOST_DEPTH = 32
-Pattern = tuple["int | str", ...]
 Config = dict[str, Any]
 
 
@@ -117,108 +119,16 @@ def snake_case(name: str) -> str:
 # What layers have to have ------------------------------------------------------------
 
 
-def _number(config: Config, name: str) -> int:
-    value = config[name]
-    if type(value) is not int or value < 0:
-        raise KeyError(name)
-    return value
-
-
-def _sizes(config: Config, name: str) -> tuple[int, ...]:
-    value = config[name]
-    if not isinstance(value, list) or any(type(size) is not int for size in value):
-        raise KeyError(name)
-    return tuple(value)
-
-
-def _bias(config: Config, *pattern: int | str) -> list[tuple[str, Pattern]]:
-    return [("bias", pattern)] if config.get("use_bias", config.get("bias", True)) else []
-
-
-def _dense(config: Config) -> list[tuple[str, Pattern]]:
-    units = _number(config, "units")
-    return [("kernel", ("input", units)), *_bias(config, units)]
-
-
-def _conv(config: Config) -> list[tuple[str, Pattern]]:
-    filters = _number(config, "filters")
-    return [("kernel", (*_sizes(config, "kernel_size"), "input", filters)), *_bias(config, filters)]
-
-
-def _conv_transpose(config: Config) -> list[tuple[str, Pattern]]:
-    filters = _number(config, "filters")
-    return [("kernel", (*_sizes(config, "kernel_size"), filters, "input")), *_bias(config, filters)]
-
-
-def _embedding(config: Config) -> list[tuple[str, Pattern]]:
-    return [("embeddings", (_number(config, "input_dim"), _number(config, "output_dim")))]
-
-
-def _scale_and_center(config: Config, pattern: Pattern) -> list[tuple[str, Pattern]]:
-    flags = (("scale", "gamma"), ("center", "beta"))
-    return [(weight, pattern) for flag, weight in flags if config.get(flag, True)]
-
-
-def _batch_normalization(config: Config) -> list[tuple[str, Pattern]]:
-    axis = config.get("axis", -1)
-    if config.get("renorm") or (isinstance(axis, list) and len(axis) != 1):
-        raise KeyError("axis")
-    moving: list[tuple[str, Pattern]] = [("moving_mean", ("channels",)), ("moving_variance", ("channels",))]
-    return _scale_and_center(config, ("channels",)) + moving
-
-
-def _layer_normalization(config: Config) -> list[tuple[str, Pattern]]:
-    axis = config.get("axis", -1)
-    rank = len(axis) if isinstance(axis, list) else 1
-    if config.get("rms_scaling"):
-        raise KeyError("rms_scaling")
-    return _scale_and_center(config, tuple(f"axis {at}" for at in range(rank)))
-
-
-def _recurrent(gates: int) -> Callable[[Config], list[tuple[str, Pattern]]]:
-    def rule(config: Config) -> list[tuple[str, Pattern]]:
-        units = _number(config, "units")
-        out: list[tuple[str, Pattern]] = [
-            ("kernel", ("input", gates * units)),
-            ("recurrent_kernel", (units, gates * units)),
-        ]
-        both = gates == 3 and config.get("reset_after", False)
-        return out + (_bias(config, 2, gates * units) if both else _bias(config, gates * units))
-
-    return rule
-
-
-_RULES: dict[str, Callable[[Config], list[tuple[str, Pattern]]]] = {
-    "Dense": _dense,
-    "Conv1D": _conv,
-    "Conv2D": _conv,
-    "Conv3D": _conv,
-    "Conv2DTranspose": _conv_transpose,
-    "Conv3DTranspose": _conv_transpose,
-    "Embedding": _embedding,
-    "BatchNormalization": _batch_normalization,
-    "LayerNormalization": _layer_normalization,
-    "LSTM": _recurrent(4),
-    "GRU": _recurrent(3),
-    "SimpleRNN": _recurrent(1),
-}
-
-
-def expected_weights(layer: Layer) -> list[tuple[str, Pattern]] | None:
-    """Return name and shape of a layer's weights in Keras' order; None where these cannot be told."""
-    rule = _RULES.get(layer.class_name)
-    if rule is None or layer.config.get("quantization_config") or layer.config.get("lora_rank"):
+def expected_weights(layer: Layer) -> list[Weight] | None:
+    """Return a layer's weights with their shapes in Keras' order; None where these cannot be told."""
+    row = LAYERS.get(layer.class_name)
+    if row is None or row.parts or row.wraps:
         return None
+    last = layer.input_shape[-1] if layer.input_shape and row.input_is_last else None
     try:
-        expected = rule(layer.config)
+        return LAYERS.get(row.cell, row).weights_of(layer.config.get, {} if last is None else {"INPUT": last})
     except KeyError:
         return None
-    if layer.input_shape and layer.class_name == "Dense" and isinstance(layer.input_shape[-1], int):
-        known = layer.input_shape[-1]
-        expected = [
-            (name, tuple(known if dim == "input" else dim for dim in pattern)) for name, pattern in expected
-        ]
-    return expected
 
 
 # Comparing ---------------------------------------------------------------------------
@@ -251,19 +161,21 @@ def check_in_order(layer: Layer, stored: list[LayerWeights], path: str) -> list[
     if len(stored) != len(expected):
         message = f"{_spell(layer)} has {len(stored)} weights, its configuration makes it {len(expected)}"
         return [Finding("error", "config-shape", message, stored[0].key if stored else None, path)]
-    named = {name: weight for (name, _), weight in zip(expected, stored, strict=True)}
+    named = {row.name: weight for (row, _), weight in zip(expected, stored, strict=True)}
     return _compare(layer, named, path, complete=True)
 
 
 def _compare(layer: Layer, stored: Mapping[str, LayerWeights], path: str, *, complete: bool) -> list[Finding]:
     findings = []
     bound: dict[str, int] = {}
-    for name, pattern in expected_weights(layer) or ():
-        weight = stored.get(name)
+    for row, pattern in expected_weights(layer) or ():
+        weight = stored.get(row.name)
         if weight is None:
             if complete and stored and not _is_keras_1(stored):
-                message = f"{_spell(layer)} has no weight {name!r}, its configuration has one"
+                message = f"{_spell(layer)} has no weight {row.name!r}, its configuration has one"
                 findings.append(Finding("error", "config-shape", message, None, path))
+            continue
+        if pattern is None:
             continue
         wanted = [dim if isinstance(dim, int) else bound.get(dim) for dim in pattern]
         fits = len(wanted) == len(weight.shape) and all(
@@ -291,4 +203,4 @@ def _is_keras_1(stored: Mapping[str, LayerWeights]) -> bool:
     )
 
 
-_NAMED = re.compile(r"(^|/)(kernel|bias|gamma|beta|embeddings|recurrent_kernel|moving_mean|moving_variance)$")
+_NAMED = re.compile(f"(^|/)({'|'.join(WEIGHTS)})$")

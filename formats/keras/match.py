@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..core.words import counted
 from .config import LayerWeights, check_in_order
 from .facts import TOP_LEVEL, variables_by_group
+from .layers import edge_spellings
 from .layouts import groups_of
 from .model import Edge, ModelError, Unit, Variable, legacy_order
 
@@ -180,8 +181,8 @@ def _fill_node(unit: Unit, node: int, nodes: _Nodes, name: str) -> None:
     if not unit.known and not unit.edges:
         unit.edges += [Edge(edge, Variable(edge.lstrip("_"))) for edge in held]
     variables = unit.variables()
-    # Keras 3 keeps some under private names, and calls some of them otherwise.
-    keys = [held.get(variable.name, held.get(f"_{variable.name}")) for variable in variables]
+    spellings = [edge_spellings(variable.name) for variable in variables]
+    keys = [next((held[edge] for edge in edges if edge in held), None) for edges in spellings]
     if None in keys and len(held) == len(variables):
         keys = list(held.values())
     for variable, key in zip(variables, keys, strict=True):

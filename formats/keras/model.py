@@ -7,7 +7,7 @@
 
 A model is a `Unit` with layers, a layer a `Unit` whose edges lead to its variables and to
 units within it, in the order in which Keras has them.  It is made from a configuration,
-whose classes `_VARIABLES` and `_PARTS` know, or from the names that an HDF5 file gives to
+whose classes `layers` knows, or from the names that an HDF5 file gives to
 its weights.  Layers of other classes take their variables' names from where they are
 stored.  keras/src/engine/base_layer.py, keras/src/saving/saving_lib.py (Keras 2.15, 3.15)
 """
@@ -15,12 +15,15 @@ stored.  keras/src/engine/base_layer.py, keras/src/saving/saving_lib.py (Keras 2
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from .config import Layer, expected_weights, layer_of, model_of
+from .config import Layer, layer_of, model_of, snake_case
+from .layers import LAYERS, NORMALIZING, PARTS, WEIGHTS, WRAPS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
+
+    from .layers import LayerRow, PartRow, WrapRow
 
 
 class ModelError(ValueError):
@@ -120,96 +123,41 @@ def _halves(unit: Unit) -> tuple[list[Variable], list[Variable]]:
 
 # From a configuration -------------------------------------------------------------------
 
-_NOT_TRAINED = frozenset(("moving_mean", "moving_variance"))
-
-_VARIABLES: dict[str, tuple[str, ...]] = {
-    "DepthwiseConv1D": ("depthwise_kernel", "bias"),
-    "DepthwiseConv2D": ("depthwise_kernel", "bias"),
-    "SeparableConv1D": ("depthwise_kernel", "pointwise_kernel", "bias"),
-    "SeparableConv2D": ("depthwise_kernel", "pointwise_kernel", "bias"),
-    "PReLU": ("alpha",),
-}
-"""Variables of classes that `expected_weights` does not know; the bias goes without `use_bias`."""
-
-_EMPTY: dict[str, tuple[str, ...]] = {
-    "BatchNormalization": ("axis",),
-    "LayerNormalization": ("axis",),
-    "InputLayer": ("_init_input_shape",),
-    "LSTMCell": ("state_size",),
-}
-"""Edges to lists without values that TensorFlow's graph has of a class, before its variables."""
-
-_CELLS = {"LSTM": "LSTMCell", "GRU": "GRUCell", "SimpleRNN": "SimpleRNNCell"}
-_ATTENTION = (
-    ("_query_dense", "query_dense", "query"),
-    ("_key_dense", "key_dense", "key"),
-    ("_value_dense", "value_dense", "value"),
-    ("_softmax", "_softmax", "softmax"),
-    ("_dropout_layer", "_dropout_layer", "dropout"),
-    ("_output_dense", "output_dense", "attention_output"),
-)
 _MOST_WRAPPERS = 16
-_EINSUM_LISTS = ("partial_output_shape", "full_output_shape")
 
 
 def _empty(*names: str) -> list[Edge]:
     return [Edge(name, Unit()) for name in names]
 
 
-def _variable_edges(names: Sequence[str]) -> list[Edge]:
-    return [Edge(name, Variable(name, name not in _NOT_TRAINED)) for name in names]
+def _weights(row: LayerRow, layer: Layer) -> list[Edge]:
+    """Return a class' edges to its weights, and to lists before them; KeyError where untold."""
+    weights = [weight for weight, _ in row.weights_of(layer.config.get)]
+    return [*_empty(*row.lists), *(Edge(one.name, Variable(one.name, one.trainable)) for one in weights)]
 
 
-def _recurrent(layer: Layer, _: int) -> list[Edge]:
-    class_name = _CELLS[layer.class_name]
-    rule = expected_weights(layer)
-    if rule is None:
-        raise ModelError(f"layer {layer.name!r}: its configuration does not say what weights it has")
-    edges = [*_empty(*_EMPTY.get(class_name, ())), *_variable_edges([name for name, _ in rule])]
-    name = f"{layer.class_name.lower().replace('simplernn', 'simple_rnn')}_cell"
-    cell = Unit(name, class_name, edges, trainable=layer.config.get("trainable", True), layer=layer)
-    return [Edge("cell", cell, "cell"), *_empty("state_spec")]
+def _cell(row: LayerRow, layer: Layer) -> Edge:
+    cell = Unit(snake_case(row.cell), row.cell, _weights(LAYERS[row.cell], layer), layer=layer)
+    cell.trainable = layer.config.get("trainable", True)
+    return Edge("cell", cell, "cell")
 
 
-def _bidirectional(layer: Layer, depth: int) -> list[Edge]:
-    edges = []
-    for side in ("forward", "backward"):
-        config = layer.config.get(f"{side}_layer") or layer.config.get("layer")
-        unit = _unit_of(config, depth)
-        if not unit.name.startswith(f"{side}_"):
-            unit.name = f"{side}_{unit.name}"
-        edges.append(Edge(f"{side}_layer", unit, f"{side}_layer"))
-    return edges
+def _part(part: PartRow, layer: Layer) -> Edge:
+    row = LAYERS.get(part.class_name)
+    edges = _weights(row, layer) if row is not None else []
+    return Edge(part.edge, Unit(part.name, part.class_name, edges), part.attribute)
 
 
-def _unit_of(config: Any, depth: int) -> Unit:
+def _wrapped(wrap: WrapRow, layer: Layer, depth: int) -> Edge:
+    config = layer.config.get(wrap.edge) or layer.config.get("layer")
     if depth > _MOST_WRAPPERS:
         raise ModelError(f"layers wrapped more than {_MOST_WRAPPERS} deep")
     if not isinstance(config, dict):
         raise ModelError("a wrapper has no layer in it")
-    return _unit(layer_of(config), depth + 1)
-
-
-def _time_distributed(layer: Layer, depth: int) -> list[Edge]:
-    return [Edge("layer", _unit_of(layer.config.get("layer"), depth), "layer")]
-
-
-def _attention(layer: Layer, _: int) -> list[Edge]:
-    names = ("kernel", "bias") if layer.config.get("use_bias", True) else ("kernel",)
-    edges = []
-    for edge, attribute, name in _ATTENTION:
-        dense = edge.endswith("_dense")
-        inner = [*_empty(*_EINSUM_LISTS), *_variable_edges(names)] if dense else []
-        edges.append(Edge(edge, Unit(name, "EinsumDense" if dense else "", inner), attribute))
-    return edges
-
-
-_PARTS: dict[str, Callable[[Layer, int], list[Edge]]] = {
-    **dict.fromkeys(_CELLS, _recurrent),
-    "Bidirectional": _bidirectional,
-    "TimeDistributed": _time_distributed,
-    "MultiHeadAttention": _attention,
-}
+    unit = _unit(layer_of(config), depth + 1)
+    if not unit.name.startswith(wrap.prefix):
+        unit.name = f"{wrap.prefix}{unit.name}"
+    return Edge(wrap.edge, unit, wrap.edge)
 
 
 def from_config(text: str) -> Unit:
@@ -233,29 +181,30 @@ def _unit(layer: Layer, depth: int = 0) -> Unit:
         skipped = ("InputLayer",) if layer.class_name == "Sequential" else ()
         unit.layers = [_unit(inner, depth) for inner in layer.layers if inner.class_name not in skipped]
         unit.is_model, unit.layer = True, None
-    elif layer.class_name in _PARTS:
-        unit.edges, unit.layer = _PARTS[layer.class_name](layer, depth), None
+    elif layer.class_name in LAYERS:
+        _furnish(unit, LAYERS[layer.class_name], layer, depth)
     else:
-        names = _names_of(layer)
-        unit.known = names is not None
-        unit.edges = [*_empty(*_EMPTY.get(layer.class_name, ())), *_variable_edges(names or ())]
+        unit.known = False
     return unit
 
 
-def _names_of(layer: Layer) -> list[str] | None:
-    """Return the names of a layer's variables; None where its class is not known."""
-    expected = expected_weights(layer)
-    if expected is not None:
-        return [name for name, _ in expected]
-    names = _VARIABLES.get(layer.class_name)
-    if names is None:
-        return None
-    return [name for name in names if name != "bias" or layer.config.get("use_bias", True)]
+def _furnish(unit: Unit, row: LayerRow, layer: Layer, depth: int) -> None:
+    """Give a unit what its class has: weights, or a cell, parts or wrapped layers that have them."""
+    try:
+        unit.edges = [*_weights(row, layer), *(_part(part, layer) for part in row.parts)]
+        unit.edges += [_cell(row, layer)] if row.cell else []
+    except KeyError as error:
+        if row.cell:
+            message = f"layer {layer.name!r}: its configuration does not say what weights it has"
+            raise ModelError(message) from error
+        unit.known = False
+    unit.edges += [_wrapped(wrap, layer, depth) for wrap in row.wraps]
+    unit.edges += _empty(*row.lists_after)
+    if row.cell or row.parts or row.wraps:
+        unit.layer = None
 
 
 # From names -----------------------------------------------------------------------------
-
-_ATTENTION_PARTS = {name: (edge, attribute) for edge, attribute, name in _ATTENTION}
 
 
 def from_names(layers: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> Unit:
@@ -300,19 +249,20 @@ def _named_layer(name: str, weights: Sequence[tuple[str, list[str]]]) -> Unit:
         variable = components[-1]
         if any(edge.name == variable for edge in owner.edges):
             raise ModelError(f"two weights of layer {name!r} are {variable!r}")
-        if variable in ("gamma", "beta") and not owner.edges:
+        if variable in NORMALIZING and not owner.edges:
             owner.edges += _empty("axis")
-        owner.edges += [Edge(variable, Variable(variable, variable not in _NOT_TRAINED, key=key))]
+        trainable = variable not in WEIGHTS or WEIGHTS[variable].trainable
+        owner.edges += [Edge(variable, Variable(variable, trainable, key=key))]
     return unit
 
 
 def _edge_of(component: str, layer: str) -> tuple[str, str]:
     """Return the edge, and Keras 3's attribute, behind a component of a weight's name."""
-    if component in _ATTENTION_PARTS:
-        return _ATTENTION_PARTS[component]
-    for side in ("forward", "backward"):
-        if component.startswith(f"{side}_"):
-            return f"{side}_layer", f"{side}_layer"
+    if component in PARTS:
+        return PARTS[component].edge, PARTS[component].attribute
+    for wrap in WRAPS:
+        if component.startswith(wrap.prefix):
+            return wrap.edge, wrap.edge
     # Keras numbers cells of one class: lstm_cell, lstm_cell_1.
     if component.rstrip("0123456789").removesuffix("_").endswith("_cell") or component == "cell":
         return "cell", "cell"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from formats.errors import UnsupportedFeatureError
+from formats.keras.layers import edge_spellings
 
 from ..graph_view import GraphView
 from ..variable import Variable
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["assign", "assign_weights", "weights_by_key"]
 
-_KERAS_3 = {"depthwise_kernel": "kernel"}
 _TOP_LEVEL = "top_level_model_weights"
 
 
@@ -132,7 +132,7 @@ def _child(graph: ObjectGraph, node: int, name: str) -> int | None:
     Functional of its layers; kernels and embeddings are private attributes.
     """
     edges = dict(graph.children(node))
-    for spelling in (name, f"_{name}", _KERAS_3.get(name)):
+    for spelling in edge_spellings(name):
         if spelling in edges:
             return edges[spelling]
     functional = edges.get("_functional")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from formats.errors import UnsupportedFeatureError
+from formats.keras.layers import LAYERS
 
 from . import activations, layers
 
@@ -27,53 +28,8 @@ __all__ = ["Budget", "layer_from_config", "unknown"]
 
 Config = dict[str, Any]
 
-_KERNEL = ("kernel_initializer", "bias_initializer")
-_RECURRENT = (*_KERNEL, "recurrent_initializer")
-_SCALE = ("gamma_initializer", "beta_initializer")
-_CONV = ("strides", "padding", "data_format", "dilation_rate", "activation", "use_bias")
-_POOL = ("pool_size", "strides", "padding", "data_format")
-_LOOP = ("units", "activation", "use_bias", "return_sequences", "return_state", "go_backwards")
-
-# Class: the options that are handed on, and the options that make weights.
-_LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "Activation": (("activation",), ()),
-    "Add": ((), ()),
-    "Average": ((), ()),
-    "AveragePooling2D": (_POOL, ()),
-    "BatchNormalization": (
-        ("axis", "momentum", "epsilon", "center", "scale"),
-        (*_SCALE, "moving_mean_initializer", "moving_variance_initializer"),
-    ),
-    "Concatenate": (("axis",), ()),
-    "Conv2D": (("filters", "kernel_size", "groups", *_CONV), _KERNEL),
-    "Dense": (("units", "activation", "use_bias"), _KERNEL),
-    "DepthwiseConv2D": (
-        ("kernel_size", "depth_multiplier", *_CONV),
-        ("depthwise_initializer", "bias_initializer"),
-    ),
-    "Dropout": (("rate",), ()),
-    "Embedding": (("input_dim", "output_dim"), ("embeddings_initializer",)),
-    "Flatten": (("data_format",), ()),
-    "GRU": ((*_LOOP, "recurrent_activation", "reset_after"), _RECURRENT),
-    "GlobalAveragePooling2D": (("data_format", "keepdims"), ()),
-    "GlobalMaxPooling2D": (("data_format", "keepdims"), ()),
-    "LSTM": ((*_LOOP, "recurrent_activation", "unit_forget_bias"), _RECURRENT),
-    "LayerNormalization": (("axis", "epsilon", "center", "scale"), _SCALE),
-    "MaxPooling2D": (_POOL, ()),
-    "Maximum": ((), ()),
-    "MultiHeadAttention": (
-        ("num_heads", "key_dim", "value_dim", "use_bias", "output_shape", "attention_axes"),
-        _KERNEL,
-    ),
-    "Multiply": ((), ()),
-    "Permute": (("dims",), ()),
-    "ReLU": (("max_value", "negative_slope", "threshold"), ()),
-    "Rescaling": (("scale", "offset"), ()),
-    "Reshape": (("target_shape",), ()),
-    "SimpleRNN": (_LOOP, _RECURRENT),
-    "Softmax": (("axis",), ()),
-    "Subtract": ((), ()),
-}
+_RECURRENT = frozenset(name for name, row in LAYERS.items() if row.cell)
+_RECURRENT_OPTIONS = frozenset(option for name in _RECURRENT for option in LAYERS[name].options or ())
 _IRRELEVANT = frozenset(
     [
         "name", "trainable", "dtype", "batch_input_shape", "batch_shape", "build_input_shape", "seed",
@@ -119,12 +75,11 @@ def layer_from_config(item: Config, budget: Budget, *, keras3: bool) -> Any:
     if class_name == "Bidirectional":
         return _bidirectional(config, budget, keras3=keras3)
     what = f"layer {name!r} ({class_name})"
-    if class_name == "LeakyReLU":
-        config = {**config, "alpha": config.get("negative_slope", config.get("alpha"))}
-        return _made(what, layers.LeakyReLU, {"alpha": config["alpha"], "name": name})
-    if class_name not in _LAYERS:
+    row = LAYERS.get(class_name)
+    if row is None or row.options is None:
         raise unknown(what)
-    wanted, initializers = _LAYERS[class_name]
+    wanted, in_keras_2 = row.options, dict(row.in_keras_2)
+    config = {in_keras_2.get(option, option): value for option, value in config.items()}
     options = {option: config[option] for option in wanted if option in config}
     for option, value in config.items():
         if option in options or option in _IRRELEVANT or option.endswith(_IRRELEVANT_ENDS):
@@ -133,7 +88,7 @@ def layer_from_config(item: Config, budget: Budget, *, keras3: bool) -> Any:
             raise unknown(f"{what}: {option}={value!r}")
     _check(what, options, keras3=keras3)
     _check_dtype(what, config.get("dtype", "float32"))
-    options |= dict.fromkeys(initializers, budget)
+    options |= dict.fromkeys(row.initializers(), budget)
     return _made(what, getattr(layers, class_name), {**options, "name": name})
 
 
@@ -192,7 +147,7 @@ def _bidirectional(config: Config, budget: Budget, *, keras3: bool) -> Any:
     name = str(config.get("name"))
     what = f"layer {name!r} (Bidirectional)"
     forward, backward = config.get("layer"), config.get("backward_layer")
-    if not isinstance(forward, dict) or forward.get("class_name") not in ("LSTM", "GRU", "SimpleRNN"):
+    if not isinstance(forward, dict) or forward.get("class_name") not in _RECURRENT:
         raise unknown(f"{what} of what is not LSTM, GRU or SimpleRNN")
     if isinstance(backward, dict) and not _is_mirrored(forward, backward):
         raise unknown(f"{what} whose two layers differ")
@@ -206,7 +161,7 @@ def _is_mirrored(forward: Config, backward: Config) -> bool:
     def essence(item: Config) -> tuple[Any, Config]:
         config = item.get("config")
         config = dict(config) if isinstance(config, dict) else {}
-        own = {key: value for key, value in config.items() if key in _LAYERS["GRU"][0] + _LAYERS["LSTM"][0]}
+        own = {key: value for key, value in config.items() if key in _RECURRENT_OPTIONS}
         own.pop("go_backwards", None)
         return item.get("class_name"), own
 

@@ -1,0 +1,309 @@
+"""Keras' layers, one row a class: their weights in order, their parts, and what differs between generations.
+
+A weight's shape is spelled in words, one for each dimension:
+
+    units             a number of the configuration
+    4*units           a product
+    kernel_size...    all numbers of a list
+    INPUT             what only the input tells; one word is one number throughout a layer
+    AXES              as many of those as the option `axis` names
+
+Readers of HDF5 files and of object graphs, conversions, checks of shapes, models made from
+configurations and the runtime's layers all look here.  A class of somebody's own is not here,
+whatever it is called: `config` tells it by its registered name.
+keras/src/layers/ (Keras 2.15, 3.15)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+Pattern = tuple["int | str", ...]
+"""A shape as far as it is known: what is free is the word for it."""
+
+
+class Told(Protocol):
+    """A layer's options by name: `get` of a configuration, or what reads a live layer's attributes."""
+
+    def __call__(self, name: str, default: Any = None, /) -> Any: ...
+
+
+class WeightRow(NamedTuple):
+    """A weight of a layer; `shape` is None where it follows from more than numbers of the configuration.
+
+    Of the options in `when` all are on where there is such a weight, and those behind a `!` off.
+    """
+
+    name: str
+    shape: str | None = None
+    when: str = ""
+    trainable: bool = True
+    in_keras_3: str | None = None
+    """Its attribute in Keras 3, where that is neither its name nor its name behind an underscore."""
+
+    def is_there(self, told: Told) -> bool:
+        return all(_is_on(option, told) for option in self.when.split())
+
+    @property
+    def initializer(self) -> str:
+        """The option that gives its first value."""
+        short = re.fullmatch("(recurrent|depthwise|pointwise)_kernel", self.name)
+        return f"{short[1] if short else self.name}_initializer"
+
+
+Weight = tuple[WeightRow, "Pattern | None"]
+"""A weight that a layer has, and its shape as far as it is known."""
+
+
+class PartRow(NamedTuple):
+    """A layer within a layer: its edge in TensorFlow's graph, its attribute in Keras 3, name and class."""
+
+    edge: str
+    attribute: str
+    name: str
+    class_name: str = ""
+
+
+class WrapRow(NamedTuple):
+    """A layer that a wrapper has been given: edge and attribute, and what its name begins with."""
+
+    edge: str
+    prefix: str = ""
+
+
+class LayerRow(NamedTuple):
+    """What there is to know of a class of layers.
+
+    `lists` are edges of TensorFlow's graph that lead to lists without values, before the
+    variables; `lists_after` come behind.  `options` are those that outputs depend on; None
+    for a class whose outputs are not computed here.
+    """
+
+    weights: tuple[WeightRow, ...] = ()
+    options: tuple[str, ...] | None = None
+    cell: str = ""
+    """The class of a recurrent layer's cell, which has the weights."""
+
+    parts: tuple[PartRow, ...] = ()
+    wraps: tuple[WrapRow, ...] = ()
+    lists: tuple[str, ...] = ()
+    lists_after: tuple[str, ...] = ()
+    in_keras_2: tuple[tuple[str, str], ...] = ()
+    """Options that Keras 3 calls otherwise: (name there, name in Keras 2)."""
+
+    unless: tuple[str, ...] = ()
+    """Options with which a layer has other weights than these."""
+
+    one_axis: bool = False
+    """Whether more axes than one mean other shapes."""
+
+    input_is_last: bool = False
+    """Whether the last dimension of the input is the one called INPUT."""
+
+    def weights_of(self, told: Told, free: Mapping[str, Any] | None = None) -> list[Weight]:
+        """Return the weights of a layer in Keras' order with their shapes; `free` gives numbers for words.
+
+        Raises KeyError, with its name, for an option that does not tell.
+        """
+        for option in (*self.unless, *_UNLESS):
+            if told(option):
+                raise KeyError(option)
+        axis = told("axis", -1)
+        if self.one_axis and isinstance(axis, list) and len(axis) != 1:
+            raise KeyError("axis")
+        there = [weight for weight in self.weights if weight.is_there(told)]
+        return [(weight, _pattern(weight.shape, told, free or {})) for weight in there]
+
+    def with_weights(self) -> Iterator[LayerRow]:
+        """Yield the rows whose weights a layer of this class has: its own, its cell's, its parts'."""
+        yield self
+        classes = (self.cell, *(part.class_name for part in self.parts))
+        yield from (LAYERS[name] for name in dict.fromkeys(classes) if name in LAYERS)
+
+    def initializers(self) -> list[str]:
+        """Return the options that give weights their first values."""
+        weights = (weight for row in self.with_weights() for weight in row.weights)
+        return list(dict.fromkeys(weight.initializer for weight in weights))
+
+
+_UNLESS = ("quantization_config", "lora_rank")
+_OFF_UNLESS_SAID = ("reset_after",)
+_KERAS_1 = {"use_bias": "bias"}
+
+
+def _is_on(option: str, told: Told) -> bool:
+    name = option.removeprefix("!")
+    is_on = bool(told(name, told(_KERAS_1.get(name, name), name not in _OFF_UNLESS_SAID)))
+    return is_on is not option.startswith("!")
+
+
+def _pattern(words: str | None, told: Told, free: Mapping[str, Any]) -> Pattern | None:
+    if words is None:
+        return None
+    out: list[int | str] = []
+    for word in words.split():
+        if word.endswith("..."):
+            out += _sizes(word.removesuffix("..."), told)
+        elif word == "AXES":
+            axis = told("axis", -1)
+            names = [f"{word} {at}" for at in range(len(axis) if isinstance(axis, list) else 1)]
+            out += free.get(word, names)
+        else:
+            factors = [_factor(factor, told, free) for factor in word.split("*")]
+            numbers = [factor for factor in factors if factor is not None]
+            out.append(math.prod(numbers) if len(numbers) == len(factors) else word)
+    return tuple(out)
+
+
+def _factor(word: str, told: Told, free: Mapping[str, Any]) -> int | None:
+    """Return the number that a word stands for; None for a free one."""
+    if word.isdigit():
+        return int(word)
+    if word.isupper():
+        return free.get(word)
+    value = told(word)
+    if type(value) is not int or value < 0:
+        raise KeyError(word)
+    return value
+
+
+def _sizes(option: str, told: Told) -> list[int]:
+    value = told(option)
+    if not isinstance(value, list | tuple) or any(type(size) is not int for size in value):
+        raise KeyError(option)
+    return list(value)
+
+
+def _convolution(kernel: str, filters: str = "filters") -> tuple[WeightRow, ...]:
+    return WeightRow("kernel", f"kernel_size... {kernel}"), WeightRow("bias", filters, "use_bias")
+
+
+def _depthwise() -> tuple[WeightRow, ...]:
+    kernel = WeightRow("depthwise_kernel", "kernel_size... CHANNELS depth_multiplier", in_keras_3="kernel")
+    return kernel, WeightRow("bias", "depth_multiplier*CHANNELS", "use_bias")
+
+
+def _separable(ones: str) -> tuple[WeightRow, ...]:
+    return (
+        WeightRow("depthwise_kernel", "kernel_size... CHANNELS depth_multiplier"),
+        WeightRow("pointwise_kernel", f"{ones} depth_multiplier*CHANNELS filters"),
+        WeightRow("bias", "filters", "use_bias"),
+    )
+
+
+def _gates(width: str, *biases: WeightRow) -> tuple[WeightRow, ...]:
+    kernel = WeightRow("kernel", f"INPUT {width}")
+    plain = (WeightRow("bias", width, "use_bias"),)
+    return kernel, WeightRow("recurrent_kernel", f"units {width}"), *(biases or plain)
+
+
+_DENSE = (WeightRow("kernel", "INPUT units"), WeightRow("bias", "units", "use_bias"))
+_SCALE_AND_SHIFT = (WeightRow("gamma", "AXES", "scale"), WeightRow("beta", "AXES", "center"))
+_MOVING = tuple(WeightRow(name, "AXES", trainable=False) for name in ("moving_mean", "moving_variance"))
+_AXIS = ("axis",)
+_CONV = ("strides", "padding", "data_format", "dilation_rate", "activation", "use_bias")
+_POOL = ("pool_size", "strides", "padding", "data_format")
+_GLOBAL_POOL = ("data_format", "keepdims")
+_LOOP = ("units", "activation", "use_bias", "return_sequences", "return_state", "go_backwards")
+_STATE = ("state_spec",)
+
+LAYERS: dict[str, LayerRow] = {
+    "Activation": LayerRow(options=("activation",)),
+    "Add": LayerRow(options=()),
+    "Average": LayerRow(options=()),
+    "AveragePooling2D": LayerRow(options=_POOL),
+    "BatchNormalization": LayerRow(
+        (*_SCALE_AND_SHIFT, *_MOVING),
+        ("axis", "momentum", "epsilon", "center", "scale"),
+        lists=_AXIS,
+        unless=("renorm",),
+        one_axis=True,
+    ),
+    "Bidirectional": LayerRow(
+        wraps=(WrapRow("forward_layer", "forward_"), WrapRow("backward_layer", "backward_"))
+    ),
+    "Concatenate": LayerRow(options=("axis",)),
+    "Conv1D": LayerRow(_convolution("INPUT filters")),
+    "Conv1DTranspose": LayerRow(_convolution("filters INPUT")),
+    "Conv2D": LayerRow(_convolution("INPUT filters"), ("filters", "kernel_size", "groups", *_CONV)),
+    "Conv2DTranspose": LayerRow(_convolution("filters INPUT")),
+    "Conv3D": LayerRow(_convolution("INPUT filters")),
+    "Conv3DTranspose": LayerRow(_convolution("filters INPUT")),
+    "Dense": LayerRow(_DENSE, ("units", "activation", "use_bias"), input_is_last=True),
+    "DepthwiseConv1D": LayerRow(_depthwise()),
+    "DepthwiseConv2D": LayerRow(_depthwise(), ("kernel_size", "depth_multiplier", *_CONV)),
+    "Dropout": LayerRow(options=("rate",)),
+    "EinsumDense": LayerRow(
+        (WeightRow("kernel"), WeightRow("bias", when="use_bias bias_axes")),
+        lists=("partial_output_shape", "full_output_shape"),
+    ),
+    "Embedding": LayerRow((WeightRow("embeddings", "input_dim output_dim"),), ("input_dim", "output_dim")),
+    "Flatten": LayerRow(options=("data_format",)),
+    "GRU": LayerRow(
+        options=(*_LOOP, "recurrent_activation", "reset_after"), cell="GRUCell", lists_after=_STATE
+    ),
+    "GRUCell": LayerRow(
+        _gates(
+            "3*units",
+            WeightRow("bias", "2 3*units", "use_bias reset_after"),
+            WeightRow("bias", "3*units", "use_bias !reset_after"),
+        )
+    ),
+    "GlobalAveragePooling2D": LayerRow(options=_GLOBAL_POOL),
+    "GlobalMaxPooling2D": LayerRow(options=_GLOBAL_POOL),
+    "InputLayer": LayerRow(lists=("_init_input_shape",)),
+    "LSTM": LayerRow(
+        options=(*_LOOP, "recurrent_activation", "unit_forget_bias"), cell="LSTMCell", lists_after=_STATE
+    ),
+    "LSTMCell": LayerRow(_gates("4*units"), lists=("state_size",)),
+    "LayerNormalization": LayerRow(
+        _SCALE_AND_SHIFT, ("axis", "epsilon", "center", "scale"), lists=_AXIS, unless=("rms_scaling",)
+    ),
+    "LeakyReLU": LayerRow(options=("alpha",), in_keras_2=(("negative_slope", "alpha"),)),
+    "MaxPooling2D": LayerRow(options=_POOL),
+    "Maximum": LayerRow(options=()),
+    "MultiHeadAttention": LayerRow(
+        options=("num_heads", "key_dim", "value_dim", "use_bias", "output_shape", "attention_axes"),
+        parts=(
+            PartRow("_query_dense", "query_dense", "query", "EinsumDense"),
+            PartRow("_key_dense", "key_dense", "key", "EinsumDense"),
+            PartRow("_value_dense", "value_dense", "value", "EinsumDense"),
+            PartRow("_softmax", "_softmax", "softmax"),
+            PartRow("_dropout_layer", "_dropout_layer", "dropout"),
+            PartRow("_output_dense", "output_dense", "attention_output", "EinsumDense"),
+        ),
+    ),
+    "Multiply": LayerRow(options=()),
+    "PReLU": LayerRow((WeightRow("alpha"),)),
+    "Permute": LayerRow(options=("dims",)),
+    "ReLU": LayerRow(options=("max_value", "negative_slope", "threshold")),
+    "Rescaling": LayerRow(options=("scale", "offset")),
+    "Reshape": LayerRow(options=("target_shape",)),
+    "SeparableConv1D": LayerRow(_separable("1")),
+    "SeparableConv2D": LayerRow(_separable("1 1")),
+    "SimpleRNN": LayerRow(options=_LOOP, cell="SimpleRNNCell", lists_after=_STATE),
+    "SimpleRNNCell": LayerRow(_gates("units")),
+    "Softmax": LayerRow(options=("axis",)),
+    "Subtract": LayerRow(options=()),
+    "TimeDistributed": LayerRow(wraps=(WrapRow("layer"),)),
+}
+
+WEIGHTS = {weight.name: weight for row in reversed(LAYERS.values()) for weight in row.weights}
+"""A row for each name of a weight, for what names alone have to tell."""
+
+PARTS = {part.name: part for row in LAYERS.values() for part in row.parts}
+WRAPS = [wrap for row in LAYERS.values() for wrap in row.wraps if wrap.prefix]
+NORMALIZING = {weight.name for row in LAYERS.values() if row.lists == _AXIS for weight in row.weights}
+"""Names of weights that normalizing layers alone have."""
+
+
+def edge_spellings(name: str) -> tuple[str, ...]:
+    """Return the edges under which graphs have a weight: Keras 3 keeps some under private or other names."""
+    other = WEIGHTS[name].in_keras_3 if name in WEIGHTS else None
+    return (name, f"_{name}", other) if other else (name, f"_{name}")
