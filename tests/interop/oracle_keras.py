@@ -181,3 +181,28 @@ def save_legacy(directory):
     model.save(f"{directory}/nest.h5")
     model.save(f"{directory}/nest.keras")
     return _optimizer_values(model)
+
+
+def layer_weights(layers, edges=False):
+    """Build each layer in a model of its own, and return what it is made of.
+
+    That is the model's configuration, (name, shape, whether trained) of the weights in their
+    order, and, if asked for, the edges that the object graph has of the layer.
+    """
+    out = []
+    for class_name, given, shape in layers:
+        K.backend.clear_session()
+        options = {
+            name: getattr(L, value["class"])(**value["options"]) if isinstance(value, dict) else value
+            for name, value in given.items()
+        }
+        layer = getattr(L, class_name)(**options)
+        symbol = L.Input(shape)
+        inputs = [symbol, symbol] if class_name == "MultiHeadAttention" else [symbol]
+        model = K.Model(symbol, layer(*inputs))
+        weights = [
+            [weight.name.split(":")[0].rpartition("/")[2], list(weight.shape), bool(weight.trainable)]
+            for weight in layer.weights
+        ]
+        out.append([model.to_json(), weights, list(layer._trackable_children()) if edges else None])
+    return out

@@ -11,7 +11,7 @@ restoration matter: a checkpoint restored before the first call waits at the lay
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -29,7 +29,9 @@ from .activations import as_float
 from .symbolic import Call, KerasTensor, call_symbolically
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from formats.keras.layers import LayerRow
 
 __all__ = ["Layer", "deduplicated"]
 
@@ -44,6 +46,13 @@ def deduplicated(variables: list[Any]) -> list[Any]:
 
 class Layer(Module):
     """Base of layers and models."""
+
+    _row: ClassVar[LayerRow]
+    """What the table of layers knows of the class, for those that make their weights by it."""
+
+    _initial: Mapping[str, Any]
+    _constraints: Mapping[str, Any] = {}
+    """Initializers, and constraints, of those weights by name."""
 
     built: bool
     supports_masking: bool
@@ -222,6 +231,31 @@ class Layer(Module):
         if name is not None:
             self._track(variable, name)
         return variable
+
+    def _make_weights(self, shapes: Mapping[str, Sequence[int]] | None = None, **free: Any) -> None:
+        """Make the weights that the table of layers has for this class; what an option leaves out is None.
+
+        `free` gives numbers for the words that only the input tells, `shapes` the shapes of
+        which the table has none.
+        """
+
+        def told(name: str, default: Any = None) -> Any:
+            return getattr(self, name, default)
+
+        there = {weight.name: (weight, shape) for weight, shape in self._row.weights_of(told, free)}
+        for name in dict.fromkeys(weight.name for weight in self._row.weights):
+            made = None
+            if name in there:
+                weight, shape = there[name]
+                made = self.add_weight(
+                    name,
+                    (shapes or {})[name] if shape is None else shape,
+                    initializer=self._initial[name],
+                    trainable=weight.trainable,
+                    constraint=self._constraints.get(name),
+                )
+            setattr(self, name, made)
+        self.built = True
 
     def add_loss(self, loss: Any, **options: Any) -> None:
         del options

@@ -225,3 +225,8 @@ def get(identifier: Any) -> Callable[..., Any]:
     if isinstance(identifier, int | float | np.ndarray | TensorLike):
         return Constant(identifier)
     raise ValueError(f"Could not interpret initializer identifier: {identifier}")
+
+
+def by_name(**given: Any) -> dict[str, Callable[..., Any]]:
+    """Return the initializers of a layer's weights, given as layers take them."""
+    return {name: get(identifier) for name, identifier in given.items()}

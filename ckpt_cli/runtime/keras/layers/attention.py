@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from formats.keras.layers import LAYERS
 
 from ...ops.elementwise import cast
 from ...tensor import OPERATIONS, Tensor, as_tensor
 from .. import activations, initializers
 from ..base_layer import Layer
 from .core import Dropout, Softmax
+
+if TYPE_CHECKING:
+    from ...variable import Variable
 
 __all__ = ["EinsumDense", "MultiHeadAttention"]
 
@@ -20,6 +25,10 @@ _op = OPERATIONS
 
 class EinsumDense(Layer):
     """activation(einsum(equation, x, kernel) + bias); `output_shape` is without the batch, None follows x."""
+
+    _row = LAYERS["EinsumDense"]
+    kernel: Variable
+    bias: Variable | None
 
     def __init__(
         self,
@@ -37,7 +46,7 @@ class EinsumDense(Layer):
             list(output_shape) if isinstance(output_shape, list | tuple) else [output_shape]
         )
         self.activation = activations.get(activation)
-        self._initializers = initializers.get(kernel_initializer), initializers.get(bias_initializer)
+        self._put("_initial", initializers.by_name(kernel=kernel_initializer, bias=bias_initializer))
 
     def build(self, input_shape: Any) -> None:
         left, _, output = self.equation.partition("->")
@@ -48,14 +57,11 @@ class EinsumDense(Layer):
             if size is not None:
                 sizes[letter] = size
         self.full_output_shape: Any = [sizes.get(letter) for letter in output if letter != "."]
-        kernel, bias = self._initializers
-        self.kernel = self.add_weight("kernel", [sizes[letter] for letter in of_kernel], initializer=kernel)
-        self.bias = None
+        shapes = {"kernel": [sizes[letter] for letter in of_kernel]}
         if self.bias_axes is not None:
             first = min(output.index(letter) for letter in self.bias_axes)
-            shape = [sizes[letter] if letter in self.bias_axes else 1 for letter in output[first:]]
-            self.bias = self.add_weight("bias", shape, initializer=bias)
-        self.built = True
+            shapes["bias"] = [sizes[letter] if letter in self.bias_axes else 1 for letter in output[first:]]
+        self._make_weights(shapes=shapes)
 
     def call(self, inputs: Tensor) -> Any:
         out = _op["einsum"](inputs, self.kernel, equation=self.equation)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from formats.keras.layers import LAYERS
 
 from ...ops import neural
 from ...tensor import OPERATIONS, Tensor
 from .. import activations, initializers
 from ..base_layer import Layer
+
+if TYPE_CHECKING:
+    from ...variable import Variable
 
 __all__ = [
     "AveragePooling2D", "Conv2D", "DepthwiseConv2D", "GlobalAveragePooling2D", "GlobalMaxPooling2D",
@@ -25,6 +30,9 @@ def _channels_last(data_format: str | None) -> None:
 class Conv2D(Layer):
     """activation(convolution of x with kernel + bias); kernel [height, width, in, filters]."""
 
+    _row = LAYERS["Conv2D"]
+    kernel: Variable
+    bias: Variable | None
     kernel_size: tuple[int, int]
     strides: tuple[int, int]
     dilation_rate: tuple[int, int]
@@ -51,7 +59,8 @@ class Conv2D(Layer):
         self._put("strides", neural.pair(strides))
         self._put("dilation_rate", neural.pair(dilation_rate))
         self.activation = activations.get(activation)
-        self._initializers = initializers.get(kernel_initializer), initializers.get(bias_initializer)
+        kernel = self._row.weights[0].name
+        self._put("_initial", initializers.by_name(**{kernel: kernel_initializer, "bias": bias_initializer}))
 
     def build(self, input_shape: Any) -> None:
         channels = input_shape[-1]
@@ -59,11 +68,7 @@ class Conv2D(Layer):
             raise ValueError(
                 f"{channels} channels and {self.filters} filters cannot be cut into {self.groups} groups."
             )
-        kernel, bias = self._initializers
-        shape = (*self.kernel_size, channels // self.groups, self.filters)
-        self.kernel = self.add_weight("kernel", shape, initializer=kernel)
-        self.bias = self.add_weight("bias", (self.filters,), initializer=bias) if self.use_bias else None
-        self.built = True
+        self._make_weights(INPUT=channels // self.groups)
 
     def _convolved(self, inputs: Tensor) -> Tensor:
         how = self.strides, self.padding, self.dilation_rate
@@ -90,6 +95,9 @@ class Conv2D(Layer):
 class DepthwiseConv2D(Conv2D):
     """Each channel convolved by itself; kernel [height, width, in, multiplier]."""
 
+    _row = LAYERS["DepthwiseConv2D"]
+    depthwise_kernel: Variable
+
     def __init__(
         self,
         kernel_size: Any,
@@ -111,13 +119,7 @@ class DepthwiseConv2D(Conv2D):
         self.depth_multiplier = depth_multiplier
 
     def build(self, input_shape: Any) -> None:
-        channels = input_shape[-1]
-        kernel, bias = self._initializers
-        shape = (*self.kernel_size, channels, self.depth_multiplier)
-        self.depthwise_kernel = self.add_weight("depthwise_kernel", shape, initializer=kernel)
-        outputs = (channels * self.depth_multiplier,)
-        self.bias = self.add_weight("bias", outputs, initializer=bias) if self.use_bias else None
-        self.built = True
+        self._make_weights(CHANNELS=input_shape[-1])
 
     def _convolved(self, inputs: Tensor) -> Tensor:
         return neural.depthwise_conv2d(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from formats.keras.layers import LAYERS
 
 from ...ops.elementwise import cast
 from ...tensor import OPERATIONS, Tensor, as_tensor
 from ...unknown import refuse
 from .. import activations, initializers
 from ..base_layer import Layer
+
+if TYPE_CHECKING:
+    from ...variable import Variable
 
 __all__ = [
     "Activation",
@@ -28,7 +33,10 @@ _op = OPERATIONS
 class Dense(Layer):
     """activation(x · kernel + bias)."""
 
+    _row = LAYERS["Dense"]
     _last_dim: int
+    kernel: Variable
+    bias: Variable | None
 
     def __init__(
         self,
@@ -53,8 +61,8 @@ class Dense(Layer):
             )
         self.activation = activations.get(activation)
         self.use_bias = use_bias
-        self._initializers = initializers.get(kernel_initializer), initializers.get(bias_initializer)
-        self._constraints = kernel_constraint, bias_constraint
+        self._put("_initial", initializers.by_name(kernel=kernel_initializer, bias=bias_initializer))
+        self._put("_constraints", {"kernel": kernel_constraint, "bias": bias_constraint})
 
     def build(self, input_shape: Any) -> None:
         last = input_shape[-1]
@@ -62,16 +70,8 @@ class Dense(Layer):
             raise ValueError(
                 "The last dimension of the inputs to a Dense layer should be defined. Found None."
             )
-        kernel, bias = self._initializers
-        on_kernel, on_bias = self._constraints
         self._put("_last_dim", last)
-        self.kernel = self.add_weight("kernel", (last, self.units), initializer=kernel, constraint=on_kernel)
-        self.bias = (
-            self.add_weight("bias", (self.units,), initializer=bias, constraint=on_bias)
-            if self.use_bias
-            else None
-        )
-        self.built = True
+        self._make_weights(INPUT=last)
 
     def call(self, inputs: Tensor) -> Tensor:
         if inputs._value.shape[-1] != self._last_dim:
@@ -190,6 +190,9 @@ class Reshape(Layer):
 class Embedding(Layer):
     """A row of a table for each integer."""
 
+    _row = LAYERS["Embedding"]
+    embeddings: Variable
+
     def __init__(
         self,
         input_dim: int,
@@ -211,16 +214,12 @@ class Embedding(Layer):
             )
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         self.input_dim, self.output_dim = input_dim, output_dim
-        self._initializer = initializers.get(embeddings_initializer)
-        self._constraint = embeddings_constraint
+        self._put("_initial", initializers.by_name(embeddings=embeddings_initializer))
+        self._put("_constraints", {"embeddings": embeddings_constraint})
 
     def build(self, input_shape: Any) -> None:
         del input_shape
-        shape = self.input_dim, self.output_dim
-        self.embeddings = self.add_weight(
-            "embeddings", shape, initializer=self._initializer, constraint=self._constraint
-        )
-        self.built = True
+        self._make_weights()
 
     def call(self, inputs: Any) -> Tensor:
         indices = as_tensor(inputs)

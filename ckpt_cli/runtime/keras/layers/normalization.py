@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from formats.keras.layers import LAYERS
 
 from ...functions import reduce_mean, reduce_variance
 from ...tensor import OPERATIONS, Tensor
 from .. import initializers
 from ..base_layer import Layer
+
+if TYPE_CHECKING:
+    from ...variable import Variable
 
 __all__ = ["BatchNormalization", "LayerNormalization"]
 
@@ -27,6 +32,9 @@ def _aligned(weight: Any, rank: int, axes: list[int]) -> Any:
 class _Normalization(Layer):
     """What both have in common: axes, and the weights that scale and shift along them."""
 
+    gamma: Variable | None
+    beta: Variable | None
+
     def __init__(
         self,
         axis: Any,
@@ -40,17 +48,13 @@ class _Normalization(Layer):
         super().__init__(**kwargs)
         self.axis: Any = list(axis) if isinstance(axis, list | tuple) else axis
         self.epsilon, self.center, self.scale = epsilon, center, scale
-        self._initializers = initializers.get(gamma_initializer), initializers.get(beta_initializer)
+        self._put("_initial", initializers.by_name(gamma=gamma_initializer, beta=beta_initializer))
 
-    def _build_scale_and_shift(self, input_shape: Any) -> tuple[int, ...]:
+    def build(self, input_shape: Any) -> None:
         rank = len(input_shape)
         axes = [self.axis] if isinstance(self.axis, int) else list(self.axis)
         self.axis = [axis % rank for axis in axes]
-        shape = tuple(input_shape[axis] for axis in self.axis)
-        gamma, beta = self._initializers
-        self.gamma = self.add_weight("gamma", shape, initializer=gamma) if self.scale else None
-        self.beta = self.add_weight("beta", shape, initializer=beta) if self.center else None
-        return shape
+        self._make_weights(AXES=[input_shape[axis] for axis in self.axis])
 
     def _normalized(self, x: Tensor, mean: Any, variance: Any) -> Tensor:
         """Return (x - mean) · gamma / √(variance + epsilon) + beta."""
@@ -67,6 +71,10 @@ class _Normalization(Layer):
 class BatchNormalization(_Normalization):
     """Normalize by the batch's mean and variance in training, by their moving averages otherwise."""
 
+    _row = LAYERS["BatchNormalization"]
+    moving_mean: Variable
+    moving_variance: Variable
+
     def __init__(
         self,
         axis: Any = -1,
@@ -82,19 +90,8 @@ class BatchNormalization(_Normalization):
     ) -> None:
         super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, **kwargs)
         self.momentum = momentum
-        self._moving_initializers = (
-            initializers.get(moving_mean_initializer),
-            initializers.get(moving_variance_initializer),
-        )
-
-    def build(self, input_shape: Any) -> None:
-        shape = self._build_scale_and_shift(input_shape)
-        mean, variance = self._moving_initializers
-        self.moving_mean = self.add_weight("moving_mean", shape, initializer=mean, trainable=False)
-        self.moving_variance = self.add_weight(
-            "moving_variance", shape, initializer=variance, trainable=False
-        )
-        self.built = True
+        moving = {"moving_mean": moving_mean_initializer, "moving_variance": moving_variance_initializer}
+        self._put("_initial", {**self._initial, **initializers.by_name(**moving)})
 
     def call(self, inputs: Tensor, training: Any = None) -> Tensor:
         axes = list(self.axis)
@@ -121,6 +118,8 @@ class BatchNormalization(_Normalization):
 class LayerNormalization(_Normalization):
     """Normalize each example by its own mean and variance over some axes."""
 
+    _row = LAYERS["LayerNormalization"]
+
     def __init__(
         self,
         axis: Any = -1,
@@ -132,10 +131,6 @@ class LayerNormalization(_Normalization):
         **kwargs: Any,
     ) -> None:
         super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, **kwargs)
-
-    def build(self, input_shape: Any) -> None:
-        self._build_scale_and_shift(input_shape)
-        self.built = True
 
     def call(self, inputs: Tensor) -> Tensor:
         axes = list(self.axis)

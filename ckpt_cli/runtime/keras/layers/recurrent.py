@@ -8,15 +8,20 @@ The loop is made of ordinary operations, so gradients need nothing more.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...names import name_scope
+from formats.keras.layers import LAYERS
+
+from ...names import name_scope, to_snake_case
 from ...tensor import OPERATIONS, Tensor
 from ...unknown import refuse
 from .. import activations, initializers
 from ..base_layer import Layer
+
+if TYPE_CHECKING:
+    from ...variable import Variable
 
 __all__ = ["GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell"]
 
@@ -24,11 +29,12 @@ _op = OPERATIONS
 
 
 class _Cell(Layer):
-    """Base of the cells; `_gates` is how many times its units its kernels hold."""
+    """Base of the cells."""
 
     _initializers: tuple[Any, Any, Any]
-
-    _gates = 1
+    kernel: Variable
+    recurrent_kernel: Variable
+    bias: Variable | None
 
     def __init__(
         self,
@@ -48,25 +54,14 @@ class _Cell(Layer):
         self._put("_initializers", (kernel_initializer, recurrent_initializer, bias_initializer))
         self.state_size: Any = units
 
-    def _bias_shape(self) -> tuple[int, ...]:
-        return (self._gates * self.units,)
-
     def _bias_values(self) -> Any:
         return initializers.get(self._initializers[2])
 
     def build(self, input_shape: Any) -> None:
-        width = self._gates * self.units
         kernel, recurrent, _ = self._initializers
-        self.kernel = self.add_weight("kernel", (input_shape[-1], width), initializer=kernel)
-        self.recurrent_kernel = self.add_weight(
-            "recurrent_kernel", (self.units, width), initializer=recurrent
-        )
-        self.bias = (
-            self.add_weight("bias", self._bias_shape(), initializer=self._bias_values())
-            if self.use_bias
-            else None
-        )
-        self.built = True
+        initial = {"kernel": kernel, "recurrent_kernel": recurrent, "bias": self._bias_values()}
+        self._put("_initial", initial)
+        self._make_weights(INPUT=input_shape[-1])
 
     def first_states(self, like: Tensor) -> list[Tensor]:
         """Return zeros for each state, a row for each example of `like`."""
@@ -76,6 +71,8 @@ class _Cell(Layer):
 
 
 class SimpleRNNCell(_Cell):
+    _row = LAYERS["SimpleRNNCell"]
+
     def call(self, inputs: Tensor, states: list[Tensor], training: Any = None) -> tuple[Tensor, list[Tensor]]:
         out = _op["matmul"](inputs, self.kernel)
         if self.bias is not None:
@@ -85,7 +82,7 @@ class SimpleRNNCell(_Cell):
 
 
 class LSTMCell(_Cell):
-    _gates = 4
+    _row = LAYERS["LSTMCell"]
 
     def __init__(self, units: int, *args: Any, unit_forget_bias: bool = True, **kwargs: Any) -> None:
         super().__init__(units, *args, **kwargs)
@@ -117,14 +114,11 @@ class LSTMCell(_Cell):
 
 
 class GRUCell(_Cell):
-    _gates = 3
+    _row = LAYERS["GRUCell"]
 
     def __init__(self, units: int, *args: Any, reset_after: bool = True, **kwargs: Any) -> None:
         super().__init__(units, *args, **kwargs)
         self.reset_after = reset_after
-
-    def _bias_shape(self) -> tuple[int, ...]:
-        return (2, 3 * self.units) if self.reset_after else (3 * self.units,)
 
     def call(self, inputs: Tensor, states: list[Tensor], training: Any = None) -> tuple[Tensor, list[Tensor]]:
         hidden, units = states[0], self.units
@@ -196,10 +190,10 @@ class RNN(Layer):
         return [result, *states] if self.return_state else result
 
 
-def _cell_of(cell: type[_Cell], name: str, units: int, options: dict[str, Any]) -> _Cell:
+def _cell_of(cell: type[_Cell], units: int, options: dict[str, Any]) -> _Cell:
     """Return the cell of a layer, with those of the layer's options that are its own."""
     own = {option: options.pop(option) for option in _CELL_OPTIONS if option in options}
-    return cell(units, name=name, **own)
+    return cell(units, name=to_snake_case(cell.__name__), **own)
 
 
 _CELL_OPTIONS = (
@@ -210,17 +204,17 @@ _CELL_OPTIONS = (
 
 class SimpleRNN(RNN):
     def __init__(self, units: int, **kwargs: Any) -> None:
-        super().__init__(_cell_of(SimpleRNNCell, "simple_rnn_cell", units, kwargs), **kwargs)
+        super().__init__(_cell_of(SimpleRNNCell, units, kwargs), **kwargs)
 
 
 class LSTM(RNN):
     def __init__(self, units: int, **kwargs: Any) -> None:
-        super().__init__(_cell_of(LSTMCell, "lstm_cell", units, kwargs), **kwargs)
+        super().__init__(_cell_of(LSTMCell, units, kwargs), **kwargs)
 
 
 class GRU(RNN):
     def __init__(self, units: int, **kwargs: Any) -> None:
-        super().__init__(_cell_of(GRUCell, "gru_cell", units, kwargs), **kwargs)
+        super().__init__(_cell_of(GRUCell, units, kwargs), **kwargs)
 
 
 class Bidirectional(Layer):
