@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-_SUFFIXES = (".h5", ".hdf5", ".keras", ".npz", ".safetensors", ".safetensors.index.json", ".weights.json")
+_SUFFIXES = (
+    ".h5",
+    ".hdf5",
+    ".keras",
+    ".npz",
+    ".safetensors",
+    ".safetensors.index.json",
+    ".sft",
+    ".weights.json",
+)
 _MOST_KEYS = 100
 """Keys that are offered whole; of more, the next component."""
 

@@ -16,23 +16,34 @@ if TYPE_CHECKING:
     from ..model.reader import Format
 
 
-_UNWRITTEN = {
-    **dict.fromkeys((".pt", ".pth", ".bin", ".ptl"), "PyTorch files"),
-    **dict.fromkeys((".pkl", ".pickle", ".joblib"), "Python pickles"),
-    **dict.fromkeys((".pb", ".pbtxt", ".meta"), "TensorFlow's graphs"),
-    **dict.fromkeys((".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar"), "archives"),
-    **dict.fromkeys((".txt", ".csv", ".tsv", ".md", ".yaml", ".yml", ".xml", ".html"), "text"),
-    ".onnx": "ONNX models",
-    ".gguf": "GGUF models",
-    ".ggml": "GGML models",
-    ".tflite": "TFLite models",
-    ".mlmodel": "Core ML models",
-    ".pdparams": "PaddlePaddle's parameters",
-    ".msgpack": "Flax's parameters",
-    ".mat": "MATLAB files",
-    ".npy": "single arrays",
+_NEVER_WRITTEN = {
+    "PyTorch files": ".pt .pt2 .pte .pth .ptl .bin .torch",
+    "Python pickles": ".pkl .pickle .joblib .dill",
+    "TensorFlow's graphs": ".pb .pbtxt .meta",
+    "TensorFlow's records": ".tfrecord .tfrecords",
+    "TFLite models": ".tflite .lite",
+    "ONNX models": ".onnx .ort",
+    "GGUF models": ".gguf .llamafile",
+    "GGML models": ".ggml",
+    "Core ML models": ".mlmodel .mlpackage .mlmodelc",
+    "TensorRT engines": ".engine .plan .trt",
+    "PaddlePaddle's files": ".pdparams .pdopt .pdmodel .pdiparams",
+    "Caffe models": ".caffemodel",
+    "Flax's parameters": ".msgpack",
+    "MATLAB files": ".mat",
+    "single arrays": ".npy",
+    "Zarr arrays": ".zarr",
+    "HDF4 and netCDF files": ".hdf .hdf4 .nc",
+    "archives": ".zip .tar .gz .tgz .bz2 .tbz2 .xz .txz .zst .lz4 .lzma .7z .rar .whl",
+    "text files": ".txt .csv .tsv .md .rst .yaml .yml .toml .ini .xml .html .htm .jsonl .ndjson .log",
+    "programs": ".py .ipynb .sh",
+    "tables": ".parquet .arrow .feather .orc .avro",
+    "databases": ".db .sqlite .sqlite3",
+    "pictures": ".png .jpg .jpeg .gif .svg .pdf",
 }
-"""Suffix -> what people will take a file of that name for, none of which is written as a checkpoint."""
+"""What people take a file for -> the suffixes that make them; none of it is written as a checkpoint."""
+
+_UNWRITTEN = {suffix: what for what, suffixes in _NEVER_WRITTEN.items() for suffix in suffixes.split()}
 
 _NOT_OFFERED = (".index", ".json")
 """A bundle is named by its prefix; a listing has no values, and nobody wants one by mistake."""

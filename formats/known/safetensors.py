@@ -65,7 +65,7 @@ def _create(target: Target) -> CheckpointWriter:
 FORMAT = Format(
     "safetensors",
     "safetensors file, or its shards",
-    (".safetensors", INDEX_SUFFIX),
+    (".safetensors", INDEX_SUFFIX, ".sft"),
     _sniff,
     _open,
     _create,

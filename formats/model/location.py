@@ -20,7 +20,7 @@ MAP = re.compile(r".+(\.safetensors\.index(\.[^.]+)?\.json|\.weights\.json)", re
 """A map of shards; that of a variant of a model is called NAME.safetensors.index.VARIANT.json."""
 
 
-FILE_SUFFIXES = (INDEX_SUFFIX, ".h5", ".hdf5", ".weights.json", ".keras", ".npz", ".safetensors")
+FILE_SUFFIXES = (INDEX_SUFFIX, ".h5", ".hdf5", ".weights.json", ".keras", ".npz", ".safetensors", ".sft")
 """Suffixes that say of a damaged file that it was to be a checkpoint."""
 
 
@@ -37,6 +37,7 @@ _SUFFIXES = (
     ".keras",
     ".npz",
     ".safetensors",
+    ".sft",
 )
 
 

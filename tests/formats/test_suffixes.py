@@ -20,7 +20,35 @@ from tests.writing import spec_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-FALSE = ["pt", "pth", "bin", "onnx", "gguf", "tflite", "npy", "zip", "tar.gz", "pb", "PT"]
+FALSE = [
+    "pt",
+    "pt2",
+    "pth",
+    "bin",
+    "onnx",
+    "gguf",
+    "tflite",
+    "npy",
+    "zip",
+    "tar",
+    "tar.gz",
+    "ckpt.zip",
+    "pb",
+    "PT",
+    "jsonl",
+    "parquet",
+    "msgpack",
+    "pkl",
+    "pdparams",
+    "mlmodel",
+    "csv",
+    "txt",
+    "nc",
+    "engine",
+    "db",
+    "png",
+    "py",
+]
 
 
 @pytest.mark.parametrize("suffix", FALSE)
@@ -39,6 +67,7 @@ def test_no_format_is_written_under_the_suffix_of_what_is_never_written(
     [
         ("npz", "x.h5", "keras-h5"),
         ("safetensors", "x.npz", "npz"),
+        ("tf-name", "x.sft", "safetensors"),
         ("tf-name", "x.NPZ", "npz"),
         ("tf-object", "x.keras", "keras"),
         ("hdf5", "x.keras", "keras"),
@@ -73,7 +102,12 @@ def test_a_file_that_is_there_in_this_format_keeps_its_name(tmp_path: Path) -> N
 
 
 def test_suffixes_and_names_without_them() -> None:
-    for path, name in (("x.H5", "keras-h5"), ("x.weights.h5", "keras-weights"), ("a.npz/x", None)):
+    for path, name in (
+        ("x.H5", "keras-h5"),
+        ("x.sft", "safetensors"),
+        ("x.weights.h5", "keras-weights"),
+        ("a.npz/x", None),
+    ):
         found = format_of_suffix(path)
         assert (found.name if found else None) == name
     for path, name in (("a.npz", "a"), ("a.weights.h5", "a"), ("a-1.5", "a-1.5"), (".npz", ".npz")):

@@ -53,7 +53,13 @@ if TYPE_CHECKING:
     from ..choose.parts import Part
 
 
-_FORMATS = {".npz": "npz", ".safetensors": "safetensors", ".h5": "hdf5", ".hdf5": "hdf5"}
+_FORMATS = {
+    ".npz": "npz",
+    ".safetensors": "safetensors",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+    ".sft": "safetensors",
+}
 _SUFFIXES = {**_FORMATS, ".npy": "npy", ".json": "json"}
 _SMALL_INTEGERS = frozenset(("int4", "uint4", "int2", "uint2"))
 _JSON_BATCH = 4096
