@@ -168,3 +168,49 @@ class TrackableObject(Message):
 class TrackableObjectGraph(Message):
     nodes: list[TrackableObject]
     FIELDS = fields(nodes=Field(1, TrackableObject, repeated=True))
+
+
+# tensorflow/core/framework/tensor.proto, tensorflow/core/framework/dataset.proto
+
+
+class VariantTensorDataProto(Message):
+    """One element of a variant tensor: any type's name, what it wrote of itself, and its tensors."""
+
+    type_name: str
+    metadata: bytes
+    tensors: list[bytes]  # TensorProtos, decoded by whoever knows the type
+    FIELDS = fields(
+        type_name=Field(1, TEXT), metadata=Field(2, BYTES), tensors=Field(3, BYTES, repeated=True)
+    )
+
+
+class VariantTensorProto(Message):
+    """What is read of a TensorProto that holds variants."""
+
+    dtype: int
+    tensor_shape: TensorShapeProto | None
+    variant_val: list[VariantTensorDataProto]
+    FIELDS = fields(
+        dtype=Field(1, INT32),
+        tensor_shape=Field(2, TensorShapeProto),
+        variant_val=Field(15, VariantTensorDataProto, repeated=True),
+    )
+
+
+class ComponentMetadata(Message):
+    """One tensor of a compressed element; strings have a size each."""
+
+    dtype: int
+    tensor_shape: TensorShapeProto | None
+    uncompressed_bytes: list[int]
+    FIELDS = fields(
+        dtype=Field(1, INT32),
+        tensor_shape=Field(2, TensorShapeProto),
+        uncompressed_bytes=Field(4, INT64, repeated=True),
+    )
+
+
+class CompressedElement(Message):
+    data: bytes
+    component_metadata: list[ComponentMetadata]
+    FIELDS = fields(data=Field(1, BYTES), component_metadata=Field(2, ComponentMetadata, repeated=True))
