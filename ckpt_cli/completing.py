@@ -177,11 +177,11 @@ def _checkpoint_names(directory: str, names: list[str]) -> list[str]:
 def _looks_like_one(path: str) -> bool:
     """Whether a file is a table, as V1 checkpoints are, or a listing."""
     from formats.errors import CheckpointError
-    from formats.store.local import RandomAccessFile
+    from formats.store.paths import open_file
     from formats.wire.sstable import MAGIC
 
     try:
-        with RandomAccessFile(path) as file:
+        with open_file(path) as file:
             if path.endswith(".json"):
                 return b'"schema"' in file.read(0, 64)
             return file.read(max(0, file.size - len(MAGIC)), len(MAGIC)) == MAGIC

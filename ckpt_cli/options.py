@@ -22,7 +22,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class LocalPath(click.Path):
-    """A path, taken literally; a URL is refused before anything takes it for one.
+    """A path, taken literally, or a URL of a store; others are refused before anything takes them for paths.
 
     What cannot be read is an error when it is opened, not one of usage.
     """
@@ -31,9 +31,9 @@ class LocalPath(click.Path):
         super().__init__(readable=False, **settings)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from formats.store.urls import refuse_url
+        from formats.store.paths import store_of
 
-        refuse_url(os.fsdecode(value))
+        store_of(os.fsdecode(value))
         return super().convert(value, param, ctx)
 
 

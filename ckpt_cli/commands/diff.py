@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from formats.find.opening import is_directory, locate
+from formats.store.paths import relative
 from formats.store.workers import workers
 
 from ..operations.choose.keys import renamed
@@ -244,9 +244,7 @@ def _members(path: str, *, recursive: bool) -> dict[str, Location]:
         for member in Directory(folder).members:
             if member.error is not None:
                 raise member.error
-            found[os.path.normpath(os.path.join(os.path.relpath(folder, path), member.name))] = (
-                member.location
-            )
+            found[relative(member.location.path, path)] = member.location
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from formats.core.words import counted
 from formats.errors import CheckpointError
 from formats.find.directory import Directory, directories_below
+from formats.store.paths import absolute, join, name_of, relative
 from formats.store.workers import workers
 from formats.tf.run.state_file import FILE_NAME
 
@@ -88,7 +88,7 @@ def _recursively(path: str, options: dict[str, Any]) -> int:
     for below in directories_below(path):
         try:
             if Directory(below).members:
-                document = _log_one(below, os.path.join(below, FILE_NAME), options)
+                document = _log_one(below, join(below, FILE_NAME), options)
                 documents.append({"schema": 1, **document})
         except CheckpointError as error:
             errors.append(error)
@@ -104,7 +104,7 @@ def _log_one(path: str, state_path: str, options: dict[str, Any]) -> dict[str, A
     run, rows = _look(path, state_path, selection_of(options), told.curve, options)
     _remarks(run, told, options["tag"])
     latest = run.directory.latest
-    name = os.path.relpath(latest.path, path) if latest is not None else None
+    name = relative(latest.path, path) if latest is not None else None
     if not options["as_json"] and not render.is_terminal():
         prefix = [path] * options["recursive"]
         render.tsv([*prefix, *render_log.tsv_row(row)] for row in rows)
@@ -126,7 +126,7 @@ def _look(
         with workers(options["jobs"]) as pool:
             values = not options["no_values"]
             run = RunLog(Directory(path, state_path), selection, curve, values=values, workers=pool)
-            with render.progress(run.nbytes, os.path.basename(os.path.abspath(path))) as advance:
+            with render.progress(run.nbytes, name_of(absolute(path))) as advance:
                 rows = list(run.rows(advance))
         if rows or not run.directory.members or attempt == ATTEMPTS:
             return run, rows

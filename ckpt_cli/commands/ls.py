@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +11,7 @@ from formats.core.dtypes import INVALID
 from formats.core.words import counted
 from formats.find.directory import directories_below
 from formats.find.opening import is_directory, locate
+from formats.store.paths import is_folder, join
 
 from ..operations.choose.places import each_once, paths_and_keys
 from ..operations.choose.select import Selection, choose
@@ -376,7 +376,7 @@ def _list_directory(path: str, options: dict[str, Any]) -> int:
     if found["latest"] and asked:
         import shlex
 
-        latest = shlex.quote(os.path.join(path, found["latest"]))
+        latest = shlex.quote(join(path, found["latest"]))
         render.note(f"{asked} is for the tensors of one checkpoint: ckpt ls {asked} {latest}")
     if "documents" in options:
         options["documents"].append({"schema": 1, **found})
@@ -390,7 +390,7 @@ def _list_directory(path: str, options: dict[str, Any]) -> int:
 
 
 def _list_recursively(path: str, options: dict[str, Any]) -> int:
-    if not os.path.isdir(path):
+    if not is_folder(path):
         raise click.UsageError(f"--recursive wants a directory, {path} is none", click.get_current_context())
     errors: list[CheckpointError] = []
     found = []

@@ -95,7 +95,7 @@ def _plan(damaged: str, target: str, sibling: str | None) -> Rescue:
         location = find_damaged(damaged)
         if location.note:
             render.note(location.note)
-        size = sum(size for *_, size, _ in location.fingerprint().values())
+        size = location.nbytes()
     with render.progress(size, os.path.basename(damaged)) as advance:
         return plan_rescue(damaged, target, sibling, advance)
 

@@ -45,12 +45,12 @@ def create_checkpoint(
     cannot hold, and for a path whose suffix says another format;
     UnsupportedFeatureError for a URL.
     """
-    from ..store.urls import refuse_url
+    from ..store.paths import refuse_target
     from .registry import format_named
     from .suffixes import refuse_false_suffix
 
     found = format_named(format)
-    refuse_url(os.fspath(path))
+    refuse_target(os.fspath(path))
     refuse_false_suffix(found, os.fspath(path))
     given = specs.values() if isinstance(specs, Mapping) else specs
     listed = tuple(spec._replace(dtype=as_dtype(spec.dtype), shape=tuple(spec.shape)) for spec in given)

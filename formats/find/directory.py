@@ -9,7 +9,6 @@ highest step, among equals the newest.
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,8 +37,9 @@ from ..model.location import (
 )
 from ..model.probe import Probe
 from ..model.weight_map import files_of_map
+from ..store.base import FOLDER
 from ..store.beside import SAFETENSORS_SHARD, V1_SHARD
-from ..store.urls import refuse_url
+from ..store.paths import absolute, is_file, join, list_folder, name_of, names_in, relative
 from ..tf.run.state_file import FILE_NAME, StateFile
 from .location import find_listed
 from .registry import detect
@@ -63,6 +63,11 @@ class Member(NamedTuple):
     modified: float
     error: CheckpointError | None = None
 
+    def called(self, path: str) -> str:
+        """Return a path beside it as it is called from the directory."""
+        above = self.name.rpartition("/")[0]
+        return f"{above}/{name_of(path)}" if above else name_of(path)
+
     @property
     def order(self) -> tuple[bool, int, float, str]:
         """Oldest first: by step where names have one, then by time."""
@@ -72,8 +77,8 @@ class Member(NamedTuple):
 
 def locate_listed(directory: str, listed: str) -> Location | None:
     """Return the checkpoint that a state file in `directory` lists, also where it has been moved."""
-    there = find_listed(os.path.join(directory, listed))
-    return there or find_listed(os.path.join(directory, os.path.basename(listed)))
+    there = find_listed(join(directory, listed))
+    return there or find_listed(join(directory, listed.rpartition("/")[2]))
 
 
 def _located(path: str) -> Location:
@@ -87,13 +92,6 @@ def _located(path: str) -> Location:
     return Location(path, path)
 
 
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link that leads to itself
-        return False
-
-
 def directories_below(path: str) -> Iterator[str]:
     """Yield `path` and the directories below it, sorted, without what interrupted saves left.
 
@@ -104,12 +102,10 @@ def directories_below(path: str) -> Iterator[str]:
         parent = waiting.pop()
         yield parent
         try:
-            with os.scandir(parent) as entries:
-                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-        except OSError:
+            names = [name for name, kind in list_folder(parent) if kind == FOLDER]
+        except CheckpointError:
             continue
-        kept = sorted((name for name in names if not is_leftover(name, directory=True)), reverse=True)
-        waiting += [os.path.join(parent, name) for name in kept]
+        waiting += [join(parent, name) for name in reversed(names) if not is_leftover(name, directory=True)]
 
 
 def _count_below(path: str) -> str | None:
@@ -139,11 +135,10 @@ class Directory:
     """The checkpoints of one directory, which is listed once."""
 
     def __init__(self, path: str, state_path: str | None = None) -> None:
-        refuse_url(path)
         self.path = path
         self._notes: list[str] = []
-        self.state = self._read_state(state_path or os.path.join(path, FILE_NAME))
-        self._names = self._list()
+        self.state = self._read_state(state_path or join(path, FILE_NAME))
+        self._names = names_in(self.path)
 
     @property
     def notes(self) -> list[str]:
@@ -156,7 +151,7 @@ class Directory:
         """The checkpoints, oldest first."""
         found = self._by_name()
         for there in self._listed:
-            found.setdefault(os.path.abspath(there.path), there)
+            found.setdefault(absolute(there.path), there)
         members = (self._member(location) for location in found.values())
         return sorted((member for member in members if member is not None), key=lambda member: member.order)
 
@@ -168,10 +163,10 @@ class Directory:
     @cached_property
     def listed(self) -> set[str]:
         """Absolute paths of the members that the state file lists, which a saver deletes in turn."""
-        return {os.path.abspath(there.path) for there in self._listed}
+        return {absolute(there.path) for there in self._listed}
 
     def _read_state(self, path: str) -> StateFile | None:
-        if not os.path.isfile(path):
+        if not is_file(path):
             return None
         try:
             return StateFile.read(path)
@@ -179,24 +174,14 @@ class Directory:
             self._notes.append(f"{error}; TensorFlow ignores it, and so is it here")
             return None
 
-    def _list(self) -> list[tuple[str, bool]]:
-        try:
-            os.stat(os.path.join(self.path, os.curdir))  # What may be listed, but not entered, looks empty.
-            with os.scandir(self.path) as entries:
-                return sorted((entry.name, _is_directory(entry)) for entry in entries)
-        except FileNotFoundError as error:
-            raise CheckpointNotFoundError("no such directory", path=self.path) from error
-        except OSError as error:
-            raise InaccessibleError(str(error.strerror).lower(), path=self.path) from error
-
     def _by_name(self) -> dict[str, Location]:
         """Return, by absolute path, what is a checkpoint by its name, or may be one by its content."""
         found: dict[str, Location] = {}
         named = {
-            os.path.basename(path)
+            name_of(path)
             for name, _ in self._names
             if MAP.fullmatch(name)
-            for path in files_of_map(os.path.join(self.path, name))
+            for path in files_of_map(join(self.path, name))
         }
         maps = {
             name.removesuffix(suffix)
@@ -210,12 +195,12 @@ class Directory:
                 weights_shard and weights_shard["prefix"] in maps
             ):
                 continue
-            path = os.path.join(self.path, name)
+            path = join(self.path, name)
             if is_leftover(name, directory=is_directory):
                 continue
             if name.endswith(".index"):
                 prefix = path.removesuffix(".index")
-                found[os.path.abspath(prefix)] = bundle(prefix)  # goes before a V1 file of that name
+                found[absolute(prefix)] = bundle(prefix)  # goes before a V1 file of that name
             elif (
                 not is_directory
                 and name != FILE_NAME
@@ -224,7 +209,7 @@ class Directory:
                 and not is_event_file(name)
             ):
                 location = _located(path)
-                found.setdefault(os.path.abspath(location.path), location)
+                found.setdefault(absolute(location.path), location)
         return found
 
     def _member(self, location: Location) -> Member | None:
@@ -239,11 +224,10 @@ class Directory:
             if not self._is_meant(location, caught):
                 return None
             error = caught
-        try:
-            modified = os.lstat(location.head).st_mtime if error else os.stat(location.head).st_mtime
-        except OSError:
+        entry = location.store.stat(location.head, follow=error is None)
+        if entry is None:
             return None
-        return Member(location, os.path.relpath(location.path, self.path), modified, error)
+        return Member(location, relative(location.path, self.path), entry.modified, error)
 
     def _is_meant(self, location: Location, error: CheckpointError) -> bool:
         """Whether a file that cannot be opened was to be a checkpoint.
@@ -254,7 +238,7 @@ class Directory:
         head = location.head
         if head.endswith(FILE_SUFFIXES):
             return True
-        is_closed = isinstance(error, InaccessibleError) and os.path.isfile(head)
+        is_closed = isinstance(error, InaccessibleError) and is_file(head)
         if head.endswith(".index"):
             return is_closed or bool(data_shards(location.path)) or bool(error.hints)
         if is_closed:
@@ -268,9 +252,7 @@ class Directory:
             location = locate_listed(self.path, self.state.latest)
             if location is None:
                 return None
-            stale = os.path.normpath(os.path.join(self.path, self.state.latest)) != os.path.normpath(
-                location.path
-            )
+            stale = absolute(join(self.path, self.state.latest)) != absolute(location.path)
             why = (
                 f"found beside the state file, which says {self.state.latest}"
                 if stale

@@ -8,15 +8,13 @@ are `formats.find.opening`'s.  Names are taken literally: a `[` or `*` is a char
 
 from __future__ import annotations
 
-import os
 import re
 
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from ..model.location import FILE_SUFFIXES, INDEX_SUFFIX, Location, bundle, data_shards, is_part, v1_shards
 from ..model.weight_map import files_of_map
 from ..store.beside import SAFETENSORS_SHARD, SHARD, V1_SHARD
-from ..store.obstacles import obstacle
-from ..store.urls import refuse_url
+from ..store.paths import is_file, is_folder, is_there, join, list_folder, name_of, obstacle_at, split
 
 _FOLDER_INDEXES = ("model" + INDEX_SUFFIX, "diffusion_pytorch_model" + INDEX_SUFFIX)
 """What transformers and diffusers call the index of a folder that is one model."""
@@ -27,22 +25,22 @@ def sharded_folder(directory: str) -> str | None:
 
     A folder with the whole model beside it, or with a state file, is a directory of checkpoints.
     """
-    there = [path for name in _FOLDER_INDEXES if os.path.isfile(path := os.path.join(directory, name))]
-    beside = [path.removesuffix(".index.json") for path in there] + [os.path.join(directory, "checkpoint")]
-    return there[0] if len(there) == 1 and not any(map(os.path.isfile, beside)) else None
+    there = [path for name in _FOLDER_INDEXES if is_file(path := join(directory, name))]
+    beside = [path.removesuffix(".index.json") for path in there] + [join(directory, "checkpoint")]
+    return there[0] if len(there) == 1 and not any(map(is_file, beside)) else None
 
 
 def _beside_note(index: str) -> str | None:
     """Return what a person should know whose folder is one model, and holds other checkpoints beside it."""
-    directory, own = os.path.split(index)
+    directory, own = split(index)
     prefix = own.removesuffix(INDEX_SUFFIX)
-    named = {own, *map(os.path.basename, files_of_map(index))}
+    named = {own, *map(name_of, files_of_map(index))}
     try:
-        there = sorted(os.listdir(directory or "."))
-    except PermissionError:  # what may be entered, but not listed, holds nothing that could be told
+        there = list_folder(directory)
+    except InaccessibleError:  # what may be entered, but not listed, holds nothing that could be told
         return None
     others = []
-    for name in there:
+    for name, _ in there:
         shard = SAFETENSORS_SHARD.fullmatch(name)
         is_own = name in named or (shard is not None and shard["prefix"] == prefix)
         if name.endswith((".index", *FILE_SUFFIXES)) and not is_own:
@@ -55,8 +53,8 @@ def _beside_note(index: str) -> str | None:
 
 def saved_model_prefix(directory: str) -> str | None:
     """Return the prefix of a SavedModel's variables, or None where this is no SavedModel."""
-    prefix = os.path.join(directory, "variables", "variables")
-    is_one = os.path.isfile(os.path.join(directory, "saved_model.pb")) or os.path.isfile(prefix + ".index")
+    prefix = join(directory, "variables", "variables")
+    is_one = is_file(join(directory, "saved_model.pb")) or is_file(prefix + ".index")
     return prefix if is_one else None
 
 
@@ -75,8 +73,7 @@ def resolve(path: str) -> Location:
 
 def find(path: str) -> Location | None:
     """Return the checkpoint that `path` names; None where there is none."""
-    refuse_url(path)
-    if os.path.isdir(path):
+    if is_folder(path):
         prefix = saved_model_prefix(path)
         if prefix is not None:
             return _bundle_at(prefix)
@@ -88,20 +85,20 @@ def find(path: str) -> Location | None:
         return _part_of(_bundle_at(shard["prefix"]), path)
     for suffix in (".index", ".meta"):
         prefix = path.removesuffix(suffix)
-        if prefix != path and os.path.isfile(prefix + ".index"):
+        if prefix != path and is_file(prefix + ".index"):
             return _part_of(bundle(prefix), path)
-    if path.endswith(".meta") and not os.path.isfile(path + ".index") and _has_values(path[:-5]):
+    if path.endswith(".meta") and not is_file(path + ".index") and _has_values(path[:-5]):
         return find(path[:-5])
     # Where a V2 and a V1 checkpoint share a name, TensorFlow reads the V2 one, and so does this.
-    if os.path.isfile(path + ".index"):
+    if is_file(path + ".index"):
         other = f"{path}: the checkpoint with this prefix, not the file of this name"
-        return bundle(path)._replace(note=other if os.path.isfile(path) else None)
-    if os.path.isfile(path):
+        return bundle(path)._replace(note=other if is_file(path) else None)
+    if is_file(path):
         shard = V1_SHARD.fullmatch(path)
         return (
             _v1(shard["prefix"], shard["count"], path) if shard else Location(path, path, _shard_note(path))
         )
-    if path.endswith(".safetensors") and os.path.isfile(path + ".index.json"):
+    if path.endswith(".safetensors") and is_file(path + ".index.json"):
         return Location(path + ".index.json", path + ".index.json")
     shards = v1_shards(path)
     if shards:
@@ -125,12 +122,12 @@ def find_listed(path: str) -> Location | None:
 
 
 def _bundle_at(prefix: str) -> Location | None:
-    return bundle(prefix) if os.path.isfile(prefix + ".index") else None
+    return bundle(prefix) if is_file(prefix + ".index") else None
 
 
 def _part_of(location: Location | None, path: str) -> Location | None:
     """Return a bundle that one of its files names, with a note where that is a prefix as well."""
-    if location is None or not (os.path.isfile(path) and os.path.isfile(path + ".index")):
+    if location is None or not (is_file(path) and is_file(path + ".index")):
         return location
     own = "the index" if path == location.head else "a file"
     note = f"{path}: {own} of {location.path}; the checkpoint with this prefix is named by {path}.index"
@@ -143,13 +140,13 @@ def _shard_note(path: str) -> str | None:
     if match is None or int(match["count"]) < 2:
         return None
     index = match["prefix"] + INDEX_SUFFIX
-    whole = index if os.path.isfile(index) else f"{index}, which is not there"
+    whole = index if is_file(index) else f"{index}, which is not there"
     return f"{path}: one shard of {int(match['count'])}; the whole checkpoint is {whole}"
 
 
 def _has_values(prefix: str) -> bool:
     """Whether there are a V1 checkpoint's files, or a bundle's shards, of a prefix."""
-    return os.path.isfile(prefix) or bool(v1_shards(prefix) or data_shards(prefix))
+    return is_file(prefix) or bool(v1_shards(prefix) or data_shards(prefix))
 
 
 def _v1(prefix: str, count: str, head: str) -> Location:
@@ -164,11 +161,11 @@ def _prefix_meant(path: str) -> str:
 
 def _absent(path: str) -> CheckpointError:
     """Return the error that says what lies where `path` was looked for."""
-    if path.endswith(".meta") and not os.path.isfile(path + ".index") and _has_values(path[:-5]):
+    if path.endswith(".meta") and not is_file(path + ".index") and _has_values(path[:-5]):
         return _absent(path[:-5])
     prefix = _prefix_meant(path)
     for place in dict.fromkeys((prefix + ".index", path)):
-        found = obstacle(place)
+        found = obstacle_at(place)
         if found is not None:
             if not found.startswith("this is"):  # it lies on the way there
                 return InaccessibleError(found, path=path)
@@ -176,7 +173,7 @@ def _absent(path: str) -> CheckpointError:
             return InaccessibleError(f"{found}, {wanted}", path=place)
     shards = data_shards(prefix)
     if shards:
-        message = f"{os.path.basename(shards[0])} is there, but not {os.path.basename(prefix)}.index"
+        message = f"{name_of(shards[0])} is there, but not {name_of(prefix)}.index"
         hints = (
             "the index is written last: this save was interrupted, or the file was not copied",
             f"to rebuild it by another checkpoint of the same run: ckpt rescue {prefix} OUT --sibling OTHER",
@@ -189,15 +186,14 @@ def suggest(path: str) -> tuple[str, ...]:
     """Return a hint that names what lies where `path` was looked for."""
     import difflib
 
-    directory, base = os.path.split(path)
-    if directory and not os.path.isdir(directory):
-        there = os.path.lexists(directory)
+    directory, base = split(path)
+    if directory and not is_folder(directory):
+        there = is_there(directory)
         return (f"{directory} is no directory" if there else f"the directory {directory} does not exist",)
     names = {
-        re.sub(r"(\.index|\.data-\d{5,}-of-\d{5,}|\.meta)$", "", name)
-        for name in os.listdir(directory or ".")
+        re.sub(r"(\.index|\.data-\d{5,}-of-\d{5,}|\.meta)$", "", name) for name, _ in list_folder(directory)
     }
     close = difflib.get_close_matches(base, names, 3, 0.5)
     if not close:
         return (f"to see what is there: ckpt ls {directory or '.'}",)
-    return ("did you mean " + " or ".join(os.path.join(directory, name) for name in close) + "?",)
+    return ("did you mean " + " or ".join(join(directory, name) for name in close) + "?",)

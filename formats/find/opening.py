@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CheckpointError, forget_locals
 from ..model.probe import Probe
+from ..store.paths import is_file, is_folder, open_file, parent
 from ..tf.run.state_file import looks_like_state_file
 from .directory import Directory
 from .location import resolve, saved_model_prefix, sharded_folder
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def is_directory(path: str) -> bool:
     """Whether a path names a directory of checkpoints, rather than one checkpoint."""
-    return os.path.isdir(path) and not _is_one(path) and not os.path.isfile(path + ".index")
+    return is_folder(path) and not _is_one(path) and not is_file(path + ".index")
 
 
 def _is_one(directory: str) -> bool:
@@ -36,15 +37,15 @@ def locate(path: str) -> Location:
         return Directory(path).require_latest()
     location = resolve(path)
     if location.head == path and _is_state_file(path):
-        return Directory(os.path.dirname(path) or ".", path).require_latest()
+        return Directory(parent(path) or ".", path).require_latest()
     return location
 
 
 def _is_state_file(path: str) -> bool:
     try:
-        with open(path, "rb") as file:
-            return looks_like_state_file(file.read(4096))
-    except OSError:
+        with open_file(path) as file:
+            return looks_like_state_file(file.read(0, 4096))
+    except CheckpointError:
         return False
 
 

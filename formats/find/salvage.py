@@ -12,7 +12,6 @@ is one.  What the reader cannot know by itself stands beside it: keys that are i
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.dtypes import INVALID, STRING
@@ -24,7 +23,7 @@ from ..model.probe import Probe, zip_archive
 from ..model.verification import Finding
 from ..store.archive import Archive
 from ..store.beside import SHARD
-from ..store.local import RandomAccessFile
+from ..store.paths import open_file, real
 from ..store.readahead import ReadAhead
 from ..tf.bundle import payload
 from ..tf.bundle.index import OBJECT_GRAPH_KEY, EntryError
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..h5.library.cut import CutFile
     from ..model.reader import CheckpointReader
+    from ..store.base import File
     from ..tf.bundle.index_remains import Remains
     from ..tf.bundle.index_salvage import Placed
 
@@ -212,7 +212,7 @@ def _check_sibling(sibling: CheckpointReader, location: Location, remains: Remai
     if not isinstance(sibling, BundleReader):
         message = f"is {sibling.format.name}; the sibling of a bundle is another bundle of the same run"
         raise ConversionError(message, path=sibling.location.path)
-    if os.path.realpath(sibling.index.path) == os.path.realpath(location.head):
+    if real(sibling.index.path) == real(location.head):
         raise ConversionError("is the damaged checkpoint itself", path=sibling.location.path)
     count = remains.header.num_shards
     if count and count != sibling.index.header.num_shards:
@@ -280,7 +280,7 @@ def _open_otherwise(location: Location, error: CheckpointError) -> Salvage | Non
 
 def _begins_as_v1(path: str) -> bool:
     """Whether a file's first block is sound, and its first entry V1 metadata."""
-    with RandomAccessFile(path) as file:
+    with open_file(path) as file:
         block = next(find_blocks(ReadAhead(file).read, file.size), None)
         if block is None or not block.is_sound:
             return False
@@ -294,7 +294,7 @@ def _begins_as_v1(path: str) -> bool:
 class _V1Reader(tf_v1.V1Reader):
     """A V1 checkpoint whose blocks are found by walking its files."""
 
-    def _open_table(self, file: RandomAccessFile) -> Table:
+    def _open_table(self, file: File) -> Table:
         try:
             return super()._open_table(file)
         except CheckpointError as error:
@@ -337,7 +337,7 @@ def _open_cut_h5(location: Location, finding: Finding) -> Salvage:
     probe = Probe(location)
     superblock = find_damaged_superblock(probe.head)
     assert superblock is not None
-    cut = CutFile(RandomAccessFile(location.head), superblock)
+    cut = CutFile(open_file(location.head), superblock)
     file = open_h5(location.head, cut.size, superblock, cut.source, natively=False)
     mended = Probe(location, {h5_facts: H5Facts(file)})
     reader = detect(mended).open(mended, True)

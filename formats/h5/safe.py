@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.spec import key_bytes, key_text
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
-from ..store.local import CLOSED, RandomAccessFile
+from ..store.base import CLOSED
+from ..store.paths import open_file
 from ..wire.limits import are_keys_too_long
 from .library.damage import damage
 from .library.guard import GuardedFile
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     import h5py
 
+    from ..store.base import File
     from .native.structure import Object
     from .native.superblock import Superblock
 
@@ -82,16 +84,18 @@ class H5File:
         self._source = source
         self._is_open = True
         self._id: h5py.h5f.FileID | None = None
-        self._guarded: tuple[RandomAccessFile, h5py.h5f.FileID] | None = None
-        self.values: RandomAccessFile | None = None
+        self._guarded: tuple[File, h5py.h5f.FileID] | None = None
+        self.values: File | None = None
         """The file itself, for what lies in it in one piece; None where it is a member of another."""
         self.check_values: Callable[[], None] = _nothing
         """Called before values are read; raises where a checksum that covers all of the file differs."""
         if source is not None:
             self._read = source.read_at
         else:
-            self.values = RandomAccessFile(path)
+            self.values = open_file(path)
             self._read = self.values.read
+            if self.values.store.system_path(path) is None:
+                self._source = GuardedFile(self._read, size, superblock.length_size)
         self.structure: Structure | None = None
         if natively:
             with contextlib.suppress(UnfamiliarError):
@@ -154,7 +158,7 @@ class H5File:
         from h5py import h5d, h5i, h5o, h5p
 
         if self._source is None and self._guarded is None:
-            file = RandomAccessFile(self.path)
+            file = open_file(self.path)
             source = GuardedFile(file.read, file.size, self._superblock.length_size)
             self._guarded = file, _open_id(self.path, source)
         opened = self.library if self._guarded is None else self._guarded[1]

@@ -25,7 +25,7 @@ from ..h5.writer import H5_DTYPES
 from ..model.reader import Format
 from ..model.verification import Finding
 from ..model.weight_map import KERAS, WEIGHT_MAP, files_by_name, shard_path, shard_suffix
-from ..store.local import RandomAccessFile
+from ..store.paths import open_file
 
 if TYPE_CHECKING:
     from ..h5.safe import H5File
@@ -41,7 +41,7 @@ class ShardedReader(WeightsReader):
 
 
 def _open_shard(path: str) -> H5File:
-    with RandomAccessFile(path) as file:
+    with open_file(path) as file:
         superblock = Superblock.find(file.read(0, 4096))
         if superblock is None:
             raise CorruptCheckpointError("not an HDF5 file", path=path, offset=0, code="hdf5-read")

@@ -31,7 +31,7 @@ from ..model.reader import CheckpointReader, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
 from ..store.beside import V1_SHARD
-from ..store.local import RandomAccessFile
+from ..store.paths import open_file
 from ..store.workers import SERIAL, Workers
 from ..tf.bundle.index import EntryError, decode_shape
 from ..tf.bundle.slices import extents_of, slice_key
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ..core.region import Index
     from ..model.probe import Probe
     from ..model.writer import CheckpointWriter, Target
+    from ..store.base import File
     from ..wire.sstable import BlockHandle
 
 
@@ -58,11 +59,11 @@ READER_VERSION = 1
 class _Shard:
     """One file of a V1 checkpoint: its table, and slices by key."""
 
-    def __init__(self, path: str, open_table: Callable[[RandomAccessFile], Table]) -> None:
+    def __init__(self, path: str, open_table: Callable[[File], Table]) -> None:
         self.path = path
         match = V1_SHARD.fullmatch(path)
         self.number = int(match["shard"]) if match else 0
-        self.file = RandomAccessFile(path)
+        self.file = open_file(path)
         self.table = open_table(self.file)
         self._last_keys = [last for last, _ in self.table.index]
         self._cached: tuple[int, dict[bytes, bytes]] = (-1, {})
@@ -234,7 +235,7 @@ class V1Reader(CheckpointReader):
             first = self.findings[0]
             raise CorruptCheckpointError(first.message, path=first.file, offset=first.offset, code=first.code)
 
-    def _open_table(self, file: RandomAccessFile) -> Table:
+    def _open_table(self, file: File) -> Table:
         """Return the table in a file; salvaging finds its blocks in another way."""
         return Table(file.read, file.size, file.path)
 

@@ -11,6 +11,8 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..errors import CheckpointError
+from ..store.paths import join, list_folder
 from ..wire.magic import HDF5, ZIP
 from .location import FILE_SUFFIXES, INDEX_SUFFIX
 from .weight_map import PYTORCH, shard_suffix
@@ -234,8 +236,8 @@ def _archive(archive: Archive) -> Foreign | None:
     names = archive.names
     if not names:
         return _EMPTY_ZIP
-    pickled = [name for name in names if os.path.basename(name) == "data.pkl"]
-    if pickled and any(os.path.basename(name) == "constants.pkl" for name in names):
+    pickled = [name for name in names if name.rpartition("/")[2] == "data.pkl"]
+    if pickled and any(name.rpartition("/")[2] == "constants.pkl" for name in names):
         return _TORCH_SCRIPT
     if pickled:
         head = next(archive.pieces(archive.member(pickled[0])), b"")[:_PICKLE_HEAD]
@@ -266,7 +268,7 @@ def _misnamed(probe: Probe) -> Foreign | None:
 def foreign_directory(path: str) -> Foreign | None:
     """Return what a directory without checkpoints of ours is, or holds."""
     names = _names(path)
-    steps = (os.path.join(path, name) for name in itertools.islice(sorted(names), _MOST_STEPS))
+    steps = (join(path, name) for name in itertools.islice(sorted(names), _MOST_STEPS))
     if any(_ORBAX_FILES & found for found in (names, *map(_names, steps))):
         return Foreign(
             "this is an Orbax checkpoint directory, which is not read here",
@@ -279,6 +281,6 @@ def foreign_directory(path: str) -> Foreign | None:
 
 def _names(path: str) -> set[str]:
     try:
-        return set(os.listdir(path))
-    except OSError:
+        return {name for name, _ in list_folder(path)}
+    except CheckpointError:
         return set()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from ..errors import CheckpointError
 from ..store.beside import SAFETENSORS_SHARD, SHARD, V1_SHARD, files_beside
+from ..store.paths import entry_at, is_file, name_of, store_of
+
+if TYPE_CHECKING:
+    from ..store.base import Identity, Store
+
 
 WEIGHTS_SHARD = re.compile(r"(?P<prefix>.+)_\d{5,}\.weights\.h5", re.DOTALL)
 """A shard of Keras' weights, where PREFIX.weights.json lies beside it."""
@@ -48,7 +52,7 @@ _LEFTOVER_FILE = re.compile(r".+\.tempstate\d+", re.DOTALL)
 _LEFTOVER_DIRECTORY = re.compile(r".+_temp(_[0-9a-f]{32})?", re.DOTALL)
 
 
-Fingerprint = dict[str, tuple[int, int, int, int]]
+Fingerprint = dict[str, "Identity"]
 
 
 class Location(NamedTuple):
@@ -64,12 +68,17 @@ class Location(NamedTuple):
     note: str | None = None
 
     @property
+    def store(self) -> Store:
+        """Where it lies; all of its files lie in one store."""
+        return store_of(self.head)
+
+    @property
     def name(self) -> str:
-        return os.path.basename(self.path)
+        return name_of(self.path)
 
     def files(self) -> list[str]:
         """Return the files of this checkpoint that are there: the head first, then data shards."""
-        found = [self.head] if os.path.isfile(self.head) else []
+        found = [self.head] if is_file(self.head) else []
         if self.head == self.path + ".index":
             return found + data_shards(self.path)
         if self.head != self.path:
@@ -77,21 +86,18 @@ class Location(NamedTuple):
         if MAP.fullmatch(self.head):
             from .weight_map import files_of_map
 
-            return found + [path for path in files_of_map(self.head) if os.path.isfile(path)]
+            return found + [path for path in files_of_map(self.head) if is_file(path)]
         return found
 
     def nbytes(self) -> int:
         """Return the size of all files that can be looked at."""
-        return sum(size for _, _, size, _ in self.fingerprint().values())
+        return sum(found.size for path in self.files() if (found := entry_at(path)) is not None)
 
     def fingerprint(self) -> Fingerprint:
         """Return, by file, what changes when one is written to, replaced or removed."""
-        found = {}
-        for path in self.files():
-            with contextlib.suppress(OSError):  # it has just gone, or is a link that leads nowhere
-                status = os.stat(path)
-                found[path] = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        return found
+        found = {path: entry_at(path) for path in self.files()}
+        # What is not there by now has just gone, or is a link that leads nowhere.
+        return {path: entry.identity for path, entry in found.items() if entry is not None}
 
 
 def bundle(prefix: str) -> Location:
@@ -101,7 +107,7 @@ def bundle(prefix: str) -> Location:
 def _beside(prefix: str, pattern: re.Pattern[str]) -> list[str]:
     try:
         return files_beside(prefix, pattern)
-    except (OSError, ValueError):  # ValueError: a NUL, which a state file's path can hold
+    except CheckpointError:
         return []
 
 
@@ -121,7 +127,7 @@ def v1_shards(path: str) -> list[str]:
 
 def beside_index(shard: str) -> str:
     """Return the name of the index that a shard of Hugging Face's belongs to, whether it is there or not."""
-    match = SAFETENSORS_SHARD.fullmatch(os.path.basename(shard))
+    match = SAFETENSORS_SHARD.fullmatch(name_of(shard))
     assert match is not None
     return match["prefix"] + INDEX_SUFFIX
 
@@ -129,7 +135,7 @@ def beside_index(shard: str) -> str:
 def is_shard_beside_index(path: str) -> bool:
     """Whether a file is a shard of Hugging Face's whose index, which stands for it, is there."""
     match = SAFETENSORS_SHARD.fullmatch(path)
-    return match is not None and os.path.isfile(match["prefix"] + INDEX_SUFFIX)
+    return match is not None and is_file(match["prefix"] + INDEX_SUFFIX)
 
 
 def shards_beside(path: str) -> list[str]:
@@ -167,7 +173,7 @@ def bundle_prefix(path: str) -> str:
 
 def step_of(name: str) -> int | None:
     """Return the step in a checkpoint's name, the integer after its last `-`."""
-    base = _without_shard(os.path.basename(name))
+    base = _without_shard(name.rpartition("/")[2])
     for suffix in _SUFFIXES:
         base = base.removesuffix(suffix)
     match = _STEP.search(_without_shard(base))

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import CorruptCheckpointError
-from ..store.local import RandomAccessFile
+from ..store.paths import open_file
 from ..wire.magic import EMPTY_ZIP, ZIP
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Probe:
     def __init__(self, location: Location, known: Mapping[Callable[[Probe], Any], Any] = {}) -> None:
         self.location = location
         self._answers: dict[Callable[[Probe], Any], Any] = dict(known)
-        with RandomAccessFile(location.head) as file:
+        with open_file(location.head) as file:
             self.size = file.size
             self.head = file.read(0, HEAD_SIZE)
             is_all = file.size <= HEAD_SIZE
@@ -71,10 +71,10 @@ class Probe:
         A V1 checkpoint is a table that holds its tensors, of which opening reads a few blocks.
         """
         if self.size > _AT_ONCE or not self.location.head.endswith(".index"):
-            return RandomAccessFile(self.location.head).read
+            return open_file(self.location.head).read
         data = self.head
         if self.size > HEAD_SIZE:
-            with RandomAccessFile(self.location.head) as file:
+            with open_file(self.location.head) as file:
                 data = file.read_exactly(0, self.size)
         return lambda offset, size: data[offset : offset + size]
 
@@ -146,7 +146,7 @@ class Probe:
             return None
         from ..wire.jsontext import parse_object
 
-        with RandomAccessFile(self.location.head) as file:
+        with open_file(self.location.head) as file:
             try:
                 return parse_object(file.read(0, file.size))
             except ValueError:

@@ -15,10 +15,11 @@ where the map itself is such a link, the folder that it leads to is a home of sh
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ..store.base import LINK
+from ..store.paths import join, open_file, parent, real, store_of
 from ..wire.jsontext import parse_object
 
 if TYPE_CHECKING:
@@ -83,11 +84,12 @@ def shard_path(path: str, file: str) -> str:
 
     Raises UnsupportedFeatureError where it is a link that leads to another folder.
     """
-    folder = os.path.dirname(path)
-    found = os.path.join(folder, file)
-    if os.path.islink(found):
-        homes = {os.path.realpath(folder or "."), os.path.dirname(os.path.realpath(path))}
-        if os.path.dirname(os.path.realpath(found)) not in homes:
+    folder = parent(path)
+    found = join(folder, file)
+    entry = store_of(found).stat(found, follow=False)
+    if entry is not None and entry.kind == LINK:
+        homes = {real(folder or "."), parent(real(path))}
+        if parent(real(found)) not in homes:
             message = f"weight_map: {file!r} is a link that leads to another folder"
             raise UnsupportedFeatureError(message, path=path, code="header")
     return found
@@ -95,10 +97,8 @@ def shard_path(path: str, file: str) -> str:
 
 def files_of_map(path: str) -> list[str]:
     """Return the paths of the files that a map names, there or not, sorted; none where it cannot be read."""
-    from ..store.local import RandomAccessFile
-
     try:
-        with RandomAccessFile(path) as file:
+        with open_file(path) as file:
             document = parse_object(file.read(0, file.size))
         if not is_map(document):
             return []

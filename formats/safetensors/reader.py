@@ -25,7 +25,7 @@ from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeature
 from ..model.reader import CheckpointReader
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
-from ..store.local import RandomAccessFile
+from ..store.paths import open_file
 from ..store.ranges import FileRange
 from ..store.workers import SERIAL, Workers
 from ..tf.graph.kinds import name_kinds
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..core.region import Index
     from ..model.probe import Probe
     from ..model.reader import Format
+    from ..store.base import File
 
 
 LONGEST_HEADER = 100_000_000
@@ -102,7 +103,7 @@ def _entry(key: str, value: Any) -> _Entry:
 class SafetensorsTensor(LazyTensor):
     """One tensor, whose bytes lie in one piece."""
 
-    def __init__(self, file: RandomAccessFile, spec: TensorSpec, offset: int) -> None:
+    def __init__(self, file: File, spec: TensorSpec, offset: int) -> None:
         super().__init__(spec)
         self._file = file
         self._offset = offset
@@ -147,7 +148,7 @@ class SafetensorsReader(CheckpointReader):
         self.format = format
         self.findings: list[Finding] = []
         self._lenient = lenient
-        self._file = RandomAccessFile(probe.location.head)
+        self._file = open_file(probe.location.head)
         self._strings: dict[str, Any] = {}
         header = self._read_header()
         entries = [entry for key, value in header.items() if (entry := self._take(key, value)) is not None]

@@ -14,7 +14,6 @@ https://huggingface.co/docs/safetensors, huggingface_hub/serialization/_base.py
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +33,7 @@ from ..model.probe import Probe
 from ..model.reader import CheckpointReader
 from ..model.verification import Finding, Verification
 from ..model.weight_map import WEIGHT_MAP, files_by_name, shard_path
+from ..store.paths import name_of
 from ..store.workers import SERIAL, Workers
 from ..tf.graph.kinds import name_kinds
 from .reader import LONGEST_HEADER, METADATA, SafetensorsReader, begins_as_one
@@ -187,7 +187,7 @@ class ShardedReader(CheckpointReader):
         """Yield shards that lie beside the index and that it does not name."""
         named = {*self._shards, *self._closed_to_us}
         for path in shards_beside(self._path):
-            if os.path.basename(path) not in named:
+            if name_of(path) not in named:
                 yield Finding("warning", "shard-surplus", "the index does not name this shard", None, path)
 
     def close(self) -> None:

@@ -28,10 +28,13 @@ from ..core.chunks import PIECE
 from ..errors import ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
 from ..wire.limits import KeySizes
 from ..wire.magic import EMPTY_ZIP, ZIP
-from .local import RandomAccessFile
+from .fileobject import FileObject
+from .paths import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from .base import File
 
 
 _LOCAL_MAGIC = ZIP
@@ -68,7 +71,7 @@ def is_safe_name(name: str) -> bool:
     return not (name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/"))
 
 
-def _declared_members(file: RandomAccessFile) -> int:
+def _declared_members(file: File) -> int:
     """Return how many members the archive has by the record at its end, which zipfile has found there."""
     start = max(0, file.size - _LARGEST_END)
     tail = file.read(start, _LARGEST_END)
@@ -80,7 +83,7 @@ def _declared_members(file: RandomAccessFile) -> int:
     return count
 
 
-def _local_info(file: RandomAccessFile, at: int) -> zipfile.ZipInfo | None:
+def _local_info(file: File, at: int) -> zipfile.ZipInfo | None:
     """Return a member by the header in front of it; None where there is none, or it does not say how long."""
     header = file.read(at, _LOCAL_SIZE)
     if len(header) < _LOCAL_SIZE or not header.startswith(_LOCAL_MAGIC):
@@ -116,9 +119,9 @@ class Archive:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.file = RandomAccessFile(path)
+        self.file = open_file(path)
         try:
-            with zipfile.ZipFile(path) as archive:
+            with zipfile.ZipFile(FileObject(self.file.read, self.file.size)) as archive:
                 listed = archive.infolist()
         except (
             zipfile.BadZipFile,
@@ -154,7 +157,7 @@ class Archive:
         """
         archive = cls.__new__(cls)
         archive.path = path
-        archive.file = RandomAccessFile(path)
+        archive.file = open_file(path)
         archive._duplicate = None
         archive._infos = {}
         at = 0

@@ -1,30 +1,39 @@
-"""Files that are read at positions, in pieces, and never mapped.
+"""The file system of this machine: files that are read at positions, in pieces, and never mapped.
 
 A mapped file that is truncated meanwhile kills the process, and its pages count as
 the program's memory; `pread` into small pieces does neither.
+
+Whoever reads comes here for all that it asks of the system.  What writes asks for itself.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from typing import Self
+import time
+from typing import TYPE_CHECKING
 
-from ..errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, InaccessibleError
+from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
+from .base import CLOSED, FILE, FOLDER, LINK, OTHER, Entry, File, Identity, Listed, Store
 from .obstacles import obstacle
-from .tally import tally_of
 
-CLOSED = "the checkpoint has been closed"
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
 
 
 _LARGEST_PREAD = 0x7FFFF000  # Linux transfers no more in one call.
 
+_FINE, _COARSE = 10_000_000, 2_000_000_000
+"""Nanoseconds in which a directory can change twice under one time: a tick of the kernel's clock, or,
+where a file system stores whole seconds, two of them, as FAT does."""
 
-class RandomAccessFile:
-    """An open file; `size` is what it was when it was opened.  A context manager."""
+_KINDS = {stat.S_IFREG: FILE, stat.S_IFDIR: FOLDER, stat.S_IFLNK: LINK}
+
+
+class LocalFile(File):
+    """An open file of this machine."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
         try:
             # Opening a pipe would wait for its writer.
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -34,8 +43,7 @@ class RandomAccessFile:
         if not stat.S_ISREG(status.st_mode):
             self.close()
             raise InaccessibleError(f"{obstacle(path)}, not a regular file", path=path)
-        self.size = status.st_size
-        self._tally = tally_of(path)
+        super().__init__(LOCAL, path, status.st_size, _identity(status))
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes at `offset`, fewer where the file ends."""
@@ -58,20 +66,10 @@ class RandomAccessFile:
                 if self._tally is not None:
                     self._tally.add(len(pieces[-1]))
         except OSError as error:
-            message = f"cannot be read: {str(error.strerror).lower()}"
-            raise CheckpointError(message, path=self.path, offset=offset, code="shard-short") from error
+            raise self._unread(error, offset) from error
         return b"".join(pieces)
 
-    def read_exactly(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes at `offset`; CorruptCheckpointError where the file ends before."""
-        data = self.read(offset, size)
-        if len(data) != size:
-            message = f"{size} bytes expected, the file ends after {len(data)}"
-            raise CorruptCheckpointError(message, path=self.path, offset=offset, code="shard-short")
-        return data
-
     def read_into(self, offset: int, out: memoryview) -> None:
-        """Fill `out` with the bytes at `offset`; CorruptCheckpointError where the file ends before."""
         if self._fd < 0:
             raise CheckpointError(CLOSED, path=self.path)
         done = 0
@@ -81,22 +79,22 @@ class RandomAccessFile:
                 if self._tally is not None:
                     self._tally.add(count)
         except OSError as error:
-            message = f"cannot be read: {str(error.strerror).lower()}"
-            raise CheckpointError(message, path=self.path, offset=offset, code="shard-short") from error
+            raise self._unread(error, offset) from error
         if done < len(out):
-            message = f"{len(out)} bytes expected, the file ends after {done}"
-            raise CorruptCheckpointError(message, path=self.path, offset=offset, code="shard-short")
+            raise self._ends(offset, len(out), done)
+
+    def _unread(self, error: OSError, offset: int) -> CheckpointError:
+        message = f"cannot be read: {str(error.strerror).lower()}"
+        return CheckpointError(message, path=self.path, offset=offset, code="shard-short")
+
+    @property
+    def closed(self) -> bool:
+        return self._fd < 0
 
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
@@ -109,3 +107,80 @@ def _unopened(path: str, error: OSError) -> CheckpointError:
     if found is None and isinstance(error, FileNotFoundError):
         return CheckpointNotFoundError("no such file", path=path, code="shard-missing")
     return InaccessibleError(found or str(error.strerror).lower(), path=path)
+
+
+def _identity(status: os.stat_result) -> Identity:
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class LocalStore(Store):
+    """The file system of this machine.  Its paths have no scheme, and are the system's."""
+
+    scheme = ""
+
+    def open(self, path: str) -> File:
+        return LocalFile(path)
+
+    def stat(self, path: str, *, follow: bool = True) -> Entry | None:
+        try:
+            status = os.stat(path, follow_symlinks=follow)
+        except (OSError, ValueError):  # ValueError: a NUL, which a state file's path can hold
+            return None
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), OTHER)
+        return Entry(kind, status.st_size, status.st_mtime, _identity(status))
+
+    def list(self, folder: str) -> Sequence[Listed]:
+        try:
+            os.stat(os.path.join(folder, os.curdir))  # What may be listed, but not entered, looks empty.
+            with os.scandir(folder or os.curdir) as entries:
+                return sorted(Listed(entry.name, _kind(entry)) for entry in entries)
+        except (FileNotFoundError, ValueError) as error:
+            raise CheckpointNotFoundError("no such directory", path=folder) from error
+        except OSError as error:
+            raise InaccessibleError(str(error.strerror).lower(), path=folder) from error
+
+    def stamp(self, folder: str) -> Hashable | None:
+        """Return a directory's identity and time; None while it can still change under that time."""
+        now = time.time_ns()
+        try:
+            status = os.stat(folder or os.curdir)
+        except FileNotFoundError:
+            return "not there"
+        except (OSError, ValueError):
+            return None
+        doubtful = _COARSE if status.st_mtime_ns % 1_000_000_000 == 0 else _FINE
+        is_old = status.st_mtime_ns < now - doubtful
+        return (status.st_dev, status.st_ino, status.st_mtime_ns) if is_old else None
+
+    def obstacle(self, path: str) -> str | None:
+        return obstacle(path)
+
+    def system_path(self, path: str) -> str | None:
+        return path
+
+    def join(self, folder: str, name: str) -> str:
+        # What a file of this directory names is a path, though it may look like a URL.
+        return os.path.join(folder or (os.curdir if "://" in name else ""), name)
+
+    def split(self, path: str) -> tuple[str, str]:
+        return os.path.split(path)
+
+    def absolute(self, path: str) -> str:
+        return os.path.abspath(path)
+
+    def relative(self, path: str, folder: str) -> str:
+        return os.path.relpath(path, folder)
+
+    def real(self, path: str) -> str:
+        return os.path.realpath(path)
+
+
+def _kind(entry: os.DirEntry[str]) -> str:
+    if entry.is_file(follow_symlinks=False):
+        return FILE
+    if entry.is_dir(follow_symlinks=False):
+        return FOLDER
+    return LINK if entry.is_symlink() else OTHER
+
+
+LOCAL = LocalStore()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..core.chunks import Chunk
     from ..core.spec import TensorSpec
-    from .local import RandomAccessFile
+    from .base import File
 
 
 class FileRange(NamedTuple):
@@ -33,7 +33,7 @@ class FileRange(NamedTuple):
     `crc32c` is their stored, masked checksum; None where there is none.
     """
 
-    file: RandomAccessFile
+    file: File
     offset: int
     size: int
     key: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .local import RandomAccessFile
+    from .base import File
 
 
 class ReadAhead:
@@ -17,7 +17,7 @@ class ReadAhead:
 
     SIZE = 1 << 18
 
-    def __init__(self, file: RandomAccessFile) -> None:
+    def __init__(self, file: File) -> None:
         self.file = file
         self._last = 0, b""
 

@@ -28,7 +28,7 @@ from ..errors import CheckpointError, CheckpointExistsError
 from .links import followed, leads_nowhere
 from .locks import lock, lock_timeout, wait_for
 from .ownership import give, ownership_of, strictest
-from .urls import refuse_url
+from .paths import refuse_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -187,7 +187,7 @@ class Staging:
         self.staged = os.path.join(os.path.dirname(target), name)
         _ALIVE.add(self)
         try:
-            refuse_url(target)
+            refuse_target(target)
             with refusing(target):
                 make_directories(self.directory, self._made)
                 os.mkdir(self.staged, 0o700)
@@ -392,7 +392,7 @@ def replace_file(path: str, data: bytes) -> None:
 
     It keeps its permissions and its owner; a symbolic link is followed.
     """
-    refuse_url(path)
+    refuse_target(path)
     path = followed(path)
     refuse_irreplaceable(path)
     ownership = ownership_of(path)

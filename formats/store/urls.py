@@ -1,4 +1,4 @@
-"""URLs, which are not read or written here, and must not be taken for paths.
+"""URLs of stores that there are none for, which must not be taken for paths.
 
 `s3://bucket/run/ckpt-1` is a path to every system call, of a directory called `s3:`.
 """
@@ -22,11 +22,20 @@ _COPY = {
 _OTHER = "copy it to a disk of this machine, and name the copy"
 
 
-def refuse_url(path: str) -> None:
-    """Raise UnsupportedFeatureError where a path is a URL.  `./s3://x` is a path."""
+def scheme_of(path: str) -> str:
+    """Return the scheme of a URL; an empty one of a path, as `./s3://x` is."""
     url = _URL.match(path)
-    if url is None:
-        return
-    scheme = url["scheme"].lower()
-    hint = f"name it by its path: {url['rest']}" if scheme == "file" else _COPY.get(scheme, _OTHER)
-    raise UnsupportedFeatureError(f"{scheme}:// is not read or written here", path=path, hints=(hint,))
+    return url["scheme"].lower() if url is not None else ""
+
+
+def no_store(path: str, scheme: str) -> UnsupportedFeatureError:
+    """Return the error about a URL that no store here reads."""
+    rest = path.partition("://")[2]
+    hint = f"name it by its path: {rest}" if scheme == "file" else _COPY.get(scheme, _OTHER)
+    return UnsupportedFeatureError(f"{scheme}:// is not read or written here", path=path, hints=(hint,))
+
+
+def only_read(path: str, scheme: str) -> UnsupportedFeatureError:
+    """Return the error about a target in a store that is read, and not written."""
+    hint = "write to a disk of this machine, and copy that"
+    return UnsupportedFeatureError(f"{scheme}:// is read here, and not written", path=path, hints=(hint,))

@@ -16,7 +16,7 @@ import pytest
 
 from formats import open_checkpoint
 from formats.core.chunks import PIECE
-from formats.store.local import RandomAccessFile
+from formats.store.local import LocalFile
 from tests.cli.conftest import ROOT
 from tests.support import data_path, numbers, partitioned, same, strings, variants, write_bundle
 from tests.writing import save
@@ -174,10 +174,8 @@ def test_a_slice_is_read_once_and_alone_where_no_checksum_covers_more(
     else:
         save(tmp_path / name, {"t": value}, "safetensors")
     sizes: list[int] = []
-    read = RandomAccessFile.read
-    monkeypatch.setattr(
-        RandomAccessFile, "read", lambda self, at, size: sizes.append(size) or read(self, at, size)
-    )
+    read = LocalFile.read
+    monkeypatch.setattr(LocalFile, "read", lambda self, at, size: sizes.append(size) or read(self, at, size))
     ckpt("extract", tmp_path / name, "t[7]", "-o", tmp_path / "t.npy")
     assert least <= sum(size for size in sizes if size >= 8192) <= most
 

@@ -25,7 +25,7 @@ from formats import (
 from formats.core import dtypes
 from formats.core.spec import key_bytes
 from formats.model.verification import Finding
-from formats.store.local import RandomAccessFile
+from formats.store.local import LocalFile
 from formats.tf.bundle.slices import slice_key
 from formats.wire.crc32c import crc32c, masked_crc32c, unmask
 from formats.wire.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto, VersionDef
@@ -763,7 +763,7 @@ def test_a_damaged_entry_is_placed_in_its_block(prefix: str) -> None:
     with open_checkpoint(prefix) as reader:
         findings = [finding for step in reader.verify() for finding in step.findings]
         assert [(found.code, found.key) for found in findings] == [("dtype", "t60"), ("tensor-size", "t61")]
-        with RandomAccessFile(prefix + ".index") as file:
+        with LocalFile(prefix + ".index") as file:
             table = Table(file.read, file.size, file.path)
             for found in findings:
                 (handle,) = (handle for _, handle in table.index if handle.offset == found.offset)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from formats.core.spec import key_text
 from formats.errors import CheckpointError
+from formats.store.paths import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,8 +26,8 @@ _ESCAPED = re.compile(rb"\\(?:\\|x([0-9a-fA-F]{2}))")
 
 def read_map(path: str) -> dict[str, str]:
     """Return the new names in a file by the old ones; CheckpointError where it is none of both kinds."""
-    with open(path, "rb") as file:
-        data = file.read(LARGEST_MAP + 1)
+    with open_file(path) as file:
+        data = file.read(0, LARGEST_MAP + 1)
     if len(data) > LARGEST_MAP:
         raise CheckpointError(f"more than {LARGEST_MAP} bytes for a map", path=path)
     pairs = _json_pairs(path, data) if data.lstrip()[:1] == b"{" else _lines(path, data)

@@ -9,7 +9,6 @@ the places that the series takes among the others.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from formats.errors import CheckpointError
@@ -19,6 +18,7 @@ from formats.find.opening import open_checkpoint
 from formats.model.location import MAP, Location, step_of
 from formats.model.weight_map import files_of_map
 from formats.store.beside import V1_SHARD
+from formats.store.paths import is_there, join, real, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ def paths_and_keys(first: str, words: Sequence[str]) -> tuple[list[str], tuple[s
     A key or object path of the first checkpoint is a key, whatever lies on the disk.  Else what is
     there is a path, and the rest are keys and globs.
     """
-    there = {word for word in words if os.path.lexists(word) or find(word) is not None}
+    there = {word for word in words if is_there(word) or find(word) is not None}
     if there:
         there -= _names_in(first)
     return [first, *(word for word in words if word in there)], tuple(w for w in words if w not in there)
@@ -71,9 +71,9 @@ P = TypeVar("P", bound=_Place)
 def identity(place: _Place) -> str:
     """Return what is the same for all paths that lead to one checkpoint, links among them."""
     if isinstance(place, Location) and not V1_SHARD.fullmatch(place.path):
-        return os.path.realpath(place.head)
-    directory, name = os.path.split(place.path)
-    return os.path.join(os.path.realpath(directory), name)
+        return real(place.head)
+    directory, name = split(place.path)
+    return join(real(directory), name)
 
 
 def each_once(named: Sequence[P]) -> tuple[list[P], list[str]]:
@@ -105,8 +105,8 @@ def _by_step(found: list[P]) -> list[P]:
     series: dict[tuple[str, str], list[int]] = {}
     for position, place in enumerate(found):
         if isinstance(place, Location) and step_of(place.name) is not None:
-            directory, name = os.path.split(place.path)
-            series.setdefault((os.path.realpath(directory), name.rpartition("-")[0]), []).append(position)
+            directory, name = split(place.path)
+            series.setdefault((real(directory), name.rpartition("-")[0]), []).append(position)
     ordered = list(found)
     for positions in series.values():
         members = sorted((found[position] for position in positions), key=_step)
@@ -116,4 +116,4 @@ def _by_step(found: list[P]) -> list[P]:
 
 
 def _step(place: _Place) -> int:
-    return step_of(os.path.basename(place.path)) or 0
+    return step_of(place.path) or 0

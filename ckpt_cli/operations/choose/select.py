@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.dtypes import dtype_named
 from formats.core.spec import KINDS
 from formats.errors import UNREADABLE, CheckpointError, CorruptCheckpointError, InaccessibleError
+from formats.store.paths import entry_at
 
 if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
@@ -132,7 +132,7 @@ def unmatched(reader: CheckpointReader, text: str) -> CheckpointError:
         )
     message = f"no tensor matches {text!r}"
     hints = close_keys(reader, text)
-    if os.path.exists(text):
+    if entry_at(text) is not None:
         hints = (f"{text} is a path; what stands behind a checkpoint names its tensors",)
     return NothingSelectedError(message, path=reader.location.path, hints=hints)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import INVALID
 from formats.model.location import step_of
+from formats.store.paths import entry_at, name_of
 
 from .stats import Statistics, statistics
 from .values import as_json
@@ -22,11 +22,9 @@ if TYPE_CHECKING:
 BINS = 32
 
 
-def _size(path: str) -> int | None:
-    try:
-        return os.stat(path).st_size
-    except OSError:  # a link that leads nowhere
-        return None
+def _file(path: str) -> dict[str, Any]:
+    found = entry_at(path)
+    return {"name": name_of(path), "nbytes": found.size if found else None}  # a link can lead nowhere
 
 
 def summary(reader: CheckpointReader) -> dict[str, Any]:
@@ -40,13 +38,12 @@ def summary(reader: CheckpointReader) -> dict[str, Any]:
             counts["tensors"] += 1
             counts["nbytes"] += spec.nbytes or 0
     metadata = dict(reader.metadata)
-    files = ({"name": os.path.basename(path), "nbytes": _size(path)} for path in reader.files())
     return {
         "path": reader.location.path,
         "format": reader.format.name,
         "producer": metadata.pop("producer", None),
         "step": step_of(reader.location.name),
-        "files": list(files),
+        "files": [_file(path) for path in reader.files()],
         "kinds": kinds,
         "dtypes": dtypes,
         "metadata": metadata,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import os
 from typing import TYPE_CHECKING, Any
 
 from formats.core.dtypes import INVALID
@@ -13,6 +12,7 @@ from formats.find.directory import Directory, Member
 from formats.find.location import spelling
 from formats.find.opening import open_location
 from formats.model.location import is_event_file, step_of
+from formats.store.paths import absolute, entry_at, join, names_in, relative
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -110,7 +110,7 @@ def findings_in_short(reader: CheckpointReader) -> list[str]:
 def _member_row(member: Member, *, kept: bool | None) -> tuple[dict[str, Any] | None, list[str]]:
     """Return a checkpoint as a directory's listing shows it, and warnings; nothing where it has just gone."""
     row: dict[str, Any] = {
-        "name": os.path.join(os.path.dirname(member.name), os.path.basename(spelling(member.location))),
+        "name": member.called(spelling(member.location)),
         "path": spelling(member.location),
         "format": None,
         "step": step_of(member.name),
@@ -150,7 +150,7 @@ def _directory_document(path: str) -> tuple[tuple[dict[str, Any], list[str], lis
     rows, warnings = [], []
     complete = True
     for member in directory.members:
-        listed = os.path.abspath(member.location.path) in directory.listed
+        listed = absolute(member.location.path) in directory.listed
         row, flaws = _member_row(member, kept=listed if directory.state is not None else None)
         if row is None:
             complete = False
@@ -161,7 +161,7 @@ def _directory_document(path: str) -> tuple[tuple[dict[str, Any], list[str], lis
     if directory.state is not None and latest is None:
         complete = False
         directory.notes.append(f"{path}: the state file names {directory.state.latest!r}, which is not there")
-    name = os.path.relpath(spelling(latest), path) if latest is not None else None
+    name = relative(spelling(latest), path) if latest is not None else None
     document = {"directory": path, "latest": name, "checkpoints": rows, **_beside(path)}
     return (document, directory.notes, warnings), complete
 
@@ -174,8 +174,8 @@ def _beside(path: str) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {"events": [], "graphs": []}
     for name, is_directory in _entries(path):
         if is_directory and (name == "eval" or name.startswith("eval_")):
-            inside = [os.path.join(name, below) for below, _ in _entries(os.path.join(path, name))]
-            found["events"] += _sized(path, [below for below in inside if is_event_file(below)])
+            inside = [f"{name}/{below}" for below, _ in _entries(join(path, name)) if is_event_file(below)]
+            found["events"] += _sized(path, inside)
         elif not is_directory and is_event_file(name):
             found["events"] += _sized(path, [name])
         elif not is_directory and (name in _GRAPHS or name.endswith(".meta")):
@@ -186,9 +186,8 @@ def _beside(path: str) -> dict[str, list[dict[str, Any]]]:
 def _entries(path: str) -> list[tuple[str, bool]]:
     """Return the names in a directory; of one that has gone, none."""
     try:
-        with os.scandir(path) as entries:
-            return sorted((entry.name, entry.is_dir()) for entry in entries)
-    except OSError:
+        return names_in(path)
+    except CheckpointError:
         return []
 
 
@@ -196,11 +195,9 @@ def _sized(directory: str, names: Iterable[str]) -> list[dict[str, Any]]:
     """Return files with their sizes and times, those that are still there."""
     found = []
     for name in names:
-        try:
-            status = os.stat(os.path.join(directory, name))
-        except OSError:
-            continue
-        found.append({"name": name, "nbytes": status.st_size, "modified": iso_time(status.st_mtime)})
+        entry = entry_at(join(directory, name))
+        if entry is not None:
+            found.append({"name": name, "nbytes": entry.size, "modified": iso_time(entry.modified)})
     return found
 
 

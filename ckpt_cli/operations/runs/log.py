@@ -9,7 +9,6 @@ is taken as it is found: what goes away meanwhile is left out and named.
 from __future__ import annotations
 
 import math
-import os
 from contextlib import closing
 from itertools import tee
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.errors import CheckpointError
 from formats.find.opening import open_location
 from formats.model.location import step_of
+from formats.store.paths import entry_at
 from formats.store.workers import SERIAL, Workers
 from formats.wire.crc32c import extend
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from formats.find.directory import Directory, Member
     from formats.model.reader import CheckpointReader
     from formats.model.tensor import LazyTensor
+    from formats.store.base import Identity
 
     from ..choose.select import Selection
     from ..look.stats import FileTask, Statistics
@@ -42,7 +43,6 @@ ATTEMPTS = 3
 """How often a checkpoint is looked at that is replaced while it is being read."""
 
 Fingerprint = tuple[object, ...]
-FileState = tuple[int, int, int]
 
 
 class Measure(NamedTuple):
@@ -188,7 +188,7 @@ class RunLog:
         raise AssertionError
 
     def _look(
-        self, reader: CheckpointReader, blank: Row, state: FileState | None, advance: Callable[[int], None]
+        self, reader: CheckpointReader, blank: Row, state: Identity | None, advance: Callable[[int], None]
     ) -> Row:
         keys = choose(reader, self.selection)
         kinds, specs = reader.kinds, reader.specs
@@ -334,19 +334,14 @@ def _series(name: str) -> str:
 
 
 def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
+    found = entry_at(path)
+    return found.size if found is not None else 0
 
 
-def _state(path: str) -> FileState | None:
+def _state(path: str) -> Identity | None:
     """Return what changes when a file is replaced; None where it is gone."""
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    found = entry_at(path)
+    return found.identity if found is not None else None
 
 
 def _is_floating(reader: CheckpointReader, key: str) -> bool:

@@ -11,6 +11,7 @@ from formats.find.location import find_listed, resolve, sharded_folder, suggest
 from formats.find.opening import is_directory, open_location
 from formats.find.registry import detect_format
 from formats.model.location import Location, bundle
+from formats.store.paths import is_file, is_folder, is_there, join, open_file, parent, refuse_target
 from formats.tf.run.leftovers import find_leftovers
 from formats.tf.run.state_file import FILE_NAME, StateFile, looks_like_state_file
 
@@ -58,6 +59,7 @@ class Run:
     """
 
     def __init__(self, path: str) -> None:
+        refuse_target(path)
         self.path, self.state_path = places_of(path)
         self.directory = Directory(self.path, self.state_path)
         self.state = self.directory.state
@@ -137,21 +139,21 @@ class Run:
 
 def places_of(path: str) -> tuple[str, str]:
     """Return the directory and the state file that a path stands for: either names both."""
-    if os.path.isfile(path):
-        with open(path, "rb") as file:
-            if not looks_like_state_file(file.read(4096)):
+    if is_file(path):
+        with open_file(path) as file:
+            if not looks_like_state_file(file.read(0, 4096)):
                 _refuse_checkpoint(path)
                 message = "neither a directory nor a state file"
                 raise CheckpointError(message, path=path)
-        return os.path.dirname(path) or ".", path
-    if not os.path.isdir(path):
+        return parent(path) or ".", path
+    if not is_folder(path):
         _refuse_checkpoint(path)
-        if os.path.lexists(path):
+        if is_there(path):
             raise CheckpointError("neither a directory nor a state file", path=path)
         raise CheckpointNotFoundError("no such directory", path=path, hints=suggest(path))
     if not is_directory(path) and sharded_folder(path) is None:
         raise CheckpointError("one checkpoint, not a directory of them; it has no state file", path=path)
-    return path, os.path.join(path, FILE_NAME)
+    return path, join(path, FILE_NAME)
 
 
 def _refuse_checkpoint(path: str) -> None:
@@ -160,7 +162,7 @@ def _refuse_checkpoint(path: str) -> None:
         detect_format(resolve(path))
     except CheckpointError:
         return
-    hints = (f"name its directory: {os.path.dirname(path) or '.'}",)
+    hints = (f"name its directory: {parent(path) or '.'}",)
     raise CheckpointError("one checkpoint, not a directory of them", path=path, hints=hints)
 
 

@@ -6,13 +6,13 @@ was taken is said.  One whose variables have other shapes is another model's and
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import CheckpointError
 from formats.model.location import step_of
 from formats.store.beside import V1_SHARD
+from formats.store.paths import is_file, join, list_folder, split
 
 if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
@@ -53,20 +53,20 @@ def trainable_tensors(reader: CheckpointReader) -> Trainable:
 def _graph_beside(prefix: str) -> str | None:
     """Return the graph of a checkpoint; where it has none, that of the nearest step of the same run."""
     own = prefix + ".meta"
-    if os.path.isfile(own):
+    if is_file(own):
         return own
     step = step_of(prefix)
     if step is None:
         return None
-    directory, base = os.path.split(prefix)
+    directory, base = split(prefix)
     pattern = re.compile(re.escape(base.rpartition("-")[0]) + r"-(\d+)\.meta", re.DOTALL)
     try:
-        names = os.listdir(directory or ".")
-    except OSError:
+        names = list_folder(directory)
+    except CheckpointError:
         return None
-    found = [match for name in names if (match := pattern.fullmatch(name))]
+    found = [match for name, _ in names if (match := pattern.fullmatch(name))]
     nearest = min(found, key=lambda match: (abs(int(match[1]) - step), int(match[1])), default=None)
-    return None if nearest is None else os.path.join(directory, nearest[0])
+    return None if nearest is None else join(directory, nearest[0])
 
 
 def _compare(

@@ -13,7 +13,7 @@ from ..native.superblock import SIGNATURE, Superblock
 from .guard import GuardedFile
 
 if TYPE_CHECKING:
-    from ...store.local import RandomAccessFile
+    from ...store.base import File
 
 
 _LEAST_ALIKE = 5
@@ -31,7 +31,7 @@ def find_damaged_superblock(head: bytes) -> Superblock | None:
 class CutFile:
     """The bytes of a file as it should have been; `is_touched` says whether missing ones were read."""
 
-    def __init__(self, file: RandomAccessFile, superblock: Superblock) -> None:
+    def __init__(self, file: File, superblock: Superblock) -> None:
         self._file = file
         self.size = max(file.size, superblock.end or 0)
         self.is_touched = False

@@ -10,9 +10,9 @@ H5HGcache.c
 
 from __future__ import annotations
 
-import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ...store.fileobject import FileObject
 from ..native.heap import COLLECTION, HEADER_SIZE, collection_size, objects_of
 
 if TYPE_CHECKING:
@@ -22,38 +22,20 @@ if TYPE_CHECKING:
 _SIGNATURE = COLLECTION[:4]
 
 
-class GuardedFile(io.RawIOBase):
+class GuardedFile(FileObject):
     """The bytes that `read(offset, size)` gives, as a file object of `size` bytes for h5py."""
 
     def __init__(self, read: Callable[[int, int], bytes], size: int, length_size: int = 8) -> None:
-        self.read_at = read
-        self._size = size
+        super().__init__(read, size)
         self._length_mask = (1 << 8 * length_size) - 1
-        self._at = 0
         self._sound: dict[int, bool] = {}
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        target = memoryview(buffer).cast("B")
-        data = self.read_at(self._at, max(0, min(len(target), self._size - self._at)))
-        target[: len(data)] = data
+    def _piece(self, offset: int, size: int) -> bytes:
+        data = super()._piece(offset, size)
         for place in self._collections(data):
-            if not self._is_sound(self._at + place):
-                target[place : place + len(_SIGNATURE)] = bytes(len(_SIGNATURE))
-        self._at += len(data)
-        return len(data)
+            if not self._is_sound(offset + place):
+                data = data[:place] + bytes(len(_SIGNATURE)) + data[place + len(_SIGNATURE) :]
+        return data
 
     @staticmethod
     def _collections(data: bytes) -> list[int]:

@@ -29,7 +29,7 @@ from ...errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatur
 from ...model.location import data_shards
 from ...model.verification import Finding
 from ...store.beside import SHARD
-from ...store.local import RandomAccessFile
+from ...store.paths import open_file
 from ...wire.limits import are_keys_too_long
 from ...wire.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto
 from ...wire.sstable import Table
@@ -185,7 +185,7 @@ class BundleIndex:
         self.slice_entries: dict[bytes, int] = {}
         with ExitStack() as stack:
             if table is None:
-                file = stack.enter_context(RandomAccessFile(self.path))
+                file = stack.enter_context(open_file(self.path))
                 table = Table(file.read, file.size, self.path)
             stack.enter_context(_collector_paused())
             self.size = table.size

@@ -18,7 +18,7 @@ from ...errors import CheckpointError, CheckpointNotFoundError
 from ...model.location import data_shards
 from ...model.verification import Finding
 from ...store.beside import SHARD
-from ...store.local import RandomAccessFile
+from ...store.paths import open_file
 from ...store.readahead import ReadAhead
 from ...wire.limits import are_keys_too_long
 from ...wire.messages import BundleHeaderProto
@@ -28,6 +28,7 @@ from ...wire.sstable import Table, decode_block
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ...store.base import File
     from ...wire.sstable import BlockHandle, Entry
 
 
@@ -47,7 +48,7 @@ def read_remains(prefix: str) -> Remains:
     """Return what is left of the index of a prefix, which may be nothing."""
     path = prefix + ".index"
     try:
-        with RandomAccessFile(path) as file:
+        with open_file(path) as file:
             blocks = _Blocks(file)
             blocks.read()
         sound, doubtful, findings = blocks.sound, blocks.doubtful, blocks.findings
@@ -63,7 +64,7 @@ def read_remains(prefix: str) -> Remains:
 class _Blocks:
     """The blocks of an index, taken apart one by one."""
 
-    def __init__(self, file: RandomAccessFile) -> None:
+    def __init__(self, file: File) -> None:
         self._file = file
         self._keys_size = 0
         self.sound: dict[bytes, bytes] = {}

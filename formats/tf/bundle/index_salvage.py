@@ -22,7 +22,7 @@ from ...core.dtypes import VARIANT
 from ...core.spec import key_text
 from ...errors import CheckpointError
 from ...model.verification import Finding
-from ...store.local import RandomAccessFile
+from ...store.paths import open_file
 from ...wire.crc32c import mask
 from . import payload
 from .index import BundleEntry, BundleIndex, EntryError, data_shard, decode_entry, encode_entry
@@ -30,6 +30,7 @@ from .index import BundleEntry, BundleIndex, EntryError, data_shard, decode_entr
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ...store.base import File
     from ...wire.messages import BundleHeaderProto
     from .index_remains import Remains
 
@@ -73,12 +74,12 @@ class _Shards:
         self._prefix = prefix
         self._count = count
         self._big_endian = big_endian
-        self._files: dict[int, RandomAccessFile | None] = {}
+        self._files: dict[int, File | None] = {}
 
-    def file(self, shard: int) -> RandomAccessFile | None:
+    def file(self, shard: int) -> File | None:
         if shard not in self._files:
             try:
-                self._files[shard] = RandomAccessFile(data_shard(self._prefix, shard, self._count))
+                self._files[shard] = open_file(data_shard(self._prefix, shard, self._count))
             except CheckpointError:
                 self._files[shard] = None
         return self._files[shard]
@@ -254,7 +255,7 @@ def _walk(sibling: BundleIndex, shard: int, shards: _Shards) -> _Layout:
 
 def _size(path: str) -> int | None:
     try:
-        with RandomAccessFile(path) as file:
+        with open_file(path) as file:
             return file.size
     except CheckpointError:
         return None

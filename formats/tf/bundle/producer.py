@@ -11,11 +11,10 @@ tensorflow/core/protobuf/{meta_graph,saved_model}.proto
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from ...errors import CheckpointError
-from ...store.local import RandomAccessFile
+from ...store.paths import is_file, open_file
 from ...wire.coding import decode_varint
 from ...wire.protobuf import LENGTH, VARINT
 
@@ -26,7 +25,7 @@ _FIXED_SIZE = {1: 8, 5: 4}
 
 def producer_of(prefix: str) -> dict[str, Any]:
     """Return `producer` and `tensorflow_version` as the graph of a checkpoint has them, or nothing."""
-    base = os.path.join("variables", "variables")
+    base = "variables/variables"
     places: list[tuple[str, tuple[int, ...]]] = [(prefix + ".meta", ())]
     if prefix.endswith(base):
         places.append((prefix.removesuffix(base) + "saved_model.pb", (_META_GRAPH,)))
@@ -38,10 +37,10 @@ def producer_of(prefix: str) -> dict[str, Any]:
 
 
 def _version(path: str, outer: tuple[int, ...]) -> str | None:
-    if not os.path.isfile(path):
+    if not is_file(path):
         return None
     try:
-        with RandomAccessFile(path) as file:
+        with open_file(path) as file:
             data: bytes | None = file.read(0, _MOST_READ)
         for number in (*outer, _META_INFO, _VERSION):
             data = _field(data or b"", number)

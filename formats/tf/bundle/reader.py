@@ -5,7 +5,6 @@ Data shards are opened when a tensor in them is read, and a bounded number stays
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from functools import cached_property
@@ -30,7 +29,8 @@ from ...errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatur
 from ...model.location import data_shards
 from ...model.reader import CheckpointReader
 from ...model.tensor import LazyTensor
-from ...store.local import CLOSED, RandomAccessFile
+from ...store.base import CLOSED
+from ...store.paths import is_there, open_file
 from ...store.ranges import FileRange
 from ...store.readahead import ReadAhead
 from ...store.workers import SERIAL, Workers
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ...model.location import Location
     from ...model.probe import Probe
     from ...model.verification import Verification
+    from ...store.base import File
     from .small import SmallTensors
 
 
@@ -282,7 +283,7 @@ class BundleReader(CheckpointReader):
         """Return how many elements the pieces of a partitioned tensor hold."""
         return sum(volume(region) for region, _ in self.pieces(spec, entry))
 
-    def shard(self, shard: int, key: str | None = None) -> RandomAccessFile:
+    def shard(self, shard: int, key: str | None = None) -> File:
         """Return an open data shard; `key` is the tensor that an error is to name."""
         with self._lock:
             return self._open_shard(shard, key).file
@@ -300,7 +301,7 @@ class BundleReader(CheckpointReader):
                     message, path=self.index.path, key=key, offset=place, code="entry"
                 )
             try:
-                ahead = ReadAhead(RandomAccessFile(data_shard(self.index.prefix, shard, num_shards)))
+                ahead = ReadAhead(open_file(data_shard(self.index.prefix, shard, num_shards)))
             except CheckpointError as error:
                 error.key = key
                 raise
@@ -371,7 +372,7 @@ class BundleReader(CheckpointReader):
         entries = map(self.index.entry_or_none, range(len(self.index.values)))
         used = {entry.shard for entry in entries if entry and not entry.slices and entry.shard < count}
         expected = (data_shard(prefix, shard, count) for shard in sorted(used))
-        return [path for path in expected if path not in there and not os.path.lexists(path)]
+        return [path for path in expected if path not in there and not is_there(path)]
 
     def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
         from .verify import verify_bundle

@@ -30,6 +30,7 @@ from ...errors import (
 )
 from ...model.location import bundle
 from ...model.probe import Probe
+from ...store.paths import entry_at
 from ...store.staging import Staging, refusing, sync_directory
 from ...wire.coding import encode_varint
 from ...wire.crc32c import extend, mask
@@ -92,7 +93,7 @@ class BundleRename:
     @property
     def nbytes(self) -> int:
         """Bytes of the shards to be brought."""
-        return sum(self._before[path][2] for path in self._sources().values())
+        return sum(found.size for path in self._sources().values() if (found := entry_at(path)) is not None)
 
     def _encoded(self, graph: ObjectGraph) -> bytes:
         """Return the new object graph as it is written, once every tensor that had an object has one."""

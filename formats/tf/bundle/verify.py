@@ -12,8 +12,6 @@ bytes that belong to no entry, graphs with cycles and aliases.
 
 from __future__ import annotations
 
-import contextlib
-import os
 from array import array
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,6 +25,7 @@ from ...model.location import data_shards
 from ...model.object_keys import looks_object_based
 from ...model.verification import Finding, Verification
 from ...store.beside import SHARD
+from ...store.paths import entry_at, is_there
 from ...store.ranges import Sum, cut
 from ...store.workers import SERIAL, Workers
 from ...wire.crc32c import crc32c, extend, mask
@@ -182,7 +181,7 @@ class _Structure:
         index = self.reader.index
         if entry.shard not in self._sizes and entry.shard < index.header.num_shards:
             path = data_shard(index.prefix, entry.shard, index.header.num_shards)
-            if not os.path.lexists(path):  # else it cannot be opened, or the directory not be listed
+            if not is_there(path):  # else it cannot be opened, or the directory not be listed
                 message = "its data shard is missing"
                 yield Finding("error", "shard-missing", message, spec.key, path, entry.offset)
                 return
@@ -241,8 +240,9 @@ def _shard_sizes(reader: BundleReader) -> dict[int, int]:
     for path in data_shards(reader.index.prefix):
         match = SHARD.fullmatch(path)
         if match and int(match["count"]) == count and int(match["shard"]) < count:
-            with contextlib.suppress(OSError):  # replaced by another save's just now, or a link to nowhere
-                sizes[int(match["shard"])] = os.stat(path).st_size
+            found = entry_at(path)
+            if found is not None:  # replaced by another save's just now, or a link to nowhere
+                sizes[int(match["shard"])] = found.size
     return sizes
 
 

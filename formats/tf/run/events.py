@@ -22,9 +22,9 @@ import struct
 import time
 from typing import IO, TYPE_CHECKING, Self
 
-from ...errors import CheckpointError, CorruptCheckpointError
+from ...errors import CorruptCheckpointError
 from ...model.location import is_event_file
-from ...store.local import RandomAccessFile
+from ...store.paths import is_file, join, list_folder, open_file
 from ...store.readahead import ReadAhead
 from ...wire.messages import TensorShapeProto
 from ...wire.protobuf import BYTES, DOUBLE, FLOAT, INT32, INT64, TEXT, Field, Message, fields
@@ -125,12 +125,8 @@ class Event(Message):
 
 def event_files(directory: str) -> list[str]:
     """Return the paths of the event files in a directory, those that began first first."""
-    try:
-        with os.scandir(directory) as entries:
-            names = [entry.name for entry in entries if is_event_file(entry.name) and entry.is_file()]
-    except OSError as error:
-        raise CheckpointError(str(error.strerror).lower(), path=directory) from error
-    return [os.path.join(directory, name) for name in sorted(names)]
+    paths = [join(directory, name) for name, _ in list_folder(directory) if is_event_file(name)]
+    return [path for path in paths if is_file(path)]
 
 
 class EventReader:
@@ -148,7 +144,7 @@ class EventReader:
     def __iter__(self) -> Iterator[Event]:
         """Yield the events.  Raises CheckpointNotFoundError, CheckpointError where there is no such file."""
         self.flaw, self.damaged = None, 0
-        with RandomAccessFile(self.path) as file:
+        with open_file(self.path) as file:
             for record in iter_records(ReadAhead(file).read, file.size, LARGEST_EVENT):
                 if record.payload is None:
                     if record.flaw is not None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...errors import CorruptCheckpointError, UnsupportedFeatureError
-from ...store.local import RandomAccessFile
+from ...store.paths import open_file
 from ...store.readahead import ReadAhead
 from ...wire.coding import decode_varint
 from ...wire.messages import TensorShapeProto
@@ -26,6 +26,8 @@ from ...wire.protobuf import BYTES, INT32, INT64, TEXT, Field, Message, fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ...store.base import File
 
 
 M = TypeVar("M", bound=Message)
@@ -115,14 +117,14 @@ def read_meta_graph(path: str) -> MetaGraph:
 
     Raises CorruptCheckpointError where it is none, CheckpointNotFoundError, UnsupportedFeatureError.
     """
-    with RandomAccessFile(path) as file:
+    with open_file(path) as file:
         return _MetaGraphFile(file).read()
 
 
 class _MetaGraphFile:
     """A file that is a MetaGraphDef, gone through once."""
 
-    def __init__(self, file: RandomAccessFile) -> None:
+    def __init__(self, file: File) -> None:
         self._file = file
         self._ahead = ReadAhead(file)
         self._version = ""

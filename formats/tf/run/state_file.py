@@ -21,7 +21,7 @@ import re
 from typing import NamedTuple
 
 from ...errors import CorruptCheckpointError
-from ...store.local import RandomAccessFile
+from ...store.paths import open_file
 
 FILE_NAME = "checkpoint"
 _LONGEST_PATH = 1 << 20  # No system opens one of more than a few thousand.
@@ -67,7 +67,7 @@ class StateFile(NamedTuple):
     @classmethod
     def read(cls, path: str) -> StateFile:
         """Return the state file at `path`; CorruptCheckpointError where it is none."""
-        with RandomAccessFile(path) as file:
+        with open_file(path) as file:
             if file.size > _LARGEST:
                 raise CorruptCheckpointError(f"{file.size} bytes, too large for a state file", path=path)
             text = file.read(0, file.size)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from formats import CheckpointError, ChecksumError, CorruptCheckpointError, open_checkpoint
 from formats.core import dtypes
-from formats.store.local import RandomAccessFile
+from formats.store.local import LocalFile
 from formats.store.readahead import ReadAhead
 from formats.tf.bundle import small
 from formats.tf.bundle.index import BundleEntry, BundleIndex, EntryError, decode_entry, encode_entry
@@ -310,15 +310,15 @@ def test_whoever_goes_forward_is_read_ahead_for_and_nobody_else(
     path = tmp_path / "file"
     path.write_bytes(bytes(range(200)))
     asked: list[tuple[int, int]] = []
-    read = RandomAccessFile.read
+    read = LocalFile.read
 
-    def watched(self: RandomAccessFile, offset: int, size: int) -> bytes:
+    def watched(self: LocalFile, offset: int, size: int) -> bytes:
         asked.append((offset, size))
         return read(self, offset, size)
 
-    monkeypatch.setattr(RandomAccessFile, "read", watched)
+    monkeypatch.setattr(LocalFile, "read", watched)
     monkeypatch.setattr(ReadAhead, "SIZE", 50)
-    with RandomAccessFile(str(path)) as file:
+    with LocalFile(str(path)) as file:
         ahead = ReadAhead(file)
         for offset, size, system in [
             (100, 4, (100, 4)),  # somewhere

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.store.local import RandomAccessFile
+from formats.store.local import LocalFile
 from formats.store.readahead import ReadAhead
 from formats.wire.coding import encode_varint
 from formats.wire.salvage import find_blocks, readable_entries
@@ -30,7 +30,7 @@ ENTRIES = [(b"", b"header"), *((b"key%03d" % number, b"v" * (number % 90)) for n
 def walked(path: Path, data: bytes) -> tuple[list[BlockHandle], int | None]:
     """Return the sound blocks that are found, and where what is not sound begins, None where nothing is."""
     path.write_bytes(data)
-    with RandomAccessFile(str(path)) as file:
+    with LocalFile(str(path)) as file:
         found = list(find_blocks(ReadAhead(file).read, file.size))
     assert all(block.is_sound for block in found[:-1])
     rest = None if not found or found[-1].is_sound else found.pop().handle.offset

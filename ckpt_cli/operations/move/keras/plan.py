@@ -20,7 +20,7 @@ from formats.keras.facts import OPTIMIZER_WEIGHTS, WeightGroup, rekeyed
 from formats.keras.layouts import give_names, graph_of, h5_layout, weights_layout
 from formats.keras.match import fill, stored_layers
 from formats.keras.model import ModelError, Unit, Variable, from_config, from_names
-from formats.store.local import RandomAccessFile
+from formats.store.paths import open_file
 from formats.wire.jsontext import parse_object
 
 from ..transfer import Dropped, Move
@@ -71,7 +71,7 @@ class Model(NamedTuple):
 
 def read_config(path: str) -> str:
     """Return the model configuration in a JSON file, or in a Keras file that holds one."""
-    with RandomAccessFile(path) as file:
+    with open_file(path) as file:
         is_json = file.read(0, 64).lstrip().startswith(b"{")
         if is_json and file.size > _MOST_CONFIG:
             message = f"{file.size} bytes, more than a configuration has"

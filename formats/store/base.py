@@ -1,0 +1,186 @@
+"""Where bytes lie: what each store does for those who read, and what a file of one is.
+
+A path says by its scheme which store it lies in; `formats.store.paths` finds that.  A store
+opens files, says what lies at a path, and lists folders.  What it is asked for is hostile, for
+names come from files, and so is what it answers, where that comes from a server: a file never
+gives more bytes than were asked for, and whoever asks has held that number against `size`.
+
+A store here can be read.  What is written is staged on this machine (`formats.store.staging`).
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, NamedTuple, Self
+from weakref import WeakValueDictionary
+
+from ..errors import CheckpointError, CorruptCheckpointError
+from .tally import tally_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+
+CLOSED = "the checkpoint has been closed"
+
+FILE, FOLDER, LINK, OTHER = "file", "folder", "link", "other"
+"""What can lie at a path; OTHER are pipes and devices, which nobody reads."""
+
+Identity = tuple[int | str, ...]
+"""What is another once a file is written to or replaced: device, inode, size and time, or an e_tag."""
+
+
+class Entry(NamedTuple):
+    """What lies at a path: one of the kinds above, bytes, seconds since 1970."""
+
+    kind: str
+    size: int
+    modified: float
+    identity: Identity
+
+
+class Listed(NamedTuple):
+    """A name in a folder, and what has it; a link is one, whatever it leads to."""
+
+    name: str
+    kind: str
+
+
+class File(ABC):
+    """An open file that is read at positions; `size` is what it was when it was opened.  A context manager.
+
+    It pickles as store, path and identity, and is opened again where it is unpickled.
+    """
+
+    def __init__(self, store: Store, path: str, size: int, identity: Identity) -> None:
+        self.store = store
+        self.path = path
+        self.size = size
+        self.identity = identity
+        self._tally = tally_of(path)
+
+    @abstractmethod
+    def read(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes at `offset`, fewer where the file ends.  Raises CheckpointError."""
+
+    def read_exactly(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes at `offset`; CorruptCheckpointError where the file ends before."""
+        data = self.read(offset, size)
+        if len(data) != size:
+            raise self._ends(offset, size, len(data))
+        return data
+
+    def read_into(self, offset: int, out: memoryview) -> None:
+        """Fill `out` with the bytes at `offset`; CorruptCheckpointError where the file ends before."""
+        out[:] = self.read_exactly(offset, len(out))
+
+    def _ends(self, offset: int, expected: int, found: int) -> CorruptCheckpointError:
+        message = f"{expected} bytes expected, the file ends after {found}"
+        return CorruptCheckpointError(message, path=self.path, offset=offset, code="shard-short")
+
+    @property
+    @abstractmethod
+    def closed(self) -> bool:
+        """Whether it has been closed; reading raises CheckpointError then."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it; a second time does no harm."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return reopened, (self.store, self.path, self.identity)
+
+
+_open: WeakValueDictionary[tuple[str, str, Identity], File] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def reopened(store: Store, path: str, identity: Identity) -> File:
+    """Return a file that was open in another process, opened once in this one for all who ask.
+
+    Raises CheckpointError where another one lies there by now.
+    """
+    key = (store.scheme, path, identity)
+    with _lock:
+        found = _open.get(key)
+        if found is None or found.closed:
+            found = store.open(path)
+            if found.identity != identity:
+                found.close()
+                raise CheckpointError("changed since it was opened", path=path)
+            _open[key] = found
+        return found
+
+
+class Store(ABC):
+    """A place where files lie.  Those without links, or without anything but files, leave out what they lack.
+
+    `scheme` is what its paths begin with, before `://`; what follows has `/` between names.
+    """
+
+    scheme: str
+
+    @abstractmethod
+    def open(self, path: str) -> File:
+        """Open a file.  Raises CheckpointNotFoundError, InaccessibleError."""
+
+    @abstractmethod
+    def stat(self, path: str, *, follow: bool = True) -> Entry | None:
+        """Return what lies at a path; None where nothing does, or nobody may look.
+
+        Of a link it is what that leads to, the link itself without `follow`.
+        """
+
+    @abstractmethod
+    def list(self, folder: str) -> Sequence[Listed]:
+        """Return the names in a folder, sorted.  Raises CheckpointNotFoundError, InaccessibleError."""
+
+    def stamp(self, folder: str) -> Hashable | None:  # noqa: ARG002  of whatever folder
+        """Return what is another once a name, or the folder, has come or gone; None where only listing tells.
+
+        As long as it stays the same a listing is used again.  A store that cannot tell, and in
+        which listing is dear, may return the time, cut to as many seconds as a listing shall count.
+        """
+        return None
+
+    def obstacle(self, path: str) -> str | None:  # noqa: ARG002  of whatever path
+        """Return in words what keeps a path from being opened; None also where nothing is there."""
+        return None
+
+    def system_path(self, path: str) -> str | None:  # noqa: ARG002  of whatever path
+        """Return the path by which libraries open a file themselves; None where none can."""
+        return None
+
+    # Paths -----------------------------------------------------------------------
+
+    def join(self, folder: str, name: str) -> str:
+        """Return the path of a name in a folder.  A path of this store is itself; none leads out."""
+        if name.startswith(f"{self.scheme}://"):
+            return name
+        return folder + ("" if folder.endswith("/") else "/") + name.lstrip("/")
+
+    def split(self, path: str) -> tuple[str, str]:
+        """Return the folder that a path lies in, and its name there."""
+        scheme, _, rest = path.partition("://")
+        folder, _, name = rest.rpartition("/")
+        return f"{scheme}://{folder}", name
+
+    def absolute(self, path: str) -> str:
+        """Return the one spelling of a path by which paths are compared; links are not followed."""
+        return path.rstrip("/")
+
+    def relative(self, path: str, folder: str) -> str:
+        """Return a path as it is called from a folder."""
+        inside = self.absolute(folder) + "/"
+        return self.absolute(path).removeprefix(inside)
+
+    def real(self, path: str) -> str:
+        """Return where a path leads, links followed."""
+        return self.absolute(path)

@@ -1,0 +1,131 @@
+"""Files in memory, `mem://folder/name`, for tests: it counts what is asked of it, as a server would.
+
+Like an object store it has no folders but what names make, and no links.  Tests make it
+reachable (`formats.store.paths.reachable`); no command knows it otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
+from .base import CLOSED, FILE, FOLDER, Entry, File, Listed, Store
+from .paths import store_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+
+class _Blob(NamedTuple):
+    data: bytes
+    modified: float
+    version: int
+
+
+class MemoryFile(File):
+    """An open file in memory."""
+
+    store: MemoryStore
+
+    def __init__(self, store: MemoryStore, path: str, blob: _Blob) -> None:
+        super().__init__(store, path, len(blob.data), (blob.version,))
+        self._data: bytes | None = blob.data
+
+    def read(self, offset: int, size: int) -> bytes:
+        if self._data is None:
+            raise CheckpointError(CLOSED, path=self.path)
+        data = self._data[offset : offset + size] if offset >= 0 and size > 0 else b""
+        self.store.reads.append((self.path, offset, len(data)))
+        if self._tally is not None:
+            self._tally.add(len(data))
+        return data
+
+    @property
+    def closed(self) -> bool:
+        return self._data is None
+
+    def close(self) -> None:
+        self._data = None
+
+
+class MemoryStore(Store):
+    """Blobs by path.
+
+    `opens`, `lists` and `stats` count by path what was asked for; `reads` are path, offset and size.
+    """
+
+    scheme = "mem"
+
+    def __init__(self) -> None:
+        self._blobs: dict[str, _Blob] = {}
+        self._version = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Count from nothing on."""
+        self.opens: Counter[str] = Counter()
+        self.lists: Counter[str] = Counter()
+        self.stats: Counter[str] = Counter()
+        self.reads: list[tuple[str, int, int]] = []
+
+    def read_of(self, path: str) -> int:
+        """Return how many bytes of a file were read, those read twice twice."""
+        return sum(size for read, _, size in self.reads if read == path)
+
+    def put(self, path: str, data: bytes, modified: float = 0.0) -> None:
+        """Write a file, in place of what lies there."""
+        self._version += 1
+        self._blobs[path] = _Blob(data, modified, self._version)
+
+    def put_tree(self, folder: str, path: str) -> str:
+        """Copy a directory of this machine, or one file, to below a folder; return where it lies then."""
+        base, name = os.path.split(os.path.abspath(path))
+        found = [os.path.join(parent, each) for parent, _, names in os.walk(path) for each in names] or [path]
+        for each in found:
+            with open(each, "rb") as file:
+                self.put(self.join(folder, os.path.relpath(each, base)), file.read(), os.stat(each).st_mtime)
+        return self.join(folder, name)
+
+    def remove(self, path: str) -> None:
+        self._version += 1
+        del self._blobs[path]
+
+    def open(self, path: str) -> File:
+        self.opens[path] += 1
+        blob = self._blobs.get(path)
+        if blob is not None:
+            return MemoryFile(self, path, blob)
+        if self._is_folder(path):
+            raise InaccessibleError("this is a directory, not a regular file", path=path)
+        raise CheckpointNotFoundError("no such file", path=path, code="shard-missing")
+
+    def stat(self, path: str, *, follow: bool = True) -> Entry | None:  # noqa: ARG002  there are no links
+        self.stats[path] += 1
+        blob = self._blobs.get(path)
+        if blob is not None:
+            return Entry(FILE, len(blob.data), blob.modified, (blob.version,))
+        return Entry(FOLDER, 0, 0.0, ()) if self._is_folder(path) else None
+
+    def list(self, folder: str) -> Sequence[Listed]:
+        self.lists[folder] += 1
+        if not self._is_folder(folder):
+            raise CheckpointNotFoundError("no such directory", path=folder)
+        inside = self.absolute(folder) + "/"
+        found: dict[str, Listed] = {}
+        for path in self._blobs:
+            if path.startswith(inside):
+                name, _, below = path.removeprefix(inside).partition("/")
+                found[name] = Listed(name, FOLDER if below else FILE)
+        return sorted(found.values())
+
+    def stamp(self, folder: str) -> Hashable | None:  # noqa: ARG002  one for all
+        return self._version
+
+    def _is_folder(self, path: str) -> bool:
+        inside = self.absolute(path) + "/"
+        return any(each.startswith(inside) for each in self._blobs)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return store_of, (f"{self.scheme}://",)

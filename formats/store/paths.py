@@ -1,0 +1,190 @@
+"""Paths of any store, and what lies at them.
+
+    run/ckpt-1              the file system of this machine
+    s3://bucket/run/ckpt-1  the store of the scheme `s3`, if there is one
+
+A store is one file of this room: a module that has `STORES`, each a Store with its scheme, is
+found by lying here, and imported when a URL is named.  Nobody else looks into paths: those that
+may be URLs are joined and taken apart by the functions below.
+
+A run can hold ten thousand checkpoints: would each list the directory, that were a hundred
+million names.  So what a listing found is kept, until the store says that a name came or went.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import CheckpointNotFoundError
+from .base import FILE, FOLDER, LINK
+from .local import LOCAL
+from .urls import no_store, only_read, scheme_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+    from .base import Entry, File, Listed, Store
+
+
+_MOST_KEPT = 16
+"""Folders whose names are kept: a run's, and those that its state file speaks of."""
+
+_lent: dict[str, Store] = {}
+
+
+def store_of(path: str) -> Store:
+    """Return the store that a path lies in; UnsupportedFeatureError where there is none for its scheme."""
+    if "://" not in path or not (scheme := scheme_of(path)):
+        return LOCAL
+    found = _lent.get(scheme) or _stores().get(scheme)
+    if found is None:
+        raise no_store(path, scheme)
+    return found
+
+
+@cache
+def _stores() -> dict[str, Store]:
+    """Return by scheme the stores that this room's modules have."""
+    import importlib
+    import pkgutil
+
+    from formats import store
+
+    names = (module.name for module in pkgutil.iter_modules(store.__path__))
+    modules = [importlib.import_module(f"formats.store.{name}") for name in names]
+    return {each.scheme: each for module in modules for each in getattr(module, "STORES", ())}
+
+
+@contextmanager
+def reachable(store: Store) -> Iterator[None]:
+    """Have paths of a store's scheme lead to it as long as the context lasts."""
+    _lent[store.scheme] = store
+    try:
+        yield
+    finally:
+        del _lent[store.scheme]
+        _kept.clear()
+
+
+def refuse_target(path: str) -> None:
+    """Raise UnsupportedFeatureError for the target that nobody can write to: a URL of whatever store."""
+    scheme = store_of(path).scheme
+    if scheme:
+        raise only_read(path, scheme)
+
+
+# What lies at a path -----------------------------------------------------------------
+
+
+def open_file(path: str) -> File:
+    """Return a file, open for reading.  Raises CheckpointNotFoundError, InaccessibleError."""
+    return store_of(path).open(path)
+
+
+def entry_at(path: str) -> Entry | None:
+    """Return what lies at a path, links followed; None where nothing does, or nobody may look."""
+    return store_of(path).stat(path)
+
+
+def is_file(path: str) -> bool:
+    found = entry_at(path)
+    return found is not None and found.kind == FILE
+
+
+def is_folder(path: str) -> bool:
+    found = entry_at(path)
+    return found is not None and found.kind == FOLDER
+
+
+def is_there(path: str) -> bool:
+    """Whether anything lies at a path, were it a link that leads nowhere."""
+    return store_of(path).stat(path, follow=False) is not None
+
+
+def obstacle_at(path: str) -> str | None:
+    """Return in words what keeps a path from being opened; None also where nothing is there."""
+    return store_of(path).obstacle(path)
+
+
+class _Kept(NamedTuple):
+    """What one listing found, None where there is no such folder; `stamp` is None where it counts once."""
+
+    stamp: Hashable | None
+    names: Sequence[Listed] | None
+
+
+_kept: dict[str, _Kept] = {}
+
+
+def list_folder(folder: str) -> Sequence[Listed]:
+    """Return the names in a folder, sorted, from one listing for all who ask; nobody changes the sequence.
+
+    Raises CheckpointNotFoundError, InaccessibleError.
+    """
+    store = store_of(folder)
+    stamp = store.stamp(folder)
+    known = _kept.get(folder)
+    if known is None or stamp is None or known.stamp != stamp:
+        if len(_kept) >= _MOST_KEPT:
+            _kept.clear()
+        known = _kept[folder] = _Kept(stamp, _listed(store, folder))
+    if known.names is None:
+        raise CheckpointNotFoundError("no such directory", path=folder)
+    return known.names
+
+
+def _listed(store: Store, folder: str) -> Sequence[Listed] | None:
+    try:
+        return store.list(folder)
+    except CheckpointNotFoundError:
+        return None
+
+
+def names_in(folder: str) -> list[tuple[str, bool]]:
+    """Return the names in a folder, sorted, and whether each is a folder or leads to one; raises likewise."""
+    return [
+        (name, kind == FOLDER or (kind == LINK and is_folder(join(folder, name))))
+        for name, kind in list_folder(folder)
+    ]
+
+
+# Paths ---------------------------------------------------------------------------------
+
+
+def join(folder: str, *names: str) -> str:
+    """Return the path of a name in a folder, or below it; an absolute name is one of the same store."""
+    store = store_of(folder)
+    for name in names:
+        folder = store.join(folder, name)
+    return folder
+
+
+def split(path: str) -> tuple[str, str]:
+    """Return the folder that a path lies in, and its name there."""
+    return store_of(path).split(path)
+
+
+def parent(path: str) -> str:
+    return split(path)[0]
+
+
+def name_of(path: str) -> str:
+    """Return the last name of a path."""
+    return split(path)[1]
+
+
+def absolute(path: str) -> str:
+    """Return the one spelling of a path by which paths are compared; links are not followed."""
+    return store_of(path).absolute(path)
+
+
+def relative(path: str, folder: str) -> str:
+    """Return a path as it is called from a folder of the same store."""
+    return store_of(path).relative(path, folder)
+
+
+def real(path: str) -> str:
+    """Return where a path leads, links followed."""
+    return store_of(path).real(path)
