@@ -66,9 +66,10 @@ def checkpoints(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 def paths(incomplete: str) -> Items:
     """Offer whatever a path can name: checkpoints, other files, directories."""
     from formats.model.location import is_part
+    from formats.store.paths import is_file
 
     head, names = _listing(incomplete)
-    files = [name for name in names if os.path.isfile(os.path.expanduser(head + name)) and not is_part(name)]
+    files = [name for name in names if is_file(os.path.expanduser(head + name)) and not is_part(name)]
     named = {*_checkpoint_names(os.path.expanduser(head), names), *files}
     return [*(_item(head + name, "path") for name in sorted(named)), *_directories(head, names)]
 
@@ -127,9 +128,12 @@ def _item(value: str, kind: str, text: str | None = None) -> CompletionItem[str]
 
 
 def _names_in(directory: str) -> list[str]:
+    from formats.errors import CheckpointError
+    from formats.store.paths import list_folder
+
     try:
-        return sorted(name for name in os.listdir(os.path.expanduser(directory)) if name.isprintable())
-    except OSError:
+        return [name for name, _ in list_folder(os.path.expanduser(directory)) if name.isprintable()]
+    except CheckpointError:
         return []
 
 
@@ -143,11 +147,12 @@ def _listing(incomplete: str) -> tuple[str, list[str]]:
 
 def _directories(head: str, names: list[str]) -> Items:
     from formats.model.location import is_leftover
+    from formats.store.paths import is_folder
 
     return [
         _item(head + name, "dir")
         for name in names
-        if os.path.isdir(os.path.expanduser(head + name)) and not is_leftover(name, directory=True)
+        if is_folder(os.path.expanduser(head + name)) and not is_leftover(name, directory=True)
     ]
 
 
@@ -155,6 +160,7 @@ def _checkpoint_names(directory: str, names: list[str]) -> list[str]:
     """Return what is a checkpoint of these names, by its content where the name does not say."""
     from formats.model.location import is_leftover, is_part, is_shard_beside_index
     from formats.store.beside import V1_SHARD
+    from formats.store.paths import is_file
 
     found: dict[str, None] = {}
     for name in names:
@@ -165,7 +171,7 @@ def _checkpoint_names(directory: str, names: list[str]) -> list[str]:
         elif (
             is_part(name)
             or is_leftover(name, directory=False)
-            or not os.path.isfile(path)
+            or not is_file(path)
             or is_shard_beside_index(path)
         ):
             continue

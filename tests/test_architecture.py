@@ -194,6 +194,60 @@ def test_imports_within_the_command_line_point_one_way(module: str) -> None:
         )
 
 
+_SYSTEM = "access fstat fwalk listdir lstat open pread preadv readlink scandir stat walk"
+_PATHS = "exists getmtime getsize isdir isfile islink lexists realpath samefile"
+ASKING = {f"os.{name}" for name in _SYSTEM.split()} | {f"os.path.{name}" for name in _PATHS.split()}
+ASKING |= {"open", "io.open", "io.FileIO", "mmap.mmap", "pathlib", "glob", "tempfile"}
+"""What asks the system about files, or opens them."""
+
+MAY_ASK = {
+    "ckpt_cli.commands.explain": "reads text, also from a pipe, which no store opens",
+    "ckpt_cli.main": "lists its own modules, and opens the null device",
+    "ckpt_cli.operations.look.complaints": "reads its own table",
+    "ckpt_cli.operations.move.roundtrip": "has a directory for the way there and back",
+    "ckpt_cli.operations.runs.state_changes": "is `ckpt state`, which changes directories of this machine",
+    "ckpt_cli.runtime.compat.v1.train": "takes patterns, as TensorFlow does",
+    "ckpt_cli.runtime.estimator.checks": "makes a model directory where none is named",
+    "formats.core.chunks": "keeps what does not fit into memory",
+    "formats.h5.weights_writer": "writes a file",
+    "formats.known.hdf5": "writes a file",
+    "formats.known.keras": "inflates weights to a file without a name",
+    "formats.known.npz": "writes a file",
+    "formats.safetensors.writer": "writes a file",
+    "formats.tf.bundle.links": "writes a file",
+    "formats.tf.bundle.shards": "brings files to their new names",
+    "formats.tf.bundle.writer": "writes a file",
+    "formats.tf.run.events": "writes a file",
+    "formats.tf.run.leftovers": "is `ckpt state`, which removes what lies around on this machine",
+}
+"""Who does so outside of the store room, and why; whoever reads a checkpoint asks `formats.store.paths`."""
+
+
+def asks(module: str) -> set[str]:
+    """Return what of the above a module names."""
+    path = modules()[module]
+    with open(path, encoding="utf-8") as file:
+        tree = ast.parse(file.read(), path)
+    named = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    called = {
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    return (named | called | imports(module)) & ASKING
+
+
+def test_only_stores_and_writers_ask_the_system_for_files() -> None:
+    asking = {module for module in modules() if asks(module)}
+    assert {module for module in asking if not module.startswith("formats.store.")} == set(MAY_ASK)
+
+
+def test_in_the_store_room_the_local_store_and_those_who_write_ask() -> None:
+    asking = {module.rpartition(".")[2] for module in modules() if room(module) == "store" and asks(module)}
+    writing = {"exchange", "held", "links", "locks", "ownership", "staging"}
+    assert asking == {"local", "obstacles", *writing, "memory"}  # which tests fill from files
+
+
 HEAVY = (
     "numpy",
     "h5py",

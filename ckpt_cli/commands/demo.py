@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.errors import CheckpointExistsError
+from formats.store.paths import is_file, is_there
 
 from ..options import color_option, completing, dry_run_option, json_option, overwrite_option, path_argument
 from ..render import base as render
@@ -59,7 +60,7 @@ def command(directory: str, *, overwrite: bool, dry_run: bool, as_json: bool) ->
     """
     places = {name: os.path.join(directory, name) for name in RUNS}
     for path in places.values():
-        if os.path.lexists(path) and not overwrite:
+        if is_there(path) and not overwrite:
             raise CheckpointExistsError("exists already", path=path, hints=("--overwrite replaces it",))
     found = dict.fromkeys(places.values(), _UNTRAINED) if dry_run else _train(places)
     runs = [{"directory": path, "learning_rate": RUNS[name], **found[path]} for name, path in places.items()]
@@ -102,7 +103,7 @@ def _train(places: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _move_in(staging: Staging) -> None:
-    is_replacing = os.path.lexists(staging.target)
+    is_replacing = is_there(staging.target)
     if is_replacing:
         staging.set_aside([os.path.basename(staging.target)])
     staging.move_in()
@@ -117,5 +118,5 @@ def _next_steps(directory: str, runs: list[str]) -> list[list[str]]:
     return [
         ["ckpt", *(word.format_map(names) for word in words)]
         for words in _TRY
-        if os.path.exists(os.path.join(here, f"{words[0]}.py"))
+        if is_file(os.path.join(here, f"{words[0]}.py"))
     ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.core.words import counted
+from formats.store.paths import is_there
 
 from ..option_rules import excludes, needs, option_rules
 from ..options import (
@@ -99,7 +100,7 @@ def _write(output: str, text: str, options: dict[str, Any]) -> None:
     from formats.errors import CheckpointExistsError
     from formats.store.staging import replace_file
 
-    if os.path.lexists(output) and not options["overwrite"]:
+    if is_there(output) and not options["overwrite"]:
         raise CheckpointExistsError("is there already", path=output, hints=("to replace it: --overwrite",))
     if options["dry_run"]:
         render.note(f"would write {output}, {len(text):,} characters")

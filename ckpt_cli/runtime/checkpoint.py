@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from formats.find.location import saved_model_prefix
 from formats.find.opening import is_directory
 from formats.model.object_graph import ROOT, ObjectGraph
+from formats.store.paths import is_folder
 
 from .errors import NotFoundError
 from .graph_view import GraphView
@@ -180,7 +181,7 @@ class Checkpoint(AutoTrackable):
         None restores nothing, and returns a status all of whose assertions fail.
         """
         path = os.fspath(save_path) if save_path is not None else None
-        if path is not None and os.path.isdir(path):
+        if path is not None and is_folder(path):
             prefix = saved_model_prefix(path)
             if prefix is not None:
                 path = prefix

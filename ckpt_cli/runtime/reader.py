@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import formats
 from formats.errors import CheckpointNotFoundError, TensorNotFoundError
+from formats.store.paths import is_file, is_folder
 
 from . import dtypes
 from .errors import NotFoundError
@@ -97,7 +98,7 @@ def cpp_name(dtype_name: str) -> str:
 def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
     """Return a reader of a checkpoint, or of a directory's latest one."""
     path = os.fspath(ckpt_dir_or_file)
-    if os.path.isdir(path):
+    if is_folder(path):
         latest = latest_checkpoint(path)
         if latest is None:
             raise ValueError(f"Couldn't find 'checkpoint' file or checkpoints in given directory {path}")
@@ -118,4 +119,4 @@ def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> Any:
 def checkpoint_exists(checkpoint_prefix: str | os.PathLike[str]) -> bool:
     """Whether there is a checkpoint, of either version, at this prefix."""
     prefix = os.fspath(checkpoint_prefix)
-    return os.path.isfile(prefix + ".index") or os.path.isfile(prefix)
+    return is_file(prefix + ".index") or is_file(prefix)

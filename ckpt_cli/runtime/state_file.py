@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from formats.errors import CheckpointError
+from formats.store.paths import is_file, join
 from formats.store.staging import replace_file
 from formats.tf.run.state_file import FILE_NAME, StateFile
 
@@ -25,8 +26,8 @@ class CheckpointState:
     """A directory's state file, its paths made usable from here."""
 
     def __init__(self, state: StateFile, directory: str) -> None:
-        self.model_checkpoint_path = os.path.join(directory, state.latest)
-        self.all_model_checkpoint_paths = [os.path.join(directory, path) for path in state.paths]
+        self.model_checkpoint_path = join(directory, state.latest)
+        self.all_model_checkpoint_paths = [join(directory, path) for path in state.paths]
         self.all_model_checkpoint_timestamps = list(state.timestamps)
         self.last_preserved_timestamp = state.last_preserved or 0.0
 
@@ -36,8 +37,8 @@ def get_checkpoint_state(
 ) -> CheckpointState | None:
     """Return what a directory's state file says; None where there is none, or none that can be read."""
     directory = os.fspath(checkpoint_dir)
-    path = os.path.join(directory, latest_filename or FILE_NAME)
-    if not os.path.isfile(path):
+    path = join(directory, latest_filename or FILE_NAME)
+    if not is_file(path):
         return None
     try:
         return CheckpointState(StateFile.read(path), directory)
@@ -47,7 +48,7 @@ def get_checkpoint_state(
 
 
 def _is_checkpoint(path: str) -> bool:
-    return os.path.isfile(path + ".index") or os.path.isfile(path)
+    return is_file(path + ".index") or is_file(path)
 
 
 def latest_checkpoint(
@@ -63,7 +64,7 @@ def latest_checkpoint(
     path = state.model_checkpoint_path
     if _is_checkpoint(path):
         return path
-    beside = os.path.join(os.fspath(checkpoint_dir), os.path.basename(path))
+    beside = join(os.fspath(checkpoint_dir), path.rpartition("/")[2])
     if _is_checkpoint(beside):
         logger.warning("%s is not there; taking %s, which lies beside the state file", path, beside)
         return beside

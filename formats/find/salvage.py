@@ -23,7 +23,7 @@ from ..model.probe import Probe, zip_archive
 from ..model.verification import Finding
 from ..store.archive import Archive
 from ..store.beside import SHARD
-from ..store.paths import open_file, real
+from ..store.paths import open_file, real_path
 from ..store.readahead import ReadAhead
 from ..tf.bundle import payload
 from ..tf.bundle.index import OBJECT_GRAPH_KEY, EntryError
@@ -212,7 +212,7 @@ def _check_sibling(sibling: CheckpointReader, location: Location, remains: Remai
     if not isinstance(sibling, BundleReader):
         message = f"is {sibling.format.name}; the sibling of a bundle is another bundle of the same run"
         raise ConversionError(message, path=sibling.location.path)
-    if real(sibling.index.path) == real(location.head):
+    if real_path(sibling.index.path) == real_path(location.head):
         raise ConversionError("is the damaged checkpoint itself", path=sibling.location.path)
     count = remains.header.num_shards
     if count and count != sibling.index.header.num_shards:

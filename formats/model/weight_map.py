@@ -18,8 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
-from ..store.base import LINK
-from ..store.paths import join, open_file, parent, real, store_of
+from ..store.paths import is_link, join, open_file, parent, real_path
 from ..wire.jsontext import parse_object
 
 if TYPE_CHECKING:
@@ -86,10 +85,9 @@ def shard_path(path: str, file: str) -> str:
     """
     folder = parent(path)
     found = join(folder, file)
-    entry = store_of(found).stat(found, follow=False)
-    if entry is not None and entry.kind == LINK:
-        homes = {real(folder or "."), parent(real(path))}
-        if parent(real(found)) not in homes:
+    if is_link(found):
+        homes = {real_path(folder or "."), parent(real_path(path))}
+        if parent(real_path(found)) not in homes:
             message = f"weight_map: {file!r} is a link that leads to another folder"
             raise UnsupportedFeatureError(message, path=path, code="header")
     return found

@@ -24,6 +24,7 @@ from ..errors import (
 )
 from ..store.held import Held
 from ..store.links import followed
+from ..store.paths import is_there
 from ..store.staging import Staging, refuse_irreplaceable
 from .location import Location
 from .probe import Probe
@@ -130,7 +131,7 @@ class CheckpointWriter(ABC):
     @classmethod
     def existing(cls, path: str) -> list[str]:
         """Return the files that writing to `path` would replace."""
-        return [path] if os.path.lexists(path) else []
+        return [path] if is_there(path) else []
 
     @classmethod
     def location(cls, path: str) -> Location:

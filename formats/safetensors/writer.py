@@ -31,6 +31,7 @@ from ..model.weight_map import SAFETENSORS, WEIGHT_MAP, files_by_name, is_map
 from ..model.writer import CheckpointWriter, Place
 from ..store.beside import SAFETENSORS_SHARD
 from ..store.exchange import Exchange
+from ..store.paths import is_file, is_folder, is_there
 from .reader import LENGTH_SIZE, LONGEST_HEADER, METADATA
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class SafetensorsWriter(CheckpointWriter):
         if index is None:
             return super().existing(path)
         named = (index, index.removesuffix(".index.json"))
-        return [name for name in named if os.path.lexists(name)] + shards_beside(index)
+        return [name for name in named if is_there(name)] + shards_beside(index)
 
     def _begin_file(self, file: _File) -> StagedFile:
         """Return a file, begun with its header; those before it are closed when all of them is there."""
@@ -137,7 +138,7 @@ class SafetensorsWriter(CheckpointWriter):
 
 def _in_folder(target: Target) -> Target:
     """Return a target with the file that a model in a folder has, where it names a folder."""
-    if os.path.basename(target.path) and not os.path.isdir(target.path):
+    if os.path.basename(target.path) and not is_folder(target.path):
         return target
     return target._replace(path=os.path.join(target.path, _FOLDER_NAME))
 
@@ -251,7 +252,7 @@ class _ShardExchange(Exchange):
         names = [file.name for file in files] if target == index else []
         self._new = [staging.final(name) for name in names]
         whole = index.removesuffix(".index.json")
-        is_whole = target == index and os.path.lexists(whole) and not os.path.lexists(index)
+        is_whole = target == index and is_there(whole) and not is_there(index)
         self._whole = whole if is_whole else None
         """The one file that shards take the place of; it is what is read for as long as it is there."""
 
@@ -283,7 +284,7 @@ class _ShardExchange(Exchange):
             os.unlink(self._whole)
 
     def _is_done(self) -> bool:
-        return super()._is_done() and not (self._whole is not None and os.path.lexists(self._whole))
+        return super()._is_done() and not (self._whole is not None and is_there(self._whole))
 
     def _undo(self) -> None:
         if self._whole is not None and super()._is_done():
@@ -292,11 +293,11 @@ class _ShardExchange(Exchange):
 
     def _keep_old(self) -> None:
         document = _document(self._sharded)
-        if document is None or not any(map(os.path.lexists, self._new)):
+        if document is None or not any(map(is_there, self._new)):
             return
         spare = self._free_count()
         stem = os.path.basename(self._sharded).removesuffix(INDEX_SUFFIX)
-        names = [os.path.basename(path) for path in self._new if os.path.lexists(path)]
+        names = [os.path.basename(path) for path in self._new if is_there(path)]
         second = {name: _shard_name(stem, number, spare) for number, name in enumerate(names, 1)}
         final = self._staging.final
         self._give_second_names({final(name): final(other) for name, other in second.items()})
@@ -310,12 +311,12 @@ class _ShardExchange(Exchange):
 
     def _surplus(self) -> list[str]:
         old = [self._sharded, self._sharded.removesuffix(".index.json"), *shards_beside(self._sharded)]
-        return [path for path in old if path not in (self._index, *self._new) and os.path.lexists(path)]
+        return [path for path in old if path not in (self._index, *self._new) and is_there(path)]
 
 
 def _document(index: str) -> dict[str, Any] | None:
     """Return what an index says; None where there is none, or nobody can read it."""
-    if not os.path.isfile(index):
+    if not is_file(index):
         return None
     try:
         document = Probe(Location(index, index)).json

@@ -103,6 +103,11 @@ def is_there(path: str) -> bool:
     return store_of(path).stat(path, follow=False) is not None
 
 
+def is_link(path: str) -> bool:
+    found = store_of(path).stat(path, follow=False)
+    return found is not None and found.kind == LINK
+
+
 def obstacle_at(path: str) -> str | None:
     """Return in words what keeps a path from being opened; None also where nothing is there."""
     return store_of(path).obstacle(path)
@@ -185,6 +190,6 @@ def relative(path: str, folder: str) -> str:
     return store_of(path).relative(path, folder)
 
 
-def real(path: str) -> str:
+def real_path(path: str) -> str:
     """Return where a path leads, links followed."""
     return store_of(path).real(path)

@@ -18,7 +18,7 @@ from formats.find.opening import open_checkpoint
 from formats.model.location import MAP, Location, step_of
 from formats.model.weight_map import files_of_map
 from formats.store.beside import V1_SHARD
-from formats.store.paths import is_there, join, real, split
+from formats.store.paths import is_there, join, real_path, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,9 +71,9 @@ P = TypeVar("P", bound=_Place)
 def identity(place: _Place) -> str:
     """Return what is the same for all paths that lead to one checkpoint, links among them."""
     if isinstance(place, Location) and not V1_SHARD.fullmatch(place.path):
-        return real(place.head)
+        return real_path(place.head)
     directory, name = split(place.path)
-    return join(real(directory), name)
+    return join(real_path(directory), name)
 
 
 def each_once(named: Sequence[P]) -> tuple[list[P], list[str]]:
@@ -106,7 +106,7 @@ def _by_step(found: list[P]) -> list[P]:
     for position, place in enumerate(found):
         if isinstance(place, Location) and step_of(place.name) is not None:
             directory, name = split(place.path)
-            series.setdefault((real(directory), name.rpartition("-")[0]), []).append(position)
+            series.setdefault((real_path(directory), name.rpartition("-")[0]), []).append(position)
     ordered = list(found)
     for positions in series.values():
         members = sorted((found[position] for position in positions), key=_step)

@@ -29,6 +29,7 @@ from formats.errors import (
 from formats.find.registry import format_named
 from formats.model.location import INDEX_SUFFIX
 from formats.store.links import followed
+from formats.store.paths import is_folder, is_link, is_there, list_folder
 from formats.store.staging import (
     StagedFile,
     Staging,
@@ -97,7 +98,7 @@ def output_of(path: str) -> Output:
     """Return what a target asks for; ValueError where its name does not say."""
     if path == "-":
         return Output("stdout", path)
-    if path.endswith("/") or os.path.isdir(path):
+    if path.endswith("/") or is_folder(path):
         return Output("directory", path.rstrip("/") or "/")
     suffix = ".safetensors" if path.endswith(INDEX_SUFFIX) else os.path.splitext(path)[1].lower()
     kind = _SUFFIXES.get(suffix)
@@ -262,14 +263,14 @@ def _write_staged(plan: Plan, output: Output, *, overwrite: bool, advance: Calla
 
 def _check_target(output: Output, *, overwrite: bool) -> None:
     path = output.path
-    if output.kind == "stdout" or not os.path.lexists(path):
+    if output.kind == "stdout" or not is_there(path):
         return
-    is_directory = os.path.isdir(path)
+    is_directory = is_folder(path)
     if output.kind != "directory":
         refuse_irreplaceable(path)
     elif not is_directory:
         raise CheckpointExistsError("is a file", path=path)
-    if not overwrite and not (is_directory and not os.listdir(path)):
+    if not overwrite and not (is_directory and not list_folder(path)):
         raise CheckpointExistsError("is there already", path=path, hints=("to replace it: --overwrite",))
 
 
@@ -298,7 +299,7 @@ def _stage_files(plan: Plan, staging: Staging, advance: Callable[[int], None]) -
 def _move_directory(plan: Plan, staging: Staging) -> None:
     """Move the staged directory to its place, or its files into a directory that is there."""
     target = staging.target
-    if not os.path.lexists(target) or not os.listdir(target):
+    if not is_there(target) or not list_folder(target):
         staging.move(_FOLDER, target)
         sync_directory(staging.directory)
         return
@@ -318,7 +319,7 @@ def _refuse_links(directory: str, key: str) -> None:
     path = directory
     for part in key.split("/"):
         path = os.path.join(path, part)
-        if os.path.islink(path):
+        if is_link(path):
             message = "a symbolic link, which could lead anywhere"
             raise CheckpointExistsError(message, path=path, hints=("remove it, or write elsewhere",))
 

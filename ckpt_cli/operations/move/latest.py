@@ -6,6 +6,7 @@ import os
 import time
 
 from formats.model.location import bundle_prefix
+from formats.store.paths import is_file
 from formats.store.staging import holding, replace_file
 from formats.tf.run.state_file import FILE_NAME, StateFile
 
@@ -13,7 +14,7 @@ from formats.tf.run.state_file import FILE_NAME, StateFile
 def state_beside(path: str) -> StateFile | None:
     """Return what the state file beside a checkpoint says; CorruptCheckpointError where it cannot be read."""
     state_path = os.path.join(os.path.dirname(path), FILE_NAME)
-    return StateFile.read(state_path) if os.path.isfile(state_path) else None
+    return StateFile.read(state_path) if is_file(state_path) else None
 
 
 def make_latest(path: str) -> None:

@@ -13,6 +13,7 @@ from formats.errors import CheckpointExistsError, ConversionError
 from formats.find.suffixes import refuse_false_suffix
 from formats.keras.facts import rekeyed
 from formats.model.writer import Target
+from formats.store.paths import is_file, is_there
 from formats.store.workers import SERIAL, Workers
 from formats.tf.bundle.reader import BundleReader
 from formats.tf.bundle.rename import BundleRename
@@ -94,7 +95,7 @@ def plan_rename(
         message = f"in {len(reader.files())} files, which cannot be renamed in place"
         raise ConversionError(message, path=path, hints=("to a checkpoint of its own: ckpt rename SRC DST",))
     _refuse_suffix(reader, path)
-    _refuse_existing([path] if target is not None and not overwrite and os.path.lexists(path) else [])
+    _refuse_existing([path] if target is not None and not overwrite and is_there(path) else [])
     plan = _plan(reader, path, names)
     if link:
         plan = plan._replace(notes=(*plan.notes, f"{reader.format.name} has no data shards to share"))
@@ -120,7 +121,7 @@ def _plan(reader: CheckpointReader, path: str, names: Renamed) -> Plan:
 def _refuse_saved_model(reader: CheckpointReader) -> None:
     directory, name = os.path.split(os.path.abspath(reader.location.path))
     parent = os.path.dirname(directory)
-    if (os.path.basename(directory), name) == ("variables", "variables") and os.path.isfile(
+    if (os.path.basename(directory), name) == ("variables", "variables") and is_file(
         os.path.join(parent, "saved_model.pb")
     ):
         message = "these are a SavedModel's variables, and its saved_model.pb restores them by their keys"

@@ -15,6 +15,7 @@ from formats.errors import CheckpointExistsError, ConversionError
 from formats.find.directory import locate_listed
 from formats.find.location import spelling
 from formats.find.suffixes import without_suffix
+from formats.store.paths import is_there
 from formats.tf.run.state_file import FILE_NAME, StateFile
 
 if TYPE_CHECKING:
@@ -76,5 +77,5 @@ def _new_name(directory: Directory, listed: str, names: Mapping[str, str]) -> st
 def refuse_state_file(target: str) -> None:
     """Raise CheckpointExistsError for a state file that is there: others' checkpoints are in it."""
     path = os.path.join(target, FILE_NAME)
-    if os.path.lexists(path):
+    if is_there(path):
         raise CheckpointExistsError("is there already", path=path, hints=("to replace it: --overwrite",))

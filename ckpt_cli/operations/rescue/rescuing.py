@@ -34,7 +34,7 @@ from formats.model.object_keys import looks_object_based
 from formats.model.probe import Probe
 from formats.model.verification import Finding
 from formats.model.writer import Target
-from formats.store.paths import real
+from formats.store.paths import real_path
 from formats.tf.bundle.index import OBJECT_GRAPH_KEY
 from formats.tf.bundle.reader import BundleReader
 from formats.tf.bundle.writer import bundle_target
@@ -165,7 +165,7 @@ def _refused(source: str, target: str, sibling: str | None, error: CheckpointErr
 
 
 def _place(path: str) -> str:
-    return real(path)
+    return real_path(path)
 
 
 # What is intact ---------------------------------------------------------------------

@@ -11,7 +11,17 @@ from formats.find.location import find_listed, resolve, sharded_folder, suggest
 from formats.find.opening import is_directory, open_location
 from formats.find.registry import detect_format
 from formats.model.location import Location, bundle
-from formats.store.paths import is_file, is_folder, is_there, join, open_file, parent, refuse_target
+from formats.store.paths import (
+    entry_at,
+    is_file,
+    is_folder,
+    is_there,
+    join,
+    open_file,
+    parent,
+    real_path,
+    refuse_target,
+)
 from formats.tf.run.leftovers import find_leftovers
 from formats.tf.run.state_file import FILE_NAME, StateFile, looks_like_state_file
 
@@ -63,7 +73,7 @@ class Run:
         self.path, self.state_path = places_of(path)
         self.directory = Directory(self.path, self.state_path)
         self.state = self.directory.state
-        self.has_file = os.path.isfile(self.state_path)
+        self.has_file = is_file(self.state_path)
         listed = dict.fromkeys((*self.state.paths, self.state.latest)) if self.state else {}
         members = {member.location.path: member for member in self.directory.members}
         prefixes = [
@@ -87,7 +97,7 @@ class Run:
         """Return what a listed path names: in this directory if it is here, else where the path says."""
         names = [listed]
         if os.path.isabs(listed):
-            inside = os.path.relpath(os.path.realpath(listed), os.path.realpath(self.path))
+            inside = os.path.relpath(real_path(listed), real_path(self.path))
             # The directory may be a copy: its own checkpoint goes before one of that name elsewhere.
             names = [inside] if is_inside(inside) else [os.path.basename(listed), listed]
         for name in names:
@@ -105,7 +115,7 @@ class Run:
         """Return when a checkpoint was written: the time of the file that says what it is."""
         assert entry.location is not None
         member = self._there.get(entry.name)
-        return member.modified if member else os.stat(entry.location.head).st_mtime
+        return member.modified if member else _modified(entry.location.head)
 
     @property
     def latest(self) -> Entry | None:
@@ -172,9 +182,17 @@ def _timestamps(state: StateFile | None) -> dict[str, float]:
     return dict(zip(state.paths, state.timestamps, strict=True))
 
 
+def _modified(path: str) -> float:
+    """Return when something was changed, in seconds since 1970; CheckpointNotFoundError where it has gone."""
+    found = entry_at(path)
+    if found is None:
+        raise CheckpointNotFoundError("is there no longer", path=path)
+    return found.modified
+
+
 def _waiting(directory: str, aside: Iterable[str]) -> list[Member]:
     """Return the bundles that putting these files back brings into a directory."""
     # They were replaced a moment before the kill, so the directory's time is as good as their own.
-    time = os.stat(directory).st_mtime
+    time = _modified(directory)
     prefixes = [path.removesuffix(".index") for path in aside if path.endswith(".index")]
     return [Member(bundle(prefix), os.path.relpath(prefix, directory), time) for prefix in prefixes]

@@ -30,6 +30,7 @@ from formats.find.opening import open_location
 from formats.find.registry import detect_format
 from formats.model.location import Location, step_of
 from formats.store.beside import V1_SHARD
+from formats.store.paths import is_file
 from formats.store.staging import holding, refusing, replace_file, sync_directory
 from formats.tf.run.state_file import StateFile
 
@@ -352,7 +353,7 @@ def files_of(location: Location) -> list[str]:
         files = location.files()
     shard = V1_SHARD.fullmatch(location.path)
     graph = (shard["prefix"] if shard else location.path) + ".meta"
-    if os.path.isfile(graph):
+    if is_file(graph):
         files = [*files, graph]
     return list(dict.fromkeys(files))
 

@@ -12,11 +12,11 @@ TensorFlow begins anew in the first case, and overwrites the run as it goes.
 from __future__ import annotations
 
 import logging
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from formats.errors import CheckpointError
+from formats.errors import CheckpointError, CheckpointNotFoundError
+from formats.store.paths import list_folder
 
 from ..checkpoint import Checkpoint
 from ..errors import FailedPreconditionError, NotFoundError
@@ -70,10 +70,10 @@ class Restorer:
     def _newest(self) -> str | None:
         """Return the name of the checkpoint with the most steps among the files."""
         try:
-            names = os.listdir(self._directory)
-        except FileNotFoundError:
+            names = list_folder(self._directory)
+        except CheckpointNotFoundError:
             return None
-        found = [match for name in names if (match := _CHECKPOINT.fullmatch(name))]
+        found = [match for name, _ in names if (match := _CHECKPOINT.fullmatch(name))]
         return max(found, key=lambda match: int(match[2]))[1] if found else None
 
     def _with_latest(self, use: Callable[[str], Any]) -> tuple[str | None, Any]:

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from formats.store.base import FILE
+from formats.store.paths import entry_at, real_path
+
 from .. import graphs
 from ..checkpoint import read_into, write_checkpoint
 from ..compat.v1.train import remove_checkpoint
@@ -71,8 +74,9 @@ class _Keeper(ABC):
         kept = []
         for path in checkpoint_paths:
             for file in (path + ".index", path):
-                if os.path.isfile(file):
-                    kept.append(_Kept(path, os.path.getmtime(file)))
+                entry = entry_at(file)
+                if entry is not None and entry.kind == FILE:
+                    kept.append(_Kept(path, entry.modified))
                     break
         self._kept = kept
 
@@ -85,11 +89,11 @@ class _Keeper(ABC):
         """
         state = get_checkpoint_state(directory)
         listed = state.all_model_checkpoint_paths if state is not None else []
-        here = os.path.realpath(directory)
+        here = real_path(directory)
         self.recover_last_checkpoints(
             os.path.join(directory, os.path.basename(path))
             for path in listed
-            if os.path.realpath(os.path.dirname(path) or ".") == here
+            if real_path(os.path.dirname(path) or ".") == here
         )
 
     def save(
@@ -111,7 +115,7 @@ class _Keeper(ABC):
             path = f"{path}-{int(global_step)}"
         self._write(path)
         if write_state:
-            others = (one for one in self._kept if os.path.realpath(one.path) != os.path.realpath(path))
+            others = (one for one in self._kept if real_path(one.path) != real_path(path))
             self._kept = [*others, _Kept(path, time.time())]
             surplus = len(self._kept) - self._max_to_keep if self._max_to_keep else 0
             gone, self._kept = self._kept[: max(surplus, 0)], self._kept[max(surplus, 0) :]
@@ -131,7 +135,7 @@ class _Keeper(ABC):
         del sess
         path = os.fspath(save_path)
         self._read(path)
-        self.restored_from = os.path.realpath(path)
+        self.restored_from = real_path(path)
 
     @abstractmethod
     def _write(self, path: str) -> None:

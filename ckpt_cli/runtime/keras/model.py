@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from formats.store.paths import entry_at, is_file, is_folder
+
 from .. import dtypes, graphs
 from ..checkpoint import CheckpointOptions, read_into, write_checkpoint
 from ..containers import Container
@@ -134,14 +136,14 @@ class Model(Trainer, Layer):
         path = os.fspath(filepath)
         if save_format == "h5" or (save_format is None and path.endswith(_HDF5)):
             self._require_built()
-            if not overwrite and os.path.exists(path):
+            if not overwrite and entry_at(path) is not None:
                 raise FileExistsError(path)
             write = save_weights_file if path.endswith(_OBJECT_PATHS) else save_hdf5_weights
             write(path, self)
             return
         if save_format not in (None, "tf", "tensorflow"):
             raise ValueError(f"Unknown format: `{save_format}`. Was expecting one of {{'tf', 'h5'}}.")
-        if not overwrite and os.path.exists(path + ".index"):
+        if not overwrite and entry_at(path + ".index") is not None:
             raise FileExistsError(path)
         write_checkpoint(path, self._weights_view, options or CheckpointOptions())
         update_state_file(os.path.dirname(path), path, [path])
@@ -156,14 +158,14 @@ class Model(Trainer, Layer):
         """Read weights: a file of Keras', or by `restore` a checkpoint, whose status is returned."""
         del options
         path = os.fspath(filepath)
-        if os.path.isfile(path) and self._load_keras_file(path, by_name, skip_mismatch):
+        if is_file(path) and self._load_keras_file(path, by_name, skip_mismatch):
             return None
         if by_name or skip_mismatch:
             raise ValueError(
                 "Weights may only be loaded based on topology into Models when loading "
                 "TensorFlow-formatted weights."
             )
-        if os.path.isdir(path):
+        if is_folder(path):
             path = latest_checkpoint(path) or path
         status = read_into(path, self._weights_view)
         status.assert_nontrivial_match()

@@ -9,13 +9,13 @@ the count M itself, with empty shards at its end, and then no name is shared eit
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from ...errors import CheckpointError
 from ...model.location import data_shards
 from ...store.beside import SHARD
 from ...store.exchange import Exchange
+from ...store.paths import is_there
 from ...wire.sstable import TableBuilder
 from .index import BundleIndex, data_shard
 
@@ -73,7 +73,7 @@ class BundleExchange(Exchange):
         self._mirror.tidy()
 
     def _shares_names(self) -> bool:
-        return os.path.lexists(self._index) and any(map(os.path.lexists, self._shards()))
+        return is_there(self._index) and any(map(is_there, self._shards()))
 
     def _free_count(self, above: int) -> int:
         """Return the lowest count of shards above one that no file here has in its name."""

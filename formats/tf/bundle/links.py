@@ -16,6 +16,7 @@ import os
 from ...errors import CheckpointError
 from ...model.location import data_shards
 from ...store.links import followed
+from ...store.paths import entry_at, is_link, is_there, real_path
 from ...store.staging import sync_directory
 
 
@@ -36,13 +37,13 @@ def followed_prefix(prefix: str) -> str:
     Raises CheckpointError where they do not lead to the files of one bundle.
     """
     shards = data_shards(prefix)
-    if not any(map(os.path.islink, (prefix + ".index", *shards))):
+    if not any(map(is_link, (prefix + ".index", *shards))):
         return prefix
     real = followed_index(prefix)
     for shard in shards:
         # One that is not there yet may be what a killed process left.
-        leads_to = os.path.realpath(shard)
-        if leads_to != os.path.realpath(os.path.dirname(real)) + os.sep + _renamed(shard, prefix, real):
+        leads_to = real_path(shard)
+        if leads_to != real_path(os.path.dirname(real)) + os.sep + _renamed(shard, prefix, real):
             raise _no_bundle(shard, leads_to)
     return real
 
@@ -72,10 +73,10 @@ class Mirror:
             return
         directory = os.path.dirname(self._prefix)
         link = os.path.join(directory, _renamed(path, self._real, self._prefix))
-        if not os.path.lexists(link):
+        if not is_there(link):
             target = os.path.abspath(path)
             if not os.path.isabs(os.readlink(self._prefix + ".index")):
-                target = os.path.relpath(target, os.path.realpath(directory))
+                target = os.path.relpath(target, real_path(directory))
             os.symlink(target, link)
 
     def tidy(self) -> None:
@@ -83,7 +84,7 @@ class Mirror:
         if self._is_none:
             return
         for link in data_shards(self._prefix):
-            if os.path.islink(link) and not os.path.exists(link):
+            if is_link(link) and entry_at(link) is None:
                 os.unlink(link)
         self.sync()
 

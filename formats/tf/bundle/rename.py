@@ -30,7 +30,7 @@ from ...errors import (
 )
 from ...model.location import bundle
 from ...model.probe import Probe
-from ...store.paths import entry_at
+from ...store.paths import entry_at, is_file, real_path
 from ...store.staging import Staging, refusing, sync_directory
 from ...wire.coding import encode_varint
 from ...wire.crc32c import extend, mask
@@ -273,7 +273,7 @@ class BundleRename:
         notes = []
         if COPY in brought.values() and self._ways != (COPY,):
             notes.append("the data shards could not be shared on this file system, and were copied")
-        if os.path.isfile(self._reader.index.prefix + ".meta"):
+        if is_file(self._reader.index.prefix + ".meta"):
             notes.append(
                 f"{self._reader.index.prefix}.meta is a graph with the old names, and stays as it is"
             )
@@ -282,7 +282,7 @@ class BundleRename:
 
 def _place(prefix: str) -> tuple[str, str]:
     directory, name = os.path.split(prefix)
-    return os.path.realpath(directory), name
+    return real_path(directory), name
 
 
 def _differs(graph: ObjectGraph, reader: BundleReader) -> bool:

@@ -14,6 +14,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ...errors import CheckpointError, CorruptCheckpointError
+from ...store.paths import real_path
 from ...store.staging import refusing
 from ...store.tally import tally_of
 
@@ -39,7 +40,7 @@ def bring(staging: Staging, path: str, name: str, ways: Sequence[str], advance: 
 
     `advance` is told of bytes that were copied.
     """
-    real = os.path.realpath(path)
+    real = real_path(path)
     with refusing(staging.target):
         for way in ways:
             try:

@@ -20,6 +20,7 @@ from ...core.spec import TensorSpec, key_bytes
 from ...errors import ConversionError, DuplicateKeyError
 from ...model.location import Location, bundle, bundle_prefix, data_shards
 from ...model.writer import CheckpointWriter, Place
+from ...store.paths import is_file, is_folder, is_link
 from ...store.staging import refusing
 from ...wire.coding import encode_fixed32, encode_varint
 from ...wire.crc32c import extend, mask
@@ -61,7 +62,7 @@ _NOT_JOINED = BUNDLE_DTYPES - {
 def bundle_target(target: Target) -> Target:
     """Return a target with its prefix for a path, whichever file of the bundle was named."""
     prefix = bundle_prefix(target.path)
-    if not os.path.basename(prefix) or os.path.isdir(prefix):
+    if not os.path.basename(prefix) or is_folder(prefix):
         hint = f"name the checkpoint, for instance {os.path.join(prefix, 'ckpt-1')}"
         message = "a directory; a bundle's path is the prefix of its files"
         raise ConversionError(message, path=target.path, hints=(hint,))
@@ -92,7 +93,7 @@ class BundleWriter(CheckpointWriter):
 
     @classmethod
     def existing(cls, path: str) -> list[str]:
-        named = [name for name in (path + ".index", path) if os.path.isfile(name) or os.path.islink(name)]
+        named = [name for name in (path + ".index", path) if is_file(name) or is_link(name)]
         return named + data_shards(path)
 
     @classmethod

@@ -24,6 +24,7 @@ from ...errors import CheckpointExistsError, ConversionError
 from ...model.location import v1_shards
 from ...model.writer import CheckpointWriter
 from ...store.beside import V1_SHARD
+from ...store.paths import is_there
 from ...wire.messages import SavedSlice, SavedSliceMeta, SavedTensorSliceMeta, SavedTensorSlices, VersionDef
 from ...wire.sstable import TableBuilder
 from ..bundle.index import encode_shape
@@ -72,7 +73,7 @@ class V1Writer(CheckpointWriter):
         _check_target(target)
         for spec in target.specs:
             _check(target, spec, slices[spec.key])
-        if os.path.lexists(target.path + ".index"):
+        if is_there(target.path + ".index"):
             message = "a V2 checkpoint of this name, which would be read instead of the new one"
             hints = ("choose another name, or remove the V2 checkpoint",)
             raise CheckpointExistsError(message, path=target.path + ".index", hints=hints)

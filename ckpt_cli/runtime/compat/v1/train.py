@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from formats.model.location import data_shards
+from formats.store.paths import is_file
 
 from ... import graphs
 from ...checkpoint import Checkpoint
@@ -114,5 +115,5 @@ def remove_checkpoint(checkpoint_prefix: str, *options: Any) -> None:
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-    if glob.glob(glob.escape(checkpoint_prefix)) and os.path.isfile(checkpoint_prefix):
+    if glob.glob(glob.escape(checkpoint_prefix)) and is_file(checkpoint_prefix):
         os.unlink(checkpoint_prefix)
