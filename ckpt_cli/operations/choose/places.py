@@ -98,7 +98,7 @@ def each_once(named: Sequence[P]) -> tuple[list[P], list[str]]:
 def _shards_of_maps(named: Sequence[_Place]) -> set[str]:
     """Return what the maps of shards among places name: each such shard is a part of that checkpoint."""
     maps = (place.head for place in named if isinstance(place, Location) and MAP.fullmatch(place.head))
-    return {os.path.realpath(shard) for path in maps for shard in files_of_map(path)}
+    return {real_path(shard) for path in maps for shard in files_of_map(path)}
 
 
 def _by_step(found: list[P]) -> list[P]:
