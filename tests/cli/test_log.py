@@ -410,7 +410,7 @@ def test_another_number_and_event_files_elsewhere(tmp_path: Path, ckpt: Callable
     assert result.code == 0
     assert "note: no number 'accuracy' in 1 event file; there are dnn/" in result.err
     result = ckpt("log", IRIS, "--events", tmp_path / "nowhere")
-    assert (result.code, result.err) == (3, f"ckpt: error: {tmp_path}/nowhere: no such file or directory\n")
+    assert (result.code, result.err) == (3, f"ckpt: error: {tmp_path}/nowhere: no such directory\n")
 
 
 def test_every_directory_there_is_gives_rows_or_says_why_not(ckpt: Callable) -> None:
