@@ -11,7 +11,6 @@ import click
 from formats.find.directory import Directory
 from formats.find.opening import is_directory, locate, open_location
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
-from formats.store.paths import is_file, open_file
 from formats.store.staging import holding, replace_file
 from formats.tf.run.state_file import FILE_NAME
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from formats.errors import CheckpointExistsError
+from formats.store.paths import is_file, open_file
 from formats.store.staging import replace_file
 
 from .base import escape
@@ -35,9 +35,9 @@ def save_map(path: str, lines: Iterable[str], *, overwrite: bool, hints: tuple[s
     It may have been edited.
     """
     text = "".join(f"{line}\n" for line in lines).encode("utf-8")
-    if os.path.isfile(path) and not overwrite:
-        with open(path, "rb") as file:
-            there = file.read(len(text) + 1)
+    if is_file(path) and not overwrite:
+        with open_file(path) as file:
+            there = file.read(0, len(text) + 1)
         if sorted(there.splitlines()) != sorted(text.splitlines()):
             raise CheckpointExistsError("is there already, with other pairs", path=path, hints=hints)
         return
