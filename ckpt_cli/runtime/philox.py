@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COUNTER_BITS", "blocks", "samples"]
+__all__ = ["blocks", "samples", "scattered_blocks"]
 
-COUNTER_BITS = 128
 ROUNDS = 10
 MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -27,17 +26,14 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
 
-def _counters(first: int, count: int) -> list[np.ndarray[Any, Any]]:
-    """Return the four parts of `count` counters from `first` on, as uint64[count] each."""
-    low = np.uint64(first & (2**64 - 1)) + np.arange(count, dtype=np.uint64)  # Wraps around.
-    wrapped = low < np.uint64(first & (2**64 - 1))
-    high = np.uint64(first >> 64 & (2**64 - 1)) + wrapped.astype(np.uint64)
-    return [low & _LOW, low >> _HALF, high & _LOW, high >> _HALF]
-
-
-def blocks(key: int, counter: int, count: int) -> np.ndarray[Any, Any]:
-    """Return uint32[count, 4]: the blocks of a 64-bit key from a 128-bit counter on."""
-    a, b, c, d = _counters(counter, count)
+def scattered_blocks(key: int, counter: int, offsets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return uint32[..., 4]: the blocks at uint64 offsets from a 128-bit counter, of a 64-bit key."""
+    low, high, next_high = (
+        np.uint64(part & (2**64 - 1)) for part in (counter, counter >> 64, (counter >> 64) + 1)
+    )
+    lows = low + offsets  # Wraps around.
+    highs = np.where(lows < low, next_high, high)
+    a, b, c, d = lows & _LOW, lows >> _HALF, highs & _LOW, highs >> _HALF
     keys = [key & 0xFFFFFFFF, key >> 32 & 0xFFFFFFFF]
     for _ in range(ROUNDS):
         first, second = a * MULTIPLIERS[0], c * MULTIPLIERS[1]
@@ -49,6 +45,11 @@ def blocks(key: int, counter: int, count: int) -> np.ndarray[Any, Any]:
         )
         keys = [(key + step) & 0xFFFFFFFF for key, step in zip(keys, KEY_STEPS, strict=True)]
     return np.stack([a, b, c, d], axis=-1).astype(np.uint32)
+
+
+def blocks(key: int, counter: int, count: int) -> np.ndarray[Any, Any]:
+    """Return uint32[count, 4]: the blocks of a 64-bit key from a 128-bit counter on."""
+    return scattered_blocks(key, counter, np.arange(count, dtype=np.uint64))
 
 
 def samples(key: int, counter: int, start: int, count: int) -> np.ndarray[Any, Any]:

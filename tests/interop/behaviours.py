@@ -1,0 +1,96 @@
+"""What TensorFlow does, one thing a function: each runs under TensorFlow and under the runtime.
+
+A function takes `tf` and an empty directory and asserts; it passes on both sides, or the
+runtime computes something else.  Floats are compared in float32.
+"""
+
+import os
+
+import numpy as np
+
+
+def raises(kinds, function, *arguments, **more):
+    """Return the text of the error that a call must end with."""
+    try:
+        function(*arguments, **more)
+    except kinds as error:
+        return str(error)
+    raise AssertionError(f"no {kinds} from {function}")
+
+
+def same(found, expected):
+    """Assert equal dtypes, shapes and bits."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape), (found, expected)
+    assert found.tobytes() == expected.tobytes(), (found, expected)
+
+
+def close(found, expected, tolerance=1e-6):
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=tolerance, atol=tolerance)
+
+
+def generator_draws_philox(tf, directory):
+    """Uniform values and integers to the bit; normal ones up to the machine's logarithm and sine."""
+    g = tf.random.Generator.from_seed(7)
+    same(g.uniform([3]), np.float32([0.39932835, 0.7840713, 0.67880154]))
+    same(g.state, np.int64([775, 0, 0]))
+    close(g.normal([3]), [-1.2344412, 0.09916726, -0.9690246])
+    close(g.truncated_normal([3]), [0.15951356, -0.2555016, 1.4733889])
+    same(g.make_seeds(2), np.int64([[-2930755563264428516, 4859832280479223925], [0, 0]]))
+    same(g.uniform_full_int([2]), np.uint64([8622760326148602425, 6976264019759602886]))
+    same(g.state, np.int64([3335, 0, 0]))
+    g = tf.random.Generator.from_seed(1)
+    same(g.uniform([3], -5, 10, dtype="int64"), np.int64([8, -4, 4]))
+    same(g.uniform([3], -5, 10, dtype="int32"), np.int32([9, 2, 4]))
+    assert g.algorithm == 1
+    halves = [part.state.numpy().tolist() for part in tf.random.Generator.from_seed(5).split(3)]
+    assert halves == [[0, 0, 511886651086640123], [0, 0, 6557199171514225562], [0, 0, -3553185952259159048]]
+
+
+def generator_seeds_fill_the_state(tf, directory):
+    make = tf.random.Generator
+    states = {
+        2**63 + 5: [5 - 2**63, 0, 0],
+        -1: [-1, -1, -1],
+        2**130 + 2**70 + 9: [9, 64, 4],
+        (1, 2): [0, 1, 2],
+        (1, 2, 3, 4): [1, 2, 3],
+    }
+    for seed, state in states.items():
+        assert make.from_seed(list(seed) if isinstance(seed, tuple) else seed).state.numpy().tolist() == state
+    assert make.from_key_counter(5, [1, 2], "philox").state.numpy().tolist() == [1, 2, 5]
+    assert tf.random.create_rng_state(4, "threefry").numpy().tolist() == [4, 0]
+    assert make.from_non_deterministic_state().state.shape == (3,)
+    raises(ValueError, make.from_state, [1, 2], alg="philox")
+    raises(ValueError, make.from_seed, 1, alg="dice")
+    raises(tf.errors.UnimplementedError, make.from_seed(1, alg="threefry").uniform, [2])
+
+
+def generator_skips_as_if_it_drew(tf, directory):
+    g = tf.random.Generator.from_state([-300, 4, 7], alg="philox")
+    same(g.skip(2), np.int64([-300, 4, 7]))
+    same(g.state, np.int64([212, 5, 7]))
+    g.skip(-1)
+    same(g.state, np.int64([-44, 5, 7]))
+    wrapped = tf.random.Generator.from_state([-1, -1, 7], alg="philox")
+    same(wrapped.uniform([2]), np.float32([0.06370056, 0.909263]))
+    same(wrapped.state, np.int64([511, 0, 7]))
+
+
+def generator_refuses_what_it_cannot_draw(tf, directory):
+    g = tf.random.Generator.from_seed(1)
+    raises(ValueError, g.uniform, [2], dtype="int32")
+    raises(tf.errors.InvalidArgumentError, g.uniform, [2], 5, 5, dtype="int32")
+    raises(tf.errors.InvalidArgumentError, g.uniform_full_int, [2], dtype="int8")
+    raises(tf.errors.InvalidArgumentError, g.uniform, [-1])
+
+
+def generator_goes_on_after_a_restore(tf, directory):
+    g = tf.random.Generator.from_seed(11)
+    g.normal([5])
+    path = tf.train.Checkpoint(g=g).save(os.path.join(directory, "ckpt"))
+    after = g.uniform([4]).numpy()
+    other = tf.random.Generator.from_non_deterministic_state()
+    tf.train.Checkpoint(g=other).restore(path).assert_consumed()
+    same(other.uniform([4]), after)
+    assert dict(tf.train.list_variables(path))["g/_state_var/.ATTRIBUTES/VARIABLE_VALUE"] == [3]
