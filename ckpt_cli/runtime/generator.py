@@ -86,6 +86,7 @@ def _skip(variable: Variable, delta: int) -> np.ndarray[Any, Any]:
     """Move a state's counter on by the samples of `delta` numbers; return the state as it was."""
     state = variable._value
     counter = _stream(state).counter + (RESERVED_SAMPLES * delta & _MASK)
+    variable._about_to_change()
     variable._set(_int64([counter & _MASK, counter >> _BITS & _MASK, int(state[2])]))
     return state
 

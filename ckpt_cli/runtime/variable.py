@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,33 @@ from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor, observers, shown
 from .trackable import Trackable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from formats.core.spec import TensorSpec
 
-__all__ = ["Variable"]
+__all__ = ["Variable", "without_effect"]
 
 _ids = itertools.count()
+_trials: list[dict[int, tuple[Variable, Any]]] = []
+"""The variables changed in a trial, by id, with what they held before; innermost trial last."""
+
+
+@contextlib.contextmanager
+def without_effect() -> Iterator[None]:
+    """Compute for the sake of shapes alone: nobody records it, and variables are as they were afterwards.
+
+    What a variable is given by a restore stays, for it may be made here and restored at once.
+    """
+    recording, trial = observers[:], dict[int, tuple[Variable, Any]]()
+    observers.clear()
+    _trials.append(trial)
+    try:
+        yield
+    finally:
+        _trials.pop()
+        observers[:] = recording
+        for variable, value in trial.values():
+            variable._set(value)
 
 
 class Variable(TensorLike, Trackable):
@@ -96,6 +119,11 @@ class Variable(TensorLike, Trackable):
 
     read_value = value
 
+    def _about_to_change(self) -> None:
+        """Remember the value where a change is not to last."""
+        for trial in _trials:
+            trial.setdefault(id(self), (self, self._value))
+
     def _set(self, value: Any) -> None:
         self._value = value if value.__class__ is np.ndarray else np.asarray(value)
 
@@ -124,6 +152,7 @@ class Variable(TensorLike, Trackable):
         tensor = value if value.__class__ is Tensor and value._value.dtype == self._value.dtype else None
         if tensor is None or tensor._value.shape != self._value.shape:
             tensor = self._prepared(value, what)
+        self._about_to_change()
         OPERATIONS[what](tensor, variable=self)
         return self if read_value else None
 
@@ -149,6 +178,7 @@ class Variable(TensorLike, Trackable):
     def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Variable:
         del name
         flat = as_tensor(indices)._value[..., 0]
+        self._about_to_change()
         OPERATIONS["scatter"](as_tensor(updates, self._value.dtype), flat, variable=self, how="update")
         return self
 
@@ -185,6 +215,8 @@ class Variable(TensorLike, Trackable):
             )
 
     def _take_restored(self, attribute: str, value: Any) -> None:
+        for trial in _trials:
+            trial.pop(id(self), None)
         self._set(value)
 
     def _full_name(self) -> str:

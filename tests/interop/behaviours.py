@@ -94,3 +94,99 @@ def generator_goes_on_after_a_restore(tf, directory):
     tf.train.Checkpoint(g=other).restore(path).assert_consumed()
     same(other.uniform([4]), after)
     assert dict(tf.train.list_variables(path))["g/_state_var/.ATTRIBUTES/VARIABLE_VALUE"] == [3]
+
+
+def batches():
+    return np.float32([[1, 2], [3, 5]])
+
+
+def training_is_the_argument_or_the_outer_call_or_the_default(tf, directory):
+    layer, x = tf.keras.layers.Layer, batches()
+
+    class Default(layer):
+        def call(self, inputs, training=True):
+            return inputs * (3 if training is None else 4 if training else 5)
+
+    class KeywordDefault(layer):
+        def call(self, inputs, *, training=True):
+            return inputs * (3 if training is None else 4 if training else 5)
+
+    class NoDefault(layer):
+        def call(self, values, training=None):
+            return values * (3 if training is None else 4 if training else 5)
+
+    class Anything(layer):
+        def call(self, inputs, **more):
+            return inputs * (3 if more["training"] is None else 4 if more["training"] else 5)
+
+    class Outer(layer):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def call(self, inputs):
+            return self.inner(inputs)
+
+    for made, left_alone in ((Default(), 4), (KeywordDefault(), 4), (NoDefault(), 3), (Anything(), 3)):
+        for one in (made, Outer(made), Outer(Outer(made)), tf.keras.Sequential([made])):
+            same(one(x), x * left_alone)
+            same(one(x, training=True), x * 4)
+            same(one(x, training=False), x * 5)
+            same(one(x, training=None), x * left_alone)
+    same(NoDefault()(x, True), x * 4)
+    same(NoDefault()(values=x), x * 3)
+    image = tf.keras.Input([2])
+    functional = tf.keras.Model(image, Default()(image))
+    same(functional(x), x * 4)
+    same(functional(x, training=False), x * 5)
+
+
+def losses_of_a_model_that_trains_by_default(tf, directory):
+    class Net(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.norm = tf.keras.layers.BatchNormalization(momentum=0.5)
+            self.out = tf.keras.layers.Dense(1, kernel_initializer="ones")
+
+        def call(self, inputs, training=True):
+            return self.out(self.norm(inputs, training=training))
+
+    net, optimizer = Net(), tf.keras.optimizers.legacy.SGD(0.1)
+    losses = []
+    for _ in range(3):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(net(batches()) - 1.0))
+        variables = net.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        losses.append(float(loss))
+    close(losses, [4.997114, 0.832494, 0.464596], 1e-5)
+
+
+def building_a_model_changes_no_variable(tf, directory):
+    layers, x = tf.keras.layers, batches()
+
+    class Counting(layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.count = tf.Variable(0.0)
+            self.random = tf.random.Generator.from_seed(1)
+
+        def call(self, inputs):
+            self.count.assign_add(1.0)
+            self.random.skip(1)
+            return inputs + self.count * 0
+
+    model = tf.keras.Sequential([layers.BatchNormalization(), layers.Dense(1)])
+    model(x, training=True)
+    close(model.layers[0].moving_variance, [1.0, 1.0125])
+    counting, image = Counting(), tf.keras.Input([2])
+    functional = tf.keras.Model(image, counting(image))
+    assert float(counting.count) == 0
+    functional(x)
+    assert float(counting.count) == 1
+    assert counting.random.state.numpy().tolist() == [257, 0, 0]
+    stacked = tf.keras.Sequential([counting])
+    stacked(x)
+    assert float(counting.count) == 2
+    counting.compute_output_shape((2, 2))
+    assert float(counting.count) == 2

@@ -11,7 +11,7 @@ restoration matter: a checkpoint restored before the first call waits at the lay
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -29,14 +29,54 @@ from .activations import as_float
 from .symbolic import Call, KerasTensor, call_symbolically
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from formats.keras.layers import LayerRow
 
 __all__ = ["Layer", "deduplicated"]
 
-_training: list[bool] = []
-"""Whether the calls that are open are training, innermost last."""
+_training: list[Any] = []
+"""Whether the calls that are open are training, innermost last; None where nobody said."""
+
+
+class CallSpec(NamedTuple):
+    """What a layer's `call` takes: the name of its inputs, and where `training` stands, with what default."""
+
+    inputs: str
+    takes_training: bool
+    training_at: int | None
+    training_default: Any
+
+    @classmethod
+    def of(cls, call: Callable[..., Any]) -> CallSpec:
+        """Read the signature of a `call` that is not bound."""
+        parameters = list(inspect.signature(call).parameters.values())[1:]
+        names = [one.name for one in parameters]
+        positional = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+        default = next((one.default for one in parameters if one.name == "training"), None)
+        return cls(
+            inputs=positional[0] if positional else "inputs",
+            takes_training="training" in names or any(one.kind is one.VAR_KEYWORD for one in parameters),
+            training_at=positional.index("training") if "training" in positional else None,
+            training_default=None if default is inspect.Parameter.empty else default,
+        )
+
+    def settle_training(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
+        """Return the positional arguments and whether this call is training, which goes to `call` if it asks.
+
+        The argument says so, else the call this one is made from, else the default in the signature.
+        """
+        at, outer = self.training_at, _training[-1] if _training else None
+        if not self.takes_training:
+            return args, kwargs.pop("training", outer)
+        is_positional = at is not None and at < len(args)
+        training = args[at] if is_positional else kwargs.get("training")  # type: ignore[index]
+        if training is None:
+            training = outer if outer is not None else self.training_default
+        if is_positional:
+            return (*args[:at], training, *args[at + 1 :]), training  # type: ignore[operator]
+        kwargs["training"] = training
+        return args, training
 
 
 def deduplicated(variables: list[Any]) -> list[Any]:
@@ -273,13 +313,11 @@ class Layer(Module):
         raise NotImplementedError(f"Layer {type(self).__name__} does not have a `call()` method implemented.")
 
     @classmethod
-    def _call_accepts(cls) -> tuple[bool, bool]:
-        """Return whether `call` takes `training`, and whether it takes `mask`."""
-        known = cls.__dict__.get("_call_signature")
+    def _call_spec(cls) -> CallSpec:
+        """Return what `call` takes besides the inputs."""
+        known = cls.__dict__.get("_known_call_spec")
         if known is None:
-            parameters = inspect.signature(cls.call).parameters
-            anything = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-            known = cls._call_signature = ("training" in parameters or anything, "mask" in parameters)  # type: ignore[attr-defined]
+            known = cls._known_call_spec = CallSpec.of(cls.call)  # type: ignore[attr-defined]
         return known
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -287,16 +325,12 @@ class Layer(Module):
             return call_symbolically(self, args, kwargs)
         if "_own_weights" not in self.__dict__:
             raise RuntimeError("You must call `super().__init__()` in the layer constructor.")
-        inputs = args[0] if args else kwargs.get("inputs")
+        spec = self._call_spec()
+        inputs = args[0] if args else kwargs.pop(spec.inputs, None)
         if inputs.__class__ is not Tensor or inputs._value.dtype.kind == "f":
             inputs = self._converted(inputs)
-        takes_training, _ = self._call_accepts()
-        training = kwargs.pop("training", None)
-        if training is None:
-            training = _training[-1] if _training else False
-        if takes_training:
-            kwargs["training"] = training
-        _training.append(bool(training))
+        args, training = spec.settle_training(args, kwargs)
+        _training.append(training)
         scope = name_scope(self._name)
         scope.__enter__()
         try:
@@ -364,11 +398,6 @@ def _has_symbols(values: Any) -> bool:
         if isinstance(value, list | tuple | dict) and _has_symbols(value):
             return True
     return False
-
-
-def training_call() -> bool:
-    """Whether the innermost open call is a training one."""
-    return bool(_training and _training[-1])
 
 
 def iterate_layers(layer: Layer) -> Iterator[Layer]:

@@ -91,7 +91,7 @@ class Functional(Model):
             if isinstance(call.layer, InputLayer):
                 continue
             kwargs = map_structure(value_of, call.kwargs)
-            if call.layer._call_accepts()[0]:
+            if call.layer._call_spec().takes_training:
                 kwargs.setdefault("training", training)
             result = call.layer(*map_structure(value_of, call.args), **kwargs)
             for symbol, value in zip(flatten(call.outputs), flatten(result), strict=True):

@@ -18,6 +18,7 @@ from ..nest import flatten
 from ..reader import opened
 from ..state_file import latest_checkpoint, update_state_file
 from ..tensor import TensorShape, as_tensor
+from ..variable import without_effect
 from . import base_layer
 from .base_layer import Layer, deduplicated
 from .layers.structural import InputLayer
@@ -108,7 +109,8 @@ class Model(Trainer, Layer):
             self._put("built", True)
             return
         if not base_layer._training:
-            self(_zeros(input_shape))
+            with without_effect():
+                self(_zeros(input_shape))
         self._put("built", True)
 
     def _build_for(self, inputs: Any) -> None:
@@ -294,7 +296,8 @@ class Sequential(Model):
         from ..names import current_scope, name_scope
 
         assert self._input is not None
-        with name_scope(current_scope() if is_called and graphs.current() is not None else None):
+        scope = name_scope(current_scope() if is_called and graphs.current() is not None else None)
+        with scope, without_effect():
             x = self._input._inbound[0].outputs
             for layer in self._stack:
                 x = KerasTensor(layer(x.zeros))
@@ -321,5 +324,5 @@ class Sequential(Model):
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         del mask
         for layer in self._stack:
-            inputs = layer(inputs, training=training) if layer._call_accepts()[0] else layer(inputs)
+            inputs = layer(inputs, training=training) if layer._call_spec().takes_training else layer(inputs)
         return inputs

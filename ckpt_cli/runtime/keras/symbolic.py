@@ -13,6 +13,7 @@ import numpy as np
 
 from ..nest import flatten, map_structure
 from ..tensor import Tensor, TensorShape
+from ..variable import without_effect
 
 if TYPE_CHECKING:
     from .. import dtypes
@@ -104,7 +105,8 @@ def _zeros(value: Any) -> Any:
 def call_symbolically(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a layer on zeros, note the call, and return symbols for what came out."""
     call = Call(layer, args, kwargs)
-    result = layer(*map_structure(_zeros, args), **map_structure(_zeros, kwargs))
+    with without_effect():
+        result = layer(*map_structure(_zeros, args), **map_structure(_zeros, kwargs))
     call.outputs = map_structure(lambda output: KerasTensor(output, call), result)
     layer._inbound.append(call)
     return call.outputs
