@@ -3,55 +3,77 @@
 Assigned to an attribute, a container is replaced by a wrapper that is still of its
 own type: a list that is a node with edges `0`, `1`, ..., a dict with its keys for
 edges, a named tuple with an edge for each field and then for each index.  What is
-added later is tracked, and restored on arrival.  The wrapper writes through to the
-container it was made of.
+added later is tracked, and restored on arrival.
 
-Restoring by position needs positions to keep their meaning.  So a wrapper that has
-been changed in other ways than by appending, or behind its back, refuses to be saved.
+A wrapper of a list or dict shows the container it was made of and writes to it, so
+what is put into that one, before or after, is seen.  But restoring by position needs
+positions to keep their meaning: a wrapper that has been changed in other ways than by
+appending, or behind its back, refuses to be saved.
 """
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
 
 from .trackable import NoDependency, Trackable, track_attribute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["Container", "DictWrapper", "ListWrapper", "TupleWrapper", "wrap"]
 
 
 class Container(Trackable):
-    """What the wrappers have in common."""
+    """What the wrappers have in common: the variables that were put in, and those of what is in."""
 
     __hash__ = None  # type: ignore[assignment]
+
+    trainable = True
 
     def _elements(self) -> list[Any]:
         raise NotImplementedError
 
-    def _weights(self, attribute: str) -> list[Any]:
-        """Return the variables of one kind in the elements: of layers and containers, then plain ones."""
-        found: list[Any] = []
-        for element in self._elements():
-            if isinstance(element, Trackable) and not element._is_variable and hasattr(element, attribute):
-                found += getattr(element, attribute)
-        wanted = {
-            "trainable_variables": (True,),
-            "non_trainable_variables": (False,),
-            "variables": (True, False),
-        }[attribute]
-        variables = (one for one in self._elements() if getattr(one, "_is_variable", False))
-        return found + [one for one in variables if one.trainable in wanted]
+    @property
+    def _variables(self) -> list[Any]:
+        """The variables that were tracked, kept apart from what the container holds now."""
+        return self.__dict__.setdefault("_tracked_variables", [])
+
+    def _tracked(self, name: str, value: Any) -> Any:
+        """Attach an element under its edge name; return what to hold in its stead."""
+        value = track_attribute(self, name, value)
+        if getattr(value, "_is_variable", False):
+            self._variables.append(value)
+        return value
+
+    def _gathered(self, attribute: str) -> list[Any]:
+        """Return the variables of one kind that belong to the elements."""
+        return [
+            variable
+            for element in self._elements()
+            if isinstance(element, Trackable) and not element._is_variable and hasattr(element, attribute)
+            for variable in getattr(element, attribute)
+        ]
 
     @property
     def trainable_variables(self) -> list[Any]:
-        return self._weights("trainable_variables")
+        if not self.trainable:
+            return []
+        own = [variable for variable in self._variables if variable.trainable]
+        return self._gathered("trainable_variables") + own
 
     @property
     def non_trainable_variables(self) -> list[Any]:
-        return self._weights("non_trainable_variables")
+        own = [variable for variable in self._variables if not variable.trainable]
+        found = self._gathered("non_trainable_variables") + own
+        if self.trainable:
+            return found
+        frozen = [variable for variable in self._variables if variable.trainable]
+        return self._gathered("trainable_variables") + frozen + found
 
     @property
     def variables(self) -> list[Any]:
@@ -68,71 +90,151 @@ class Container(Trackable):
         return [element for element in self._elements() if hasattr(element, "trainable_variables")]
 
 
-def _same(left: Iterable[Any], right: Iterable[Any]) -> bool:
-    left, right = list(left), list(right)
-    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
+_IGNORED = (
+    "\n\nIf you don't need this {word} checkpointed, wrap it in a {remedy} object; it will be subsequently "
+    "ignored."
+)
+_MOVED = (
+    "A list element was replaced (__setitem__, __setslice__), deleted (__delitem__, __delslice__), or moved "
+    "(sort). In order to support restoration on object creation, tracking is exclusively for append-only "
+    "data structures."
+) + _IGNORED.format(word="list", remedy="non-trackable")
+_NOT_TEXT = (
+    "The wrapped dictionary contains a non-string key which maps to a trackable object or mutable data "
+    "structure."
+) + _IGNORED.format(word="dictionary", remedy="non-trackable")
+_OUTSIDE = (
+    "The wrapped {word} was modified outside the wrapper (its final value was {found}, its value when a "
+    "checkpoint dependency was added was {expected}), which breaks restoration on object creation."
+) + _IGNORED
 
 
-class ListWrapper(Container, list[Any]):
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two elements are one: plain values by being equal, not what is compared element by element."""
+    if one is other:
+        return True
+    if isinstance(one, Trackable | np.ndarray) or isinstance(other, Trackable | np.ndarray):
+        return False
+    return bool(one == other)
+
+
+def _original(value: Any) -> Any:
+    return value._original if isinstance(value, ListWrapper | DictWrapper) else value
+
+
+_READING = ("__len__", "__iter__", "__reversed__", "__contains__", "__getitem__", "__eq__", "__ne__")
+_ORDERING = ("__lt__", "__le__", "__gt__", "__ge__")
+
+
+def _shows_original(*names: str) -> Callable[[type], type]:
+    """Make a wrapper's methods those of the container it was made of."""
+
+    def method(name: str) -> Callable[..., Any]:
+        def call(self: Any, *arguments: Any, **more: Any) -> Any:
+            return getattr(self._original, name)(*map(_original, arguments), **more)
+
+        call.__name__ = name
+        return call
+
+    def decorate(cls: type) -> type:
+        for name in names:
+            setattr(cls, name, method(name))
+        return cls
+
+    return decorate
+
+
+class _Mutable(Container):
+    """A wrapper of a container that can be changed."""
+
+    _original: Any
+    _snapshot: Any
+    _broken = ""
+    """Why this cannot be saved; the empty text where it can."""
+
+    _kind: str
+    _word: str
+    _remedy: str
+
+    def __init__(self, original: Any) -> None:
+        raise NotImplementedError
+
+    def _remember(self) -> None:
+        """Take note of what the original holds, after a change of our own."""
+        self._snapshot = copy.copy(self._original)
+
+    def _is_as_remembered(self) -> bool:
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        """Note whether the original was changed behind our back."""
+        if not self._broken and not self._is_as_remembered():
+            self._broken = _OUTSIDE.format(
+                word=self._word, remedy=self._remedy, found=self._original, expected=self._snapshot
+            )
+
+    def _trackable_children(self) -> Mapping[str, Trackable]:
+        self._check()
+        if self._broken:
+            raise ValueError(f"Unable to save the object {self} (a {self._kind}). {self._broken}")
+        return super()._trackable_children()
+
+    def _copied(self, original: Any) -> Any:
+        """Return a wrapper of a copy, which can be saved as little as this one."""
+        copied = type(self)(original)
+        copied._broken = copied._broken or self._broken
+        return copied
+
+    def __copy__(self) -> Any:
+        return self._copied(copy.copy(self._original))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self._copied(copy.deepcopy(self._original, memo))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return wrap, (self._original,)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._original!r})"
+
+    __str__ = __repr__
+
+
+@_shows_original(*_READING, *_ORDERING, "__add__", "__mul__", "__rmul__", "index", "count")
+class ListWrapper(_Mutable, list[Any]):
     """A list that tracks what is appended."""
+
+    _kind = "list wrapper constructed to track trackable TensorFlow objects"
+    _word, _remedy = "list", "NoDependency"
 
     def __init__(self, original: list[Any]) -> None:
         list.__init__(self)
         self._original = original
-        self._broken = ""
         for index, element in enumerate(original):
-            list.append(self, track_attribute(self, str(index), element))
-        self._written()
+            original[index] = self._tracked(str(index), element)
+        self._remember()
 
     def _elements(self) -> list[Any]:
-        return list(self)
+        return list(self._original)
 
-    def _written(self) -> None:
-        """Write through, and remember what was written."""
-        self._original[:] = self
-        self._snapshot = list(self)
+    def _is_as_remembered(self) -> bool:
+        return len(self._original) == len(self._snapshot) and all(
+            map(_is_same, self._original, self._snapshot)
+        )
 
-    def _check(self) -> None:
-        if not self._broken and not _same(self._original, self._snapshot):
-            self._broken = "external"
-
-    def _moved(self, elements: Iterable[Any]) -> None:
+    def _moving(self, elements: Iterable[Any]) -> None:
         """Note that elements lose their places, which matters if one of them is tracked."""
-        if any(isinstance(element, Trackable) for element in elements):
-            self._broken = self._broken or "mutation"
-
-    def _trackable_children(self) -> Mapping[str, Trackable]:
         self._check()
-        if self._broken == "mutation":
-            raise ValueError(
-                f"Unable to save the object {self} (a list wrapper constructed to track trackable "
-                "TensorFlow objects). "
-                "A list element was replaced (__setitem__, __setslice__), deleted (__delitem__, "
-                "__delslice__), or moved "
-                "(sort). In order to support restoration on object creation, tracking is exclusively for "
-                "append-only "
-                "data structures.\n\nIf you don't need this list checkpointed, wrap it in a non-trackable "
-                "object; it "
-                "will be subsequently ignored."
-            )
-        if self._broken:
-            raise ValueError(
-                f"Unable to save the object {self} (a list wrapper constructed to track trackable "
-                "TensorFlow objects). "
-                f"The wrapped list was modified outside the wrapper (its final value was {self._original}, "
-                "its value "
-                f"when a checkpoint dependency was added was {self._snapshot}), which breaks restoration "
-                "on object "
-                "creation.\n\nIf you don't need this list checkpointed, wrap it in a NoDependency object; "
-                "it will be "
-                "subsequently ignored."
-            )
-        return super()._trackable_children()
+        if any(isinstance(element, Trackable) for element in elements):
+            self._broken = self._broken or _MOVED
+
+    def __radd__(self, other: Any) -> Any:
+        return other + self._original
 
     def append(self, value: Any) -> None:
         self._check()
-        list.append(self, track_attribute(self, str(len(self)), value))
-        self._written()
+        self._original.append(self._tracked(str(len(self._original)), value))
+        self._remember()
 
     def extend(self, values: Iterable[Any]) -> None:
         for value in list(values):
@@ -147,33 +249,36 @@ class ListWrapper(Container, list[Any]):
         if times <= 0:
             self.clear()
         else:
-            self.extend(list(self) * (times - 1))
+            self.extend(self._elements() * (times - 1))
         return self
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._check()
         if isinstance(key, slice):
-            self._moved(self[key])
-            if any(isinstance(one, Trackable) for one in value):
-                self._broken = self._broken or "mutation"
-            list.__setitem__(self, key, value)
-        else:
-            index = range(len(self))[key]
-            self._moved([self[index]])
-            list.__setitem__(self, index, track_attribute(self, str(index), value))
-        self._written()
+            self._set_slice(key, value)
+            return
+        index = range(len(self._original))[key]
+        self._moving([self._original[index]])
+        self._original[index] = self._tracked(str(index), value)
+        self._remember()
+
+    def _set_slice(self, key: slice, values: Iterable[Any]) -> None:
+        before = self._elements()
+        self._moving(before)
+        self._original[key] = values
+        for index, value in enumerate(self._original):
+            if index >= len(before) or not _is_same(value, before[index]):
+                self._original[index] = self._tracked(str(index), value)
+        self._remember()
 
     def __delitem__(self, key: Any) -> None:
-        self._check()
-        self._moved(self)
-        list.__delitem__(self, key)
-        self._written()
+        self._moving(self._original)
+        del self._original[key]
+        self._remember()
 
     def insert(self, index: SupportsIndex, value: Any) -> None:
-        self._check()
-        self._moved([*self, value])
-        list.insert(self, index, wrap(value))
-        self._written()
+        self._moving([*self._original, value])
+        self._original.insert(index, value)
+        self._remember()
 
     def pop(self, index: SupportsIndex = -1) -> Any:
         value = self[index]
@@ -184,167 +289,140 @@ class ListWrapper(Container, list[Any]):
         del self[self.index(value)]
 
     def clear(self) -> None:
-        del self[:]
+        self._moving(self._original)
+        self._original.clear()
+        self._remember()
 
     def reverse(self) -> None:
-        self[:] = list(self)[::-1]
+        self[:] = self._elements()[::-1]
 
     def sort(self, **how: Any) -> None:
-        self[:] = sorted(self, **how)
+        self._moving(self._original)
+        self._original.sort(**how)
+        self._remember()
 
     def copy(self) -> ListWrapper:
-        return ListWrapper(list(self))
-
-    def __copy__(self) -> ListWrapper:
-        return self.copy()
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        return ListWrapper, (list(self),)
-
-    def __repr__(self) -> str:
-        return f"ListWrapper({list.__repr__(self)})"
-
-    __str__ = __repr__
+        return ListWrapper(self._elements())
 
 
-class DictWrapper(Container, dict[Any, Any]):
+# As in TensorFlow, these change the dict behind the wrapper's back: it cannot be saved afterwards.
+@_shows_original("pop", "popitem", "clear", "setdefault")
+@_shows_original(*_READING, "__or__", "__ror__", "get", "items", "keys", "values")
+class DictWrapper(_Mutable, dict[Any, Any]):
     """A dict that tracks the values of its string keys."""
 
-    def __init__(self, original: Mapping[Any, Any]) -> None:
+    _kind = "dictionary wrapper constructed automatically on attribute assignment"
+    _word, _remedy = "dictionary", "non-trackable"
+
+    def __init__(self, original: Any = ()) -> None:
         dict.__init__(self)
-        self._original: Any = original
-        self._broken = ""
-        for key, value in list(original.items()):
+        self._original = original if isinstance(original, dict) else dict(original)
+        for key, value in list(self._original.items()):
             self._put(key, value)
-        self._written()
+        self._remember()
 
     def _elements(self) -> list[Any]:
         if all(isinstance(key, str) for key in self):
             return [self[key] for key in sorted(self)]
         return list(self.values())
 
+    def _is_as_remembered(self) -> bool:
+        return self._original.keys() == self._snapshot.keys() and all(
+            _is_same(value, self._snapshot[key]) for key, value in self._original.items()
+        )
+
     def _put(self, key: Any, value: Any) -> None:
         if isinstance(key, str):
-            value = track_attribute(self, key, value)
+            value = self._tracked(key, value)
         elif isinstance(value, NoDependency):
             value = value.value
         else:
             value = wrap(value)
             if isinstance(value, Trackable):
-                self._broken = self._broken or "key"
-        super().__setitem__(key, value)
-
-    def _written(self) -> None:
-        self._original.clear()
-        self._original.update(self)
-        self._snapshot = dict(self)
-
-    def _check(self) -> None:
-        same = _same(self._original, self._snapshot) and _same(
-            self._original.values(), self._snapshot.values()
-        )
-        if not self._broken and not same:
-            self._broken = "external"
-
-    def _trackable_children(self) -> Mapping[str, Trackable]:
-        self._check()
-        if self._broken == "key":
-            raise ValueError(
-                f"Unable to save the object {self} (a dictionary wrapper constructed automatically on "
-                "attribute "
-                "assignment). The wrapped dictionary contains a non-string key which maps to a trackable "
-                "object or "
-                "mutable data structure.\n\nIf you don't need this dictionary checkpointed, wrap it in a "
-                "non-trackable "
-                "object; it will be subsequently ignored."
-            )
-        if self._broken:
-            raise ValueError(
-                f"Unable to save the object {self} (a dictionary wrapper constructed automatically on "
-                "attribute "
-                f"assignment). The wrapped dictionary was modified outside the wrapper (its final value was "
-                f"{self._original}, its value when a checkpoint dependency was added was "
-                f"{self._snapshot}), which "
-                "breaks restoration on object creation.\n\nIf you don't need this dictionary checkpointed, "
-                "wrap it in "
-                "a non-trackable object; it will be subsequently ignored."
-            )
-        return super()._trackable_children()
+                self._broken = self._broken or _NOT_TEXT
+        self._original[key] = value
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._check()
         self._put(key, value)
-        self._written()
+        self._remember()
 
     def __delitem__(self, key: Any) -> None:
         # As in TensorFlow, the edge of a deleted key stays: what was saved under it has not become another's.
         self._check()
-        super().__delitem__(key)
-        self._written()
+        del self._original[key]
+        self._remember()
+
+    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
+        self._original |= other
+        return self
 
     def update(self, *arguments: Any, **values: Any) -> None:
         for key, value in dict(*arguments, **values).items():
             self[key] = value
 
-    def setdefault(self, key: Any, default: Any = None) -> Any:
-        if key not in self:
-            self[key] = default
-        return self[key]
-
-    def pop(self, key: Any, *default: Any) -> Any:
-        if key not in self and default:
-            return default[0]
-        value = self[key]
-        del self[key]
-        return value
-
-    def popitem(self, last: bool = True) -> tuple[Any, Any]:
-        key = list(self)[-1 if last else 0]
-        return key, self.pop(key)
-
-    def clear(self) -> None:
-        for key in list(self):
-            del self[key]
-
     def copy(self) -> dict[Any, Any]:
-        return wrap(type(self._original)(self))
-
-    def __copy__(self) -> dict[Any, Any]:
-        return self.copy()
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        return wrap, (type(self._original)(self),)
-
-    def __repr__(self) -> str:
-        return f"DictWrapper({dict(self)!r})"
-
-    __str__ = __repr__
+        return copy.copy(self)
 
 
+@_shows_original("move_to_end")
 class OrderedDictWrapper(DictWrapper, OrderedDict[Any, Any]):  # type: ignore[misc]
     """The wrapper of an OrderedDict, and one itself."""
 
-    def __init__(self, original: Mapping[Any, Any]) -> None:
+    def __init__(self, original: Any = ()) -> None:
         OrderedDict.__init__(self)
-        DictWrapper.__init__(self, original)
+        DictWrapper.__init__(self, original if isinstance(original, dict) else OrderedDict(original))
+
+    def __repr__(self) -> str:
+        return f"DictWrapper({self._original!r})"
+
+    __str__ = __repr__
 
 
 class TupleWrapper(Container):
     """What the wrappers of tuples have in common; `wrap` joins it with the tuple's own class."""
 
+    _is_constructable = True
+
     def _elements(self) -> list[Any]:
         return list(self)  # type: ignore[call-overload]
 
+    def _trackable_children(self) -> Mapping[str, Trackable]:
+        if not self._is_constructable:
+            raise ValueError(
+                f"Unable to save because the namedtuple {self!r} is not constructable from its _fields (i.e. "
+                f"__new__ is overridden). Expected keyword arguments {self._fields}. If you do not need to "  # type: ignore[attr-defined]
+                "save this object, consider wrapping it in a custom object that does not inherit from tuple."
+            )
+        return super()._trackable_children()
+
+    def _track_part(self, name: str, part: Any) -> None:
+        if isinstance(part, Trackable):
+            self._track(part, name)
+            if part._is_variable and all(part is not one for one in self._variables):
+                self._variables.append(part)
+
+    def __copy__(self) -> Any:
+        return _tuple_wrapper(_plain_class(self), tuple(self))  # type: ignore[arg-type]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _tuple_wrapper(_plain_class(self), copy.deepcopy(tuple(self), memo))  # type: ignore[arg-type]
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        return _tuple_wrapper, (type(self).__bases__[1], tuple(self))  # type: ignore[arg-type]
+        return _tuple_wrapper, (_plain_class(self), tuple(self))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
-        plain: Any = type(self).__bases__[1]
+        plain = _plain_class(self)
         shown = plain.__repr__(self) if not hasattr(self, "_fields") else _shown(self, plain)
         return f"_TupleWrapper({shown})"
 
     __str__ = __repr__
     __hash__ = tuple.__hash__  # type: ignore[assignment]
+
+
+def _plain_class(wrapper: TupleWrapper) -> Any:
+    """Return the tuple's own class."""
+    return type(wrapper).__bases__[1]
 
 
 def _shown(value: Any, plain: type) -> str:
@@ -355,19 +433,33 @@ def _shown(value: Any, plain: type) -> str:
 _tuple_classes: dict[type, type] = {}
 
 
-def _tuple_wrapper(plain: type, elements: Iterable[Any]) -> Any:
-    """Return a tuple of a class that is both the wrapper and `plain`."""
+def _tuple_class(plain: type) -> type:
+    """Return the class that is both the wrapper and `plain`; what `plain` has of a name goes first."""
     cls = _tuple_classes.get(plain)
     if cls is None:
-        cls = _tuple_classes[plain] = type("_TupleWrapper", (TupleWrapper, plain), {})
+        names = [name for name in dir(plain) if not name.startswith("__") and hasattr(Container, name)]
+        kept = {name: inspect.getattr_static(plain, name) for name in names}
+        cls = _tuple_classes[plain] = type("_TupleWrapper", (TupleWrapper, plain), kept)
+    return cls
+
+
+def _tuple_wrapper(plain: Any, elements: Iterable[Any]) -> Any:
+    """Return a tuple of a class that is both the wrapper and `plain`."""
     parts = [one.value if isinstance(one, NoDependency) else wrap(one) for one in elements]
-    wrapper: Any = tuple.__new__(cls, parts)
+    fields = getattr(plain, "_fields", ())
+    try:
+        made = plain(**dict(zip(fields, parts, strict=True))) if fields else plain(parts)
+    except TypeError:  # A class with a way of its own to be made: nothing says how to make it again.
+        unmade: Any = tuple.__new__(_tuple_class(plain), elements)
+        unmade._is_constructable = False
+        return unmade
+    wrapper: Any = tuple.__new__(_tuple_class(plain), made)
     tracked = [not isinstance(one, NoDependency) for one in elements]
     edges = [str(index) for index in range(len(parts))]
-    for names in (getattr(plain, "_fields", ()), edges):
-        for name, part, wanted in zip(names, parts, tracked, strict=False):
-            if wanted and isinstance(part, Trackable):
-                wrapper._track(part, name)
+    for names in (fields, edges):
+        for name, part, wanted in zip(names, made, tracked, strict=False):
+            if wanted:
+                wrapper._track_part(name, part)
     return wrapper
 
 

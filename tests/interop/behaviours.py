@@ -4,7 +4,10 @@ A function takes `tf` and an empty directory and asserts; it passes on both side
 runtime computes something else.  Floats are compared in float32.
 """
 
+import copy
+import operator
 import os
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -190,3 +193,137 @@ def building_a_model_changes_no_variable(tf, directory):
     assert float(counting.count) == 2
     counting.compute_output_shape((2, 2))
     assert float(counting.count) == 2
+
+
+def a_list_that_is_filled_after_it_was_assigned(tf, directory):
+    class Net(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            blocks, heads = [], {}
+            self.blocks, self.heads = blocks, heads
+            for _ in range(3):
+                blocks.append(tf.keras.layers.Dense(2, kernel_initializer="ones"))
+            heads["out"] = tf.keras.layers.Dense(1, kernel_initializer="ones")
+
+        def call(self, x):
+            for block in self.blocks:
+                x = block(x)
+            for head in self.heads.values():
+                x = head(x)
+            return x
+
+    net = Net()
+    close(net(tf.ones([1, 2])), [[16.0]])
+    assert len(net.layers) == 4
+    assert [tuple(weight.shape) for weight in net.weights] == [(2, 2), (2,)] * 3 + [(2, 1), (1,)]
+    assert len(net.trainable_variables) == 8
+    text = raises(ValueError, net.save_weights, os.path.join(directory, "w"))
+    assert "modified outside the wrapper" in text
+
+
+def wrappers_show_what_they_were_made_of(tf, directory):
+    root, plain, named = tf.train.Checkpoint(), [1], {"a": 1}
+    root.plain, root.named = plain, named
+    plain.append(2)
+    named["b"] = 2
+    assert root.plain == [1, 2]
+    assert operator.eq([1, 2], root.plain)
+    assert len(root.plain) == 2
+    assert root.plain[-1] == 2
+    assert [*root.plain] == [1, 2]
+    assert sorted(root.plain, reverse=True) == [2, 1]
+    assert operator.add(root.plain, [3]) == [1, 2, 3]
+    assert operator.add([0], root.plain) == [0, 1, 2]
+    assert root.named == {"a": 1, "b": 2}
+    assert {**root.named} == {"a": 1, "b": 2}
+    assert "b" in root.named
+    assert list(root.named.items()) == [("a", 1), ("b", 2)]
+    root.plain.append(3)
+    root.named["c"] = 3
+    assert plain == [1, 2, 3]
+    assert named == {"a": 1, "b": 2, "c": 3}
+
+
+def copies_of_changed_wrappers_cannot_be_saved_either(tf, directory):
+    for original, change in (
+        ([tf.Variable(1.0)], lambda x: x.append(2)),
+        ({"a": []}, lambda x: x.update(b=2)),
+    ):
+        root = tf.train.Checkpoint()
+        root.part = original
+        root.write(os.path.join(directory, "sound"))
+        tf.train.Checkpoint(part=copy.copy(root.part)).write(os.path.join(directory, "copied"))
+        change(original)
+        raises(ValueError, root.write, os.path.join(directory, "changed"))
+        for copied in (copy.copy(root.part), copy.deepcopy(root.part)):
+            assert copied is not root.part
+            other = tf.train.Checkpoint()
+            other.part = copied
+            raises(ValueError, other.write, os.path.join(directory, "changed"))
+
+
+def changes_that_go_past_a_dicts_wrapper(tf, directory):
+    """`del` and assignment are the wrapper's; what takes out or puts in otherwise is not noticed in time."""
+
+    def made():
+        root = tf.train.Checkpoint()
+        root.d = {"a": tf.Variable(1.0), "b": tf.Variable(2.0), "n": 3}
+        return root
+
+    changes = {
+        "pop": lambda d: d.pop("a"),
+        "popitem": lambda d: d.popitem(),
+        "clear": lambda d: d.clear(),
+        "setdefault": lambda d: d.setdefault("c", 4),
+    }
+    for change in changes.values():
+        root = made()
+        change(root.d)
+        raises(ValueError, root.write, os.path.join(directory, "changed"))
+    root = made()
+    assert root.d.pop("z", 5) == 5
+    assert root.d.setdefault("n", 4) == 3
+    del root.d["a"]
+    root.d.update(c=tf.Variable(4.0))
+    path = root.write(os.path.join(directory, "sound"))
+    keys = {key for key, _ in tf.train.list_variables(path) if key.startswith("d/")}
+    assert keys == {f"d/{name}/.ATTRIBUTES/VARIABLE_VALUE" for name in "abc"}
+
+
+def a_named_tuples_own_names_go_first(tf, directory):
+    class Named(NamedTuple):
+        x: Any
+        weights: int
+        layers: int
+
+    root = tf.Module()
+    root.pair = Named(tf.Variable(2.0), 3, 4)
+    assert (root.pair.weights, root.pair.layers) == (3, 4)
+    assert [float(one) for one in root.variables] == [2.0]
+    path = tf.train.Checkpoint(root=root).write(os.path.join(directory, "ckpt"))
+    assert [key for key, _ in tf.train.list_variables(path)][1:] == ["pair/x/.ATTRIBUTES/VARIABLE_VALUE"]
+
+
+def a_named_tuple_that_is_made_otherwise_cannot_be_saved(tf, directory):
+    class One(NamedTuple):
+        x: list
+
+    class Odd(One):
+        def __new__(cls):
+            return super().__new__(cls, [])
+
+    root = tf.Module()
+    root.odd = Odd()
+    root.odd.x.append(tf.Variable(1.0))
+    raises(ValueError, tf.train.Checkpoint(root=root).save, os.path.join(directory, "ckpt"))
+
+
+def variables_of_a_container_are_those_it_was_given(tf, directory):
+    layer, kept, later = tf.keras.layers.Layer(), [tf.Variable(1.0)], tf.Variable(2.0)
+    layer.kept = kept
+    kept.append(later)
+    assert len(layer.kept) == 2
+    assert len(layer.kept.variables) == 1
+    layer.kept.trainable = False
+    assert layer.kept.trainable_variables == []
+    assert len(layer.kept.non_trainable_variables) == 1
