@@ -179,7 +179,9 @@ def _fill_node(unit: Unit, node: int, nodes: _Nodes, name: str) -> None:
     children = nodes.children(node)
     held = {edge: nodes.keys[child] for edge, child in children.items() if child in nodes.keys}
     if not unit.known and not unit.edges:
-        unit.edges += [Edge(edge, Variable(edge.lstrip("_"))) for edge in held]
+        # Two edges may lead to one variable, as `mean` and `adapt_mean` of a Normalization do.
+        once = {key: edge for edge, key in reversed(held.items())}
+        unit.edges += [Edge(edge, Variable(edge.lstrip("_"))) for edge in held if once[held[edge]] == edge]
     variables = unit.variables()
     spellings = [edge_spellings(variable.name) for variable in variables]
     keys = [next((held[edge] for edge in edges if edge in held), None) for edges in spellings]

@@ -37,6 +37,10 @@ def conv():
     return K.Model(image, L.Dense(2, name="logits")(h), name="convnet")
 
 
+def norm():
+    return K.Sequential([L.Input([3]), L.Normalization(name="norm"), L.Dense(2, name="d")], name="norm")
+
+
 def rnn():
     return _rnn(attention=False)
 
@@ -99,7 +103,7 @@ def tower():
     return model
 
 
-MODELS = {build.__name__: build for build in (mlp, conv, rnn, rnn_attention, attn, nest, tower)}
+MODELS = {build.__name__: build for build in (mlp, conv, rnn, rnn_attention, attn, nest, norm, tower)}
 
 
 def _answer(model, inputs):

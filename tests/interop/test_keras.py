@@ -60,6 +60,15 @@ def check_loaded(tensorflow: TensorFlow, folder: str, name: str, path: str) -> N
 # From Keras 2 ---------------------------------------------------------------------------------
 
 
+def test_a_variable_that_two_edges_lead_to_is_one(tensorflow: TensorFlow, tmp_path: Path) -> None:
+    """Normalization of Keras 2 has `mean` as `adapt_mean`, too; Keras 3 expects three variables."""
+    folder = "keras_normalization"
+    written = converted(
+        data_path(folder, "norm2"), tmp_path / "norm.weights.h5", data_path(folder, "norm3.keras")
+    )
+    check(tensorflow, folder, "norm", written)
+
+
 @pytest.mark.parametrize("name", KERAS_2)
 def test_an_h5_file_written_again(tensorflow: TensorFlow, name: str, tmp_path: Path) -> None:
     folder = KERAS_2[name]
