@@ -52,7 +52,7 @@ def _table(head: tuple[str, str], rows: list[tuple[str, str]]) -> str:
 
 
 def _formats() -> str:
-    return _table(("format", "what it is"), [(f"`{found.name}`", found.title) for found in all_formats()])
+    return _table(("format", "what it is"), [(f"`{found.name}`", found.summary) for found in all_formats()])
 
 
 def _commands() -> str:

@@ -68,7 +68,7 @@ def read_into(path: str | None, view: GraphView) -> LoadStatus:
     if path is None:
         return InitializationOnlyStatus()
     with opened(path) as reader:
-        if reader.format.name != "tf-object":
+        if not reader.format.has_object_graph:
             return _read_by_name(path, view, reader)
         graph: ObjectGraph = reader.load_object_graph()  # type: ignore[attr-defined]
         restore = Restore(path, graph)

@@ -12,6 +12,7 @@ import numpy as np
 
 from formats.errors import UnknownFormatError, UnsupportedFeatureError
 from formats.find.opening import open_checkpoint
+from formats.model.reader import Family
 
 from .keras.from_config import model_from_config
 from .keras.from_reader import assign_weights, weights_by_key
@@ -60,7 +61,7 @@ def built_model(by: CheckpointReader) -> Model:
 
 
 def _has_config(reader: CheckpointReader) -> bool:
-    return reader.format.name in ("keras", "keras-h5") and bool(reader.metadata.get("config"))
+    return reader.format.family is Family.KERAS and bool(reader.metadata.get("config"))
 
 
 def compare_outputs(left_path: str, right_path: str, given: Any = None) -> Outputs:

@@ -42,7 +42,7 @@ def create_checkpoint(
 
     Raises CheckpointExistsError for a target that is there, unless `overwrite`;
     UnsupportedDtypeError, DuplicateKeyError and ConversionError for what the format
-    cannot hold, and for a path whose suffix says another format;
+    cannot hold, for one that is only read, and for a path whose suffix says another format;
     UnsupportedFeatureError for a URL.
     """
     from ..store.paths import refuse_target
@@ -51,6 +51,7 @@ def create_checkpoint(
 
     found = format_named(format)
     refuse_target(os.fspath(path))
+    create = found.require_writer(os.fspath(path))
     refuse_false_suffix(found, os.fspath(path))
     given = specs.values() if isinstance(specs, Mapping) else specs
     listed = tuple(spec._replace(dtype=as_dtype(spec.dtype), shape=tuple(spec.shape)) for spec in given)
@@ -65,4 +66,4 @@ def create_checkpoint(
         rehearsal,
     )
     check_specs(target, found)
-    return found.writer(target)
+    return create(target)

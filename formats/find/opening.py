@@ -54,7 +54,7 @@ def open_location(location: Location, *, lenient: bool = False) -> CheckpointRea
     fingerprint = location.fingerprint()
     probe = Probe(location)
     try:
-        reader = detect(probe).open(probe, lenient)
+        reader = detect(probe).reader(probe, lenient)
     except CheckpointError as error:
         forget_locals(error)
         probe.close()

@@ -95,7 +95,7 @@ def _open(location: Location, sibling: CheckpointReader | None) -> Salvage:
         raise ConversionError(message, path=location.path)
     probe = Probe(location)
     try:
-        reader = detect(probe).open(probe, True)
+        reader = detect(probe).reader(probe, True)
     except CheckpointError as error:
         forget_locals(error)
         found = _open_otherwise(location, error)
@@ -116,18 +116,14 @@ _TOLD_BY_TENSORS = frozenset(("footer", "key-order", "shard-short"))
 
 
 def _salvage(reader: CheckpointReader, *found: Finding, cut: CutFile | None = None) -> Salvage:
-    """Return what a lenient reader lists, its findings sorted into losses and the rest.
-
-    A safetensors header names all tensors or none, so nothing is lost with it unseen.
-    """
+    """Return what a lenient reader lists, its findings sorted into losses and the rest."""
     specs = reader.specs
-    whole = reader.format.name == "safetensors"
     losses = [
         finding
         for finding in reader.findings
         if finding.severity == "error"
         and finding.key not in specs
-        and (finding.key is not None or not (whole or finding.code in _TOLD_BY_TENSORS))
+        and (finding.key is not None or not (reader.lists_all or finding.code in _TOLD_BY_TENSORS))
     ]
     told = frozenset(losses)
     others = [finding for finding in reader.findings if finding not in told and finding.key is None]
@@ -197,7 +193,7 @@ def _nothing(path: str, findings: list[Finding], sibling: CheckpointReader | Non
 
 
 def _is_object_based(sibling: CheckpointReader | None) -> bool:
-    return sibling is not None and sibling.format.name == "tf-object"
+    return sibling is not None and sibling.format.has_object_graph
 
 
 def _piece_keys(index: SalvagedIndex, key: str, position: int) -> list[bytes]:
@@ -320,10 +316,10 @@ def _open_zip(location: Location, finding: Finding) -> Salvage | None:
         return None
     probe = Probe(location, {zip_archive: archive})
     if all(name.endswith(".npy") for name in archive.names):
-        reader: CheckpointReader = npz.FORMAT.open(probe, True)
+        reader: CheckpointReader = npz.FORMAT.reader(probe, True)
     else:
         found = detect(probe)
-        reader = found.open(probe, True)
+        reader = found.reader(probe, True)
     if not archive.is_complete:
         reader.findings.append(finding)
     return _salvage(reader, finding)
@@ -340,5 +336,5 @@ def _open_cut_h5(location: Location, finding: Finding) -> Salvage:
     cut = CutFile(open_file(location.head), superblock)
     file = open_h5(location.head, cut.size, superblock, cut.source, natively=False)
     mended = Probe(location, {h5_facts: H5Facts(file)})
-    reader = detect(mended).open(mended, True)
+    reader = detect(mended).reader(mended, True)
     return _salvage(reader, finding, cut=cut)

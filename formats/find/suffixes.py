@@ -107,7 +107,11 @@ def _endings() -> str:
     """Return the suffixes that people can choose from."""
     from .registry import all_formats
 
-    return ", ".join(sorted({each.suffixes[0] for each in all_formats() if each.suffixes} - {*_NOT_OFFERED}))
+    return ", ".join(
+        sorted(
+            {each.suffixes[0] for each in all_formats() if each.suffixes and each.writer} - {*_NOT_OFFERED}
+        )
+    )
 
 
 def _is_there(own: Format, target: str) -> bool:

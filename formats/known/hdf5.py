@@ -28,7 +28,7 @@ from ..h5.reader import H5Reader
 from ..h5.safe import MOST_SOFT_LINKS
 from ..h5.specs import RAW
 from ..h5.writer import MOST_COMPONENTS
-from ..model.reader import Format
+from ..model.reader import Family, Format
 from ..model.writer import CheckpointWriter
 from ..store.staging import refusing
 
@@ -223,4 +223,14 @@ def _create(target: Target) -> CheckpointWriter:
     return Hdf5Writer(FORMAT, target)
 
 
-FORMAT = Format("hdf5", "HDF5 file", (".h5", ".hdf5"), _sniff, _open, _create, frozenset(HELD))
+FORMAT = Format(
+    "hdf5",
+    "HDF5 file",
+    Family.ARRAYS,
+    (".h5", ".hdf5"),
+    _sniff,
+    _open,
+    _create,
+    frozenset(HELD),
+    nests_keys=True,
+)

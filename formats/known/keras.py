@@ -29,7 +29,7 @@ from ..h5.weights_writer import ArchiveWriter
 from ..h5.writer import H5_DTYPES
 from ..keras.config import Layer, LayerWeights, check_in_order, layers_of
 from ..keras.layouts import groups_of
-from ..model.reader import Format
+from ..model.reader import Family, Format
 from ..model.verification import Finding, Verification
 from ..store.workers import SERIAL, Workers
 from ..wire.jsontext import parse_object
@@ -231,4 +231,13 @@ def _create(target: Target) -> CheckpointWriter:
     return ArchiveWriter(FORMAT, target)
 
 
-FORMAT = Format("keras", "Keras archive", (".keras",), _sniff, _open, _create, H5_DTYPES)
+FORMAT = Format(
+    "keras",
+    "Keras archive",
+    Family.KERAS,
+    (".keras",),
+    _sniff,
+    _open,
+    _create,
+    H5_DTYPES,
+)

@@ -32,7 +32,7 @@ from ..h5.reader import H5Reader, read_attribute
 from ..h5.writer import H5_DTYPES
 from ..keras.config import LayerWeights, check_shapes, layers_of
 from ..keras.facts import OPTIMIZER_WEIGHTS, TOP_LEVEL, Weight, WeightGroup, weight_keys
-from ..model.reader import Format
+from ..model.reader import Family, Format
 from ..model.verification import Finding
 
 if TYPE_CHECKING:
@@ -209,6 +209,7 @@ def _create(target: Target) -> CheckpointWriter:
 FORMAT = Format(
     "keras-h5",
     "Keras HDF5 weights or model",
+    Family.KERAS,
     (".h5", ".hdf5"),
     _sniff,
     _open,

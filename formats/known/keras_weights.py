@@ -22,7 +22,7 @@ from ..h5.safe import open_h5
 from ..h5.weights import WeightsReader
 from ..h5.weights_writer import WeightsWriter
 from ..h5.writer import H5_DTYPES
-from ..model.reader import Format
+from ..model.reader import Family, Format
 from ..model.verification import Finding
 from ..model.weight_map import KERAS, WEIGHT_MAP, files_by_name, shard_path, shard_suffix
 from ..store.paths import open_file
@@ -109,6 +109,7 @@ def _create(target: Target) -> CheckpointWriter:
 FORMAT = Format(
     "keras-weights",
     "Keras weights",
+    Family.KERAS,
     (".weights.h5", ".weights.json"),
     _sniff,
     _open,

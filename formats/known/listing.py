@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.dtypes import BY_NAME, INVALID
 from ..core.spec import KINDS, Stored, TensorSpec, key_bytes
 from ..errors import CorruptCheckpointError, UnsupportedFeatureError
-from ..model.reader import CheckpointReader, Format
+from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
 from ..model.writer import CheckpointWriter
@@ -234,4 +234,14 @@ def _open(probe: Probe, lenient: bool) -> ListingReader:
     return ListingReader(probe, lenient=lenient)
 
 
-FORMAT = Format("listing", "saved listing", (".json",), _sniff, _open, _create, frozenset(BY_NAME))
+FORMAT = Format(
+    "listing",
+    "saved listing",
+    Family.ARRAYS,
+    (".json",),
+    _sniff,
+    _open,
+    _create,
+    frozenset(BY_NAME),
+    has_values=False,
+)

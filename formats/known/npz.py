@@ -32,7 +32,7 @@ from ..errors import (
     CorruptCheckpointError,
     UnsupportedFeatureError,
 )
-from ..model.reader import CheckpointReader, Format
+from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
 from ..model.writer import CheckpointWriter
@@ -316,4 +316,13 @@ def _create(target: Target) -> CheckpointWriter:
     return NpzWriter(FORMAT, target)
 
 
-FORMAT = Format("npz", "numpy archive", (".npz",), _sniff, _open, _create, NPY_DTYPES)
+FORMAT = Format(
+    "npz",
+    "numpy archive",
+    Family.ARRAYS,
+    (".npz",),
+    _sniff,
+    _open,
+    _create,
+    NPY_DTYPES,
+)

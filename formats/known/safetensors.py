@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CorruptCheckpointError
 from ..model.location import INDEX_SUFFIX
-from ..model.reader import Format
+from ..model.reader import Family, Format
 from ..model.weight_map import SAFETENSORS, shard_suffix
 from ..safetensors.reader import DTYPES_HELD, SafetensorsReader, begins_as_one
 
@@ -65,6 +65,7 @@ def _create(target: Target) -> CheckpointWriter:
 FORMAT = Format(
     "safetensors",
     "safetensors file, or its shards",
+    Family.ARRAYS,
     (".safetensors", INDEX_SUFFIX, ".sft"),
     _sniff,
     _open,

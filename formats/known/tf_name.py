@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..errors import ConversionError
-from ..model.reader import Format
+from ..model.reader import Family, Format
 from ..tf.bundle.index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY
 from ..tf.bundle.reader import BundleReader
 from ..tf.graph.kinds import name_kinds
@@ -58,5 +58,13 @@ def _create(target: Target) -> CheckpointWriter:
 
 
 FORMAT = Format(
-    "tf-name", "TensorFlow 1 name-based checkpoint", (".index",), _sniff, _open, _create, BUNDLE_DTYPES
+    "tf-name",
+    "TensorFlow 1 name-based checkpoint",
+    Family.TENSORFLOW,
+    (".index",),
+    _sniff,
+    _open,
+    _create,
+    BUNDLE_DTYPES,
+    keeps_layout=True,
 )

@@ -14,7 +14,7 @@ from ..core.dtypes import STRING
 from ..errors import CheckpointError, ConversionError, CorruptCheckpointError
 from ..model.object_graph import ObjectGraph
 from ..model.object_keys import ATTRIBUTES
-from ..model.reader import Format
+from ..model.reader import Family, Format
 from ..model.verification import Finding
 from ..tf.bundle.index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY
 from ..tf.bundle.reader import BundleReader
@@ -137,9 +137,12 @@ def _graph_notes(target: Target) -> list[str]:
 FORMAT = Format(
     "tf-object",
     "TensorFlow 2 object-based checkpoint",
+    Family.TENSORFLOW,
     (".index",),
     _sniff,
     _open,
     _create,
     BUNDLE_DTYPES,
+    has_object_graph=True,
+    keeps_layout=True,
 )

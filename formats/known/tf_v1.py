@@ -27,7 +27,7 @@ from ..core.region import Extents, Region, fill, full_index, index_shape, region
 from ..core.slicing import allocate
 from ..core.spec import Stored, TensorSpec, key_bytes
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
-from ..model.reader import CheckpointReader, Format
+from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
 from ..store.beside import V1_SHARD
@@ -393,4 +393,13 @@ def _create(target: Target) -> CheckpointWriter:
     return V1Writer(FORMAT, target)
 
 
-FORMAT = Format("tf-v1", "TensorFlow V1 checkpoint", (), _sniff, _open, _create, frozenset(VALUE_FIELDS))
+FORMAT = Format(
+    "tf-v1",
+    "TensorFlow V1 checkpoint",
+    Family.TENSORFLOW,
+    (),
+    _sniff,
+    _open,
+    _create,
+    frozenset(VALUE_FIELDS),
+)

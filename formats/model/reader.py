@@ -1,18 +1,19 @@
 """Readers and formats.
 
 A reader is an open checkpoint: a mapping of keys to tensors that are read when asked for.
-Opening it reads no tensor data.  A format is one `Format`: its names, how to recognise it,
-its reader and its writer.
+Opening it reads no tensor data.  A format is one `Format`: its names, how it is recognised,
+read and written, and in what it differs from others.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from ..core.dtypes import INVALID
-from ..errors import CheckpointError, CorruptCheckpointError, TensorNotFoundError
+from ..errors import CheckpointError, ConversionError, CorruptCheckpointError, TensorNotFoundError
 from ..store.workers import SERIAL, Workers
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
 
     has_checksums: ClassVar[bool] = True
     """Whether the format stores checksums; without them a flipped bit in a value is noticed by nobody."""
+
+    lists_all: ClassVar[bool] = False
+    """Whether a reader that opens lists all tensors: no damage hides some of them."""
 
     format: Format
     location: Location
@@ -142,19 +146,57 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         self.close()
 
 
+class Family(Enum):
+    """Whose checkpoints they are, and so what a key of theirs means."""
+
+    TENSORFLOW = "variables of a program, by full name or object graph"
+    KERAS = "weights of a model's layers, which its configuration explains"
+    ARRAYS = "arrays, of which nothing is said but their names"
+
+
 class Format(NamedTuple):
     """One checkpoint format: a module's `FORMAT`, found by the registry.
 
     `sniff` looks at a probe and says whether this is its format; formats exclude each
-    other, so their order means nothing.  `open` reads; `lenient` asks it to list what
-    it can of a damaged checkpoint.  `writer` makes one that writes;
-    `dtypes` are the names of those it can hold.
+    other, so their order means nothing.  `reader` opens one, lenient where its second
+    argument says so: to list what it can of a damaged checkpoint.  `writer` makes one
+    that writes; a format without is only read.  `dtypes` are the names of those it can hold.
     """
 
     name: str
     title: str
+    family: Family
     suffixes: tuple[str, ...]
     sniff: Callable[[Probe], bool]
-    open: Callable[[Probe, bool], CheckpointReader]
-    writer: Callable[[Target], CheckpointWriter]
+    reader: Callable[[Probe, bool], CheckpointReader]
+    writer: Callable[[Target], CheckpointWriter] | None
     dtypes: frozenset[str]
+
+    has_object_graph: bool = False
+    """Whether keys belong to nodes of an object graph, which is a part of the checkpoint."""
+
+    has_values: bool = True
+    """Whether it holds values, rather than what is told of them."""
+
+    keeps_layout: bool = False
+    """Whether its writer puts tensors in the order and the shards it is given."""
+
+    nests_keys: bool = False
+    """Whether parts of a key are groups, so that no key is the beginning of another's."""
+
+    @property
+    def is_by_name(self) -> bool:
+        """Whether keys are full names of TensorFlow's variables."""
+        return self.family is Family.TENSORFLOW and not self.has_object_graph
+
+    @property
+    def summary(self) -> str:
+        """What it is, for lists of formats."""
+        return self.title if self.writer else f"{self.title}; only read"
+
+    def require_writer(self, path: str) -> Callable[[Target], CheckpointWriter]:
+        """Return what makes writers; ConversionError, which names the target, where nothing does."""
+        if self.writer is None:
+            hints = ("into another format: ckpt convert SRC DST --to FORMAT",)
+            raise ConversionError(f"{self.name} is only read, not written", path=path, hints=hints)
+        return self.writer

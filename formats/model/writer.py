@@ -269,7 +269,7 @@ class CheckpointWriter(ABC):
         """Return a reader of what was written, before it is moved to its place."""
         self.finish()
         staged = self.location(self.staging.path(os.path.basename(self.target.path)))
-        return self.format.open(Probe(staged), False)
+        return self.format.reader(Probe(staged), False)
 
     def commit(self) -> None:
         """Move the checkpoint to its place; the target is the old or the new one at every instant."""

@@ -142,6 +142,7 @@ class SafetensorsReader(CheckpointReader):
     """A safetensors file."""
 
     has_checksums = False
+    lists_all = True  # a header names all tensors, or is refused
 
     def __init__(self, probe: Probe, format: Format, *, lenient: bool) -> None:  # noqa: A002  the word of the field
         self.location = probe.location

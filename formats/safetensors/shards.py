@@ -49,6 +49,7 @@ class ShardedReader(CheckpointReader):
     """Shards, each read as a file of its own, and the index that makes them one checkpoint."""
 
     has_checksums = False
+    lists_all = True  # a header names all tensors, or is refused
 
     def __init__(self, probe: Probe, format: Format, *, lenient: bool) -> None:  # noqa: A002  the word of the field
         self.location = probe.location

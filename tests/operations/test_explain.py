@@ -289,7 +289,7 @@ def test_the_end_of_a_long_log_is_what_counts() -> None:
 def test_the_topic_of_formats_is_the_registrys() -> None:
     match = explain_topic("formats")
     assert match is not None
-    assert match.entries == tuple((found.name, found.title) for found in all_formats())
+    assert match.entries == tuple((found.name, found.summary) for found in all_formats())
     assert "npz: numpy archive" in match.document()["meaning"]
 
 

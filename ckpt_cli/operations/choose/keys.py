@@ -149,7 +149,7 @@ def renamed(reader: CheckpointReader, rules: Rules, *, full_names: bool = False)
     tensors end on one key, ConversionError for what an object graph cannot be.
     """
     try:
-        if reader.format.name == "tf-object":
+        if reader.format.has_object_graph:
             return _in_graph(reader, rules, full_names=full_names)
         return _by_key(reader, rules)
     except ConversionError as error:

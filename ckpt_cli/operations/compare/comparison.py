@@ -41,7 +41,7 @@ class Operand(NamedTuple):
 
     @property
     def has_values(self) -> bool:
-        return self.reader.format.name != "listing"
+        return self.reader.format.has_values
 
 
 def same_checksum(left: LazyTensor, right: LazyTensor) -> bool | None:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 COUNTER = "save_counter"
 COUNTER_KEY = f"{COUNTER}/.ATTRIBUTES/{VARIABLE_VALUE}"
 _COUNTER_SPEC = TensorSpec(COUNTER_KEY, BY_NAME["int64"], ())
-_NAME_BASED = ("tf-name", "tf-v1")
 
 
 class Pair(NamedTuple):
@@ -103,7 +102,7 @@ def graph_of(reader: CheckpointReader, role: str) -> ObjectGraph:
     """
     if reader.object_graph is not None:
         return reader.object_graph
-    if reader.format.name == "tf-object":
+    if reader.format.has_object_graph:
         flaw = reader.findings[-1]  # what looking for the graph came across
         raise CorruptCheckpointError(
             flaw.message, path=flaw.file, key=flaw.key, offset=flaw.offset, code=flaw.code
@@ -119,8 +118,8 @@ def match(checkpoint: CheckpointReader, target: CheckpointReader) -> Match:
 
     Where both are name-based it is what a Saver, and so an Estimator, would do.
     """
-    by_name = checkpoint.format.name in _NAME_BASED
-    if by_name and target.format.name in _NAME_BASED:
+    by_name = checkpoint.format.is_by_name
+    if by_name and target.format.is_by_name:
         return match_names(checkpoint, checkpoint.specs, target)
     into = graph_of(target, "TARGET")
     if by_name:

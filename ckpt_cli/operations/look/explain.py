@@ -77,7 +77,7 @@ def explain_topic(name: str) -> Match | None:
 def _formats() -> tuple[tuple[str, str], ...]:
     from formats.find.registry import all_formats
 
-    return tuple((found.name, found.title) for found in all_formats())
+    return tuple((found.name, found.summary) for found in all_formats())
 
 
 _ENTRIES: dict[str | None, Any] = {"formats": _formats, None: tuple}

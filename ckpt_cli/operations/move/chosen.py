@@ -71,7 +71,7 @@ class Chosen:
         spec = self.source[key].spec
         kind = self.source.kinds.get(key, "variable")
         if kind == "graph":
-            if self.into.name != "tf-object":
+            if not self.into.has_object_graph:
                 self.dropped.append(Dropped(key, f"{self.into.name} has no object graph"))
             return False
         dtype = self._dtype(spec)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from formats.errors import ConversionError
 from formats.find.registry import format_named
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
+from formats.model.reader import Family, Format
 
 from ..choose.safe_paths import dataset_names
 from ..choose.select import NothingSelectedError
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from formats.core.region import Extents
     from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import CheckpointReader, Format
+    from formats.model.reader import CheckpointReader
 
     from .layout import Layout
 
@@ -36,27 +37,28 @@ ALIASES = {
     "h5": "keras-h5",
     "weights-h5": "keras-weights",
 }
-LISTING = "listing"
-TENSORFLOW = ("tf-object", "tf-name", "tf-v1")
 
 
 def target_format(source: CheckpointReader, path: str, to: str | None) -> Format:
     """Return the format to write: the one asked for, that of the path's suffix, or the source's own.
 
-    Raises ConversionError where the suffix says another than is asked for, one that is not
-    written, or a listing, which nobody gets who did not ask for it.
+    Raises ConversionError where the suffix says another than is asked for, where it is one that is
+    not written, or a listing, which nobody gets who did not ask for it.
     """
     if to is not None:
         into = format_named(ALIASES.get(to, to))
+        into.require_writer(path)
         refuse_false_suffix(into, path, f"--to asks for {into.name}", "leave out --to, or change the suffix")
         return into
     told = format_of_suffix(path)
-    if told is not None and told.name == LISTING:
-        hints = (f"to write one all the same: --to {LISTING}",)
+    if told is not None and not told.has_values:
+        hints = (f"to write one all the same: --to {told.name}",)
         raise ConversionError("ends like a listing, which holds no values", path=path, hints=hints)
-    own = source.format if source.format.name in TENSORFLOW else format_named("tf-object")
-    refuse_false_suffix(told or own, path)
-    return told or own
+    own = source.format if source.format.family is Family.TENSORFLOW else format_named("tf-object")
+    into = told or own
+    into.require_writer(path)
+    refuse_false_suffix(into, path)
+    return into
 
 
 def plan_conversion(
@@ -73,18 +75,18 @@ def plan_conversion(
         raise NothingSelectedError(f"nothing is left to write: {reasons}", path=source.location.path)
     graph: ObjectGraph | None = None
     metadata: Mapping[str, Any] = {}
-    if keras_plan.concerns(source.format.name, into.name):
+    if keras_plan.concerns(source.format, into):
         moves, graph, metadata = keras_plan.lay_out(chosen)
-    elif into.name == "tf-object":
+    elif into.has_object_graph:
         moves, graph = chosen.with_graph(target)
     else:
-        moves = chosen.with_names() if into.name in TENSORFLOW else chosen.with_keys()
+        moves = chosen.with_names() if into.is_by_name else chosen.with_keys()
     check_keys(moves, target)
-    if into.name == "hdf5":
+    if into.nests_keys:
         names, notes = dataset_names([move.spec.key for move in moves], target)
         moves = [move._replace(spec=move.spec._replace(key=names[move.spec.key])) for move in moves]
         chosen.notes += notes
-    slices = {} if settings.merge_slices or into.name not in TENSORFLOW else _slices(moves)
+    slices = {} if settings.merge_slices or into.family is not Family.TENSORFLOW else _slices(moves)
     return Plan(
         source.location.path,
         target,
@@ -96,7 +98,7 @@ def plan_conversion(
         metadata,
         tuple(chosen.notes),
         (source,),
-        _layout(source, moves) if source.format.name == into.name else {},
+        _layout(source, moves) if source.format is into else {},
     )
 
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from formats.core.chunks import Chunk
     from formats.core.spec import TensorSpec
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import CheckpointReader, Format
 
     from ..choose.parts import Part
 
@@ -78,6 +78,11 @@ class Output(NamedTuple):
         return self.kind in ("npy", "stdout")
 
     @property
+    def format(self) -> Format | None:
+        """The checkpoint format that is written, where it is one."""
+        return format_named(self.kind) if self.is_proven else None
+
+    @property
     def is_proven(self) -> bool:
         """Whether what is written is opened again and compared before it is moved into place."""
         return self.kind in _FORMATS.values()
@@ -89,8 +94,8 @@ class Output(NamedTuple):
 
     @property
     def dtypes(self) -> frozenset[str]:
-        if self.is_proven:
-            return format_named(self.kind).dtypes
+        if self.format is not None:
+            return self.format.dtypes
         return frozenset(BY_NAME) - {VARIANT.name} if self.kind == "json" else NPY_DTYPES
 
 
@@ -176,7 +181,7 @@ def _named(moves: Sequence[Move], output: Output) -> tuple[list[Move], list[str]
     notes: list[str] = []
     if output.kind == "directory":
         names = safe_paths(keys, ".npy")
-    elif output.kind == "hdf5":
+    elif output.format is not None and output.format.nests_keys:
         names, notes = dataset_names(keys, output.path)
     else:
         return list(moves), notes

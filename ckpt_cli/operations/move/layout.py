@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from .transfer import Move, Plan
 
 
-BUNDLES = ("tf-object", "tf-name")
-
-
 class Spot(NamedTuple):
     """A place in a bundle; what is empty shares its offset with what follows it."""
 
@@ -50,7 +47,7 @@ _GRAPH: Name = (GRAPH_KEY, None)
 def layout_of(reader: CheckpointReader, names: Iterable[tuple[str, str]]) -> Layout:
     """Return where the tensors of a bundle lie; `names` gives their keys in the target and in it."""
     layout: dict[Name, Spot] = {}
-    if reader.format.name not in BUNDLES:
+    if not reader.format.keeps_layout:
         return layout
     for new, old in names:
         spots = {extents: _spot(piece) for extents, piece in reader[old].pieces()}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from formats.errors import CheckpointError, ConversionError
 from formats.find.opening import open_checkpoint, open_location
 from formats.model.location import step_of
+from formats.model.reader import Family, Format
 from formats.model.verification import Finding
 
 from .chosen import Settings
@@ -26,13 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from formats.model.location import Location
-    from formats.model.reader import CheckpointReader, Format
+    from formats.model.reader import CheckpointReader
 
     from .transfer import Plan
 
 
 _CODE = "roundtrip"
-_KERAS = ("keras-h5", "keras-weights", "keras")
 
 
 def roundtrip(
@@ -72,10 +72,10 @@ def _name(location: Location, into: Format) -> str:
 
 def _plan_back(between: CheckpointReader, source: CheckpointReader, path: str) -> Plan:
     keys = list(between.specs)
-    config = source.metadata.get("config") if source.format.name in _KERAS else None
-    if config is not None and between.format.name in (*_KERAS, "tf-object"):
+    config = source.metadata.get("config") if source.format.family is Family.KERAS else None
+    if config is not None and (between.format.family is Family.KERAS or between.format.has_object_graph):
         return plan_conversion(between, keys, path, source.format, Settings(config=config))
-    if source.object_graph is None and source.format.name not in _KERAS:
+    if source.object_graph is None and source.format.family is not Family.KERAS:
         return plan_conversion(between, keys, path, source.format, Settings())
     # Slots that could not be told apart on the way keep no value; that is found by the comparison.
     return plan_like(between, keys, source, path, Strictness(partial=True))[0]

@@ -409,8 +409,8 @@ class _Planner:
         into = reader.format
         if isinstance(reader, BundleReader):
             into = format_named("tf-object" if state is not None else "tf-name")
-            if into.name == "tf-name" and reader.format.name != into.name:
-                self.notes.append("written as tf-name, since there is no object graph")
+            if reader.format.has_object_graph and not into.has_object_graph:
+                self.notes.append(f"written as {into.name}, since there is no object graph")
         moves = [Move(reader.specs[key], key, reader[key]) for key in keys]
         pieces = {move.spec.key: move.tensor.pieces() for move in moves if move.tensor is not None}
         slices = {key: [extents for extents, _ in found] for key, found in pieces.items() if found}

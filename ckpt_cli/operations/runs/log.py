@@ -209,7 +209,7 @@ class RunLog:
             row = self._compare(row, before, seen, weights)
         if self.values:
             row = row._replace(global_step=_training_step(reader))
-            if not flaws and reader.format.name != "listing":
+            if not flaws and reader.format.has_values:
                 row = _measured(row, seen, weights)
         if flaws:
             more = f", and {len(flaws) - 1:,} more tensors cannot be read" if len(flaws) > 1 else ""

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError
 from formats.find.location import resolve, suggest
 from formats.find.opening import open_location
-from formats.find.registry import detect_format
+from formats.find.registry import detect_format, format_named
 from formats.model.location import Location, step_of
+from formats.model.reader import Family
 from formats.store.beside import V1_SHARD
 from formats.store.paths import is_file
 from formats.store.staging import holding, refusing, replace_file, sync_directory
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
     from formats.find.directory import Member
     from formats.tf.run.leftovers import Leftover
 
-
-_TENSORFLOW = ("tf-object", "tf-name", "tf-v1")
-"""Formats that TensorFlow restores from; others are on the list only if somebody put them there."""
 
 _REWRITING = ("mend", "drop", "add", "set", "delete")
 """Changes that come with a new state file."""
@@ -150,7 +148,7 @@ class _Planner:
         preserved = self._preserved
         for member in self.run.unlisted:
             if member not in self.run.waiting:
-                if member.error is None and detect_format(member.location) not in _TENSORFLOW:
+                if member.error is None and not _is_tensorflows(member.location):
                     continue
                 flaw = flaw_of(member.location)
                 if flaw is not None:
@@ -398,3 +396,8 @@ def _delete(files: tuple[str, ...]) -> None:
             # From here on it is no checkpoint, also after a loss of power.
             with refusing(path):
                 sync_directory(os.path.dirname(path) or ".")
+
+
+def _is_tensorflows(location: Location) -> bool:
+    """Whether TensorFlow restores it; what it does not is on the list only if somebody put it there."""
+    return format_named(detect_format(location)).family is Family.TENSORFLOW

@@ -230,7 +230,7 @@ def _by_name(variables: Iterable[Any]) -> dict[str, Any]:
 
 def keys_by_name(reader: CheckpointReader) -> dict[str, str]:
     """Return the keys of a checkpoint by variable name; those of an object-based one by full name."""
-    if reader.format.name != "tf-object":
+    if not reader.format.has_object_graph:
         return {key: key for key in reader.specs}
     graph = reader.load_object_graph()  # type: ignore[attr-defined]
     attributes = [attribute for node in graph.nodes for attribute in node.attributes]

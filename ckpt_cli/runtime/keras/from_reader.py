@@ -16,6 +16,7 @@ import numpy as np
 
 from formats.errors import UnsupportedFeatureError
 from formats.keras.layers import edge_spellings
+from formats.model.reader import Family
 
 from ..graph_view import GraphView
 from ..variable import Variable
@@ -80,7 +81,7 @@ def assign_weights(model: Model, reader: CheckpointReader, named: Mapping[str, A
     `named` are its variables by the keys of the checkpoint with the configuration.
     Raises UnsupportedFeatureError where some are missing or have other shapes.
     """
-    if reader.format.name in ("keras-h5", "keras", "keras-weights"):
+    if reader.format.family is Family.KERAS:
         pairs = weights_by_key(model, reader)
     elif reader.object_graph is not None:
         pairs = _by_graph(model, reader)

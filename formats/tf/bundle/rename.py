@@ -245,7 +245,7 @@ class BundleRename:
 
     def _graph_in(self, prefix: str) -> object:
         """Return the object graph of what is staged, as it is read from there."""
-        with self._reader.format.open(Probe(bundle(prefix)), False) as written:
+        with self._reader.format.reader(Probe(bundle(prefix)), False) as written:
             return written[GRAPH_KEY].read().item()
 
     def _is_kept(self, key: str, new: BundleIndex) -> bool:

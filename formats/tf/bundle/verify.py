@@ -403,7 +403,7 @@ def _object_graph(reader: BundleReader) -> Iterator[Finding]:
         return
     # A graph whose bytes are damaged has been found so already; one that cannot be decoded is found here.
     yield from (finding for finding in reader.findings[known:] if finding.code.startswith("graph"))
-    if reader.format.name == "tf-name" and any(map(looks_object_based, reader.specs)):
+    if not reader.format.has_object_graph and any(map(looks_object_based, reader.specs)):
         message = (
             "keys of an object-based checkpoint, but no object graph: TensorFlow restores nothing by them"
         )

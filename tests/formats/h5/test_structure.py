@@ -40,7 +40,7 @@ def opened(path: str, *, natively: bool) -> formats.CheckpointReader:
     assert superblock is not None
     file = open_h5(path, probe.size, superblock, natively=natively)
     probe.__dict__["hdf5"] = H5Facts(file)
-    return detect(probe).open(probe, True)
+    return detect(probe).reader(probe, True)
 
 
 def told(path: str, *, natively: bool) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from formats.keras.facts import OPTIMIZER_WEIGHTS, WeightGroup, rekeyed
 from formats.keras.layouts import give_names, graph_of, h5_layout, weights_layout
 from formats.keras.match import fill, stored_layers
 from formats.keras.model import ModelError, Unit, Variable, from_config, from_names
+from formats.model.reader import Family
 from formats.store.paths import open_file
 from formats.wire.jsontext import parse_object
 
@@ -31,11 +32,10 @@ if TYPE_CHECKING:
 
     from formats.keras.layouts import Placed
     from formats.model.object_graph import ObjectGraph
+    from formats.model.reader import Format
 
     from ..chosen import Chosen
 
-
-KERAS = ("keras-h5", "keras-weights", "keras")
 
 _HINTS = (
     "--config FILE gives the model's configuration: model.to_json(), a config.json, or a Keras file with one",
@@ -92,15 +92,16 @@ def read_config(path: str) -> str:
     return config
 
 
-def concerns(source: str, target: str) -> bool:
+def concerns(source: Format, target: Format) -> bool:
     """Whether a conversion from one format to another is one of layouts that a model explains."""
-    return target in KERAS or (source in KERAS and target == "tf-object")
+    of_keras = Family.KERAS
+    return target.family is of_keras or (source.family is of_keras and target.has_object_graph)
 
 
 def lay_out(chosen: Chosen) -> Laid:
     """Return where the chosen tensors go; ConversionError, with the remedy, where that cannot be told."""
     source, target = chosen.source, chosen.into.name
-    if source.format.name == target:
+    if source.format is chosen.into:
         return _same_layout(chosen)
     try:
         model = _model(chosen)
@@ -128,15 +129,15 @@ def _model(chosen: Chosen) -> Model:
     config = chosen.settings.config or metadata.get("config")
     if config is not None:
         unit = from_config(config)
-    elif chosen.into.name == "tf-object" and source.format.name == "keras-h5":
+    elif chosen.into.has_object_graph and source.format.name == "keras-h5":
         unit = from_names(stored_layers(source))
     else:
         message = (
             f"{chosen.into.name} needs the model's configuration, which {source.format.name} does not hold"
         )
-        if chosen.into.name == "tf-object":
+        if chosen.into.has_object_graph:
             message = "without the model's configuration its layers have no order"
-        hints = _HINTS if chosen.into.name == "tf-object" else (*_HINTS, _PLAIN)
+        hints = _HINTS if chosen.into.has_object_graph else (*_HINTS, _PLAIN)
         raise ConversionError(message, path=source.location.path, hints=hints)
     version = _version(config, metadata.get("version") if metadata.get("producer") == "keras" else None)
     return Model(unit, optimizer_of(source), config, version, metadata.get("training_config"))
@@ -191,7 +192,7 @@ def _choose(chosen: Chosen, model: Model) -> Model:
     for variable in model.unit.all_variables():
         if variable.key in wanted:
             continue
-        if target != "tf-object":
+        if not chosen.into.has_object_graph:
             message = f"{target} needs all weights of a model, this one is left out"
             hints = ("to write some tensors of a model: --to npz, safetensors or hdf5",)
             raise ConversionError(message, path=path, key=variable.key or variable.name, hints=hints)
