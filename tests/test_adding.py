@@ -1,0 +1,145 @@
+"""What CONTRIBUTING.md says of adding a format, and a command, done by its steps in a copy of the checkout.
+
+    a format that is only read   formats/known/NAME.py, a golden, a line of GOLDENS
+    a command                    ckpt_cli/commands/NAME.py, a function in ckpt_cli/operations
+
+Nothing else of the copy is changed, so nothing else has to be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.formats.contract import ReaderContract
+from tests.support import data_path
+from tests.test_architecture import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TRIALS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "adding")
+GOLDEN = data_path("bert_template", "input.ids.npy")
+
+
+class Copy:
+    """A copy of the checkout, and what was put into it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.added: list[str] = []
+        self.changed: list[str] = []
+        for package in ("formats", "ckpt_cli"):
+            shutil.copytree(
+                os.path.join(ROOT, package), root / package, ignore=shutil.ignore_patterns("__pycache__")
+            )
+
+    def add(self, source: str, place: str) -> None:
+        path = self.root / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, path)
+        self.added.append(place)
+
+    def add_line(self, place: str, before: str, line: str) -> None:
+        """Put a line before the first one that is `before`."""
+        text = (self.root / place).read_text()
+        assert text.count(f"\n{before}\n") == 1
+        (self.root / place).write_text(text.replace(f"\n{before}\n", f"\n{line}\n{before}\n"))
+        self.changed.append(place)
+
+    def tests(self, *places: str) -> None:
+        """Copy tests; the data are those of the checkout."""
+        shutil.copy(os.path.join(ROOT, "pyproject.toml"), self.root)
+        for place in places:
+            (self.root / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(os.path.join(ROOT, place), self.root / place)
+        data = self.root / "tests" / "data"
+        data.mkdir(exist_ok=True)
+        for name in os.listdir(data_path()):
+            os.symlink(data_path(name), data / name)
+
+    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    def ckpt(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.python("-m", "ckpt_cli", *arguments)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path)
+
+
+def test_a_format_that_is_only_read_is_a_file_a_golden_and_a_line(copy: Copy) -> None:
+    copy.tests("tests/support.py", "tests/formats/contract.py", "tests/formats/test_contract.py")
+    copy.add(os.path.join(TRIALS, "format_npy.py"), "formats/known/npy.py")
+    copy.add(GOLDEN, "tests/data/npy/ids.npy")
+    copy.add_line("tests/formats/test_contract.py", "]", '    ("npy", "npy/ids.npy"),')
+    assert (len(copy.added), len(copy.changed)) == (2, 1)
+
+    chosen = "npy or has_a_golden"
+    done = copy.python(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/formats/test_contract.py", "-k", chosen
+    )
+    assert done.returncode == 0, done.stdout
+    contract = sum(name.startswith("test_") for name in dir(ReaderContract))
+    assert f"{contract + 1} passed" in done.stdout
+
+    golden = "tests/data/npy/ids.npy"
+    shape = ",".join(map(str, np.load(GOLDEN).shape))
+    assert copy.ckpt("ls", golden).stdout.split("\t")[:3] == ["array", str(np.load(GOLDEN).dtype), shape]
+    assert copy.ckpt("convert", golden, "out.npz").returncode == 0
+    assert np.array_equal(np.load(copy.root / "out.npz")["array"], np.load(GOLDEN))
+    assert "array of numpy's; only read" in copy.ckpt("explain", "formats").stdout
+
+
+def test_what_is_only_read_is_written_by_no_command(copy: Copy) -> None:
+    copy.add(os.path.join(TRIALS, "format_npy.py"), "formats/known/npy.py")
+    for name in ("a", "b"):
+        np.save(copy.root / f"{name}.npy", np.zeros(3, np.float32))
+    np.savez(copy.root / "c.npz", array=np.zeros(3, np.float32))
+    before = sorted(os.listdir(copy.root))
+    for line in (
+        "convert c.npz new.npy",
+        "convert c.npz new --to npy",
+        "convert c.npz new --to npy --dry-run",
+        "average a.npy b.npy -o new",
+        "rename a.npy new --sub a=>b",
+        "rescue a.npy new",
+    ):
+        done = copy.ckpt(*line.split())
+        assert (done.returncode, done.stdout) == (3, ""), done
+        assert "npy is only read, not written" in done.stderr
+        assert sorted(os.listdir(copy.root)) == before
+
+
+def test_a_command_is_a_file_and_an_operation(copy: Copy) -> None:
+    copy.add(os.path.join(TRIALS, "command_count.py"), "ckpt_cli/commands/count.py")
+    copy.add(os.path.join(TRIALS, "operation_counting.py"), "ckpt_cli/operations/look/counting.py")
+    assert (len(copy.added), len(copy.changed)) == (2, 0)
+
+    npz = data_path("interop", "weights.npz")
+    tensors = len(np.load(npz).files)
+    assert copy.ckpt("count", npz).stdout == f"{tensors}\n"
+    document = json.loads(copy.ckpt("count", "--json", npz).stdout)
+    assert document == {"schema": 1, "path": npz, "tensors": tensors}
+    assert copy.ckpt("count", str(copy.root / "nothing")).returncode == 3
+    assert "Count the tensors" in copy.ckpt("--help").stdout
+    assert "Print no notes" in copy.ckpt("count", "--help").stdout
+    assert "did you mean count?" in copy.ckpt("coutn", npz).stderr
