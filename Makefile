@@ -17,14 +17,21 @@ DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
-$(VENV)/installed: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) '.[dev]'
+# What the project needs to run, then the project, which is brought up to date where the checkout has changed.
+$(VENV)/made: pyproject.toml
+	$(call install_needs,$(VENV),["dependencies"])
 	touch $@
 
-# What is installed is brought up to date with the checkout.
-reinstall: $(VENV)/installed
+$(VENV)/current: $(VENV)/made $(shell find formats ckpt_cli man -type f -not -name '*.pyc')
 	$(INSTALL) --no-deps --force-reinstall .
+	touch $@
+
+reinstall: $(VENV)/current
+
+# What developing it needs on top.
+$(VENV)/installed: $(VENV)/made
+	$(INSTALL) '.[dev]'
+	touch $@
 
 # Runs outside the checkout, so that the installed packages are what is used: on what TensorFlow wrote,
 # and on a run of its own.
@@ -104,11 +111,11 @@ $(TF221)/installed-safetensors:
 	$(TF221)/bin/python -m pip install --quiet --disable-pip-version-check tensorflow-cpu==2.21.0 safetensors==0.8.0
 	touch $@
 
-bench: reinstall $(TF221)/installed-safetensors
+bench: $(VENV)/installed reinstall $(TF221)/installed-safetensors
 	CKPT_TF221=$(abspath $(TF221)) $(VENV)/bin/python -m tests.benchmarks
 
 # A look in a minute, which judges nothing and says which rivals are not installed.
-bench-quick: reinstall
+bench-quick: $(VENV)/installed reinstall
 	CKPT_TF221=$(abspath $(TF221)) $(VENV)/bin/python -m tests.benchmarks --quick
 
 # The pages of docs/, in site/.  A warning is an error: a link that leads nowhere, a page that is not listed.
@@ -125,20 +132,20 @@ release-check: $(RELEASE)/installed
 	$(PYTHON) -m venv fresh && fresh/bin/python -m pip install --quiet --disable-pip-version-check "$$wheel" && \
 	fresh/bin/ckpt --version -v && test -f fresh/share/man/man1/ckpt-ls.1 && fresh/bin/ckpt demo own
 
-# An extra of the project without the project itself: what the package writes into the pages is there already.
-define install_extra
-	$(PYTHON) -m venv --clear $(1)
-	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(2)"], sep="\n")' \
+# An environment of what pyproject.toml names below [project], without the project itself.
+define install_needs
+	$(PYTHON) -m venv $(1)
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]$(2), sep="\n")' \
 		> $(1)/needed.txt
 	$(1)/bin/python -m pip install --quiet --disable-pip-version-check -r $(1)/needed.txt
 endef
 
 $(DOCS)/installed: pyproject.toml
-	$(call install_extra,$(DOCS),docs)
+	$(call install_needs,$(DOCS),["optional-dependencies"]["docs"])
 	touch $@
 
 $(RELEASE)/installed: pyproject.toml
-	$(call install_extra,$(RELEASE),release)
+	$(call install_needs,$(RELEASE),["optional-dependencies"]["release"])
 	touch $@
 
 clean:
