@@ -18,7 +18,7 @@ from ..errors import CorruptCheckpointError
 from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
-from ..store.local import RandomAccessFile
+from ..store.paths import open_file
 from ..store.workers import SERIAL, Workers
 from ..tf.graph.kinds import name_kinds
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..core.npy import Header
     from ..core.region import Index
     from ..model.probe import Probe
+    from ..store.base import File
 
 
 KEY = "array"
@@ -36,7 +37,7 @@ KEY = "array"
 class NpyTensor(LazyTensor):
     """The array of a file."""
 
-    def __init__(self, file: RandomAccessFile, spec: TensorSpec, header: Header) -> None:
+    def __init__(self, file: File, spec: TensorSpec, header: Header) -> None:
         super().__init__(spec)
         self._file = file
         self._header = header
@@ -61,7 +62,7 @@ class NpyReader(CheckpointReader):
         self.location = probe.location
         self.format = FORMAT
         self.findings: list[Finding] = []
-        self._file = RandomAccessFile(probe.location.head)
+        self._file = open_file(probe.location.head)
         try:
             self._header = decode_header(self._file.read(0, LONGEST_HEADER + 12))
         except ValueError as error:
