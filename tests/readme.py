@@ -65,7 +65,11 @@ def _commands() -> str:
 
 
 def _reference() -> str:
-    return "\n".join(f"### `ckpt {name}`\n\n```text\n{help_of(name)}```\n" for name in commands())
+    return "\n".join(
+        f"### `ckpt {name}`\n\n```text\n{help_of(name)}```\n\n"
+        f"What `--json` prints: [{name}.schema.json](schemas/{name}.schema.json)\n"
+        for name in commands()
+    )
 
 
 def _topic(name: str) -> str:
