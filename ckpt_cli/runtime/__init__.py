@@ -43,6 +43,7 @@ from .dtypes import (
 )
 from .functions import *  # noqa: F403
 from .functions import __all__ as _functions
+from .indexed_slices import IndexedSlices
 from .module import Module
 from .names import name_scope
 from .specs import TensorSpec
@@ -57,11 +58,11 @@ __version__ = "2.15.0"
 """The version whose behaviour is followed."""
 
 __all__ = [  # noqa: PLE0604
-    "DType", "GradientTape", "Module", "Tensor", "TensorShape", "TensorSpec", "UnconnectedGradients",
-    "Variable", "as_dtype", "bfloat16", "bool", "compat", "complex64", "complex128", "data", "double",
-    "errors", "executing_eagerly", "float16", "float32", "float64", "half", "int8", "int16", "int32",
-    "int64", "keras", "linalg", "math", "name_scope", "nest", "nn", "ops", "random", "string", "train",
-    "uint8", "uint16", "uint32", "uint64", "variant", *_functions,
+    "DType", "GradientTape", "IndexedSlices", "Module", "Tensor", "TensorShape", "TensorSpec",
+    "UnconnectedGradients", "Variable", "as_dtype", "bfloat16", "bool", "compat", "complex64",
+    "complex128", "data", "double", "errors", "executing_eagerly", "float16", "float32", "float64",
+    "half", "int8", "int16", "int32", "int64", "keras", "linalg", "math", "name_scope", "nest", "nn",
+    "ops", "random", "string", "train", "uint8", "uint16", "uint32", "uint64", "variant", *_functions,
 ]  # fmt: skip
 
 

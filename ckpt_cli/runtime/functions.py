@@ -13,6 +13,7 @@ import numpy as np
 
 from . import dtypes, graphs
 from .creation import constant, eye, fill, linspace, ones, ones_like, range, zeros, zeros_like
+from .indexed_slices import IndexedSlices, map_values
 from .ops.elementwise import cast, where
 from .ops.reductions import reduced
 from .shaping import (
@@ -245,19 +246,24 @@ def einsum(equation: str, *inputs: Any, **options: Any) -> Tensor:
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
     del name
-    return _op["maximum"](_op["minimum"](t, clip_value_max), clip_value_min)
+    return map_values(lambda x: _op["maximum"](_op["minimum"](x, clip_value_max), clip_value_min), t)
 
 
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor:
     del name
-    x = as_tensor(t)
-    length = _op["sqrt"](reduce_sum(x * x, axes, True))
-    return x * clip_norm / _op["maximum"](length, clip_norm)
+
+    def scaled(value: Any) -> Tensor:
+        x = as_tensor(value)
+        length = _op["sqrt"](reduce_sum(x * x, axes, True))
+        return x * clip_norm / _op["maximum"](length, clip_norm)
+
+    return map_values(scaled, t)
 
 
 def global_norm(t_list: Any, name: str | None = None) -> Tensor:
     del name
-    squares = [reduce_sum(_op["square"](t)) for t in t_list if t is not None]
+    values = [t.values if isinstance(t, IndexedSlices) else t for t in t_list if t is not None]
+    squares = [reduce_sum(_op["square"](one)) for one in values]
     return _op["sqrt"](reduce_sum(stack(squares)))
 
 
@@ -268,7 +274,7 @@ def clip_by_global_norm(
     del name
     length = global_norm(t_list) if use_norm is None else as_tensor(use_norm)
     factor = clip_norm / _op["maximum"](length, clip_norm)
-    return [None if t is None else t * factor for t in t_list], length
+    return [None if t is None else map_values(lambda x: x * factor, t) for t in t_list], length
 
 
 def assert_equal(

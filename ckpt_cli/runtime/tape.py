@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .indexed_slices import IndexedSlices, dense
 from .nest import flatten, map_structure
 from .tensor import OPERATIONS, Operation, Tensor, TensorLike, as_tensor, observers
 
@@ -137,7 +138,8 @@ class GradientTape:
             self._stop()
         self._used = True
         flat = flatten(sources)
-        gradients = self._walk_back(flatten(target), flat, output_gradients)
+        targets = [one.values if isinstance(one, IndexedSlices) else one for one in flatten(target)]
+        gradients = self._walk_back(targets, flat, output_gradients)
         found = iter([gradients.get(id(source)) for source in flat])
         if not self._persistent:
             self._forget()
@@ -171,7 +173,7 @@ class GradientTape:
                     del gradients[key]
                 self._send_back(record, gradient, outputs[0], gradients)
             elif any(id(output) in gradients for output in outputs):
-                parts = [gradients.get(id(output)) for output in outputs]
+                parts = [dense(gradients.get(id(output))) for output in outputs]
                 zeros = OPERATIONS["zeros_like"]
                 whole = tuple(zeros(o) if g is None else g for g, o in zip(parts, outputs, strict=True))
                 self._send_back(record, whole, outputs, gradients)
@@ -180,6 +182,8 @@ class GradientTape:
     def _send_back(self, record: Record, gradient: Any, output: Any, gradients: dict[int, Any]) -> None:
         operation, tracked = record.operation, self._tracked
         rules = operation.rules
+        if gradient.__class__ is IndexedSlices and operation is not OPERATIONS["identity"]:
+            gradient = dense(gradient)
         for position, tensor in enumerate(record.inputs):
             key = id(tensor)
             if key not in tracked:
@@ -206,7 +210,7 @@ class GradientTape:
             seed = np.zeros(int(np.prod(target.shape)), target._value.dtype)
             seed[number] = 1
             found = self._walk_back([target], flat, [Tensor(seed.reshape(target.shape))])
-            rows.append([found.get(id(source)) for source in flat])
+            rows.append([dense(found.get(id(source))) for source in flat])
         self._used = True
         if not self._persistent:
             self._forget()

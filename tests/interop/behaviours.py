@@ -327,3 +327,105 @@ def variables_of_a_container_are_those_it_was_given(tf, directory):
     layer.kept.trainable = False
     assert layer.kept.trainable_variables == []
     assert len(layer.kept.non_trainable_variables) == 1
+
+
+def rows_of_a_table(tf):
+    """Return a table, and its gradient by rows: the second comes twice, and the third with zeros."""
+    table = tf.Variable(np.arange(10, dtype="f4").reshape(5, 2))
+    with tf.GradientTape() as tape:
+        rows = tf.gather(table, [[1, 3], [1, 2]])
+        loss = tf.reduce_sum(rows * np.float32([[[1, 2], [3, 4]], [[5, 6], [0, 0]]]))
+    return table, tape.gradient(loss, table)
+
+
+def gradients_of_rows_are_indexed_slices(tf, directory):
+    table, gradient = rows_of_a_table(tf)
+    assert isinstance(gradient, tf.IndexedSlices)
+    same(gradient.indices, np.int32([1, 3, 1, 2]))
+    same(gradient.values, np.float32([[1, 2], [3, 4], [5, 6], [0, 0]]))
+    assert gradient.dense_shape.numpy().tolist() == [5, 2]
+    same(tf.convert_to_tensor(gradient), np.float32([[0, 0], [6, 8], [0, 0], [3, 4], [0, 0]]))
+    same(tf.clip_by_value(gradient, 0.0, 2.0).values, np.float32([[1, 2], [2, 2], [2, 2], [0, 0]]))
+    close(tf.clip_by_norm(gradient, 1.0).values, gradient.values.numpy() / 91**0.5)
+    (clipped, nothing), norm = tf.clip_by_global_norm([gradient, None], 1.0)
+    assert nothing is None
+    close(norm, 91**0.5)
+    close(clipped.values, gradient.values.numpy() / 91**0.5)
+    with tf.GradientTape(persistent=True) as tape:
+        twice = tf.gather(table, [0]) + tf.gather(table, [2])
+        mixed = tf.reduce_sum(tf.gather(table, [0])) + tf.reduce_sum(table)
+        scaled = tf.gather(table * 2.0, [0])
+    assert sorted(tape.gradient(twice, table).indices.numpy().tolist()) == [0, 2]
+    assert not isinstance(tape.gradient(mixed, table), tf.IndexedSlices)
+    assert not isinstance(tape.gradient(scaled, table), tf.IndexedSlices)
+    same(tape.gradient(scaled, table), np.float32([[2, 2], [0, 0], [0, 0], [0, 0], [0, 0]]))
+
+
+def embeddings_train_by_rows(tf, directory):
+    """Where a row is not named, momentum stands still; clipping sees a row that comes twice as two."""
+    legacy, modern, old = tf.keras.optimizers.legacy, tf.keras.optimizers, tf.compat.v1.train
+    cases = {
+        "sgd": (lambda: legacy.SGD(0.1), 95.68, [0.6, 0.4, -0.04, -0.56, 0.2]),
+        "momentum": (lambda: legacy.SGD(0.1, momentum=0.9), 95.68, [0.6, 0.4, -0.76, -1.64, 0.2]),
+        "nesterov": (
+            lambda: legacy.SGD(0.1, momentum=0.9, nesterov=True),
+            91.7488,
+            [0.24, -0.14, -1.3504, -2.5256, -0.52],
+        ),
+        "clipped": (
+            lambda: legacy.SGD(0.1, momentum=0.9, clipnorm=0.5),
+            103.587,
+            [0.972265, 0.958398, 0.919699, 0.879548, 0.960777],
+        ),
+        "rmsprop": (
+            lambda: legacy.RMSprop(0.01),
+            103.685772,
+            [0.968377, 0.968377, 0.952586, 0.952523, 0.968377],
+        ),
+        "rmsprop momentum": (
+            lambda: legacy.RMSprop(0.01, momentum=0.5),
+            103.685772,
+            [0.968377, 0.968377, 0.938005, 0.937944, 0.968377],
+        ),
+        "rmsprop centered": (
+            lambda: legacy.RMSprop(0.01, momentum=0.5, centered=True),
+            103.668888,
+            [0.966667, 0.966667, 0.934032, 0.933958, 0.966667],
+        ),
+        "adam": (lambda: legacy.Adam(0.1), 101.907734, [0.820946, 0.820946, 0.71878, 0.718246, 0.883791]),
+        "adagrad": (
+            lambda: legacy.Adagrad(0.1),
+            103.020498,
+            [0.900311, 0.900139, 0.857198, 0.85653, 0.900078],
+        ),
+        "modern sgd": (
+            lambda: modern.SGD(0.1, momentum=0.9, nesterov=True),
+            92.83398,
+            [-0.3756, -1.0634, -1.990624, -3.485936, -1.168],
+        ),
+        "modern rmsprop": (
+            lambda: modern.RMSprop(0.01, momentum=0.5, centered=True),
+            103.423471,
+            [0.941667, 0.941667, 0.920519, 0.920386, 0.95],
+        ),
+        "modern clipped": (
+            lambda: modern.Adam(0.1, global_clipnorm=0.5),
+            101.907763,
+            [0.820949, 0.820949, 0.715574, 0.715069, 0.883793],
+        ),
+        "old momentum": (lambda: old.MomentumOptimizer(0.1, 0.9), 95.68, [0.6, 0.4, -0.76, -1.64, 0.2]),
+        "old nesterov": (
+            lambda: old.MomentumOptimizer(0.1, 0.9, use_nesterov=True),
+            91.7488,
+            [0.24, -0.14, -1.3504, -2.5256, -0.52],
+        ),
+    }
+    for make, expected, values in cases.values():
+        table, optimizer, losses = tf.Variable(np.ones((5, 2), "f4")), make(), 0.0
+        for indices in ([1, 3, 1], [0], [2, 2], [1, 4]):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.square(tf.gather(table, indices) + np.float32([1, 2])))
+            optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+            losses += float(loss)
+        close(losses, expected, 1e-5)
+        close(table.numpy().reshape(-1)[:5], values, 1e-5)

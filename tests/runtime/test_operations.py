@@ -78,6 +78,8 @@ CASES = {
     "pad": ([away_from_zero(2, 3)], {"paddings": ((0, 1), (2, 0)), "mode": "constant", "value": 0}),
     "gather": ([away_from_zero(2, 3), INDICES], {"axis": 1}),
     "gather_back": ([away_from_zero(2, 2, 2), np.zeros((2, 3)), INDICES], {"axis": 1}),
+    "dense_rows": ([away_from_zero(3, 2), np.array([0, 2, 0]), np.array([4, 2])], {}),
+    "gathered_rows": ([away_from_zero(2, 2, 3), INDICES, np.zeros((3, 3))], {}),
     "gather_nd": ([away_from_zero(2, 3), np.array([[0, 1], [1, 1], [0, 1]])], {}),
     "gather_nd_back": ([away_from_zero(2), np.zeros((2, 3)), np.array([[0, 1], [1, 1]])], {}),
     "matmul": ([away_from_zero(2, 4, 3), away_from_zero(3, 2)], {}),

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import graphs
-from ..keras.optimizers.gradients import computed, present
+from ..indexed_slices import dense
+from ..keras.optimizers.gradients import apply_by_rows, computed, present
 from ..names import name_scope
 from ..tensor import OPERATIONS
 from ..variable import Variable
@@ -123,6 +124,7 @@ class GradientDescentOptimizer(Optimizer):
         self._rate = learning_rate
 
     def _update(self, gradient: Any, variable: Any) -> None:
+        gradient = dense(gradient)
         variable.assign_sub(self._rate * gradient)
 
 
@@ -141,9 +143,10 @@ class MomentumOptimizer(Optimizer):
 
     def _update(self, gradient: Any, variable: Any) -> None:
         slot = self.get_slot(variable, "momentum")
-        slot.assign(self._momentum * slot + gradient)
-        moved = gradient + self._momentum * slot if self._is_nesterov else slot
-        variable.assign_sub(self._rate * moved)
+        apply_by_rows(
+            "apply_train_momentum", gradient, variable=variable, accumulator=slot, lr=self._rate,
+            momentum=self._momentum, nesterov=self._is_nesterov,
+        )  # fmt: skip
 
 
 class AdagradOptimizer(Optimizer):
@@ -187,6 +190,7 @@ class AdamOptimizer(Optimizer):
             self._slot(variable, "v")
 
     def _update(self, gradient: Any, variable: Any) -> None:
+        gradient = dense(gradient)
         m, v = self.get_slot(variable, "m"), self.get_slot(variable, "v")
         m.assign_add((gradient - m) * (1 - self._beta1))
         v.assign_add((gradient * gradient - v) * (1 - self._beta2))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..indexed_slices import gathered
 from ..tensor import OPERATIONS, Tensor, as_tensor, define
 from .elementwise import sum_like
 
@@ -151,12 +152,12 @@ def _gather_back(g: Any, like: Any, indices: Any, axis: int) -> Any:
     return out
 
 
-define(
-    "gather",
-    _gather,
-    lambda g, out, x, indices, axis: _op["gather_back"](g, x, indices, axis=axis % x.ndim),
-    None,
-)
+def _gather_rule(g: Tensor, out: Tensor, x: Tensor, indices: Tensor, axis: int) -> Any:
+    axis %= x.ndim
+    return _op["gather_back"](g, x, indices, axis=axis) if axis else gathered(g, x, indices)
+
+
+define("gather", _gather, _gather_rule, None)
 define(
     "gather_back",
     _gather_back,
@@ -164,10 +165,18 @@ define(
     None,
     None,
 )
+
+
+def _gather_nd_rule(g: Tensor, out: Tensor, x: Tensor, indices: Tensor) -> Any:
+    if indices.ndim == 2 and indices.shape[-1] == 1:
+        return gathered(g, x, indices)
+    return _op["gather_nd_back"](g, x, indices)
+
+
 define(
     "gather_nd",
     lambda x, indices: _object_safe(x[tuple(np.moveaxis(indices, -1, 0))]),
-    lambda g, out, x, indices: _op["gather_nd_back"](g, x, indices),
+    _gather_nd_rule,
     None,
 )
 define(

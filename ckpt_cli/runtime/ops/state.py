@@ -184,7 +184,49 @@ def _rmsprop(
     return out
 
 
+class _Rows:
+    """Some rows of a variable, for a step that is to change no others."""
+
+    def __init__(self, variable: Any, rows: Any) -> None:
+        self._variable, self._rows = variable, rows
+        self._value = variable._value[rows]
+
+    def _set(self, value: Any) -> None:
+        out = self._variable._value.copy()
+        out[self._rows] = value
+        self._variable._set(out)
+
+
+def _by_rows(step: Any, slots: tuple[str, ...]) -> Any:
+    """Return a step that takes values and indices, and moves no row of variable and slots but those."""
+
+    def apply(values: Any, indices: Any, **what: Any) -> Any:
+        rows, places = np.unique(indices, return_inverse=True)
+        summed = np.zeros((len(rows), *values.shape[1:]), values.dtype)
+        np.add.at(summed, places.reshape(-1), values)
+        changed = {name: _Rows(what[name], rows) for name in ("variable", *slots) if what[name] is not None}
+        step(summed, **{**what, **changed})
+        return what["variable"]._value
+
+    return apply
+
+
+def _train_momentum(g: Any, variable: Any, accumulator: Any, lr: Any, momentum: Any, nesterov: bool) -> Any:
+    """Accumulator = accumulator·momentum + g; var -= lr·accumulator: tf.compat.v1.train's momentum."""
+    dtype = g.dtype.type
+    rate, factor = dtype(getattr(lr, "_value", lr)), dtype(getattr(momentum, "_value", momentum))
+    moved = accumulator._value * factor + g
+    accumulator._set(moved)
+    out = variable._value - rate * (g + factor * moved if nesterov else moved)
+    variable._set(out)
+    return out
+
+
 define("apply_adam", adam, None)
 define("apply_momentum", _momentum, None)
 define("apply_adagrad", _adagrad, None)
 define("apply_rmsprop", _rmsprop, None)
+define("apply_train_momentum", _train_momentum, None)
+define("apply_momentum_rows", _by_rows(_momentum, ("accumulator",)), None, None)
+define("apply_rmsprop_rows", _by_rows(_rmsprop, ("rms", "momentum", "mean")), None, None)
+define("apply_train_momentum_rows", _by_rows(_train_momentum, ("accumulator",)), None, None)

@@ -6,12 +6,14 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from ...functions import clip_by_global_norm, clip_by_norm, clip_by_value
+from ...indexed_slices import IndexedSlices
 from ...tape import GradientTape
+from ...tensor import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["clipped", "computed", "present"]
+__all__ = ["apply_by_rows", "clipped", "computed", "present"]
 
 logger = logging.getLogger("ckpt_cli.runtime")
 
@@ -59,3 +61,10 @@ def computed(loss: Any, var_list: Any, tape: GradientTape | None) -> list[tuple[
             loss = loss()
     variables = var_list() if callable(var_list) else list(var_list)
     return list(zip(tape.gradient(loss, variables), variables, strict=True))
+
+
+def apply_by_rows(operation: str, gradient: Any, **what: Any) -> Any:
+    """Take an optimizer's step, leaving alone the rows that the gradient does not name, if it names some."""
+    if isinstance(gradient, IndexedSlices):
+        return OPERATIONS[f"{operation}_rows"](gradient.values, gradient.indices, **what)
+    return OPERATIONS[operation](gradient, **what)

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import graphs
+from ...indexed_slices import dense
 from ...names import name_scope
 from ...tensor import OPERATIONS
 from ...trackable import AutoTrackable
 from ...variable import Variable
-from .gradients import clipped, computed, present
+from .gradients import apply_by_rows, clipped, computed, present
 from .schedules import LearningRateSchedule
 
 if TYPE_CHECKING:
@@ -243,7 +244,10 @@ class SGD(Optimizer):
             self.add_slot(variable, "momentum")
 
     def _update(self, gradient: Any, variable: Any) -> None:
-        OPERATIONS["apply_momentum"](
+        if not self._has_momentum:
+            gradient = dense(gradient)
+        apply_by_rows(
+            "apply_momentum",
             gradient,
             variable=variable,
             accumulator=self.get_slot(variable, "momentum") if self._has_momentum else None,
@@ -348,7 +352,10 @@ class RMSprop(Optimizer):
                 self.add_slot(variable, name)
 
     def _update(self, gradient: Any, variable: Any) -> None:
-        OPERATIONS["apply_rmsprop"](
+        if not self._has_momentum:  # Without it the means of all rows move.
+            gradient = dense(gradient)
+        apply_by_rows(
+            "apply_rmsprop",
             gradient,
             variable=variable,
             rms=self.get_slot(variable, "rms"),
