@@ -197,8 +197,6 @@ class _Mutable(Container):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._original!r})"
 
-    __str__ = __repr__
-
 
 @_shows_original(*_READING, *_ORDERING, "__add__", "__mul__", "__rmul__", "index", "count")
 class ListWrapper(_Mutable, list[Any]):
@@ -364,6 +362,9 @@ class DictWrapper(_Mutable, dict[Any, Any]):
     def copy(self) -> dict[Any, Any]:
         return copy.copy(self)
 
+    def __str__(self) -> str:
+        return str(self._original)
+
 
 @_shows_original("move_to_end")
 class OrderedDictWrapper(DictWrapper, OrderedDict[Any, Any]):  # type: ignore[misc]
@@ -375,8 +376,6 @@ class OrderedDictWrapper(DictWrapper, OrderedDict[Any, Any]):  # type: ignore[mi
 
     def __repr__(self) -> str:
         return f"DictWrapper({self._original!r})"
-
-    __str__ = __repr__
 
 
 class TupleWrapper(Container):
@@ -411,12 +410,13 @@ class TupleWrapper(Container):
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return _tuple_wrapper, (_plain_class(self), tuple(self))  # type: ignore[arg-type]
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         plain = _plain_class(self)
-        shown = plain.__repr__(self) if not hasattr(self, "_fields") else _shown(self, plain)
-        return f"_TupleWrapper({shown})"
+        return plain.__repr__(self) if not hasattr(self, "_fields") else _shown(self, plain)
 
-    __str__ = __repr__
+    def __repr__(self) -> str:
+        return f"_TupleWrapper({self})"
+
     __hash__ = tuple.__hash__  # type: ignore[assignment]
 
 

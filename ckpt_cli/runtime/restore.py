@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from formats.tf.graph.matching import Matching, display_names
 
+from .custom_state import state_of
 from .errors import NotFoundError
 from .reader import opened
 
@@ -143,7 +144,7 @@ class Restore:
                 self.restore(node, trackable, own)
             return
         reached: list[tuple[Trackable, int]] = []
-        wanted: list[tuple[Trackable, str, str, int]] = []
+        wanted: list[tuple[Any, str, str, int]] = []
         done = False
         try:
             for number, partner in self.matching.match(node, trackable):
@@ -158,16 +159,24 @@ class Restore:
                 for partner, uid in reached:
                     partner._update_uid = uid
 
-    def _attributes(self, number: int, partner: Trackable) -> Iterator[tuple[Trackable, str, str, int]]:
+    def _attributes(self, number: int, partner: Trackable) -> Iterator[tuple[Any, str, str, int]]:
         """Yield what of a node its partner can take; note the rest."""
-        known = partner._restorable()
-        for attribute in self.graph.nodes[number].attributes:
+        attributes = self.graph.nodes[number].attributes
+        if not attributes:
+            return
+        state = state_of(partner)
+        known = state._restorable()
+        missing = set(state._required()) - {attribute.name for attribute in attributes}
+        if missing:
+            where = attributes[0].checkpoint_key.rpartition("/")[0]
+            raise NotFoundError(f"Key {where}/{min(missing)} not found in checkpoint")
+        for attribute in attributes:
             if attribute.name in known:
-                yield partner, attribute.name, attribute.checkpoint_key + partner._key_suffix, number
-            else:
+                yield state, attribute.name, attribute.checkpoint_key + state._key_suffix, number
+            elif not state._required():
                 self.unused_attributes.setdefault(number, []).append(attribute.name)
 
-    def _assign(self, wanted: list[tuple[Trackable, str, str, int]], reader: CheckpointReader) -> None:
+    def _assign(self, wanted: list[tuple[Any, str, str, int]], reader: CheckpointReader) -> None:
         """Read and check everything, then assign everything."""
         ready = []
         for partner, name, key, number in wanted:

@@ -23,6 +23,8 @@ from formats.wire.messages import (
     TrackableObjectGraph,
 )
 
+from .custom_state import state_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -45,13 +47,13 @@ def serialize(live: LiveGraph) -> tuple[list[NamedArray], ObjectGraph]:
     for trackable, edges, path in zip(live.objects, live.edges, live.paths, strict=True):
         children = [ObjectReference(node_id=child, local_name=name) for name, child in edges]
         node = TrackableObject(children=children)
-        for name, value in trackable._serialize().items():
-            key = f"{path}/{ATTRIBUTES}/{escape(name)}"
-            tensors.append(NamedArray(key + trackable._key_suffix, np.asarray(value)))
-            full_name = trackable._full_name()
-            node.attributes.append(
-                SerializedTensor(name=escape(name), full_name=full_name, checkpoint_key=key)
-            )
+        state = state_of(trackable)
+        for name, value in state._serialize().items():
+            local = escape(name)  # TensorFlow escapes it once more for the key.
+            key = f"{path}/{ATTRIBUTES}/{escape(local)}"
+            tensors.append(NamedArray(key + state._key_suffix, np.asarray(value)))
+            full_name = state._full_name()
+            node.attributes.append(SerializedTensor(name=local, full_name=full_name, checkpoint_key=key))
         proto.nodes.append(node)
     for slot in live.slots:
         reference = SlotVariableReference(

@@ -9,6 +9,7 @@ from formats.tf.graph.matching import display_names
 from formats.wire.protobuf import Message
 
 from .containers import Container
+from .custom_state import state_of
 
 if TYPE_CHECKING:
     from .graph_view import GraphView
@@ -59,7 +60,7 @@ class CheckpointLoadStatus(LoadStatus):
         for trackable in self._view.graph().objects:
             if not (isinstance(trackable, Container) and not trackable._trackable_children()):
                 found.append(trackable)
-        unique = {id(trackable): trackable for trackable in found if trackable._restorable()}
+        unique = {id(trackable): trackable for trackable in found if state_of(trackable)._restorable()}
         return [trackable for key, trackable in unique.items() if key not in partners]
 
     def assert_existing_objects_matched(self) -> CheckpointLoadStatus:

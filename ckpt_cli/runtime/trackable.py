@@ -113,6 +113,10 @@ class Trackable:
         """Return the names of the attributes that this object takes from a checkpoint."""
         return ()
 
+    def _required(self) -> tuple[str, ...]:
+        """Return the names that a checkpoint must have, if it has anything of this object's own."""
+        return ()
+
     def _understands(self, attribute: str, spec: TensorSpec) -> bool:
         """Whether a stored attribute is of a kind that this object can take at all."""
         return True

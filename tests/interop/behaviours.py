@@ -238,6 +238,13 @@ def wrappers_show_what_they_were_made_of(tf, directory):
     assert {**root.named} == {"a": 1, "b": 2}
     assert "b" in root.named
     assert list(root.named.items()) == [("a", 1), ("b", 2)]
+    assert (str(root.plain), repr(root.plain)) == ("ListWrapper([1, 2])", "ListWrapper([1, 2])")
+    assert (str(root.named), repr(root.named)) == ("{'a': 1, 'b': 2}", "DictWrapper({'a': 1, 'b': 2})")
+    root.pair = (1, [])
+    assert (str(root.pair), repr(root.pair)) == (
+        "(1, ListWrapper([]))",
+        "_TupleWrapper((1, ListWrapper([])))",
+    )
     root.plain.append(3)
     root.named["c"] = 3
     assert plain == [1, 2, 3]
@@ -429,3 +436,98 @@ def embeddings_train_by_rows(tf, directory):
             losses += float(loss)
         close(losses, expected, 1e-5)
         close(table.numpy().reshape(-1)[:5], values, 1e-5)
+
+
+def keys_of(tf, path):
+    return [key for key, _ in tf.train.list_variables(path) if not key.startswith("_")]
+
+
+def own_state(tf, count=3.0, names=("count", "words")):
+    """Return an object that saves a number and words of its own, beside a variable."""
+
+    class Own(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.count, self.taken = count, None
+
+        def _serialize_to_tensors(self):
+            tensors = {
+                "count": tf.constant(self.count),
+                "words": tf.constant([b"a", b"b"]),
+                "a/b": tf.constant(1),
+            }
+            return {name: tensors[name] for name in names}
+
+        def _restore_from_tensors(self, tensors):
+            self.taken = tf.nest.map_structure(lambda one: one.numpy().tolist(), dict(tensors))
+            self.count = float(tensors["count"])
+
+    made = Own()
+    made.w = tf.Variable(1.0)
+    return made
+
+
+def an_objects_own_tensors_are_saved(tf, directory):
+    own = own_state(tf)
+    path = tf.train.Checkpoint(a=own).write(os.path.join(directory, "ckpt"))
+    state = ["a/.ATTRIBUTES/count", "a/.ATTRIBUTES/words"]
+    assert keys_of(tf, path) == [*state, "a/w/.ATTRIBUTES/VARIABLE_VALUE"]
+    other = own_state(tf, 9.0)
+    tf.train.Checkpoint(a=other).read(path).assert_consumed()
+    assert other.taken == {"count": 3.0, "words": [b"a", b"b"]}
+    assert other.count == 3.0
+    root, late = tf.train.Checkpoint(), own_state(tf, 8.0)
+    status = root.read(path)
+    root.a = late
+    assert late.count == 3.0
+    status.assert_consumed()
+    odd = tf.train.Checkpoint(a=own_state(tf, names=("a/b",))).write(os.path.join(directory, "odd"))
+    assert keys_of(tf, odd)[0] == "a/.ATTRIBUTES/a..Sb"
+
+
+def an_objects_own_tensors_must_be_there(tf, directory):
+    path = tf.train.Checkpoint(a=own_state(tf, names=("count",))).write(os.path.join(directory, "ckpt"))
+    text = raises(tf.errors.NotFoundError, tf.train.Checkpoint(a=own_state(tf)).read, path)
+    assert "a/.ATTRIBUTES/words not found in checkpoint" in text
+    raises(tf.errors.InvalidArgumentError, tf.train.Checkpoint(a=own_state(tf, 3, ["count"])).read, path)
+    whole = tf.train.Checkpoint(a=own_state(tf)).write(os.path.join(directory, "whole"))
+    fewer = own_state(tf, 9.0, ["count"])
+    tf.train.Checkpoint(a=fewer).read(whole).assert_consumed()
+    assert fewer.taken == {"count": 3.0}
+
+
+def an_objects_gathered_saveables_are_saved(tf, directory):
+    held, plain = tf.Variable(7.0), tf.Variable(8.0)
+
+    class Gathering(tf.Module):
+        def _gather_saveables_for_checkpoint(self):
+            return {"held": lambda name="": held, "plain": plain}
+
+    path = tf.train.Checkpoint(g=Gathering()).write(os.path.join(directory, "ckpt"))
+    assert keys_of(tf, path) == ["g/.ATTRIBUTES/held", "g/.ATTRIBUTES/plain"]
+    held.assign(0.0)
+    plain.assign(0.0)
+    tf.train.Checkpoint(g=Gathering()).read(path).assert_consumed()
+    assert (float(held), float(plain)) == (7.0, 8.0)
+    other = tf.train.Checkpoint(g=tf.Module()).read(path)
+    raises(AssertionError, other.assert_consumed)
+
+
+def python_state_is_saved(tf, directory):
+    class Words(tf.train.experimental.PythonState):
+        def __init__(self, words):
+            self.words = words
+
+        def serialize(self):
+            return self.words
+
+        def deserialize(self, string_value):
+            self.words = string_value
+
+    for words in (b"a\0b", "t\u1234", b""):
+        path = tf.train.Checkpoint(s=Words(words)).write(os.path.join(directory, "ckpt"))
+        assert keys_of(tf, path) == ["s/.ATTRIBUTES/py_state"]
+        other = Words(b"")
+        tf.train.Checkpoint(s=other).read(path).assert_consumed()
+        assert other.words == (words if isinstance(words, bytes) else words.encode())
+    raises(TypeError, tf.train.experimental.PythonState)
