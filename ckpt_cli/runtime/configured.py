@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from formats.errors import UnsupportedFeatureError
+from formats.keras.facts import keras_facts
 from formats.keras.optimizer_state import OptimizerState, optimizer_settings, optimizer_state
 
 from .keras import optimizers
@@ -48,7 +49,7 @@ _IRRELEVANT = frozenset(
 
 def is_trained(reader: CheckpointReader) -> bool:
     """Whether a checkpoint carries the configuration of a model and of its optimizer."""
-    return bool(reader.metadata.get("config")) and optimizer_settings(reader)[0] is not None
+    return bool(keras_facts(reader.facts).config) and optimizer_settings(reader)[0] is not None
 
 
 class Configured:

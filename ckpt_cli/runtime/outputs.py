@@ -12,7 +12,7 @@ import numpy as np
 
 from formats.errors import UnknownFormatError, UnsupportedFeatureError
 from formats.find.opening import open_checkpoint
-from formats.model.reader import Family
+from formats.keras.facts import keras_facts
 
 from .keras.from_config import model_from_config
 from .keras.from_reader import assign_weights, weights_by_key
@@ -52,16 +52,16 @@ def load_model(reader: CheckpointReader, by: CheckpointReader) -> Model:
 def built_model(by: CheckpointReader) -> Model:
     """Return the model of a configuration, its weights zeros."""
     elements = sum(spec.size for spec in by.specs.values())
-    version = str(by.metadata.get("version") or "2")
+    facts = keras_facts(by.facts)
     try:
-        return model_from_config(by.metadata["config"], elements, keras3=not version.startswith(("1.", "2")))
+        return model_from_config(facts.config or "", elements, keras3=facts.major == "3")
     except UnsupportedFeatureError as error:
         error.path = by.location.path
         raise
 
 
 def _has_config(reader: CheckpointReader) -> bool:
-    return reader.format.family is Family.KERAS and bool(reader.metadata.get("config"))
+    return bool(keras_facts(reader.facts).config)
 
 
 def compare_outputs(left_path: str, right_path: str, given: Any = None) -> Outputs:

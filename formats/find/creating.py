@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.dtypes import as_dtype
+from ..model.facts import Facts, Nothing
 
 if TYPE_CHECKING:
     from ..core.region import Extents
@@ -28,7 +29,7 @@ def create_checkpoint(
     object_graph: ObjectGraph | None = None,
     slices: Mapping[str, Sequence[Extents]] | None = None,
     shard_size: int | None = None,
-    metadata: Mapping[str, Any] | None = None,
+    facts: Facts | None = None,
     rehearsal: bool = False,
 ) -> CheckpointWriter:
     """Return a writer of a new checkpoint at `path`, in the format of that id; it is a context manager.
@@ -37,7 +38,8 @@ def create_checkpoint(
     given by TensorFlow's name for it, or as numpy's.  The object
     graph of a tf-object checkpoint is written from `object_graph`, where given, instead
     of being one of the tensors.  `slices` keeps tensors partitioned, by their extents;
-    `shard_size` bounds the bytes of a data shard (a tensor is not split for it).  The
+    `shard_size` bounds the bytes of a data shard (a tensor is not split for it).  `facts` is
+    what the file shall say of itself, as a reader's `facts` do.  The
     writer of a `rehearsal` writes nothing, but what would be refused is.
 
     Raises CheckpointExistsError for a target that is there, unless `overwrite`;
@@ -62,7 +64,7 @@ def create_checkpoint(
         object_graph,
         dict(slices or {}),
         shard_size,
-        dict(metadata or {}),
+        Nothing() if facts is None else facts,
         rehearsal,
     )
     check_specs(target, found)

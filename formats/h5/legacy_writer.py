@@ -1,11 +1,7 @@
 """Writing the HDF5 files of Keras 1 and 2; their layout is told in formats.known.keras_h5.
 
-What Keras loads by is order: of the layers, of the weights in each.  A target's metadata
-give it, in the form in which the reader tells it:
-
-    layers       [{"name", "weights": [key, ...], "weight_names": [name as stored, ...]}, ...]
-    optimizer    {"weights": [key, ...], "weight_names": [...]}
-    version, backend, config, training_config    texts
+What Keras loads by is order: of the layers, of the weights in each.  A target's facts give
+it (`formats.keras.facts`).
 
 Of keys that no layer speaks of, the first component is the layer, in the order of specs.
 A file is one of a whole model where there is a configuration, or an optimizer's state.
@@ -18,11 +14,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.spec import key_bytes
 from ..errors import ConversionError
-from ..keras.facts import OPTIMIZER_WEIGHTS, TOP_LEVEL, Weight, WeightGroup, weight_keys
+from ..keras.facts import OPTIMIZER_WEIGHTS, TOP_LEVEL, Weight, WeightGroup, keras_facts, weight_keys
 from .facts import MODEL_WEIGHTS
 from .names import HDF5_OBJECT_HEADER_LIMIT
 from .writer import H5Writer, check_paths
@@ -53,9 +49,8 @@ class _Layout(NamedTuple):
         return out + [(key, f"{self.optimizer.name}/{name}") for key, name in self.optimizer.weights]
 
 
-def _group_of(found: Mapping[str, Any], name: str, wanted: Mapping[str, object]) -> WeightGroup:
-    pairs = zip(found.get("weights", ()), found.get("weight_names", ()), strict=True)
-    return WeightGroup(name, tuple((key, stored) for key, stored in pairs if key in wanted))
+def _held(group: WeightGroup, wanted: Mapping[str, object]) -> WeightGroup:
+    return group._replace(weights=tuple(pair for pair in group.weights if pair[0] in wanted))
 
 
 def _named_as_keyed(groups: Sequence[WeightGroup], base: str, path: str) -> list[WeightGroup]:
@@ -89,12 +84,10 @@ def _named_as_keyed(groups: Sequence[WeightGroup], base: str, path: str) -> list
 
 def _layout(target: Target) -> _Layout:
     """Return where everything goes."""
-    metadata = target.metadata
+    facts = keras_facts(target.facts)
     left = {spec.key: None for spec in target.specs}
-    layers: dict[str, WeightGroup] = {}
-    for found in metadata.get("layers") or ():
-        layers[found["name"]] = _group_of(found, found["name"], left)
-    optimizer = _group_of(metadata.get("optimizer") or {}, OPTIMIZER_WEIGHTS, left)
+    layers = {group.name: _held(group, left) for group in facts.layers}
+    optimizer = _held(facts.optimizer or WeightGroup(OPTIMIZER_WEIGHTS), left)
     for group in (*layers.values(), optimizer):
         for key, _ in group.weights:
             left.pop(key, None)
@@ -106,7 +99,7 @@ def _layout(target: Target) -> _Layout:
         name = first if slash else TOP_LEVEL
         group = layers.get(name, WeightGroup(name))
         layers[name] = group._replace(weights=(*group.weights, (key, f"{key}:0")))
-    whole_model = bool(metadata.get("config") or optimizer.weights)
+    whole_model = bool(facts.config or optimizer.weights)
     base = f"{MODEL_WEIGHTS}/" if whole_model else ""
     layers = {group.name: group for group in _named_as_keyed(list(layers.values()), base, target.path)}
     top_level = layers.pop(TOP_LEVEL, WeightGroup(TOP_LEVEL))
@@ -151,22 +144,19 @@ class LegacyWriter(H5Writer):
                 raise ConversionError(message, path=target.path, key=key or name, hints=hints)
 
     def _lay_out(self, skeleton: H5Skeleton) -> None:
-        layout, metadata = self._layout, self.target.metadata
+        layout, facts = self._layout, keras_facts(self.target.facts)
         versions = {
-            "backend": metadata.get("backend") or DEFAULT_BACKEND,
-            "keras_version": metadata.get("version") or DEFAULT_VERSION,
+            "backend": facts.backend or DEFAULT_BACKEND,
+            "keras_version": facts.version or DEFAULT_VERSION,
         }
-        texts = {
-            "model_config": metadata.get("config"),
-            "training_config": metadata.get("training_config"),
-        }
+        texts = {"model_config": facts.config, "training_config": facts.training_config}
         if layout.base:
             # Keras writes a model's versions as str and everything else as bytes.
             for name, value in versions.items():
                 skeleton.text("", name, value)
-            for name, value in texts.items():
-                if value is not None:
-                    skeleton.text("", name, key_bytes(value))
+            for name, told in texts.items():
+                if told is not None:
+                    skeleton.text("", name, key_bytes(told))
         base = layout.base.rstrip("/")
         skeleton.strings(base, "layer_names", [group.name for group in layout.layers])
         for name, value in versions.items():

@@ -12,10 +12,10 @@ keras/src/saving/saving_lib.py: H5IOStore
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import CorruptCheckpointError
-from ..keras.facts import is_number, variables_by_group
+from ..keras.facts import IN_WEIGHTS, KerasFacts, is_number, variables_by_group
 from ..model.verification import Finding
 from .library.damage import damage
 from .names import has, text
@@ -91,13 +91,7 @@ class WeightsReader(H5Reader):
     def by_group(self) -> dict[str, list[str]]:
         return variables_by_group(self._specs)
 
-    @property
-    def metadata(self) -> dict[str, Any]:
+    @cached_property
+    def facts(self) -> KerasFacts:
         version = "3" if self.is_keras_3 else None
-        return {
-            "producer": "keras",
-            "version": version,
-            "config": None,
-            "object_names": self.object_names,
-            "groups": self.groups,
-        }
+        return KerasFacts(IN_WEIGHTS, version, object_names=self.object_names, groups=tuple(self.groups))

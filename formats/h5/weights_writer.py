@@ -1,7 +1,6 @@
 """Writing the layout of `.weights.h5`, told in formats.h5.weights: a key is a dataset's path.
 
-The target's metadata may name objects: `object_names` by the path of their `vars`, as
-Keras 3 does, and `groups`, all paths of `vars`, those without variables, too.  The group
+The target's facts may name objects, as Keras 3 does, and all paths of `vars`.  The group
 `/vars` is always there: Keras 2 does not load a file without it.
 keras/src/saving/saving_lib.py: H5IOStore
 """
@@ -13,6 +12,7 @@ import zipfile
 from typing import TYPE_CHECKING
 
 from ..errors import ConversionError
+from ..keras.facts import keras_facts
 from ..store.staging import refusing
 from .writer import H5Writer, check_paths, copy_pieces
 
@@ -44,9 +44,9 @@ class WeightsWriter(H5Writer):
             self.notes.append(f"{name}: Keras loads this only under a name that ends in {self.suffix}")
 
     def _lay_out(self, skeleton: H5Skeleton) -> None:
-        metadata = self.target.metadata
-        names = metadata.get("object_names") or {}
-        groups = {_ROOT, *(metadata.get("groups") or ()), *names}
+        facts = keras_facts(self.target.facts)
+        names = facts.object_names
+        groups = {_ROOT, *facts.groups, *names}
         groups.update(spec.key.rpartition("/")[0] for spec in self.target.specs)
         for path in sorted(groups):
             skeleton.group(path)
@@ -66,12 +66,13 @@ class ArchiveWriter(WeightsWriter):
     suffix = ".keras"
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
-        if not target.metadata.get("config"):
+        facts = keras_facts(target.facts)
+        if not facts.config:
             message = "a .keras archive needs a model configuration"
             hints = ("to give one: --config FILE, or --like TEMPLATE with another archive",)
             raise ConversionError(message, path=target.path, hints=hints)
         super().__init__(format, target)
-        assets = target.metadata.get("assets") or ()
+        assets = facts.assets
         if assets:
             more = f" and {len(assets) - 1} more" if len(assets) > 1 else ""
             self.notes.append(f"not carried: {assets[0]!r}{more}; Keras needs its assets to load a model")
@@ -96,7 +97,7 @@ class ArchiveWriter(WeightsWriter):
     def _texts(self) -> dict[str, str]:
         import json
 
-        metadata = self.target.metadata
-        date = metadata.get("date_saved") or "1980-01-01@00:00:00"
-        facts = {"keras_version": metadata.get("version") or "3.0.0", "date_saved": date}
-        return {"metadata.json": json.dumps(facts), "config.json": metadata["config"]}
+        facts = keras_facts(self.target.facts)
+        date = facts.date_saved or "1980-01-01@00:00:00"
+        said = {"keras_version": facts.version or "3.0.0", "date_saved": date}
+        return {"metadata.json": json.dumps(said), "config.json": facts.config or ""}

@@ -1,17 +1,24 @@
-"""What Keras files say of themselves beside their tensors: layers in order, names as stored.
+"""What Keras files say of themselves beside their tensors: versions, configurations, layers in order.
 
-layers       {"name", "weights": [key, ...], "weight_names": [name as stored, ...]}
-optimizer    {"weights": [key, ...], "weight_names": [...]}
+    keras-h5         attributes of the file, and of the groups of its layers
+    keras-weights    names of objects and the paths of all `vars`
+    keras            members of the archive beside the weights
+
+A weight's name as stored ends in `:0` where Keras 1 or 2 wrote it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ..model.facts import Facts
+
+
+F = TypeVar("F", bound="Facts")
 
 OPTIMIZER_WEIGHTS = "optimizer_weights"
 TOP_LEVEL = "top_level_model_weights"
@@ -54,40 +61,107 @@ class WeightGroup(NamedTuple):
 
     name: str
     weights: tuple[tuple[str, str], ...] = ()
+    class_name: str | None = None
+    """What the configuration says of it."""
+
+    @property
+    def keys(self) -> list[str]:
+        return [key for key, _ in self.weights]
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """Return (key, full name) of the weights."""
+        return [(key, name.removesuffix(":0")) for key, name in self.weights]
+
+
+class KerasFacts(NamedTuple):
+    """What a Keras file says of itself; of `listed`, which `show` prints, all is there."""
+
+    listed: tuple[str, ...] = ()
+    version: str | None = None
+    """Of Keras."""
+
+    backend: str | None = None
+    date_saved: str | None = None
+    config: str | None = None
+    """The model's configuration, a JSON text; nothing in it is run."""
+
+    training_config: str | None = None
+    layers: tuple[WeightGroup, ...] = ()
+    optimizer: WeightGroup | None = None
+    object_names: Mapping[str, str] = {}
+    """The name of each object that has one, by the path of its `vars`."""
+
+    groups: tuple[str, ...] = ()
+    """The paths of all `vars`, those without variables, too."""
+
+    assets: tuple[str, ...] = ()
+
+    @property
+    def producer(self) -> str:
+        return "keras"
+
+    @property
+    def major(self) -> str:
+        """The major version of Keras, 2 where nothing tells."""
+        return "3" if (self.version or "").startswith("3") else "2"
 
     def document(self) -> dict[str, Any]:
-        """Return the group as metadata tell it."""
-        keys, names = [key for key, _ in self.weights], [name for _, name in self.weights]
-        return {"name": self.name, "weights": keys, "weight_names": names}
+        """Return what is listed as plain data."""
+        with_names = "optimizer" in self.listed
+        found = {name: _plain(getattr(self, name), with_names=with_names) for name in self.listed}
+        return {"producer": self.producer, "version": self.version, **found}
 
 
-def rekeyed(metadata: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a Keras file says of itself after its keys have changed: `keys` gives the new ones.
+IN_H5 = ("backend", "config", "training_config", "layers", "optimizer")
+IN_WEIGHTS = ("config", "object_names", "groups")
+IN_ARCHIVE = ("date_saved", "config", "layers", "object_names", "groups", "assets")
+
+
+def _plain(value: Any, *, with_names: bool) -> Any:
+    if isinstance(value, WeightGroup):
+        names = {"weight_names": [name for _, name in value.weights]} if with_names else {}
+        classes = {"class_name": value.class_name} if value.name != OPTIMIZER_WEIGHTS else {}
+        return {"name": value.name, **classes, "weights": value.keys, **names}
+    if isinstance(value, tuple):
+        return [_plain(item, with_names=with_names) for item in value]
+    return value
+
+
+def keras_facts(facts: Facts) -> KerasFacts:
+    """Return what a checkpoint says of itself in Keras' terms: nothing, where Keras did not write it."""
+    return facts if isinstance(facts, KerasFacts) else KerasFacts()
+
+
+def rekeyed(facts: F, keys: Mapping[str, str]) -> F:
+    """Return what a file says of itself after its keys have changed: `keys` gives the new ones.
 
     A layer whose weights all bear its name, and then another, has that name from then on.
     """
-    out = dict(metadata)
-    taken = {group["name"] for group in metadata.get("layers") or ()}
+    if not isinstance(facts, KerasFacts):
+        return facts
+    taken = {group.name for group in facts.layers}
     layers = []
-    for group in metadata.get("layers") or ():
-        weights = [keys.get(key, key) for key in group["weights"]]
-        name, new = group["name"], {key.partition("/")[0] for key in weights if "/" in key}
-        ours = all(key.startswith(f"{name}/") for key in group["weights"])
+    for group in facts.layers:
+        weights = _renamed(group, keys)
+        name, new = group.name, {key.partition("/")[0] for key, _ in weights if "/" in key}
+        ours = all(key.startswith(f"{name}/") for key in group.keys)
         follows = weights and ours and len(new) == 1 and not new & taken
         name = new.pop() if follows else name
         taken.add(name)
-        layers.append({**group, "name": name, "weights": weights})
-    if "layers" in metadata:
-        out["layers"] = layers
-    if metadata.get("optimizer"):
-        weights = [keys.get(key, key) for key in metadata["optimizer"]["weights"]]
-        out["optimizer"] = {**metadata["optimizer"], "weights": weights}
+        layers.append(group._replace(name=name, weights=weights))
+    optimizer = facts.optimizer
     moved = {old.rpartition("/")[0]: new.rpartition("/")[0] for old, new in keys.items()}
-    if "groups" in metadata:
-        out["groups"] = [moved.get(group, group) for group in metadata["groups"]]
-        names = metadata.get("object_names") or {}
-        out["object_names"] = {moved.get(group, group): name for group, name in names.items()}
-    return out
+    return facts._replace(
+        layers=tuple(layers),
+        optimizer=optimizer._replace(weights=_renamed(optimizer, keys)) if optimizer else None,
+        groups=tuple(moved.get(group, group) for group in facts.groups),
+        object_names={moved.get(group, group): name for group, name in facts.object_names.items()},
+    )
+
+
+def _renamed(group: WeightGroup, keys: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((keys.get(key, key), name) for key, name in group.weights)
 
 
 def is_number(text: str) -> bool:

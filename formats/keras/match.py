@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..core.words import counted
 from .config import LayerWeights, check_in_order
-from .facts import TOP_LEVEL, variables_by_group
+from .facts import TOP_LEVEL, keras_facts, variables_by_group
 from .layers import edge_spellings
 from .layouts import groups_of
 from .model import Edge, ModelError, Unit, Variable, legacy_order
@@ -69,11 +69,7 @@ def _own_names(stored: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 def stored_layers(source: CheckpointReader) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the layers of a keras-h5 file in order, each with (key, full name) of its weights."""
-    out = []
-    for layer in source.metadata["layers"]:
-        names = [name.removesuffix(":0") for name in layer["weight_names"]]
-        out.append((layer["name"], list(zip(layer["weights"], names, strict=True))))
-    return out
+    return [(layer.name, layer.names) for layer in keras_facts(source.facts).layers]
 
 
 def _fill_from_h5(model: Unit, source: CheckpointReader) -> None:
@@ -98,7 +94,7 @@ def _fill_from_h5(model: Unit, source: CheckpointReader) -> None:
 
 def _fill_from_weights(model: Unit, source: CheckpointReader) -> None:
     stored = variables_by_group(source.specs)
-    _fill_group(model, "", stored, source.metadata["object_names"], "the model")
+    _fill_group(model, "", stored, keras_facts(source.facts).object_names, "the model")
 
 
 def _fill_group(
@@ -252,12 +248,12 @@ def pairs_within_layers(
     """
     taken = set(paired.values())
     paths = objects.object_paths
-    for layer in h5.metadata["layers"]:
-        held = [paths[paired[key]] for key in layer["weights"] if key in paired]
+    for layer in keras_facts(h5.facts).layers:
+        held = [paths[paired[key]] for key in layer.keys if key in paired]
         if not held:
             continue
         above = _common([path.split("/")[:-1] for path in held])
-        for key in layer["weights"]:
+        for key in layer.keys:
             if key in paired:
                 continue
             name = h5.full_names[key]
@@ -266,7 +262,7 @@ def pairs_within_layers(
                 for other, full_name in objects.full_names.items()
                 if full_name == name and other not in taken and _is_below(paths.get(other, ""), above)
             ]
-            same = [other for other in layer["weights"] if h5.full_names[other] == name]
+            same = [other for other in layer.keys if h5.full_names[other] == name]
             if len(below) == len(same) == 1:
                 yield key, below[0]
 

@@ -4,7 +4,7 @@
 
 A soft link to a dataset of the same file is one more name of it.  What leads out of the
 file is refused, see formats.h5.safe.  Datasets of other types (compounds, references,
-variable-length arrays) are named in `metadata["unlisted"]`.
+variable-length arrays) are named in `facts.unlisted`.
 
 Written is a contiguous dataset for each tensor, its key for a path: strings of variable
 length, bfloat16 and float8 as opaque bytes with an attribute `dtype`, as Keras has them.
@@ -16,7 +16,7 @@ import contextlib
 import io
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.chunks import PIECE, ChunkSource, FixedWidth
 from ..core.dtypes import BY_NAME, INVALID, STRING
@@ -42,6 +42,19 @@ if TYPE_CHECKING:
     from ..model.writer import Target
 
 
+class HDF5Facts(NamedTuple):
+    """Paths of the datasets that no key stands for."""
+
+    unlisted: tuple[str, ...]
+
+    @property
+    def producer(self) -> None:
+        return None
+
+    def document(self) -> dict[str, Any]:
+        return {"producer": None, "version": None, "unlisted": list(self.unlisted)}
+
+
 class Hdf5Reader(H5Reader):
     """Any HDF5 file's datasets."""
 
@@ -65,8 +78,8 @@ class Hdf5Reader(H5Reader):
         self.seal()
 
     @property
-    def metadata(self) -> dict[str, Any]:
-        return {"producer": None, "version": None, "unlisted": self._unlisted}
+    def facts(self) -> HDF5Facts:
+        return HDF5Facts(tuple(self._unlisted))
 
 
 # Writing ----------------------------------------------------------------------------

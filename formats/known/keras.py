@@ -18,7 +18,7 @@ import contextlib
 import os
 import tempfile
 from functools import cached_property, partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..h5.library.guard import GuardedFile
@@ -28,6 +28,7 @@ from ..h5.weights import WeightsReader
 from ..h5.weights_writer import ArchiveWriter
 from ..h5.writer import H5_DTYPES
 from ..keras.config import Layer, LayerWeights, check_in_order, layers_of
+from ..keras.facts import IN_ARCHIVE, WeightGroup
 from ..keras.layouts import groups_of
 from ..model.reader import Family, Format
 from ..model.verification import Finding, Verification
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..h5.safe import H5File
+    from ..keras.facts import KerasFacts
     from ..model.probe import Probe
     from ..model.writer import CheckpointWriter, Target
     from ..store.archive import Archive, Member
@@ -155,27 +157,25 @@ class KerasReader(WeightsReader):
     def _layers(self) -> tuple[tuple[Layer, ...], str | None]:
         return layers_of(self._config)
 
-    @property
-    def metadata(self) -> dict[str, Any]:
+    @cached_property
+    def facts(self) -> KerasFacts:
         try:
-            facts = parse_object(self._text(METADATA) or "{}")
+            said = parse_object(self._text(METADATA) or "{}")
         except ValueError as error:
             self.findings.append(Finding("error", "header", f"{METADATA}: {error}", file=self.location.head))
-            facts = {}
+            said = {}
         layers = [
-            {"name": layer.name, "class_name": layer.class_name, "weights": self._keys_below(group)}
+            WeightGroup(layer.name, tuple((key, "") for key in self._keys_below(group)), layer.class_name)
             for layer, group in groups_of(self._layers[0], "layers", self.object_names)
         ]
-        return {
-            "producer": "keras",
-            "version": facts.get("keras_version"),
-            "date_saved": facts.get("date_saved"),
-            "config": self._config,
-            "layers": layers,
-            "object_names": self.object_names,
-            "groups": self.groups,
-            "assets": [name for name in self._archive.names if name.startswith(ASSETS)],
-        }
+        return super().facts._replace(
+            listed=IN_ARCHIVE,
+            version=said.get("keras_version"),
+            date_saved=said.get("date_saved"),
+            config=self._config,
+            layers=tuple(layers),
+            assets=tuple(name for name in self._archive.names if name.startswith(ASSETS)),
+        )
 
     def _keys_below(self, group: str) -> list[str]:
         groups = sorted(

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import CorruptCheckpointError, UnsupportedFeatureError
 from ..h5.facts import MODEL_WEIGHTS, h5_facts
@@ -31,7 +31,15 @@ from ..h5.names import strings, text
 from ..h5.reader import H5Reader, read_attribute
 from ..h5.writer import H5_DTYPES
 from ..keras.config import LayerWeights, check_shapes, layers_of
-from ..keras.facts import OPTIMIZER_WEIGHTS, TOP_LEVEL, Weight, WeightGroup, weight_keys
+from ..keras.facts import (
+    IN_H5,
+    OPTIMIZER_WEIGHTS,
+    TOP_LEVEL,
+    KerasFacts,
+    Weight,
+    WeightGroup,
+    weight_keys,
+)
 from ..model.reader import Family, Format
 from ..model.verification import Finding
 
@@ -136,7 +144,7 @@ class KerasH5Reader(H5Reader):
     def full_names(self) -> Mapping[str, str]:
         """The names of weights, which in Keras 2 are those of the variables."""
         groups = (*self._layers.values(), self._optimizer)
-        return {key: name.removesuffix(":0") for group in groups for key, name in group.weights}
+        return {key: name for group in groups for key, name in group.names}
 
     def kind(self, key: str, spec: TensorSpec) -> str:
         if key not in self._optimizer_keys:
@@ -156,24 +164,24 @@ class KerasH5Reader(H5Reader):
                     out.setdefault(name, None)
         return out
 
-    @property
-    def metadata(self) -> dict[str, Any]:
+    @cached_property
+    def facts(self) -> KerasFacts:
         found = self._attributes
         classes = {layer.name: layer.class_name for layer in layers_of(found["model_config"])[0]}
         layers = [
-            {"class_name": classes.get(name), **group.document()}
+            group._replace(class_name=classes.get(name))
             for name, group in self._layers.items()
             if name != TOP_LEVEL or group.weights
         ]
-        return {
-            "producer": "keras",
-            "version": found["keras_version"],
-            "backend": found["backend"],
-            "config": found["model_config"],
-            "training_config": found["training_config"],
-            "layers": layers,
-            "optimizer": self._optimizer.document() if self._optimizer.weights else None,
-        }
+        return KerasFacts(
+            IN_H5,
+            found["keras_version"],
+            found["backend"],
+            config=found["model_config"],
+            training_config=found["training_config"],
+            layers=tuple(layers),
+            optimizer=self._optimizer if self._optimizer.weights else None,
+        )
 
     def shape_findings(self) -> list[Finding]:
         layers, problem = layers_of(self._attributes["model_config"])

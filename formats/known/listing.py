@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.dtypes import BY_NAME, INVALID
 from ..core.spec import KINDS, Stored, TensorSpec, key_bytes
@@ -106,6 +106,20 @@ def _spec(item: dict[str, Any]) -> TensorSpec:
     return TensorSpec(key, BY_NAME[name] if name else INVALID, tuple(shape), _optional(item, "nbytes", int))
 
 
+class ListingFacts(NamedTuple):
+    """What was listed."""
+
+    path: Any
+    format: Any
+
+    @property
+    def producer(self) -> str:
+        return "ckpt"
+
+    def document(self) -> dict[str, Any]:
+        return {"producer": self.producer, "version": None, **self._asdict()}
+
+
 class ListingReader(CheckpointReader):
     """A checkpoint's listing."""
 
@@ -167,14 +181,8 @@ class ListingReader(CheckpointReader):
         return {key: item[name] for key, item in self._items.items() if item.get(name) is not None}
 
     @property
-    def metadata(self) -> dict[str, Any]:
-        """What was listed: its path and format."""
-        return {
-            "producer": "ckpt",
-            "version": None,
-            "path": self._document.get("path"),
-            "format": self._document.get("format"),
-        }
+    def facts(self) -> ListingFacts:
+        return ListingFacts(self._document.get("path"), self._document.get("format"))
 
     def tensor(self, key: str) -> ListedTensor:
         item = self._items[key]

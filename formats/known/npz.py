@@ -17,7 +17,7 @@ import contextlib
 import os
 import zipfile
 from functools import cached_property, partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ..core.chunks import PIECE, array_chunks, stored_chunks, view_of
 from ..core.dtypes import INVALID, STRING
@@ -158,6 +158,15 @@ def _as_bytes(strings: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return out
 
 
+class NumpyFacts(NamedTuple):
+    """What every archive of arrays says by being one."""
+
+    producer: str = "numpy"
+
+    def document(self) -> dict[str, Any]:
+        return {"producer": self.producer, "version": None}
+
+
 class NpzReader(CheckpointReader):
     """A zip of arrays."""
 
@@ -221,8 +230,8 @@ class NpzReader(CheckpointReader):
         return name_kinds(self._specs)
 
     @property
-    def metadata(self) -> dict[str, Any]:
-        return {"producer": "numpy", "version": None}
+    def facts(self) -> NumpyFacts:
+        return NumpyFacts()
 
     def tensor(self, key: str) -> NpzTensor:
         return NpzTensor(self._archive, self._specs[key], *self._members[key])

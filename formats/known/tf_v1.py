@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..core.region import Index
+    from ..model.facts import Facts
     from ..model.probe import Probe
     from ..model.writer import CheckpointWriter, Target
     from ..store.base import File
@@ -368,7 +369,7 @@ class V1Reader(CheckpointReader):
                 last = key
 
     @cached_property
-    def metadata(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         from ..tf.bundle.producer import producer_of
 
         sharded = V1_SHARD.fullmatch(self.location.path)

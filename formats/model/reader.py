@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from ..core.dtypes import INVALID
 from ..errors import CheckpointError, ConversionError, CorruptCheckpointError, TensorNotFoundError
 from ..store.workers import SERIAL, Workers
+from .facts import Facts, Nothing
 
 if TYPE_CHECKING:
     from ..core.spec import TensorSpec
@@ -52,9 +53,14 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         """All specs by key, in the order of key bytes."""
 
     @property
-    def metadata(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """What the file says of itself: producer, configuration."""
-        return {}
+        return Nothing()
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return self.facts.document()
 
     @property
     @abstractmethod

@@ -22,6 +22,7 @@ from ..errors import (
     UnsupportedDtypeError,
     cast_or_leave_out,
 )
+from ..model.facts import Facts, Nothing
 from ..store.held import Held
 from ..store.links import followed
 from ..store.paths import is_there
@@ -45,7 +46,7 @@ class Target(NamedTuple):
 
     `specs` stand in the caller's order.  `slices` gives the extents of tensors that are
     kept in slices, spelled as they shall be stored.  `shard_size` is in bytes.
-    `metadata` is what the format can say of itself, by the names readers use.  Of a
+    `facts` are what the format can say of itself, as its reader gives them.  Of a
     `rehearsal` nothing is written: it refuses what the performance would, and has its notes.
     """
 
@@ -55,7 +56,7 @@ class Target(NamedTuple):
     object_graph: ObjectGraph | None = None
     slices: Mapping[str, Sequence[Extents]] = {}
     shard_size: int | None = None
-    metadata: Mapping[str, Any] = {}
+    facts: Facts = Nothing()
     rehearsal: bool = False
 
 

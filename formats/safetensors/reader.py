@@ -46,6 +46,22 @@ if TYPE_CHECKING:
 LONGEST_HEADER = 100_000_000
 MOST_DIMENSIONS = 254  # TensorFlow's own limit; the product of dimensions stays cheap to take.
 METADATA = "__metadata__"
+
+
+class SafetensorsFacts(NamedTuple):
+    """What a header holds under `__metadata__`."""
+
+    strings: Mapping[str, str] = {}
+
+    @property
+    def producer(self) -> str | None:
+        return self.strings.get("format")
+
+    def document(self) -> dict[str, Any]:
+        listed = {METADATA: dict(self.strings)} if self.strings else {}
+        return {"producer": self.producer, "version": None, **listed}
+
+
 MOST_METADATA = 16 << 20
 """Characters of it that are read: whoever shows or writes it holds it several times over."""
 
@@ -265,12 +281,8 @@ class SafetensorsReader(CheckpointReader):
         return name_kinds(self._specs)
 
     @property
-    def metadata(self) -> dict[str, Any]:
-        return {
-            "producer": self._strings.get("format"),
-            "version": None,
-            **({METADATA: self._strings} if self._strings else {}),
-        }
+    def facts(self) -> SafetensorsFacts:
+        return SafetensorsFacts(self._strings)
 
     def tensor(self, key: str) -> SafetensorsTensor:
         return SafetensorsTensor(self._file, self._specs[key], self._data_offset + self._entries[key].begin)

@@ -36,7 +36,7 @@ from ..model.weight_map import WEIGHT_MAP, files_by_name, shard_path
 from ..store.paths import name_of
 from ..store.workers import SERIAL, Workers
 from ..tf.graph.kinds import name_kinds
-from .reader import LONGEST_HEADER, METADATA, SafetensorsReader, begins_as_one
+from .reader import LONGEST_HEADER, SafetensorsFacts, SafetensorsReader, begins_as_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -154,15 +154,10 @@ class ShardedReader(CheckpointReader):
         return name_kinds(self._specs)
 
     @property
-    def metadata(self) -> dict[str, Any]:
+    def facts(self) -> SafetensorsFacts:
         """What all shards say of themselves alike."""
         said = [set(shard.strings.items()) for shard in self._shards.values()]
-        strings = dict(sorted(set.intersection(*said))) if said else {}
-        return {
-            "producer": strings.get("format"),
-            "version": None,
-            **({METADATA: strings} if strings else {}),
-        }
+        return SafetensorsFacts(dict(sorted(set.intersection(*said))) if said else {})
 
     def files(self) -> list[str]:
         return [self._path, *(shard.location.head for shard in self._shards.values())]

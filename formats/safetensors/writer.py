@@ -29,6 +29,7 @@ from ..model.location import INDEX_SUFFIX, Location, shards_beside
 from ..model.probe import Probe
 from ..model.weight_map import SAFETENSORS, WEIGHT_MAP, files_by_name, is_map
 from ..model.writer import CheckpointWriter, Place
+from ..safetensors.reader import SafetensorsFacts
 from ..store.beside import SAFETENSORS_SHARD
 from ..store.exchange import Exchange
 from ..store.paths import is_file, is_folder, is_there
@@ -192,7 +193,8 @@ def _split(specs: Sequence[TensorSpec], limit: int | None) -> list[list[TensorSp
 
 def _planned_file(target: Target, name: str, specs: Sequence[TensorSpec]) -> _File:
     ordered = sorted(specs, key=lambda spec: (-(spec.dtype.itemsize or 0), key_bytes(spec.key)))
-    header = _encode_header(ordered, target.metadata.get(METADATA) or {})
+    strings = target.facts.strings if isinstance(target.facts, SafetensorsFacts) else {}
+    header = _encode_header(ordered, strings)
     if len(header) > LONGEST_HEADER:
         message = f"a header of {len(header)} bytes, at most {LONGEST_HEADER} are allowed"
         raise ConversionError(message, path=target.path)

@@ -24,6 +24,7 @@ from formats import (
 from formats.core import dtypes
 from formats.core.npy import NPY_DTYPES, decode_header, encode_header
 from formats.find.registry import format_named
+from formats.safetensors.reader import SafetensorsFacts
 from tests.support import same
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def test_strings_that_would_be_mostly_padding_are_refused(tmp_path: Path) -> Non
 
 def test_safetensors_are_laid_out_as_the_format_says(tmp_path: Path) -> None:
     tensors = {"b": np.float32([1, 2]), "a": np.float32([3]), "z": np.int64([4]), "i": np.int8([5, 6, 7])}
-    write(tmp_path / "x", "safetensors", tensors, metadata={"__metadata__": {"format": "np"}})
+    write(tmp_path / "x", "safetensors", tensors, facts=SafetensorsFacts({"format": "np"}))
     data = (tmp_path / "x").read_bytes()
     length = int.from_bytes(data[:8], "little")
     header, body = json.loads(data[8 : 8 + length]), data[8 + length :]

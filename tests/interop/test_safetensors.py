@@ -10,6 +10,7 @@ import pytest
 import formats
 from formats.core.dtypes import BY_NAME
 from formats.known.safetensors import DTYPES_HELD
+from formats.safetensors.reader import SafetensorsFacts
 from tests.support import same
 from tests.writing import narrow_specimen, read_all, save, specimen
 
@@ -54,7 +55,7 @@ def test_the_package_reads_what_was_written(
     new_tensorflow: TensorFlow, metadata: dict[str, str], tmp_path: Path
 ) -> None:
     arrays, path = everything(), tmp_path / "ours.safetensors"
-    save(path, arrays, "safetensors", metadata={"__metadata__": metadata})
+    save(path, arrays, "safetensors", facts=SafetensorsFacts(metadata))
     raw, found, told_metadata = new_tensorflow.ask("safetensors", "read", path=str(path))
     assert raw == {key: [code_of(array), *told(array)[1:]] for key, array in arrays.items()}
     assert found == {key: told(array) for key, array in arrays.items() if "F8" not in code_of(array)}
@@ -64,7 +65,7 @@ def test_the_package_reads_what_was_written(
 @pytest.mark.parametrize("size", [1, 1000, 1 << 30])
 def test_the_package_reads_our_shards(new_tensorflow: TensorFlow, size: int, tmp_path: Path) -> None:
     arrays, path = everything(), tmp_path / "model.safetensors.index.json"
-    save(path, arrays, "safetensors", metadata={"__metadata__": {"format": "pt"}}, shard_size=size)
+    save(path, arrays, "safetensors", facts=SafetensorsFacts({"format": "pt"}), shard_size=size)
     found, total, metadata = new_tensorflow.ask("safetensors", "read_sharded", index=str(path))
     assert found == {key: [code_of(array), *told(array)[1:]] for key, array in arrays.items()}
     assert total == sum(array.nbytes for array in arrays.values())

@@ -13,6 +13,7 @@ from ckpt_cli.operations.move import convert, transfer
 from ckpt_cli.operations.move.keras.plan import read_config
 from formats import ConversionError
 from formats.find.registry import format_named
+from formats.keras.facts import KerasFacts, keras_facts
 from formats.keras.model import ModelError, from_config, from_names, legacy_order
 from tests.support import data_path, same
 from tests.writing import files, h5_objects, read_all, save
@@ -233,8 +234,7 @@ def test_optimizer_state_that_has_no_form_in_the_target_is_listed(tmp_path: Path
     }
     layer = {"class_name": "Dense", "config": {"name": "d", "units": 1, "use_bias": False}}
     config = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [layer]}})
-    metadata = {"config": config, "optimizer": {"weights": [], "weight_names": []}}
-    save(tmp_path / "m.h5", arrays, "keras-h5", metadata=metadata)
+    save(tmp_path / "m.h5", arrays, "keras-h5", facts=KerasFacts(config=config))
     plan = converted(tmp_path / "m.h5", tmp_path / "m.weights.h5", "keras-weights")
     assert [move.spec.key for move in plan.moves] == ["layers/dense/vars/0"]
     assert [dropped.key for dropped in plan.dropped] == sorted(arrays)[1:]
@@ -329,10 +329,8 @@ def test_without_a_learning_rate_the_slots_are_carried_all_the_same(
     """A schedule has no one rate, and a text may be anything; Keras 3 needs the rate, objects do not."""
     source = tmp_path / "m.h5"
     with formats.open_checkpoint(data_path("keras_mlp", "mlp.with_optimizer.h5")) as reader:
-        metadata = {**reader.metadata, "training_config": training_config}
-        with formats.create_checkpoint(
-            source, format="keras-h5", specs=reader.specs, metadata=metadata
-        ) as writer:
+        facts = keras_facts(reader.facts)._replace(training_config=training_config)
+        with formats.create_checkpoint(source, format="keras-h5", specs=reader.specs, facts=facts) as writer:
             for key in reader:
                 writer.write(key, reader[key].chunks())
     plan = planned(str(source), "/nowhere/x", "tf-object")

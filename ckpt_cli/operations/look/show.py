@@ -37,7 +37,7 @@ def summary(reader: CheckpointReader) -> dict[str, Any]:
             counts = group.setdefault(member, {"tensors": 0, "nbytes": 0})
             counts["tensors"] += 1
             counts["nbytes"] += spec.nbytes or 0
-    metadata = dict(reader.metadata)
+    metadata = reader.facts.document()
     return {
         "path": reader.location.path,
         "format": reader.format.name,

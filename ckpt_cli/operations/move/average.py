@@ -72,7 +72,7 @@ def plan_average(readers: Sequence[CheckpointReader], target: str) -> Plan:
         last.format.name,
         tuple(moves),
         slices=slices,
-        metadata=last.metadata,
+        facts=last.facts,
         notes=notes,
         sources=tuple(readers),
         layout=layout_of(last, ((key, key) for key in last.specs)),

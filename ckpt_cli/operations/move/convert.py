@@ -6,11 +6,12 @@ Everything else keeps its keys.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from formats.errors import ConversionError
 from formats.find.registry import format_named
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
+from formats.model.facts import Facts, Nothing
 from formats.model.reader import Family, Format
 
 from ..choose.safe_paths import dataset_names
@@ -21,7 +22,7 @@ from .layout import layout_of
 from .transfer import Move, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from formats.core.region import Extents
     from formats.model.object_graph import ObjectGraph
@@ -74,9 +75,9 @@ def plan_conversion(
         reasons = "; ".join(sorted({dropped.reason for dropped in chosen.dropped})) or "it is made anew"
         raise NothingSelectedError(f"nothing is left to write: {reasons}", path=source.location.path)
     graph: ObjectGraph | None = None
-    metadata: Mapping[str, Any] = {}
+    facts: Facts = Nothing()
     if keras_plan.concerns(source.format, into):
-        moves, graph, metadata = keras_plan.lay_out(chosen)
+        moves, graph, facts = keras_plan.lay_out(chosen)
     elif into.has_object_graph:
         moves, graph = chosen.with_graph(target)
     else:
@@ -95,7 +96,7 @@ def plan_conversion(
         tuple(chosen.dropped),
         graph,
         slices,
-        metadata,
+        facts,
         tuple(chosen.notes),
         (source,),
         _layout(source, moves) if source.format is into else {},

@@ -245,7 +245,7 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
         tuple(dropped),
         template.object_graph,
         {key: extents for key, extents in slices.items() if extents},
-        template.metadata,
+        template.facts,
         sources=(source, template),
         layout=layout_of(template, ((key, key) for key in wanted)),
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.errors import CheckpointExistsError, ConversionError
 from formats.find.suffixes import refuse_false_suffix
 from formats.keras.facts import rekeyed
+from formats.model.facts import Nothing
 from formats.model.writer import Target
 from formats.store.paths import is_file, is_there
 from formats.store.workers import SERIAL, Workers
@@ -113,7 +114,7 @@ def _plan(reader: CheckpointReader, path: str, names: Renamed) -> Plan:
         tuple(sorted(moves, key=lambda move: move.spec)),
         sources=(reader,),
         slices={key: [extents for extents, _ in found] for key, found in pieces.items() if found},
-        metadata={} if is_bundle else rekeyed(reader.metadata, names.keys),
+        facts=Nothing() if is_bundle else rekeyed(reader.facts, names.keys),
         notes=tuple(names.notes),
     )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from formats.errors import CheckpointError, ConversionError
 from formats.find.opening import open_checkpoint, open_location
+from formats.keras.facts import keras_facts
 from formats.model.location import step_of
 from formats.model.reader import Family, Format
 from formats.model.verification import Finding
@@ -72,7 +73,7 @@ def _name(location: Location, into: Format) -> str:
 
 def _plan_back(between: CheckpointReader, source: CheckpointReader, path: str) -> Plan:
     keys = list(between.specs)
-    config = source.metadata.get("config") if source.format.family is Family.KERAS else None
+    config = keras_facts(source.facts).config
     if config is not None and (between.format.family is Family.KERAS or between.format.has_object_graph):
         return plan_conversion(between, keys, path, source.format, Settings(config=config))
     if source.object_graph is None and source.format.family is not Family.KERAS:

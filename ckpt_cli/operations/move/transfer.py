@@ -23,6 +23,7 @@ from formats.core.chunks import equal_bytes, view_of
 from formats.core.region import region_of, tiling_flaw
 from formats.errors import ConversionError, CorruptCheckpointError, leave_out
 from formats.find.creating import create_checkpoint
+from formats.model.facts import Facts, Nothing
 from formats.store.ranges import buffers, cut
 from formats.store.workers import SERIAL, Workers
 from formats.tf.bundle.payload import chunks_checksum
@@ -81,7 +82,7 @@ class Plan(NamedTuple):
     dropped: tuple[Dropped, ...] = ()
     object_graph: ObjectGraph | None = None
     slices: Mapping[str, Sequence[Extents]] = {}
-    metadata: Mapping[str, Any] = {}
+    facts: Facts = Nothing()
     notes: tuple[str, ...] = ()
     sources: tuple[CheckpointReader, ...] = ()
     layout: Layout = MappingProxyType({})
@@ -190,7 +191,7 @@ def execute(
         object_graph=plan.object_graph,
         slices=plan.slices,
         shard_size=shard_size,
-        metadata=plan.metadata,
+        facts=plan.facts,
         rehearsal=dry_run,
     )
     if dry_run:

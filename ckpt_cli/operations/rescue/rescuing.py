@@ -30,6 +30,7 @@ from formats.find.registry import format_named
 from formats.find.salvage import Salvage, find_damaged, open_damaged
 from formats.find.suffixes import refuse_false_suffix
 from formats.h5.library.cut import find_damaged_superblock
+from formats.model.facts import Nothing
 from formats.model.object_keys import looks_object_based
 from formats.model.probe import Probe
 from formats.model.verification import Finding
@@ -415,7 +416,7 @@ class _Planner:
         pieces = {move.spec.key: move.tensor.pieces() for move in moves if move.tensor is not None}
         slices = {key: [extents for extents, _ in found] for key, found in pieces.items() if found}
         dropped = tuple(Dropped(lost.key, lost.finding.message) for lost in self.lost if lost.key is not None)
-        metadata = {} if isinstance(reader, BundleReader) else reader.metadata
+        facts = Nothing() if isinstance(reader, BundleReader) else reader.facts
         return Plan(
             self.source,
             self.target,
@@ -424,7 +425,7 @@ class _Planner:
             dropped,
             graph,
             slices,
-            metadata,
+            facts,
             tuple(self.notes),
             (reader,),
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from formats.errors import UnsupportedFeatureError
+from formats.keras.facts import keras_facts
 from formats.keras.layers import edge_spellings
 from formats.model.reader import Family
 
@@ -53,7 +54,7 @@ def weights_by_key(model: Model, reader: CheckpointReader) -> dict[str, Any]:
 
 
 def _by_layer(model: Model, reader: CheckpointReader) -> dict[str, Any]:
-    stored = [(layer["name"], layer["weights"]) for layer in reader.metadata["layers"] if layer["weights"]]
+    stored = [(layer.name, layer.keys) for layer in keras_facts(reader.facts).layers if layer.weights]
     own = [keys for name, keys in stored if name == _TOP_LEVEL]
     keys_of_layers = [keys for name, keys in stored if name != _TOP_LEVEL]
     layers = [_weights(layer) for layer in model.layers if layer.weights]

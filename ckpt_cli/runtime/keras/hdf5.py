@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from formats.keras.facts import TOP_LEVEL, Weight, WeightGroup, weight_keys
+from formats.keras.facts import TOP_LEVEL, KerasFacts, Weight, WeightGroup, keras_facts, weight_keys
 
 from ..saving import NamedArray, save_arrays
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .base_layer import Layer
 
 __all__ = ["assign_all", "load_hdf5_weights", "save_hdf5_weights"]
-
-_VERSION = "2.15.0"
 
 
 class Layered(Protocol):
@@ -54,18 +52,16 @@ def save_hdf5_weights(path: str, model: Layered) -> None:
     tensors = [NamedArray(key, weight._value) for key, (_, weight) in zip(keys, owned, strict=True)]
     left = iter(keys)
     layers = [
-        WeightGroup(name, tuple((next(left), weight.name) for weight in weights)).document()
-        for name, weights in groups
+        WeightGroup(name, tuple((next(left), weight.name) for weight in weights)) for name, weights in groups
     ]
-    metadata = {"layers": layers, "backend": "tensorflow", "version": _VERSION}
-    save_arrays(path, "keras-h5", tensors, metadata=metadata)
+    save_arrays(path, "keras-h5", tensors, facts=KerasFacts(layers=tuple(layers)))
 
 
 def load_hdf5_weights(
     reader: CheckpointReader, model: Layered, *, by_name: bool, skip_mismatch: bool
 ) -> None:
     """Assign a file's weights to a model, all of them or, where something does not fit, none."""
-    stored = {layer["name"]: layer["weights"] for layer in reader.metadata["layers"]}
+    stored = {layer.name: layer.keys for layer in keras_facts(reader.facts).layers}
     top_level = stored.pop(TOP_LEVEL, None)
     pairs = _by_name(reader, stored, model, skip_mismatch) if by_name else _in_order(stored, model)
     if top_level is not None:

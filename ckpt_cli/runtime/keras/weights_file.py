@@ -15,6 +15,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from formats.keras.facts import KerasFacts
+
 from ..containers import Container
 from ..names import to_snake_case
 from ..saving import NamedArray, save_arrays
@@ -83,7 +85,7 @@ def save_weights_file(path: str, model: Layered) -> None:
         for group, owner in places
         for number, variable in enumerate(_own_variables(owner))
     ]
-    save_arrays(path, "keras-weights", tensors, metadata={"groups": [group for group, _ in places]})
+    save_arrays(path, "keras-weights", tensors, facts=KerasFacts(groups=tuple(group for group, _ in places)))
 
 
 def _by_group(reader: CheckpointReader) -> dict[str, list[str]]:

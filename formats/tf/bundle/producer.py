@@ -11,20 +11,37 @@ tensorflow/core/protobuf/{meta_graph,saved_model}.proto
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import CheckpointError
+from ...model.facts import Nothing
 from ...store.paths import is_file, open_file
 from ...wire.coding import decode_varint
 from ...wire.protobuf import LENGTH, VARINT
+
+if TYPE_CHECKING:
+    from ...model.facts import Facts
 
 _MOST_READ = 1 << 22
 _META_INFO, _VERSION, _META_GRAPH = 1, 5, 2
 _FIXED_SIZE = {1: 8, 5: 4}
 
 
-def producer_of(prefix: str) -> dict[str, Any]:
-    """Return `producer` and `tensorflow_version` as the graph of a checkpoint has them, or nothing."""
+class TensorFlowFacts(NamedTuple):
+    """The TensorFlow that wrote a checkpoint."""
+
+    tensorflow_version: str
+
+    @property
+    def producer(self) -> str:
+        return "tensorflow"
+
+    def document(self) -> dict[str, Any]:
+        return {"producer": self.producer, **self._asdict()}
+
+
+def producer_of(prefix: str) -> Facts:
+    """Return which TensorFlow the graph of a checkpoint speaks of, or nothing."""
     base = "variables/variables"
     places: list[tuple[str, tuple[int, ...]]] = [(prefix + ".meta", ())]
     if prefix.endswith(base):
@@ -32,8 +49,8 @@ def producer_of(prefix: str) -> dict[str, Any]:
     for path, outer in places:
         version = _version(path, outer)
         if version:
-            return {"producer": "tensorflow", "tensorflow_version": version}
-    return {}
+            return TensorFlowFacts(version)
+    return Nothing()
 
 
 def _version(path: str, outer: tuple[int, ...]) -> str | None:

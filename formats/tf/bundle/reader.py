@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from ...core.chunks import Chunk
     from ...core.region import Extents, Index
+    from ...model.facts import Facts
     from ...model.location import Location
     from ...model.probe import Probe
     from ...model.verification import Verification
@@ -199,7 +200,7 @@ class BundleReader(CheckpointReader):
         self._closed = False
 
     @cached_property
-    def metadata(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         from .producer import producer_of
 
         return producer_of(self.location.path)

@@ -10,7 +10,7 @@ import pytest
 
 import formats
 from formats import ConversionError
-from formats.keras.facts import rekeyed
+from formats.keras.facts import KerasFacts, WeightGroup, rekeyed
 from tests.support import data_path, same
 from tests.writing import files, read_all, save
 
@@ -23,9 +23,9 @@ def renamed(source: str, target: Path, keys: dict[str, str], without: tuple[str,
     with formats.open_checkpoint(source) as reader:
         new = {key: keys.get(key, key) for key in reader if key not in without}
         specs = [reader.specs[old]._replace(key=key) for old, key in new.items()]
-        metadata = rekeyed(reader.metadata, new)
+        facts = rekeyed(reader.facts, new)
         name = reader.format.name
-        with formats.create_checkpoint(target, format=name, specs=specs, metadata=metadata) as writer:
+        with formats.create_checkpoint(target, format=name, specs=specs, facts=facts) as writer:
             for old, key in new.items():
                 writer.write(key, reader[old].chunks())
         written = read_all(target)
@@ -82,23 +82,28 @@ def test_objects_keep_their_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "a//b", "a\0b"])
 def test_layers_that_hdf5_cannot_have(name: str, tmp_path: Path) -> None:
-    metadata = {"layers": [{"name": name, "weights": [], "weight_names": []}]}
+    facts = KerasFacts(layers=(WeightGroup(name),))
     with pytest.raises(ConversionError):
-        save(tmp_path / "w.h5", {"d/w": np.float32(1)}, "keras-h5", metadata=metadata)
+        save(tmp_path / "w.h5", {"d/w": np.float32(1)}, "keras-h5", facts=facts)
     assert not files(tmp_path)
 
 
 @pytest.mark.parametrize("field", ["version", "config", "training_config", "backend"])
 def test_texts_that_hdf5_cannot_have(field: str, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="NUL"):
-        save(tmp_path / "w.h5", {"d/w": np.float32(1)}, "keras-h5", metadata={"config": "{}", field: "a\0b"})
+        save(
+            tmp_path / "w.h5",
+            {"d/w": np.float32(1)},
+            "keras-h5",
+            facts=KerasFacts(config="{}")._replace(**{field: "a\0b"}),
+        )
     assert not files(tmp_path)
 
 
 def test_names_of_objects_may_be_any_text(tmp_path: Path) -> None:
     for number, name in enumerate(("é日本", "bytes \udcff", "")):
         path = tmp_path / f"{number}.weights.h5"
-        metadata = {"object_names": {"layers/dense/vars": name}}
-        save(path, {"layers/dense/vars/0": np.float32(1)}, "keras-weights", metadata=metadata)
+        facts = KerasFacts(object_names={"layers/dense/vars": name})
+        save(path, {"layers/dense/vars/0": np.float32(1)}, "keras-weights", facts=facts)
         with formats.open_checkpoint(path) as reader:
             assert reader.metadata["object_names"] == {"layers/dense/vars": name}

@@ -17,6 +17,7 @@ from formats import CheckpointError, ConversionError, UnsupportedDtypeError
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.h5.writer import H5_DTYPES
+from formats.keras.facts import KerasFacts
 from tests.support import data_path, recorded, same
 from tests.writing import files, h5_objects, read_all, save, spec_of
 
@@ -34,9 +35,7 @@ def copied(source: str, target: Path) -> CheckpointWriter:
     """Write a checkpoint again from what its reader tells, and return the writer."""
     with formats.open_checkpoint(source) as reader:
         name = reader.format.name
-        with formats.create_checkpoint(
-            target, format=name, specs=reader.specs, metadata=reader.metadata
-        ) as writer:
+        with formats.create_checkpoint(target, format=name, specs=reader.specs, facts=reader.facts) as writer:
             for key in reversed(list(reader)):
                 writer.write(key, reader[key].chunks(max_bytes=7))
     return writer
@@ -231,7 +230,7 @@ def test_an_abandoned_write_leaves_the_old_file(kind: str, tmp_path: Path) -> No
     path.write_bytes(b"old")
     spec = spec_of("layers/dense/vars/0", np.zeros(4, np.float32))
     writer = formats.create_checkpoint(
-        path, format=kind, specs=[spec], overwrite=True, metadata={"config": "{}"}
+        path, format=kind, specs=[spec], overwrite=True, facts=KerasFacts(config="{}")
     )
     writer.write(spec.key, np.ones(4, np.float32))
     writer.finish()

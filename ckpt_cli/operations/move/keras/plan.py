@@ -9,17 +9,18 @@ they are, and no model is needed.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.errors import ConversionError, leave_out
 from formats.find.opening import open_checkpoint
 from formats.keras.config import snake_case
-from formats.keras.facts import OPTIMIZER_WEIGHTS, WeightGroup, rekeyed
+from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, keras_facts, rekeyed
 from formats.keras.layouts import give_names, graph_of, h5_layout, weights_layout
 from formats.keras.match import fill, stored_layers
 from formats.keras.model import ModelError, Unit, Variable, from_config, from_names
+from formats.model.facts import Facts, Nothing
 from formats.model.reader import Family
 from formats.store.paths import open_file
 from formats.wire.jsontext import parse_object
@@ -28,7 +29,7 @@ from ..transfer import Dropped, Move
 from .optimizer import Optimizer, optimizer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from formats.keras.layouts import Placed
     from formats.model.object_graph import ObjectGraph
@@ -51,7 +52,7 @@ class Laid(NamedTuple):
 
     moves: list[Move]
     object_graph: ObjectGraph | None = None
-    metadata: Mapping[str, Any] = {}
+    facts: Facts = Nothing()
 
 
 class Model(NamedTuple):
@@ -86,7 +87,7 @@ def read_config(path: str) -> str:
             raise ConversionError("no model configuration: it has no 'class_name'", path=path)
         return text
     with open_checkpoint(path) as reader:
-        config: str | None = reader.metadata.get("config")
+        config = keras_facts(reader.facts).config
     if config is None:
         raise ConversionError("holds no model configuration", path=path)
     return config
@@ -117,16 +118,16 @@ def lay_out(chosen: Chosen) -> Laid:
 
 
 def _same_layout(chosen: Chosen) -> Laid:
-    metadata = rekeyed(chosen.source.metadata, {key: chosen.renamed(key) for key in chosen.keys})
+    facts = rekeyed(keras_facts(chosen.source.facts), {key: chosen.renamed(key) for key in chosen.keys})
     if chosen.settings.config is not None:
-        metadata["config"] = chosen.settings.config
-    return Laid(chosen.with_keys(), metadata=metadata)
+        facts = facts._replace(config=chosen.settings.config)
+    return Laid(chosen.with_keys(), facts=facts)
 
 
 def _model(chosen: Chosen) -> Model:
     source = chosen.source
-    metadata = source.metadata
-    config = chosen.settings.config or metadata.get("config")
+    facts = keras_facts(source.facts)
+    config = chosen.settings.config or facts.config
     if config is not None:
         unit = from_config(config)
     elif chosen.into.has_object_graph and source.format.name == "keras-h5":
@@ -139,8 +140,8 @@ def _model(chosen: Chosen) -> Model:
             message = "without the model's configuration its layers have no order"
         hints = _HINTS if chosen.into.has_object_graph else (*_HINTS, _PLAIN)
         raise ConversionError(message, path=source.location.path, hints=hints)
-    version = _version(config, metadata.get("version") if metadata.get("producer") == "keras" else None)
-    return Model(unit, optimizer_of(source), config, version, metadata.get("training_config"))
+    version = _version(config, facts.version)
+    return Model(unit, optimizer_of(source), config, version, facts.training_config)
 
 
 def _version(config: str | None, version: str | None) -> str | None:
@@ -158,7 +159,7 @@ def _laid(
     chosen: Chosen,
     placed: list[Placed],
     graph: ObjectGraph | None = None,
-    metadata: Mapping[str, Any] | None = None,
+    facts: Facts | None = None,
 ) -> Laid:
     """Return the moves of weights and of an optimizer's state; what has no place is listed or refused."""
     held = {variable.key for variable, _ in placed}
@@ -174,7 +175,7 @@ def _laid(
         what = "optimizer state" if kind in ("slot", "optimizer") else "state"
         chosen.dropped.append(Dropped(key, f"{what} that {target} does not hold in this form"))
     moves = [_move(chosen, variable, name) for variable, name in placed]
-    return Laid(moves, graph, metadata or {})
+    return Laid(moves, graph, facts or Nothing())
 
 
 def _move(chosen: Chosen, variable: Variable, name: str) -> Move:
@@ -229,18 +230,18 @@ def _h5(chosen: Chosen, model: Model) -> Laid:
     give_names(model.unit, model.unit.name if not suffix and model.unit.class_name == "Sequential" else "")
     variables, groups = h5_layout(model.unit, suffix)
     config = _h5_config(model.config)
-    metadata: dict[str, Any] = {
-        "version": model.version,
-        "config": config,
-        "training_config": model.training_config,
-        "layers": [group.document() for group in groups],
-    }
+    facts = KerasFacts(
+        version=model.version,
+        config=config,
+        training_config=model.training_config,
+        layers=tuple(groups),
+    )
     state = model.optimizer.in_order(model.unit).h5_names(model.major) if model.optimizer else None
     if state is not None:
         named = [(f"{OPTIMIZER_WEIGHTS}/{name}", name + suffix) for _, name in state]
-        metadata["optimizer"] = WeightGroup(OPTIMIZER_WEIGHTS, tuple(named)).document()
+        facts = facts._replace(optimizer=WeightGroup(OPTIMIZER_WEIGHTS, tuple(named)))
         state = [(variable, f"{OPTIMIZER_WEIGHTS}/{name}") for variable, name in state]
-    return _laid(chosen, [*variables, *(state or ())], metadata=metadata)
+    return _laid(chosen, [*variables, *(state or ())], facts=facts)
 
 
 def _h5_config(config: str | None) -> str | None:
@@ -272,13 +273,8 @@ def _weights(chosen: Chosen, model: Model) -> Laid:
     state = model.optimizer.weights_paths("3") if model.optimizer else None
     if state is not None and model.optimizer is not None:
         names["optimizer/vars"] = snake_case(model.optimizer.name)
-    metadata = {
-        "object_names": names,
-        "groups": list(names),
-        "config": model.config,
-        "version": model.version,
-    }
-    return _laid(chosen, [*placed, *(state or ())], metadata=metadata)
+    facts = KerasFacts(version=model.version, config=model.config, object_names=names, groups=tuple(names))
+    return _laid(chosen, [*placed, *(state or ())], facts=facts)
 
 
 _LAYOUTS: dict[str, Callable[[Chosen, Model], Laid]] = {
