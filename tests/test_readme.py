@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ckpt_cli.runtime as tf
+import formats
 from tests.estimators import NAMES, Program
 from tests.readme import PAGES, PICTURE, README, ROOT, commands, picture, rendered
 from tests.support import data_path
@@ -127,3 +128,9 @@ def test_commands_do_what_they_say(tmp_path: Path, page: str) -> None:
         )
         expected = re.search(r"# exits (\d)", line)
         assert done.returncode == (int(expected[1]) if expected else 0), f"{line}\n{done.stderr}"
+
+
+def test_the_page_of_the_api_has_what_the_package_offers() -> None:
+    with open(os.path.join(ROOT, "docs", "api.md"), encoding="utf-8") as file:
+        told = re.findall(r"^::: formats\.(\w+)$", file.read(), re.MULTILINE)
+    assert sorted(told) == sorted(formats.__all__)
