@@ -128,9 +128,9 @@ def test_a_directory_without_checkpoints_is_a_no(command: str, tmp_path: Path, c
 def test_an_interrupt_exits_130() -> None:
     code = (
         "import os, signal\n"
-        "from ckpt_cli.operations.runs import listing\n"
+        "from ckpt_cli.operations.look import listing\n"
         "def stop(*_, **__): os.kill(os.getpid(), signal.SIGINT)\n"
-        "listing.checkpoint_rows = stop\n"
+        "listing.in_order = stop\n"
         f"from ckpt_cli.main import main\nmain(['ls', {BERT!r}])\n"
     )
     done = subprocess.run(

@@ -16,7 +16,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import formats
-from ckpt_cli.operations.runs.listing import tensor_row
+from ckpt_cli.operations.look.listing import tensor_row
 from formats.core import dtypes
 from formats.core.npy import decode_header
 from formats.h5.native.messages import UnfamiliarError

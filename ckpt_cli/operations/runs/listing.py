@@ -1,12 +1,10 @@
-"""What `ls` shows: the tensors of a checkpoint, or the checkpoints of a directory, as data."""
+"""What `ls` shows of a directory: its checkpoints and what lies beside them, as data."""
 
 from __future__ import annotations
 
 import datetime
-import math
 from typing import TYPE_CHECKING, Any
 
-from formats.core.dtypes import INVALID
 from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.find.directory import Directory, Member
 from formats.find.location import spelling
@@ -15,9 +13,8 @@ from formats.model.location import is_event_file, step_of
 from formats.store.paths import absolute, entry_at, join, names_in, relative
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from formats.core.spec import TensorSpec
     from formats.model.reader import CheckpointReader
 
 
@@ -25,69 +22,6 @@ _ATTEMPTS = 3
 """How often a directory is looked at whose checkpoints go away meanwhile."""
 
 _GRAPHS = ("graph.pbtxt", "graph.pb")
-
-SORTS = {
-    "key": lambda _: (),  # the order a reader lists them in
-    "size": lambda spec: -(spec.nbytes or 0),
-    "dtype": lambda spec: spec.dtype.name,
-    "shape": lambda spec: spec.shape,
-}
-
-
-def tensor_row(
-    reader: CheckpointReader,
-    spec: TensorSpec,
-    *,
-    long: bool = False,
-    trainable: Mapping[str, bool] | None = None,
-) -> dict[str, Any]:
-    """Return a tensor as `ls --json` shows it; null for what cannot be told."""
-    known = spec.dtype is not INVALID
-    row: dict[str, Any] = {
-        "key": spec.key,
-        "dtype": spec.dtype.name if known else None,
-        "shape": list(spec.shape),
-        "nbytes": spec.nbytes,
-        "kind": reader.kinds.get(spec.key),
-    }
-    if long:
-        stored = _stored(reader, spec) if known else None
-        row |= {
-            "object_path": reader.object_paths.get(spec.key),
-            "full_name": reader.full_names.get(spec.key),
-            "shard": stored.shard if stored else None,
-            "offset": stored.offset if stored else None,
-            "crc32c": stored.crc32c if stored else None,
-            "trainable": trainable.get(spec.key) if trainable else None,
-        }
-    return row
-
-
-def _stored(reader: CheckpointReader, spec: TensorSpec) -> Any:
-    try:
-        return reader.tensor(spec.key).stored
-    except CheckpointError:
-        return None
-
-
-def total(reader: CheckpointReader, specs: Iterable[TensorSpec]) -> dict[str, int]:
-    """Return tensors, parameters (floating and complex elements of kind variable) and bytes."""
-    tensors = parameters = nbytes = 0
-    kinds = reader.kinds
-    for spec in specs:
-        tensors += 1
-        nbytes += spec.nbytes or 0
-        if spec.dtype.family in ("float", "complex") and kinds.get(spec.key) == "variable":
-            parameters += math.prod(spec.shape)
-    return {"tensors": tensors, "parameters": parameters, "nbytes": nbytes}
-
-
-def grouped(reader: CheckpointReader, specs: Iterable[TensorSpec], depth: int) -> list[dict[str, Any]]:
-    """Return totals per prefix of `depth` path components, in the order of the keys."""
-    groups: dict[str, list[TensorSpec]] = {}
-    for spec in specs:
-        groups.setdefault("/".join(spec.key.split("/", depth)[:depth]), []).append(spec)
-    return [{"prefix": prefix, **total(reader, members)} for prefix, members in groups.items()]
 
 
 def iso_time(seconds: float) -> str:
@@ -199,14 +133,3 @@ def _sized(directory: str, names: Iterable[str]) -> list[dict[str, Any]]:
         if entry is not None:
             found.append({"name": name, "nbytes": entry.size, "modified": iso_time(entry.modified)})
     return found
-
-
-def checkpoint_rows(specs: list[TensorSpec], sort: str, *, reverse: bool) -> list[TensorSpec]:
-    """Return specs in the order asked for."""
-    ordered = specs if sort == "key" else sorted(specs, key=SORTS[sort])
-    return ordered[::-1] if reverse else ordered
-
-
-def missing_shards(reader: CheckpointReader) -> list[str]:
-    """Return a warning for each data file that tensors of the listing lie in and that is not there."""
-    return [f"{path}: missing; its tensors are listed, but cannot be read" for path in reader.missing_files()]

@@ -1,0 +1,50 @@
+"""How `ls` is asked to list, whether a directory or a checkpoint."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import base as render
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Look(NamedTuple):
+    """What the options of `ls` say of the form.
+
+    Of several paths each has a `prefix`, with which its lines begin, and puts its document
+    into `documents`.
+    """
+
+    as_json: bool
+    null: bool
+    keys_only: bool
+    as_tree: bool
+    long: bool
+    depth: int | None
+    prefix: tuple[str, ...] = ()
+    documents: list[dict[str, Any]] | None = None
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> Look:
+        return cls(*(options[name] for name in cls._fields[:6]))
+
+
+def write_null(names: Iterable[str]) -> None:
+    """Write keys or names byte for byte as they are stored, which not every encoding of text can."""
+    from formats.core.spec import key_bytes
+
+    sys.stdout.flush()
+    sys.stdout.buffer.write(b"".join(key_bytes(name) + b"\0" for name in names))
+
+
+def write_names(names: Iterable[str]) -> None:
+    """Write keys or names, one a line."""
+    render.lines(map(render.escape, names))
+
+
+def cell(value: object) -> str:
+    """Return what a table's cell shows; nothing for what is not known."""
+    return "" if value is None else render.escape(str(value))

@@ -1,0 +1,68 @@
+"""`ls` of a directory: its checkpoints, and what lies beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import base as render
+from .listing import cell, write_names, write_null
+
+if TYPE_CHECKING:
+    from .listing import Look
+
+
+_MOST_BESIDE = 3
+_FIELDS = ("name", "format", "step", "tensors", "nbytes", "modified")
+
+
+def show(found: dict[str, Any], look: Look, *, by_path: bool) -> None:
+    """Print a directory's document; in a pipe `by_path` where it is one of several."""
+    rows = found["checkpoints"]
+    if by_path and not render.is_terminal():
+        rows = [row | {"name": row["path"]} for row in rows]
+    if look.null:
+        write_null(row["name"] for row in rows)
+    elif look.keys_only:
+        write_names(row["name"] for row in rows)
+    elif not render.is_terminal():
+        render.tsv([row[field] for field in _FIELDS] for row in rows)
+    elif rows:
+        _as_table(rows, found["latest"])
+        _show_beside(found)
+
+
+def _as_table(rows: list[dict[str, Any]], latest: str | None) -> None:
+    columns = [
+        render.Column("NAME", fold=True),
+        render.Column("FORMAT"),
+        render.Column("STEP", right=True),
+        render.Column("TENSORS", right=True),
+        render.Column("SIZE", right=True),
+        render.Column("MODIFIED"),
+        render.Column(""),
+    ]
+    cells = [
+        [
+            render.escape(row["name"]),
+            row["format"] or "damaged",
+            cell(row["step"]),
+            cell(row["tensors"]),
+            render.human_size(row["nbytes"]),
+            row["modified"].replace("T", " ").rstrip("Z"),
+            "latest" if row["name"] == latest else "kept" if row["kept"] else "",
+        ]
+        for row in rows
+    ]
+    styles = ["red" if row["format"] is None else "green" if row["name"] == latest else "" for row in rows]
+    render.table(columns, cells, styles)
+
+
+def _show_beside(found: dict[str, Any]) -> None:
+    """Print what lies beside the checkpoints of a run, a line for each sort of file."""
+    for what in ("events", "graphs"):
+        files = [
+            f"{render.escape(file['name'])} ({render.human_size(file['nbytes'])})" for file in found[what]
+        ]
+        if files:
+            more = f" and {len(files) - _MOST_BESIDE} more" if len(files) > _MOST_BESIDE else ""
+            render.lines([render.styled(f"{what}: {', '.join(files[-_MOST_BESIDE:])}{more}", dim=True)])
