@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from formats.core.npy import LONGEST_HEADER, decode_header
 from formats.errors import UnknownFormatError, UnsupportedFeatureError
 from formats.find.opening import open_checkpoint
 from formats.keras.facts import keras_facts
+from formats.store.fileobject import FileObject
+from formats.store.paths import open_file
 
 from .keras.from_config import model_from_config
 from .keras.from_reader import assign_weights, weights_by_key
@@ -117,13 +120,14 @@ def _compare(left: list[np.ndarray[Any, Any]], right: list[np.ndarray[Any, Any]]
 
 def read_input(path: str) -> np.ndarray[Any, Any]:
     """Return the array of a `.npy` file; UnknownFormatError where it is none, or one of Python objects."""
-    try:
-        found = np.load(path, allow_pickle=False, mmap_mode="r")
-    except (ValueError, EOFError) as error:
-        raise UnknownFormatError(f"not an array of numbers in .npy: {error}", path=path) from error
-    if not isinstance(found, np.ndarray):
-        found.close()
-        raise UnknownFormatError("an .npz, expected one array in .npy", path=path)
+    with open_file(path) as file:
+        try:
+            header = decode_header(file.read(0, LONGEST_HEADER + 12))
+            if header.data_offset + header.nbytes > file.size:
+                raise ValueError(f"{header.nbytes} bytes of values, the file has {file.size} bytes")
+            found: np.ndarray[Any, Any] = np.load(FileObject(file.read, file.size), allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise UnknownFormatError(f"not an array of numbers in .npy: {error}", path=path) from error
     return found
 
 

@@ -155,7 +155,7 @@ class Store(ABC):
         return None
 
     def system_path(self, path: str) -> str | None:  # noqa: ARG002  of whatever path
-        """Return the path by which libraries open a file themselves; None where none can."""
+        """Return the path by which the system and libraries open a file themselves; None where none can."""
         return None
 
     # Paths -----------------------------------------------------------------------

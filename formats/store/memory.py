@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakSet
 
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from .base import CLOSED, FILE, FOLDER, Entry, File, Listed, Store
@@ -32,6 +33,7 @@ class MemoryFile(File):
     def __init__(self, store: MemoryStore, path: str, blob: _Blob) -> None:
         super().__init__(store, path, len(blob.data), (blob.version,))
         self._data: bytes | None = blob.data
+        store.opened.add(self)
 
     def read(self, offset: int, size: int) -> bytes:
         if self._data is None:
@@ -53,7 +55,8 @@ class MemoryFile(File):
 class MemoryStore(Store):
     """Blobs by path.
 
-    `opens`, `lists` and `stats` count by path what was asked for; `reads` are path, offset and size.
+    `opens`, `lists` and `stats` count by path what was asked for; `reads` are path, offset and size;
+    `opened` are the files that somebody still has.
     """
 
     scheme = "mem"
@@ -61,7 +64,13 @@ class MemoryStore(Store):
     def __init__(self) -> None:
         self._blobs: dict[str, _Blob] = {}
         self._version = 0
+        self.opened: WeakSet[MemoryFile] = WeakSet()
         self.forget()
+
+    @property
+    def names(self) -> list[str]:
+        """The paths of all files."""
+        return sorted(self._blobs)
 
     def forget(self) -> None:
         """Count from nothing on."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from formats import (
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import KINDS, Stored, key_bytes
 from formats.find.registry import all_formats, format_named
+from formats.store.paths import is_file
 from tests.support import data_path, reads_alike, same
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class ReaderContract:
         files = reader.files()
         assert reader.location.head in files
         assert len(files) == len(set(files))
-        assert all(os.path.isfile(path) for path in files)
+        assert all(is_file(path) for path in files)
 
     def test_sound_checkpoint_has_no_findings(self, reader: CheckpointReader) -> None:
         assert reader.findings == []
@@ -145,9 +146,9 @@ class ReaderContract:
         with open_checkpoint(path) as reader:
             for key in reader:
                 reader[key].read()
-            opened = _open_files(reader)
+            opened = self.open_files(reader)
             assert opened
-        assert not _open_files(reader)
+        assert not self.open_files(reader)
 
     def test_a_closed_reader_says_so_instead_of_reading(self, path: str) -> None:
         with open_checkpoint(path) as reader:
@@ -159,7 +160,7 @@ class ReaderContract:
             with pytest.raises(CheckpointError, match="closed") as caught:
                 read()
             assert not isinstance(caught.value, CorruptCheckpointError)
-        assert not _open_files(reader)
+        assert not self.open_files(reader)
 
     def test_threads_can_share_a_reader(self, path: str) -> None:
         with open_checkpoint(path) as reader:
@@ -190,9 +191,8 @@ class ReaderContract:
             assert dict(lenient.specs) == dict(reader.specs)
             assert lenient.findings == []
 
-
-def _open_files(reader: Any) -> set[str]:
-    """Return which of the checkpoint's files this process holds open."""
-    files = {os.path.realpath(path) for path in reader.files()}
-    links = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
-    return files & {os.path.realpath(link) for link in links if os.path.islink(link)}
+    def open_files(self, reader: CheckpointReader) -> set[str]:
+        """Return which of the checkpoint's files this process holds open."""
+        files = {os.path.realpath(path) for path in reader.files()}
+        links = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
+        return files & {os.path.realpath(link) for link in links if os.path.islink(link)}

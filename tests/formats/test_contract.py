@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from formats.find.opening import locate
 from formats.find.registry import all_formats
 from formats.model.probe import Probe
+from formats.store.memory import MemoryStore
+from formats.store.paths import reachable
 from tests.formats.contract import ReaderContract
 from tests.support import FORMAT_IDS, data_path, manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from formats import CheckpointReader
 
 # One line a format, at least: a checkpoint that its own producer wrote.
 GOLDENS = [
@@ -38,6 +46,29 @@ class TestReaders(ReaderContract):
     @pytest.fixture(params=GOLDENS, ids=" ".join)
     def golden(self, request: pytest.FixtureRequest) -> tuple[str, str]:
         return request.param
+
+
+class TestReadersInMemory(ReaderContract):
+    """The same over a store of which the system knows nothing."""
+
+    @pytest.fixture(params=GOLDENS, ids=" ".join)
+    def golden(self, request: pytest.FixtureRequest) -> tuple[str, str]:
+        return request.param
+
+    @pytest.fixture(autouse=True)
+    def store(self) -> Iterator[MemoryStore]:
+        self._store = MemoryStore()
+        with reachable(self._store):
+            yield self._store
+
+    @pytest.fixture
+    def path(self, golden: tuple[str, str], store: MemoryStore) -> str:
+        folder, name = os.path.split(data_path(golden[1]))
+        return store.join(store.put_tree("mem://tests", folder), name)
+
+    def open_files(self, reader: CheckpointReader) -> set[str]:
+        assert set(reader.files())
+        return {file.path for file in self._store.opened if not file.closed}
 
 
 def test_every_format_has_a_golden() -> None:

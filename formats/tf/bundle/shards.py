@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ...errors import CheckpointError, CorruptCheckpointError
-from ...store.paths import real_path
+from ...store.paths import open_file, real_path, store_of
 from ...store.staging import refusing
 from ...store.tally import tally_of
 
@@ -41,6 +41,8 @@ def bring(staging: Staging, path: str, name: str, ways: Sequence[str], advance: 
     `advance` is told of bytes that were copied.
     """
     real = real_path(path)
+    if store_of(path).system_path(path) is None:
+        ways = (COPY,)
     with refusing(staging.target):
         for way in ways:
             try:
@@ -82,35 +84,42 @@ def _clone(path: str, new: str) -> None:
 
 
 def _copy(path: str, new: str, advance: Callable[[int], None]) -> None:
-    source, target = _open(path), -1
-    tally = tally_of(path)
+    target = _create(new)
     try:
-        target = _create(new)
-        size, done = os.fstat(source).st_size, 0
-        within_kernel = True
-        while done < size:
-            count = min(_COPIED_AT_ONCE, size - done)
-            try:
-                copied = os.copy_file_range(source, target, count, done, done) if within_kernel else 0
-            except OSError as error:
-                if error.errno not in _CANNOT:
-                    raise
-                copied, within_kernel = 0, False
-            if not copied:
-                # Some file systems say that nothing was copied, and mean that they cannot.
-                within_kernel = False
-                piece = os.pread(source, count, done)
+        done = _copied_by_kernel(path, target, advance)
+        with open_file(path) as source:
+            while done < source.size:
+                piece = source.read(done, _COPIED_AT_ONCE)
                 if not piece:
-                    raise CheckpointError(
-                        f"changes while it is copied: it ends after {done} bytes", path=path
-                    )
+                    message = f"changes while it is copied: it ends after {done} bytes"
+                    raise CheckpointError(message, path=path)
                 copied = os.pwrite(target, piece, done)
+                done += copied
+                advance(copied)
+    finally:
+        _close(target)
+
+
+def _copied_by_kernel(path: str, target: int, advance: Callable[[int], None]) -> int:
+    """Return how many bytes the kernel copied before it could not; none of a file that it does not know."""
+    if store_of(path).system_path(path) is None:
+        return 0
+    source = _open(path)
+    tally = tally_of(path)
+    done = 0
+    try:
+        # Some file systems say that nothing was copied, and mean that they cannot.
+        while copied := os.copy_file_range(source, target, _COPIED_AT_ONCE, done, done):
             done += copied
             if tally is not None:
                 tally.add(copied)
             advance(copied)
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
     finally:
-        _close(source, target)
+        _close(source)
+    return done
 
 
 def _close(*descriptors: int) -> None:
@@ -121,17 +130,9 @@ def _close(*descriptors: int) -> None:
 
 def same_bytes(path: str, copy: str, advance: Callable[[int], None]) -> None:
     """Compare a copy with its source, CorruptCheckpointError where a byte differs."""
-    source, target = _open(path), -1
-    try:
-        target = _open(copy)
-        at = 0
-        while True:
-            mine, theirs = (os.pread(fd, _COMPARED_AT_ONCE, at) for fd in (source, target))
+    with open_file(path) as source, open_file(copy) as target:
+        for at in range(0, max(source.size, target.size), _COMPARED_AT_ONCE):
+            mine, theirs = (file.read(at, _COMPARED_AT_ONCE) for file in (source, target))
             if mine != theirs:
                 raise CorruptCheckpointError("the copy of this file differs from it", path=path, offset=at)
-            if not mine:
-                return
-            at += len(mine)
             advance(len(mine))
-    finally:
-        _close(source, target)
