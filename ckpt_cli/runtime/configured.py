@@ -22,7 +22,7 @@ from formats.keras.facts import keras_facts
 from formats.keras.optimizer_state import OptimizerState, optimizer_settings, optimizer_state
 
 from .keras import optimizers
-from .keras.from_reader import assign, assign_weights, weights_by_key
+from .keras.weights import assign, assign_weights
 from .outputs import built_model, inputs_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Configured:
 
     def __init__(self, reader: CheckpointReader, by: CheckpointReader) -> None:
         self.model = built_model(by)
-        pairs = assign_weights(self.model, reader, weights_by_key(self.model, by))
+        pairs = assign_weights(self.model, reader, by)
         state = optimizer_state(reader)
         if state is None:
             raise _refused(reader.location.path, f"{reader.format.name} holds no state of an optimizer")

@@ -18,8 +18,8 @@ from formats.store.fileobject import FileObject
 from formats.store.paths import open_file
 
 from .keras.from_config import model_from_config
-from .keras.from_reader import assign_weights, weights_by_key
 from .keras.layers import Embedding
+from .keras.weights import assign_weights
 from .nest import flatten
 from .tensor import as_tensor
 
@@ -48,7 +48,7 @@ class Outputs(NamedTuple):
 def load_model(reader: CheckpointReader, by: CheckpointReader) -> Model:
     """Return the model of `by`'s configuration with the weights of `reader`."""
     model = built_model(by)
-    assign_weights(model, reader, weights_by_key(model, by))
+    assign_weights(model, reader, by)
     return model
 
 

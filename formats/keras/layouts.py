@@ -13,6 +13,7 @@ keys read `layer_with_weights-0/kernel`.  tensorflow/python/checkpoint/graph_vie
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ..model.object_graph import ObjectGraph
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T", Unit, Layer)
+Spelling = Callable[[str], str]
 
 Placed = tuple[Variable, str]
 """A variable, and its key in the target."""
@@ -153,29 +155,36 @@ def _tell_apart(variables: list[Variable]) -> None:
 # keras-weights, keras -------------------------------------------------------------------
 
 
-def weights_layout(model: Unit) -> tuple[list[Placed], dict[str, str]]:
+def weights_layout(model: Unit, spell: Spelling = snake_case) -> tuple[list[Placed], dict[str, str]]:
     """Return the key of each variable, and the objects' names by the paths of their `vars`."""
     placed: list[Placed] = []
     names: dict[str, str] = {}
-    _place(model, "", placed, names)
+    for group, unit in objects_in(model, "", spell):
+        names[group] = unit.name
+        placed += [(variable, f"{group}/{number}") for number, variable in enumerate(unit.variables())]
     return placed, names
 
 
-def _place(unit: Unit, path: str, placed: list[Placed], names: dict[str, str]) -> None:
+def objects_in(unit: Unit, path: str, spell: Spelling = snake_case) -> Iterator[tuple[str, Unit]]:
+    """Yield an object and all below it that may have variables, each with the path of its `vars`."""
     above = f"{path}/" if path else ""
-    names[f"{above}vars"] = unit.name
-    placed += [(variable, f"{above}vars/{number}") for number, variable in enumerate(unit.variables())]
+    if not unit.is_container:
+        yield f"{above}vars", unit
     for edge, part in unit.parts():
-        _place(part, f"{above}{edge.attribute}", placed, names)
-    for layer, group in groups_of(unit.layers, f"{above}layers", {}):
-        _place(layer, group, placed, names)
+        yield from objects_in(part, f"{above}{edge.attribute}", spell)
+    container = path if unit.is_container else f"{above}layers"
+    for layer, group in groups_of(unit.layers, container, {}, spell):
+        yield from objects_in(layer, group, spell)
 
 
-def groups_of(layers: Sequence[T], container: str, names: Mapping[str, str]) -> Iterator[tuple[T, str]]:
+def groups_of(
+    layers: Sequence[T], container: str, names: Mapping[str, str], spell: Spelling = snake_case
+) -> Iterator[tuple[T, str]]:
     """Yield each layer with the path of its group in a container: its class, and counted.
 
     `names` are those that Keras 3 gives to objects, by the path of their `vars`; without
-    them groups are counted in the order of the configuration.
+    them groups are counted in the order of the configuration.  `spell` makes the name of a
+    group of that of a class; Keras 2 and 3 do it a little differently.
     """
     above = f"{container}/" if container else ""
     named = {
@@ -185,7 +194,7 @@ def groups_of(layers: Sequence[T], container: str, names: Mapping[str, str]) -> 
     }
     counts: dict[str, int] = {}
     for unit in layers:
-        base = snake_case(unit.class_name.rpartition(">")[2])
+        base = spell(unit.class_name.rpartition(">")[2])
         count = counts.get(base, 0)
         counts[base] = count + 1
         yield unit, named.get(unit.name, f"{above}{base}_{count}" if count else f"{above}{base}")

@@ -30,6 +30,11 @@ def fill(model: Unit, source: CheckpointReader) -> None:
     _check_shapes(model, source)
 
 
+def knows(source: CheckpointReader) -> bool:
+    """Whether a checkpoint tells more than names of which variable each tensor is."""
+    return source.format.name in _FILLERS
+
+
 def _check_shapes(unit: Unit, source: CheckpointReader) -> None:
     for child in (unit, *unit.children()):
         if child is not unit:

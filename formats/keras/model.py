@@ -15,7 +15,7 @@ stored.  keras/src/engine/base_layer.py, keras/src/saving/saving_lib.py (Keras 2
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .config import Layer, layer_of, model_of, snake_case
 from .layers import LAYERS, NORMALIZING, PARTS, WEIGHTS, WRAPS
@@ -42,6 +42,8 @@ class Variable:
     full_name: str = ""
     key: str | None = None
     value: float | None = None
+    live: Any = None
+    """The variable of a running program that this presents."""
 
     @property
     def is_given(self) -> bool:
@@ -73,6 +75,12 @@ class Unit:
 
     numbered: bool = True
     """Whether the places of a model's layers without weights are known, too."""
+
+    is_container: bool = False
+    """Whether it is a list of layers, which has no variables of its own."""
+
+    live: Any = None
+    """The object of a running program that this presents."""
 
     def variables(self) -> list[Variable]:
         """Return its own variables, in the order of their creation."""

@@ -132,15 +132,14 @@ class Model(Trainer, Layer):
         options: Any = None,
     ) -> None:
         """Write the weights: HDF5 where the name or `save_format` says so, else a TensorFlow checkpoint."""
-        from .hdf5 import save_hdf5_weights
-        from .weights_file import save_weights_file
+        from .weights import save_h5, save_weights_file
 
         path = os.fspath(filepath)
         if save_format == "h5" or (save_format is None and path.endswith(_HDF5)):
             self._require_built()
             if not overwrite and entry_at(path) is not None:
                 raise FileExistsError(path)
-            write = save_weights_file if path.endswith(_OBJECT_PATHS) else save_hdf5_weights
+            write = save_weights_file if path.endswith(_OBJECT_PATHS) else save_h5
             write(path, self)
             return
         if save_format not in (None, "tf", "tensorflow"):
@@ -175,13 +174,12 @@ class Model(Trainer, Layer):
 
     def _load_keras_file(self, path: str, by_name: bool, skip_mismatch: bool) -> bool:
         """Load the weights of one of Keras' own files; False where it is something else."""
-        from .hdf5 import load_hdf5_weights
-        from .weights_file import load_weights_file
+        from .weights import load_h5, load_weights_file
 
         with opened(path) as reader:
             if reader.format.name == "keras-h5":
                 self._require_built()
-                load_hdf5_weights(reader, self, by_name=by_name, skip_mismatch=skip_mismatch)
+                load_h5(reader, self, by_name=by_name, skip_mismatch=skip_mismatch)
             elif reader.format.name in ("keras-weights", "keras"):
                 self._require_built()
                 load_weights_file(reader, self)
