@@ -12,6 +12,7 @@ Nothing here imports or runs what a configuration names.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -107,6 +108,27 @@ def _layer(item: Config, depth: int) -> Layer:
         else None,
         _layers(config, depth + 1) if "layers" in config else (),
     )
+
+
+def version_told(config: str | None, version: str | None) -> str | None:
+    """Return the version of Keras that a model is of: a configuration tells of which it can be."""
+    if config is None:
+        return version
+    # Only Keras 3 says batch_shape; only Keras 2 says batch_input_shape.
+    major = "2" if '"batch_input_shape"' in config or "keras.src.engine" in config else "3"
+    if version is not None and version.startswith(major):
+        return version
+    return {"2": "2.15.0", "3": "3.0.0"}[major]
+
+
+def config_in_h5(config: str | None) -> str | None:
+    """Return a configuration as whole models in HDF5 have it: class and settings, without a module."""
+    if config is None:
+        return None
+    found = parse_object(config)
+    if "module" not in found:
+        return config
+    return json.dumps({"class_name": found.get("class_name"), "config": found.get("config")})
 
 
 def snake_case(name: str) -> str:

@@ -8,14 +8,13 @@ they are, and no model is needed.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.errors import ConversionError, leave_out
 from formats.find.opening import open_checkpoint
-from formats.keras.config import snake_case
+from formats.keras.config import config_in_h5, snake_case, version_told
 from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, keras_facts, rekeyed
 from formats.keras.layouts import give_names, graph_of, h5_layout, weights_layout
 from formats.keras.match import fill, stored_layers
@@ -56,18 +55,11 @@ class Laid(NamedTuple):
 
 
 class Model(NamedTuple):
-    """What there is to be laid out: variables with their keys in SRC, the optimizer's, the texts."""
+    """What there is to be laid out: variables with their keys in SRC, the optimizer's, versions and texts."""
 
     unit: Unit
     optimizer: Optimizer | None
-    config: str | None
-    version: str | None
-    training_config: str | None = None
-
-    @property
-    def major(self) -> str:
-        """The major version of Keras that the target is written for."""
-        return "3" if (self.version or "").startswith("3") else "2"
+    facts: KerasFacts
 
 
 def read_config(path: str) -> str:
@@ -140,19 +132,9 @@ def _model(chosen: Chosen) -> Model:
             message = "without the model's configuration its layers have no order"
         hints = _HINTS if chosen.into.has_object_graph else (*_HINTS, _PLAIN)
         raise ConversionError(message, path=source.location.path, hints=hints)
-    version = _version(config, facts.version)
-    return Model(unit, optimizer_of(source), config, version, facts.training_config)
-
-
-def _version(config: str | None, version: str | None) -> str | None:
-    """Return the version of Keras that a model is of: a configuration tells of which it can be."""
-    if config is None:
-        return version
-    # Only Keras 3 says batch_shape; only Keras 2 says batch_input_shape.
-    major = "2" if '"batch_input_shape"' in config or "keras.src.engine" in config else "3"
-    if version is not None and version.startswith(major):
-        return version
-    return {"2": "2.15.0", "3": "3.0.0"}[major]
+    version = version_told(config, facts.version)
+    texts = KerasFacts(version=version, config=config, training_config=facts.training_config)
+    return Model(unit, optimizer_of(source), texts)
 
 
 def _laid(
@@ -225,18 +207,13 @@ def _objects(chosen: Chosen, model: Model) -> Laid:
 
 
 def _h5(chosen: Chosen, model: Model) -> Laid:
-    suffix = "" if model.major == "3" else ":0"
+    major = model.facts.major
+    suffix = "" if major == "3" else ":0"
     # A Sequential of Keras 3 has its name before those of its layers.
     give_names(model.unit, model.unit.name if not suffix and model.unit.class_name == "Sequential" else "")
-    variables, groups = h5_layout(model.unit, suffix)
-    config = _h5_config(model.config)
-    facts = KerasFacts(
-        version=model.version,
-        config=config,
-        training_config=model.training_config,
-        layers=tuple(groups),
-    )
-    state = model.optimizer.in_order(model.unit).h5_names(model.major) if model.optimizer else None
+    variables, layers = h5_layout(model.unit, suffix)
+    facts = model.facts._replace(config=config_in_h5(model.facts.config), layers=tuple(layers))
+    state = model.optimizer.in_order(model.unit).h5_names(major) if model.optimizer else None
     if state is not None:
         named = [(f"{OPTIMIZER_WEIGHTS}/{name}", name + suffix) for _, name in state]
         facts = facts._replace(optimizer=WeightGroup(OPTIMIZER_WEIGHTS, tuple(named)))
@@ -244,21 +221,12 @@ def _h5(chosen: Chosen, model: Model) -> Laid:
     return _laid(chosen, [*variables, *(state or ())], facts=facts)
 
 
-def _h5_config(config: str | None) -> str | None:
-    """Return a configuration as whole models in HDF5 have it: class and settings, without a module."""
-    if config is None:
-        return None
-    found = parse_object(config)
-    if "module" not in found:
-        return config
-    return json.dumps({"class_name": found.get("class_name"), "config": found.get("config")})
-
-
 # keras-weights, keras -----------------------------------------------------------------------
 
 
 def _archive(chosen: Chosen, model: Model) -> Laid:
-    if model.config is not None and "module" not in parse_object(model.config):
+    config = model.facts.config
+    if config is not None and "module" not in parse_object(config):
         message = "the configuration is that of a .h5 file, from which .keras archives are not loaded"
         hints = (
             "--config FILE: the config.json of a .keras archive, or such an archive of the same model",
@@ -273,7 +241,7 @@ def _weights(chosen: Chosen, model: Model) -> Laid:
     state = model.optimizer.weights_paths("3") if model.optimizer else None
     if state is not None and model.optimizer is not None:
         names["optimizer/vars"] = snake_case(model.optimizer.name)
-    facts = KerasFacts(version=model.version, config=model.config, object_names=names, groups=tuple(names))
+    facts = model.facts._replace(object_names=names, groups=tuple(names))
     return _laid(chosen, [*placed, *(state or ())], facts=facts)
 
 
