@@ -20,6 +20,7 @@ from ..operations.choose.select import choose
 from ..operations.move import convert, pairing, transfer
 from ..operations.move.chosen import Settings
 from ..operations.move.keras.plan import read_config
+from ..operations.move.optimizers import Given
 from ..operations.move.run_directory import converted_names, converted_state, refuse_state_file
 from ..option_rules import excludes, needs, option_rules
 from ..options import (
@@ -78,6 +79,18 @@ CANNOT = 3  # The exit code of input that cannot be read.
 @click.option(
     "--save-map", type=LocalPath(), metavar="FILE", help="With --like, write the pairing, for --map."
 )
+@click.option(
+    "--iterations",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Steps that the optimizer has taken, whatever SRC says of them.",
+)
+@click.option(
+    "--learning-rate",
+    type=click.FloatRange(0, min_open=True),
+    metavar="R",
+    help="The optimizer's rate, where SRC does not have it and its state depends on it.",
+)
 @click.option("--weights-only", is_flag=True, help="The same as --kind variable.")
 @cast_option
 @click.option(
@@ -98,6 +111,8 @@ CANNOT = 3  # The exit code of input that cannot be read.
     needs("--save-map", "--like"),
     needs("--pair-by-shape", "--like"),
     needs("--partial", "--like"),
+    needs("--iterations", "--like"),
+    needs("--learning-rate", "--like"),
     excludes("--config", "--like"),
     excludes("--weights-only", "--kind"),
     excludes("--update-state", "--each"),
@@ -147,11 +162,12 @@ def _convert_one(
         return _carry_out(convert.plan_conversion(reader, keys, target, into, settings), options)
     with _open(options["like"], options) as template:
         _check_format(template, reader, target, options["to"])
-        strictness = pairing.Strictness(options["pair_by_shape"], options["partial"], options["cast"])
+        given = Given(options["iterations"], options["learning_rate"])
+        strictness = pairing.Strictness(options["pair_by_shape"], options["partial"], options["cast"], given)
         if options["save_map"]:
             # Before the plan, which is refused where pairs are missing: the map is there to add them.
-            pairs = pairing.pair(reader, keys, template, names=names, by_shape=strictness.by_shape)
-            lines = map_lines((mine, theirs) for theirs, mine in pairs.items())
+            pairs = pairing.pair(reader, keys, template, strictness._replace(partial=True), names)
+            lines = map_lines((mine, theirs) for theirs, mine in pairs.rows().items())
             hints = ("to replace it: --overwrite", "to take its pairs: --map")
             save_map(options["save_map"], lines, overwrite=options["overwrite"], hints=hints)
         plan, _ = pairing.plan_like(reader, keys, template, target, strictness, names)

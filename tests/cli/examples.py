@@ -95,6 +95,8 @@ OWN = {
         "--pair-by-shape": ("convert left-1 new/c-1 --like right-1", "--pair-by-shape"),
         "--partial": (f"{_LIKE} --exclude '*/bias*'", "--partial"),
         "--save-map": (_LIKE, "--save-map map.tsv"),
+        "--iterations": (f"{_LIKE} -n --json", "--iterations 7"),
+        "--learning-rate": (f"{_LIKE} -n --json", "--learning-rate 0.5"),
         "--weights-only": (_CONVERT, "--weights-only"),
         "--cast": (_CONVERT, "--cast float16"),
         "--shard-size": (_CONVERT, "--shard-size 100"),

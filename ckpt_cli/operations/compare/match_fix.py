@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from formats.core.spec import TensorSpec
     from formats.model.reader import CheckpointReader
 
+    from ..move.pairing import Pairing
     from .match import Match
 
 
@@ -167,21 +168,22 @@ def _values(reader: CheckpointReader) -> list[str]:
     return [key for key in reader.specs if reader.kinds.get(key) != "graph"]
 
 
-def _pairs(
-    checkpoint: CheckpointReader, target: CheckpointReader, names: Renamed | None
-) -> dict[str, str] | None:
+def _pairs(checkpoint: CheckpointReader, target: CheckpointReader, names: Renamed | None) -> Pairing | None:
     """Return the pairing of `convert --like TARGET`, None where a weight of TARGET gets no value."""
-    pairs = pair(checkpoint, _values(checkpoint), target, names=names)
-    if any(kind == "variable" and key not in pairs for key, kind in target.kinds.items()):
+    try:
+        pairing = pair(checkpoint, _values(checkpoint), target, Strictness(partial=True), names)
+    except CheckpointError:
         return None
-    return pairs
+    if any(kind == "variable" and key not in pairing.pairs for key, kind in target.kinds.items()):
+        return None
+    return pairing
 
 
 def _converts(
     checkpoint: CheckpointReader,
     target: CheckpointReader,
     output: str,
-    pairs: dict[str, str],
+    pairs: Pairing,
     *,
     partial: bool,
 ) -> bool:

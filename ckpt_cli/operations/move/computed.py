@@ -1,4 +1,4 @@
-"""Tensors made of other tensors, element by element: another dtype, a mean.
+"""Tensors made of other tensors, element by element: another dtype, a mean, a multiple.
 
 What makes the elements is a value of its own, so that a task can carry it to where the
 bytes are.  `values_of` says what a tensor's bytes are made of where that can be read in
@@ -59,7 +59,23 @@ class Mean(NamedTuple):
             return total.astype(self.dtype.numpy).view(np.uint8)
 
 
-Make: TypeAlias = Cast | Mean
+class Scale(NamedTuple):
+    """Makes values times a number, rounded as the dtype multiplies."""
+
+    dtype: DType
+    factor: float
+
+    def __call__(self, pieces: Iterable[Chunk]) -> Chunk:
+        import numpy as np
+
+        (piece,) = pieces
+        values = np.frombuffer(piece, self.dtype.numpy)
+        with np.errstate(over="ignore", invalid="ignore"):
+            made: np.ndarray[Any, Any] = values * values.dtype.type(self.factor)
+        return made.view(np.uint8)
+
+
+Make: TypeAlias = Cast | Mean | Scale
 """Makes a stretch of values of the same stretch of every source, taken one at a time; plain data."""
 
 _MOST_HELD = 16 * PIECE

@@ -1,10 +1,9 @@
 """Filling the structure of one checkpoint with the values of another: `convert --like`.
 
 Tensors pair by full name where that is unique on both sides, then by key, then by
-object path (where one side has no objects, its keys stand for them); a slot also pairs
-where its variable has, by the name that its optimizer gives it, in the object graph or in
-its full name.  Nothing is paired by resemblance: what stays without a value is an error
-that says so.
+object path (where one side has no objects, its keys stand for them).  Optimizers' state
+follows its variables, by what it means (`optimizers`).  Nothing is paired by resemblance:
+what stays without a value is an error that says so.
 """
 
 from __future__ import annotations
@@ -15,17 +14,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.errors import ConversionError
 from formats.keras.match import pairs_within_layers
 from formats.model.object_keys import table_part
-from formats.tf.graph.invent import invent_graph
 
 from ..choose.keys import path_of
+from .computed import Computed, Scale
+from .keras.models import pairs_between_models
 from .layout import layout_of
+from .optimizers import Carried, Given, carry, states_of
 from .transfer import Dropped, Move, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from formats.core.dtypes import DType
     from formats.core.spec import TensorSpec
+    from formats.keras.training_state import TrainingState
     from formats.model.reader import CheckpointReader
 
     from ..choose.keys import Renamed
@@ -35,25 +37,96 @@ _MOST_LISTED = 10
 
 
 class Strictness(NamedTuple):
-    """What pairing allows beyond equal names."""
+    """What pairing allows beyond equal names, and what options say that no file does."""
 
     by_shape: bool = False
     partial: bool = False
     cast: DType | None = None
+    given: Given = Given()
+
+
+class Pairing(NamedTuple):
+    """The key in SRC for each key of TEMPLATE that has one, and what becomes of optimizers' state."""
+
+    pairs: dict[str, str]
+    optimizers: Carried
+
+    def rows(self) -> dict[str, str]:
+        """Return the key in SRC by that in TEMPLATE, optimizers' state with it."""
+        carried = {
+            key: origin.key for key, origin in self.optimizers.origins.items() if origin.key is not None
+        }
+        return {**self.pairs, **carried}
 
 
 def pair(
     source: CheckpointReader,
     keys: Sequence[str],
     template: CheckpointReader,
-    *,
+    rules: Strictness,
     names: Renamed | None = None,
-    by_shape: bool = False,
-) -> dict[str, str]:
-    """Return the key in `source` for each key of `template` that has one.
+) -> Pairing:
+    """Return which tensor of `source` goes where in `template`.
 
     `names` are the source's keys, full names and object paths after rules that change them.
+    Raises ConversionError where an optimizer's state has no place in TEMPLATE's.
     """
+    mine, theirs = states_of(source), states_of(template)
+    if mine is None or theirs is None:  # files of Keras, whose names say all that they do of it
+        return Pairing(_pair_by_names(source, keys, template, names, rules), Carried())
+    here, there = _own_keys(source, mine), _own_keys(template, theirs)
+    others = [key for key in keys if key not in here]
+    pairs = _pair_by_names(source, others, template, names, rules, without=there)
+    pairs.update(_same_names(source, keys, others, template, theirs, names))
+    carried = carry(
+        source,
+        [state for state in mine if state.keys & set(keys)],
+        template,
+        theirs,
+        pairs,
+        rules.given,
+        partial=rules.partial,
+    )
+    settled = carried.origins.keys() | carried.kept
+    return Pairing({key: pairs[key] for key in pairs if key not in settled}, carried)
+
+
+def _same_names(  # noqa: PLR0917  as pair
+    source: CheckpointReader,
+    keys: Sequence[str],
+    others: Sequence[str],
+    template: CheckpointReader,
+    states: Sequence[TrainingState],
+    names: Renamed | None,
+) -> dict[str, str]:
+    """Pair what is called exactly as an optimizer of TEMPLATE calls it, as in names that were made of one.
+
+    A number of an optimizer may be one of SRC's; its slots are not, since their meaning decides.
+    """
+    pairs: dict[str, str] = {}
+    full_names = names.full_names if names else source.full_names
+    numbers = {key for state in states for held in state.numbers.values() for key in held}
+    every = {key for state in states for key in state.keys}
+    new = names.keys if names else {key: key for key in keys}
+    for mine, wanted in ((keys, numbers), (others, every)):
+        _join(pairs, mine, wanted, lambda key: full_names.get(new[key]), template.full_names.get)
+    return pairs
+
+
+def _own_keys(reader: CheckpointReader, states: Sequence[TrainingState]) -> set[str]:
+    """Return the keys of optimizers' state, less what is the program's, too, as a shared global step is."""
+    kinds = reader.kinds
+    return {key for state in states for key in state.keys if kinds.get(key) in ("slot", "optimizer")}
+
+
+def _pair_by_names(  # noqa: PLR0917  as pair
+    source: CheckpointReader,
+    keys: Sequence[str],
+    template: CheckpointReader,
+    names: Renamed | None,
+    rules: Strictness,
+    without: Container[str] = (),
+) -> dict[str, str]:
     pairs: dict[str, str] = {}
     new = names.keys if names else {key: key for key in keys}
     full_names = names.full_names if names else source.full_names
@@ -61,7 +134,8 @@ def pair(
     if source.object_graph is None:
         # Where there are no objects, names stand for their paths; below, the other way round, too.
         paths = {key: key for key in new.values()}
-    wanted = [key for key in _in_order(template) if template.kinds.get(key) != "graph"]
+    values = [key for key in _in_order(template) if template.kinds.get(key) != "graph"]
+    wanted = [key for key in values if key not in without]
     for of_source, of_template in (
         (lambda key: full_names.get(new[key]), template.full_names.get),
         (new.get, lambda key: key),
@@ -73,8 +147,10 @@ def pair(
     ):
         _join(pairs, keys, wanted, of_source, of_template)
     _join_in_layers(pairs, source, keys, template, wanted)
-    _join_slots(pairs, source, keys, template, wanted)
-    if by_shape:
+    if names is None:
+        here, there = set(keys) - set(pairs.values()), set(wanted) - pairs.keys()
+        pairs.update(pairs_between_models(source, here, template, there))
+    if rules.by_shape:
         _join(pairs, keys, wanted, lambda key: _shape(source, key), lambda key: _shape(template, key))
     return pairs
 
@@ -128,64 +204,6 @@ def _join_in_layers(
     pairs.update((theirs, mine) for theirs, mine in found if theirs in there and mine in here)
 
 
-class _SlotName(NamedTuple):
-    variable: str
-    name: str
-
-
-def _join_slots(
-    pairs: dict[str, str],
-    source: CheckpointReader,
-    keys: Sequence[str],
-    template: CheckpointReader,
-    wanted: Sequence[str],
-) -> None:
-    """Pair slots of paired variables by slot name, where one optimizer on each side has it."""
-    mine, theirs = _slots(source, keys), _slots(template, wanted)
-    counts = Counter(mine.values()), Counter(theirs.values())
-    by_slot = {slot: key for key, slot in mine.items() if counts[0][slot] == 1}
-    used = set(pairs.values())
-    for key, slot in theirs.items():
-        if key in pairs or slot.variable not in pairs or counts[1][slot] != 1:
-            continue
-        found = by_slot.get(_SlotName(pairs[slot.variable], slot.name))
-        if found is not None and found not in used:
-            pairs[key] = found
-
-
-def _slots(reader: CheckpointReader, keys: Sequence[str]) -> dict[str, _SlotName]:
-    """Return the variable and the slot name of each slot variable."""
-    if reader.object_graph is None:
-        names = {key: reader.specs[key] for key in keys if reader.kinds.get(key) != "graph"}
-        invented = invent_graph(names)
-        graph, key_of = invented.graph, {key: name for name, key in invented.keys.items()}
-    else:
-        graph, key_of = reader.object_graph, {key: key for key in keys}
-    owners = graph.tensors(dict.fromkeys(key_of))
-    by_node = {number: key_of[key] for key, (number, _, _) in owners.items()}
-    found = {
-        by_node[slot.node]: _SlotName(by_node[slot.variable], slot.name)
-        for slot in graph.slots
-        if slot.node in by_node and slot.variable in by_node
-    }
-    return found | _listed_slots(reader, [key for key in keys if key not in found])
-
-
-def _listed_slots(reader: CheckpointReader, keys: Sequence[str]) -> dict[str, _SlotName]:
-    """Return the slots of Keras 2.11 to 2.15, of which only full names tell: `Adam/m/dense/kernel`."""
-    if reader.object_graph is None:
-        return {}
-    kinds, names = reader.kinds, reader.full_names
-    counts = Counter(names.values())
-    variables = {names[key]: key for key in names if kinds.get(key) == "variable" and counts[names[key]] == 1}
-    slots = {}
-    for key in keys:
-        parts = names.get(key, "").split("/", 2)
-        if kinds.get(key) == "slot" and len(parts) == 3 and parts[2] in variables:
-            slots[key] = _SlotName(variables[parts[2]], parts[1])
-    return slots
-
-
 # The plan ---------------------------------------------------------------------------
 
 
@@ -196,14 +214,14 @@ def plan_like(  # noqa: PLR0917  what goes where, in that order
     target: str,
     rules: Strictness,
     names: Renamed | None = None,
-) -> tuple[Plan, dict[str, str]]:
+) -> tuple[Plan, Pairing]:
     """Return the plan of writing `template` with the values of `source`, and the pairing.
 
     Raises ConversionError, which lists them, for weights and slots without a value
     (unless `partial`), and for pairs that differ in shape, or in dtype without a cast.
     """
-    pairs = pair(source, keys, template, names=names, by_shape=rules.by_shape)
-    return plan_pairs(source, keys, template, target, rules, pairs), pairs
+    pairing = pair(source, keys, template, rules, names)
+    return plan_pairs(source, keys, template, target, rules, pairing), pairing
 
 
 def plan_pairs(  # noqa: PLR0917  as plan_like
@@ -212,30 +230,22 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
     template: CheckpointReader,
     target: str,
     rules: Strictness,
-    pairs: dict[str, str],
+    pairing: Pairing,
 ) -> Plan:
     """Return the plan of a pairing, as `plan_like` does."""
     wanted = [key for key in _in_order(template) if template.kinds.get(key) != "graph"]
+    pairs, carried = pairing.rows(), pairing.optimizers
+    has_value = pairs.keys() | carried.origins.keys() | carried.kept
     _refuse_missing(
-        source, keys, template, [key for key in wanted if key not in pairs], rules=rules, pairs=pairs
+        source, keys, template, [key for key in wanted if key not in has_value], rules=rules, pairs=pairs
     )
     _refuse_different(source, template, pairs, rules)
-    moves = []
-    for key in wanted:
-        spec = template.specs[key]
-        if key in pairs:
-            theirs = source[pairs[key]]
-            stored = theirs.spec.stored
-            if table_part(key):
-                spec = spec._replace(shape=theirs.spec.shape)
-            if rules.cast is not None and theirs.spec.dtype.is_floating:
-                spec = spec._replace(dtype=rules.cast)
-            moves.append(Move(spec._replace(stored=stored), pairs[key], theirs))
-        else:
-            moves.append(Move(spec, None, template[key]))
+    moves = [_move(source, template, key, pairing, rules) for key in wanted]
     used = set(pairs.values())
-    reason = "has no place in TEMPLATE"
-    dropped = [Dropped(key, reason) for key in keys if key not in used and source.kinds.get(key) != "graph"]
+    reasons = {**dict.fromkeys(keys, "has no place in TEMPLATE"), **carried.dropped}
+    dropped = [
+        Dropped(key, reasons[key]) for key in keys if key not in used and source.kinds.get(key) != "graph"
+    ]
     slices = {move.spec.key: _extents(template, move.spec.key) for move in moves}
     return Plan(
         source.location.path,
@@ -246,9 +256,34 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
         template.object_graph,
         {key: extents for key, extents in slices.items() if extents},
         template.facts,
-        sources=(source, template),
-        layout=layout_of(template, ((key, key) for key in wanted)),
+        tuple(carried.notes),
+        (source, template),
+        layout_of(template, ((key, key) for key in wanted)),
     )
+
+
+def _move(
+    source: CheckpointReader, template: CheckpointReader, key: str, pairing: Pairing, rules: Strictness
+) -> Move:
+    """Return where a tensor of TEMPLATE gets its values: from SRC, from what SRC says, or its own."""
+    spec = template.specs[key]
+    origin = pairing.optimizers.origins.get(key)
+    from_key = origin.key if origin is not None else pairing.pairs.get(key)
+    if from_key is None:
+        if origin is not None:
+            return Move(spec._replace(stored=None), None, None, origin.value)
+        return Move(spec, None, template[key])
+    theirs = source[from_key]
+    if table_part(key):
+        spec = spec._replace(shape=theirs.spec.shape)
+    if rules.cast is not None and theirs.spec.dtype.is_floating:
+        spec = spec._replace(dtype=rules.cast)
+    if origin is not None and origin.factor is not None:
+        turned = Computed(
+            theirs.spec._replace(stored=None), (theirs,), Scale(theirs.spec.dtype, origin.factor)
+        )
+        return Move(spec._replace(stored=None), from_key, turned)
+    return Move(spec._replace(stored=theirs.spec.stored), from_key, theirs)
 
 
 def _extents(template: CheckpointReader, key: str) -> list[tuple[tuple[int, int], ...]]:

@@ -1,0 +1,439 @@
+"""Carrying optimizers' state from one checkpoint into another by what it means.
+
+Each optimizer of TEMPLATE is found in SRC, by the variables that it trains; then each of
+its slots is taken from the slot of the same variable that means the same, whatever the
+generation calls it and wherever it lists it.  A value that means the same in another way
+is turned: TensorFlow 1's momentum is a sum of gradients, Keras' is -learning_rate times
+that.  Counts of steps, powers of beta and the rate follow; what a program says of itself,
+and a generation does not save, stays with the program.  Where one optimizer is not
+the other, or keeps what the other does not, nothing is carried: that is an error.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.core.words import counted
+from formats.errors import ConversionError
+from formats.keras.optimizers import BY_NAME, NO_SLOTS, TF1, TITLES, Optimizer, flaw_between, state_of
+from formats.keras.training_state import (
+    ITERATIONS,
+    LEARNING_RATE,
+    MOMENTUM_PRODUCT,
+    TrainingState,
+    training_states,
+)
+from formats.model.object_keys import looks_object_based
+from formats.tf.graph.invent import invent_graph
+
+from .step_count import GLOBAL_STEP, Steps, steps_taken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    import numpy as np
+
+    from formats.model.reader import CheckpointReader
+
+
+KERAS_FILES = ("keras-h5", "keras-weights", "keras")
+NAME_BASED = ("tf-name", "tf-v1")
+_BETAS = {"beta1_power": ("beta_1", 0.9), "beta2_power": ("beta_2", 0.999)}
+_NO_BIAS = 1e-3
+"""How far the correction of Adam's bias is from 1 where it is as good as none, after some 6,200 steps."""
+
+_ALIKE = frozenset((LEARNING_RATE, ITERATIONS, MOMENTUM_PRODUCT, "loss_scale", "good_steps"))
+"""Numbers that mean the same in all generations."""
+
+
+class Given(NamedTuple):
+    """What options say of an optimizer that no file does."""
+
+    iterations: int | None = None
+    learning_rate: float | None = None
+
+
+class _Carrying:
+    """What `Carried` becomes while one optimizer after another is looked at."""
+
+    def __init__(self) -> None:
+        self.origins: dict[str, Origin] = {}
+        self.kept: set[str] = set()
+        self.dropped: dict[str, str] = {}
+        self.notes: list[str] = []
+
+
+class Origin(NamedTuple):
+    """Where a value comes from: a tensor of SRC, as it is or times a factor, or a number."""
+
+    key: str | None = None
+    factor: float | None = None
+    value: np.ndarray[Any, Any] | None = None
+
+
+class Carried(NamedTuple):
+    """What becomes of optimizers' state, by keys of TEMPLATE, and of SRC for what is dropped.
+
+    `kept` are values that TEMPLATE keeps since SRC's program, not its checkpoint, had them.
+    """
+
+    origins: Mapping[str, Origin] = MappingProxyType({})
+    kept: AbstractSet[str] = frozenset()
+    dropped: Mapping[str, str] = MappingProxyType({})
+    notes: Sequence[str] = ()
+
+
+def states_of(reader: CheckpointReader) -> list[TrainingState] | None:
+    """Return the state of each optimizer that a checkpoint has; None where its layout is not known here."""
+    if reader.object_graph is not None:
+        return training_states(reader.object_graph, reader.specs, reader.full_names)
+    if reader.format.name in KERAS_FILES or any(map(looks_object_based, reader.specs)):
+        return None
+    named = {key: spec for key, spec in reader.specs.items() if reader.kinds.get(key) != "graph"}
+    invented = invent_graph(named)
+    names = {key: name for name, key in invented.keys.items()}
+    specs = {key: named[name]._replace(key=key) for key, name in names.items()}
+    return [_renamed(state, names) for state in training_states(invented.graph, specs, names)]
+
+
+def _renamed(state: TrainingState, names: Mapping[str, str]) -> TrainingState:
+    return state._replace(
+        slots={(names[owner], slot): names[key] for (owner, slot), key in state.slots.items()},
+        numbers={name: tuple(names[key] for key in keys) for name, keys in state.numbers.items()},
+    )
+
+
+# Which is which ---------------------------------------------------------------------
+
+
+def carry(  # noqa: PLR0917  from, to, by which variables, and with what
+    source: CheckpointReader,
+    mine: Sequence[TrainingState],
+    template: CheckpointReader,
+    there: Sequence[TrainingState],
+    pairs: Mapping[str, str],
+    given: Given,
+    *,
+    partial: bool = False,
+) -> Carried:
+    """Return what becomes of optimizers' state; `pairs` are those of variables, TEMPLATE's key first.
+
+    Raises ConversionError where an optimizer cannot go on as TEMPLATE's; where `partial`,
+    that keeps its own state, and SRC's is dropped.
+    """
+    if not mine and source.format.name in NAME_BASED:
+        mine = [_without_slots() for state in there if len(there) == 1 and BY_NAME["SGD"] in state.known]
+    carried = _Carrying()
+    for theirs in there:
+        one = _counterpart(mine, theirs, there, pairs)
+        if one is None:
+            continue
+        pair = _Pair(source, template, one, theirs, pairs, given, alone=len(mine) == 1)
+        try:
+            pair.carry(carried)
+        except ConversionError as error:
+            if not partial:
+                error.path = error.path or source.location.path
+                raise
+            carried.notes.append(f"{error.message}; TEMPLATE's own state is kept")
+            carried.kept.update(theirs.keys)
+            carried.dropped.update(dict.fromkeys(one.keys, "state of an optimizer that TEMPLATE has not"))
+    return Carried(carried.origins, carried.kept, carried.dropped, carried.notes)
+
+
+def _without_slots() -> TrainingState:
+    """Return TensorFlow 1's gradient descent, which leaves nothing in a checkpoint but the global step."""
+    return TrainingState(TF1, "", NO_SLOTS, (BY_NAME["SGD"],), {}, {})
+
+
+def _counterpart(
+    mine: Sequence[TrainingState],
+    theirs: TrainingState,
+    there: Sequence[TrainingState],
+    pairs: Mapping[str, str],
+) -> TrainingState | None:
+    """Return the optimizer of SRC that trains the variables of one of TEMPLATE's."""
+    if len(mine) == len(there) == 1:
+        return mine[0]
+    wanted = {pairs[variable] for variable in theirs.variables if variable in pairs}
+    found = [state for state in mine if state.variables & wanted]
+    if not found and not wanted:
+        found = [state for state in mine if state.path == theirs.path and not state.variables]
+    if len(found) > 1:
+        alike = [state for state in found if state.path == theirs.path] or [
+            state for state in found if _common(state, theirs)
+        ]
+        found = alike or found
+    if len(found) > 1:
+        names = ", ".join(f"{state.title} at {state.path!r}" for state in found)
+        message = f"several optimizers of SRC train the variables of TEMPLATE's {theirs.path!r}: {names}"
+        hints = ("--exclude leaves out the state of all but one",)
+        raise ConversionError(message, hints=hints)
+    return found[0] if found else None
+
+
+def _common(mine: TrainingState, theirs: TrainingState) -> list[tuple[Optimizer, Optimizer]]:
+    """Return the rows of the table that two optimizers can both be, equal names first."""
+    both = [(a, b) for a in mine.known for b in theirs.known if state_of(a) == state_of(b)]
+    return sorted(both, key=lambda rows: rows[0].name != rows[1].name)
+
+
+# One optimizer ----------------------------------------------------------------------
+
+
+class _Pair(NamedTuple):
+    """An optimizer of SRC, and the one of TEMPLATE that goes on with its state."""
+
+    source: CheckpointReader
+    template: CheckpointReader
+    mine: TrainingState
+    theirs: TrainingState
+    pairs: Mapping[str, str]
+    given: Given
+    alone: bool
+
+    def carry(self, carried: _Carrying) -> None:
+        mine, theirs = self.mine, self.theirs
+        if not mine.known or not theirs.known:
+            self._carry_alike(carried)
+            return
+        both = _common(mine, theirs)
+        if not both:
+            raise self._refused(f"SRC's optimizer is {_spell(mine)}, TEMPLATE's is {_spell(theirs)}")
+        row, into = both[0]
+        flaw = flaw_between(row, mine.generation, theirs.generation)
+        if flaw is not None:
+            raise self._refused(f"{_spell(mine, row)} does not go on as {_spell(theirs, into)}: {flaw}")
+        origins, notes = dict(self._slots(row, into, carried)), carried.notes
+        numbers = self._numbers(row, into, notes)
+        carried.origins.update(origins)
+        carried.origins.update(numbers)
+        self._settle(carried, set(origins) | set(numbers))
+        self._say(row, into, notes)
+
+    def _settle(self, carried: _Carrying, filled: set[str]) -> None:
+        """Let the rest of TEMPLATE's numbers keep their values, and list what is left of SRC's."""
+        slots = set(self.theirs.slots.values())
+        carried.kept.update(self.theirs.keys - slots - filled - self.pairs.keys())
+        used = {origin.key for origin in carried.origins.values()}
+        kept = f"what {TITLES[self.theirs.generation]} does not save of an optimizer"
+        for key in self.mine.keys - used - carried.dropped.keys():
+            carried.dropped[key] = kept
+
+    def _say(self, row: Optimizer, into: Optimizer, notes: list[str]) -> None:
+        mine, theirs = self.mine, self.theirs
+        if (mine.generation, row.name) != (theirs.generation, into.name):
+            notes.append(f"optimizer: {_spell(mine, row)} goes on as {_spell(theirs, into)}")
+
+    def _refused(self, message: str) -> ConversionError:
+        anew = (
+            "to start it anew, the weights alone: --weights-only --partial, which keeps TEMPLATE's own state"
+        )
+        return ConversionError(message, hints=(anew,))
+
+    # Optimizers that the table does not have ----------------------------------------------
+
+    def _carry_alike(self, carried: _Carrying) -> None:
+        """Carry the state of an optimizer that is only known to be the same on both sides."""
+        mine, theirs = self.mine, self.theirs
+        if (mine.generation, mine.called, mine.slot_names, set(mine.numbers)) != (
+            theirs.generation,
+            theirs.called,
+            theirs.slot_names,
+            set(theirs.numbers),
+        ) or len(mine.unowned) != len(theirs.unowned):
+            unknown = mine if not mine.known else theirs
+            what = (
+                f"it is not told whose {counted(len(unknown.unowned), 'slot')} of {_spell(unknown)} are"
+                if unknown.unowned
+                else f"what {_spell(unknown)} keeps is not known"
+            )
+            raise self._refused(
+                f"{what}, so nothing of it is carried from {_spell(mine)} to {_spell(theirs)}"
+            )
+        if mine.unowned:
+            # One list of one layout: the same program wrote both.
+            for key, same in zip(theirs.unowned, mine.unowned, strict=True):
+                carried.origins[key] = Origin(same)
+        for (variable, name), key in theirs.slots.items():
+            same_slot = mine.slots.get((self.pairs.get(variable, ""), name))
+            if same_slot is not None:
+                carried.origins[key] = Origin(same_slot)
+        for name, keys in theirs.numbers.items():
+            for key, same in zip(keys, mine.numbers[name], strict=False):
+                carried.origins[key] = Origin(same)
+        self._settle(carried, set(carried.origins))
+
+    # Slots --------------------------------------------------------------------------
+
+    def _slots(self, row: Optimizer, into: Optimizer, carried: _Carrying) -> Iterator[tuple[str, Origin]]:
+        mine, theirs = self.mine, self.theirs
+        names = row.meanings(mine.generation)
+        held = {(variable, names[name]): key for (variable, name), key in mine.slots.items()}
+        wanted = into.meanings(theirs.generation)
+        have = {meaning for _, meaning in held}
+        want = {wanted[name] for name in theirs.slot_names}
+        self._leave_idle(row, have - want, held, carried)
+        self._refuse_missing(into, want - have, carried.notes)
+        for (variable, name), key in theirs.slots.items():
+            meaning = wanted[name]
+            if meaning not in have:
+                yield key, Origin(value=self._zeros(key))
+                continue
+            origin = held.get((self.pairs.get(variable, ""), meaning))
+            if origin is not None:
+                yield key, Origin(origin, self._factor(row, meaning, carried.notes))
+
+    def _leave_idle(
+        self, row: Optimizer, surplus: set[str], held: Mapping[tuple[str, str], str], carried: _Carrying
+    ) -> None:
+        """Leave out slots that are made without need; refuse what TEMPLATE's optimizer has no place for."""
+        generation = self.mine.generation
+        for meaning in surplus:
+            slot = row.slot(meaning)
+            keys = [key for (_, found), key in held.items() if found == meaning]
+            if generation not in slot.idle_in:
+                message = (
+                    f"SRC's {_spell(self.mine, row)} keeps {slot.name(generation)!r} of "
+                    f"{counted(len(keys), 'variable')}, TEMPLATE's {_spell(self.theirs)} does not"
+                )
+                raise self._refused(message)
+            reason = f"{TITLES[generation]} keeps it with momentum 0, too, and TEMPLATE's optimizer has none"
+            carried.dropped.update(dict.fromkeys(keys, reason))
+
+    def _refuse_missing(self, into: Optimizer, missing: set[str], notes: list[str]) -> None:
+        for meaning in missing:
+            name = into.slot(meaning).name(self.theirs.generation)
+            what = (
+                f"TEMPLATE's {_spell(self.theirs, into)} keeps {name!r}, SRC's {_spell(self.mine)} does not"
+            )
+            if self.theirs.generation not in into.slot(meaning).idle_in:
+                raise self._refused(what)
+            notes.append(f"{what}: it starts at 0")
+
+    def _zeros(self, key: str) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        spec = self.template.specs[key]
+        return np.zeros(spec.shape, spec.dtype.numpy)
+
+    def _factor(self, row: Optimizer, meaning: str, notes: list[str]) -> float | None:
+        """Return what turns a slot's value into TEMPLATE's; None where it is the same."""
+        turned = (self.mine.generation == TF1) != (self.theirs.generation == TF1)
+        if not row.slot(meaning).turns or not turned:
+            return None
+        rate = self._rate(row, notes)
+        return -rate if self.mine.generation == TF1 else -1 / rate
+
+    def _rate(self, row: Optimizer, notes: list[str]) -> float:
+        """Return the learning rate by which momentum is turned: SRC's, or that of TEMPLATE, which goes on."""
+        if self.given.learning_rate is not None:
+            return self.given.learning_rate
+        for side, reader, state in (
+            ("SRC", self.source, self.mine),
+            ("TEMPLATE", self.template, self.theirs),
+        ):
+            for key in state.numbers.get(LEARNING_RATE, ())[:1]:
+                rate = float(reader[key].read())
+                if rate > 0:
+                    said = f"momentum is turned by the learning rate of {side}, {rate:.6g}"
+                    notes += [said] if said not in notes else []
+                    return rate
+        message = (
+            f"TensorFlow 1 keeps the sum of gradients as momentum, Keras -learning_rate times that, and "
+            f"neither SRC nor TEMPLATE holds the rate of {_spell(self.mine, row)}"
+        )
+        error = self._refused(message)
+        error.hints = ("--learning-rate R gives it", *error.hints)
+        raise error
+
+    # Numbers ------------------------------------------------------------------------
+
+    def _numbers(self, row: Optimizer, into: Optimizer, notes: list[str]) -> dict[str, Origin]:
+        """Return where TEMPLATE's counts, rates and powers come from."""
+        mine, theirs = self.mine, self.theirs
+        origins: dict[str, Origin] = {}
+        same = mine.generation == theirs.generation
+        for name, keys in theirs.numbers.items():
+            held = mine.numbers.get(name)
+            if held is not None and (same or name in _ALIKE):
+                origins.update(dict.fromkeys(keys, Origin(held[0])))
+            origins.update({key: Origin(self.pairs[key]) for key in keys if key in self.pairs})
+        if self.given.learning_rate is not None:
+            for key in theirs.numbers.get(LEARNING_RATE, ()):
+                origins[key] = Origin(value=self._number(key, self.given.learning_rate))
+        origins.update(self._counts(row, into, notes))
+        return origins
+
+    def _counts(self, row: Optimizer, into: Optimizer, notes: list[str]) -> dict[str, Origin]:
+        counters = list(self.theirs.numbers.get(ITERATIONS, ()))
+        state = self.mine
+        named = [self.pairs[key] for key in counters if key in self.pairs]
+        if named and ITERATIONS not in state.numbers:
+            state = state._replace(numbers={**state.numbers, ITERATIONS: tuple(named)})
+        steps = steps_taken(self.source, state, alone=self.alone, asked=self.given.iterations)
+        origins: dict[str, Origin] = {}
+        powers = [key for name in _BETAS for key in self.theirs.numbers.get(name, ())]
+        is_direct = self.mine.generation == self.theirs.generation == TF1 and self.given.iterations is None
+        if is_direct:
+            return origins
+        if (
+            self.theirs.generation == TF1
+            and GLOBAL_STEP in self.template.specs
+            and GLOBAL_STEP not in self.pairs
+        ):
+            counters.append(GLOBAL_STEP)
+        if steps is None:
+            if into.counts and (counters or powers):
+                error = self._refused(
+                    f"nothing in SRC tells how many steps {_spell(self.mine, row)} has taken, "
+                    f"and those of {_spell(self.theirs, into)} depend on it"
+                )
+                error.hints = ("--iterations N says how many there were", *error.hints)
+                raise error
+            steps = Steps(0, "nothing in SRC tells, and no step depends on it")
+        self._check_bias(row, into, steps.taken)
+        for key in counters:
+            copied = (
+                steps.key is not None and self.source.specs[steps.key].dtype is self.template.specs[key].dtype
+            )
+            origins[key] = Origin(steps.key) if copied else Origin(value=self._number(key, steps.taken))
+        if steps.key is None or steps.told_by == GLOBAL_STEP:
+            notes.append(f"iterations {steps.taken}: {steps.told_by}")
+        for name, (base_name, usual) in _BETAS.items():
+            for key in self.theirs.numbers.get(name, ()):
+                origins[key] = Origin(value=self._power(key, base_name, usual, steps.taken))
+        return origins
+
+    def _check_bias(self, row: Optimizer, into: Optimizer, steps: int) -> None:
+        """Refuse to go on with a correction of bias that SRC's optimizer has not made, while that matters."""
+        correction = (1 - 0.999**steps) ** 0.5 / (1 - 0.9**steps) if steps else 0.0
+        if row.corrects_bias == into.corrects_bias or abs(correction - 1) < _NO_BIAS:
+            return
+        message = (
+            f"{_spell(self.mine, row)} and {_spell(self.theirs, into)} keep the same, but only one of them "
+            f"corrects bias: after {steps} steps its own go {correction:.3g} times as far"
+        )
+        raise self._refused(message)
+
+    def _power(self, key: str, base_name: str, usual: float, steps: int) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        given = self.mine.numbers.get(base_name)
+        base = float(self.source[given[0]].read()) if given else float(np.float32(usual))
+        return self._number(key, base ** (steps + 1))
+
+    def _number(self, key: str, value: float) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        return np.array(value, self.template.specs[key].dtype.numpy)
+
+
+def _spell(state: TrainingState, row: Optimizer | None = None) -> str:
+    """Return an optimizer with its generation, for people."""
+    name = state.title if row is None else row.tf1 if state.generation == TF1 and row.tf1 else row.name
+    if state.called == NO_SLOTS:
+        name = NO_SLOTS
+    return f"{name} of {TITLES[state.generation]}"

@@ -1,0 +1,101 @@
+"""How many steps an optimizer has taken, by all that tells of it.
+
+    iterations, iter     the count itself
+    beta1_power          beta1 ** (steps + 1) in float32, which tells while it is above 1e-37:
+                         at 0.9 to step 800 or so; then it sticks at what is left, or at 0
+    beta2_power          the same of beta2, to about one step in 10,000
+    global_step          steps of the program, which are those of its only optimizer
+
+What tells more comes first; what contradicts it, beyond what float32 can tell, is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.errors import ConversionError
+from formats.keras.training_state import ITERATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from formats.keras.training_state import TrainingState
+    from formats.model.reader import CheckpointReader
+
+
+GLOBAL_STEP = "global_step"
+_LEAST_POWER = 1e-37
+"""Below it float32 loses digits, and where denormals are flushed there is nothing left."""
+
+_ROUNDING = 2.0**-24
+"""How much of a float32 is lost in one multiplication."""
+
+_POWERS = {"beta1_power": ("beta_1", 0.9), "beta2_power": ("beta_2", 0.999)}
+"""Powers of TensorFlow 1's Adam: what Keras calls their base, and the base where nothing says another."""
+
+
+class Steps(NamedTuple):
+    """A number of steps: what tells it, the key that holds it where one does, how far it may be off."""
+
+    taken: int
+    told_by: str
+    key: str | None = None
+    error: int = 0
+
+
+def steps_taken(
+    source: CheckpointReader, state: TrainingState, *, alone: bool, asked: int | None = None
+) -> Steps | None:
+    """Return how many steps an optimizer has taken; None where nothing tells.
+
+    `alone` says that the checkpoint has no other optimizer, so that the global step counts
+    the steps of this one.  Raises ConversionError for numbers that contradict each other.
+    """
+    if asked is not None:
+        return Steps(asked, "--iterations")
+    found = list(_told(source, state, alone=alone))
+    for other in found[1:]:
+        first = found[0]
+        if abs(other.taken - first.taken) > first.error + other.error:
+            message = (
+                f"{first.told_by} says {first.taken} steps, {other.told_by} says {other.taken}: "
+                f"{state.title} can have taken one number of them"
+            )
+            hints = ("--iterations N says how many there were",)
+            raise ConversionError(message, path=source.location.path, hints=hints)
+    return found[0] if found else None
+
+
+def _told(source: CheckpointReader, state: TrainingState, *, alone: bool) -> Iterator[Steps]:
+    for key in state.numbers.get(ITERATIONS, ())[:1]:
+        yield Steps(int(source[key].read()), source.full_names.get(key) or ITERATIONS, key)
+    for name, (base_name, usual) in _POWERS.items():
+        if name in state.numbers:
+            yield from _of_power(source, state, name, base_name, usual)
+    if alone and GLOBAL_STEP in source.specs and not source.specs[GLOBAL_STEP].shape:
+        yield Steps(int(source[GLOBAL_STEP].read()), GLOBAL_STEP, GLOBAL_STEP)
+
+
+def _of_power(
+    source: CheckpointReader, state: TrainingState, name: str, base_name: str, usual: float
+) -> Iterator[Steps]:
+    import numpy as np
+
+    key, *_ = state.numbers[name]
+    power = float(source[key].read())
+    if not _LEAST_POWER < power < 1:
+        return
+    given = state.numbers.get(base_name)
+    base = float(np.float32(source[given[0]].read() if given else usual))
+    exact = math.log(power) / math.log(base) - 1
+    count = round(exact)
+    error = (count + 2) * _ROUNDING / -math.log(base)
+    told_by = f"{key}{'' if given else f' (with {base_name} {usual})'}"
+    if count < 0 or abs(exact - count) > max(error, 0.01):
+        message = (
+            f"{key} is {power:.8g}, which is no power of {base_name}, {usual} unless the file says another"
+        )
+        hints = ("--iterations N says how many steps there were",)
+        raise ConversionError(message, path=source.location.path, key=key, hints=hints)
+    yield Steps(count, told_by, error=math.ceil(error) if error > 0.5 else 0)

@@ -1,0 +1,326 @@
+"""The optimizers of TensorFlow and Keras: what each keeps, and what that is called in each generation.
+
+    generation   what                            slots                              steps taken
+    tf1          tf.compat.v1.train              `<variable>/Adam`, `..._1`         beta1_power, global_step
+    legacy       Keras before 2.11, .legacy      slot variables `m`, `v`            iter
+    keras2       Keras 2.11 to 2.15, tf_keras    lists `_momentums`, and all in     _iterations
+                                                 one list `_variables`
+    keras3       Keras 3                         the same, with other names         _iterations
+
+A slot is known by its meaning, which is the same in all generations, and never by its
+number in a list: `_variables/3` is another slot in each.  Its value is the same, too,
+but where it `turns`: TensorFlow 1 keeps for momentum the sum of gradients, PyTorch as well,
+Keras the step that follows of it, -learning_rate times that.
+tensorflow/python/training/, keras/src/optimizers/legacy/ and keras/src/optimizers/ (Keras 2.15, 3.15)
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+
+TF1, LEGACY, KERAS2, KERAS3 = "tf1", "legacy", "keras2", "keras3"
+TITLES = {
+    TF1: "TensorFlow 1",
+    LEGACY: "legacy Keras",
+    KERAS2: "Keras 2.11 to 2.15",
+    KERAS3: "Keras 3",
+}
+"""Generations, as messages name them."""
+
+
+_NUMBERED = re.compile(r"_\d+$")
+
+
+class Slot(NamedTuple):
+    """What an optimizer keeps of each variable, by its names; one that is empty means that it is not kept.
+
+    `keras2` begins a full name (`Adam/m/dense/kernel`), `keras3` ends one
+    (`adam/dense_kernel_momentum`); `list2` and `list3` are the attributes in which those
+    list it.  `optional` is what some settings do without (amsgrad, centered, momentum).
+    """
+
+    meaning: str
+    tf1: str = ""
+    legacy: str = ""
+    keras2: str = ""
+    keras3: str = ""
+    list2: str = ""
+    list3: str = ""
+    pytorch: str = ""
+    optional: bool = False
+    turns: bool = False
+    """Whether TensorFlow 1 and PyTorch keep the sum of gradients, Keras -learning_rate times that."""
+
+    idle_in: tuple[str, ...] = ()
+    """Generations that make it without need, where momentum is 0."""
+
+    def name(self, generation: str) -> str:
+        """Return its name in a generation: of the slot, or of the list that holds it."""
+        names = {TF1: self.tf1, LEGACY: self.legacy, KERAS2: self.list2, KERAS3: self.list3}
+        return names[generation]
+
+
+class Optimizer(NamedTuple):
+    """An optimizer: its class in Keras, and what it keeps.
+
+    `order` says how Keras since 2.11 lists slots: for each variable those of the first
+    group, then for each those of the next; `legacy_order` how legacy optimizers do.  `state`
+    is one name for all whose slots mean the same.
+    """
+
+    name: str
+    slots: tuple[Slot, ...]
+    order: tuple[tuple[str, ...], ...]
+    tf1: str = ""
+    state: str = ""
+    counts: bool = False
+    """Whether a step depends on how many came before."""
+
+    corrects_bias: bool = True
+    has_powers: bool = False
+    """Whether TensorFlow 1 keeps beta1_power and beta2_power, from which the count follows."""
+
+    interleaved: bool = False
+    """Whether the legacy one lists its slots as the newer do; else all of one meaning, then of the next."""
+
+    generations: tuple[str, ...] = (LEGACY, KERAS2, KERAS3)
+
+    @property
+    def legacy_order(self) -> tuple[tuple[str, ...], ...]:
+        return self.order if self.interleaved else tuple((slot.meaning,) for slot in self.slots)
+
+    def slot(self, meaning: str) -> Slot:
+        return next(slot for slot in self.slots if slot.meaning == meaning)
+
+    def meanings(self, generation: str) -> dict[str, str]:
+        """Return the meaning of each of its slots' names in a generation."""
+        return {slot.name(generation): slot.meaning for slot in self.slots if slot.name(generation)}
+
+    def keeps(self, generation: str, names: Collection[str]) -> bool:
+        """Whether slots of these names, and no others, are what it may have in a generation."""
+        known = self.meanings(generation)
+        needed = {slot.name(generation) for slot in self.slots if not slot.optional}
+        return needed <= set(names) <= set(known)
+
+
+_M = Slot("m", "m", "m", "m", "momentum", "_momentums", "_momentums", "exp_avg")
+_V = Slot("v", "v", "v", "v", "velocity", "_velocities", "_velocities", "exp_avg_sq")
+_VHAT = Slot(
+    "vhat", "", "vhat", "vhat", "velocity_hat", "_velocity_hats", "_velocity_hats", "max_exp_avg_sq", True
+)
+_ACCUMULATOR = Slot(
+    "accumulator",
+    "accumulator",
+    "accumulator",
+    "accumulator",
+    "accumulator",
+    "_accumulators",
+    "_accumulators",
+    "sum",
+)
+
+OPTIMIZERS = (
+    Optimizer("Adam", (_M, _V, _VHAT), (("m", "v"), ("vhat",)), "Adam", counts=True, has_powers=True),
+    Optimizer(
+        "AdamW",
+        (_M, _V, _VHAT),
+        (("m", "v"), ("vhat",)),
+        state="Adam",
+        counts=True,
+        generations=(KERAS2, KERAS3),
+    ),
+    Optimizer(
+        "AdamWeightDecay",
+        (_M, _V),
+        (("m", "v"),),
+        "AdamWeightDecay",
+        "Adam",
+        corrects_bias=False,
+        generations=(LEGACY,),
+    ),
+    Optimizer(
+        "Adamax",
+        (
+            Slot("m", "", "m", "m", "momentum", "_m", "_m", "exp_avg"),
+            Slot("u", "", "v", "u", "norm", "_u", "_u", "exp_inf"),
+        ),
+        (("m", "u"),),
+        counts=True,
+    ),
+    Optimizer("Nadam", (_M._replace(tf1=""), _V._replace(tf1="")), (("m", "v"),), counts=True),
+    Optimizer(
+        "SGD",
+        (
+            Slot(
+                "momentum",
+                "momentum",
+                "momentum",
+                "m",
+                "momentum",
+                "momentums",
+                "momentums",
+                "momentum_buffer",
+                optional=True,
+                turns=True,
+                idle_in=(KERAS2,),
+            ),
+        ),
+        (("momentum",),),
+        "Momentum",
+    ),
+    Optimizer(
+        "Lion",
+        (Slot("m", "", "", "m", "momentum", "momentums", "_momentums", "exp_avg"),),
+        (("m",),),
+        generations=(KERAS2, KERAS3),
+    ),
+    Optimizer("Adagrad", (_ACCUMULATOR,), (("accumulator",),), "Adagrad"),
+    Optimizer(
+        "ProximalAdagrad", (_ACCUMULATOR,), (("accumulator",),), "ProximalAdagrad", "Adagrad", generations=()
+    ),
+    Optimizer(
+        "RMSprop",
+        (
+            Slot("rms", "rms", "rms", "velocity", "velocity", "_velocities", "_velocities", "square_avg"),
+            Slot(
+                "momentum",
+                "momentum",
+                "momentum",
+                "momentum",
+                "momentum",
+                "_momentums",
+                "_momentums",
+                "momentum_buffer",
+                optional=True,
+                idle_in=(TF1,),
+            ),
+            Slot(
+                "mg",
+                "mg",
+                "mg",
+                "average_gradient",
+                "average_gradient",
+                "_average_gradients",
+                "_average_gradients",
+                "grad_avg",
+                optional=True,
+            ),
+        ),
+        (("rms",), ("momentum",), ("mg",)),
+        "RMSProp",
+    ),
+    Optimizer(
+        "Adadelta",
+        (
+            Slot(
+                "accumulated_grad",
+                "accum",
+                "accum_grad",
+                "accumulated_grad",
+                "accumulated_grad",
+                "_accumulated_grads",
+                "_accumulated_grads",
+                "square_avg",
+            ),
+            Slot(
+                "accumulated_delta_var",
+                "accum_update",
+                "accum_var",
+                "accumulated_delta_var",
+                "accumulated_delta_var",
+                "_accumulated_delta_vars",
+                "_accumulated_delta_vars",
+                "acc_delta",
+            ),
+        ),
+        (("accumulated_grad", "accumulated_delta_var"),),
+        "Adadelta",
+    ),
+    Optimizer(
+        "Ftrl",
+        (
+            Slot(
+                "accumulator",
+                "accum",
+                "accumulator",
+                "accumulator",
+                "accumulator",
+                "_accumulators",
+                "_accumulators",
+            ),
+            Slot("linear", "linear", "linear", "linear", "linear", "_linears", "_linears"),
+        ),
+        (("accumulator", "linear"),),
+        "Ftrl",
+        interleaved=True,
+    ),
+)
+"""The table: what is not in it is carried between equals only, and otherwise refused by name."""
+
+BY_NAME = {optimizer.name: optimizer for optimizer in OPTIMIZERS}
+
+OTHERS = frozenset(
+    (
+        "adafactor",
+        "adagradda",
+        "lamb",
+        "muon",
+        "schedulefreeadamw",
+        "lazyadam",
+        "radam",
+        "rectifiedadam",
+        "yogi",
+        "novograd",
+        "lars",
+        "sgdw",
+    )
+)
+"""Optimizers that are known not to be in the table although their slots may be called as another's are."""
+
+NO_SLOTS = "GradientDescent"
+"""The optimizer of TensorFlow 1 that leaves nothing in a checkpoint."""
+
+
+def state_of(optimizer: Optimizer) -> str:
+    """Return the one name of all optimizers that keep the same."""
+    return optimizer.state or optimizer.name
+
+
+def flaw_between(optimizer: Optimizer, generation: str, following: str) -> str | None:
+    """Return why an optimizer's state of one generation is of no use to another; None where it is."""
+    if optimizer.name != "Nadam" or generation == following:
+        return None
+    if LEGACY in (generation, following):
+        return "legacy Keras decays the momentum by 0.96 ** (0.004 * step), the newer by 0.96 ** step"
+    if following == KERAS2:
+        return "it does not restore the number of times that it decayed the momentum, not even its own"
+    return None
+
+
+def candidates(generation: str, names: Collection[str]) -> Iterator[Optimizer]:
+    """Yield the optimizers that keep slots of just these names in a generation."""
+    for optimizer in OPTIMIZERS:
+        made = bool(optimizer.tf1) if generation == TF1 else generation in optimizer.generations
+        if made and optimizer.keeps(generation, names):
+            yield optimizer
+
+
+def named(called: str) -> Optimizer | None:
+    """Return the optimizer that a checkpoint calls so: by its class, or as TensorFlow 1 or snake case do."""
+    plain = _plain(called)
+    return next((row for row in OPTIMIZERS if plain in (_plain(row.name), _plain(row.tf1))), None)
+
+
+def is_another(called: str) -> bool:
+    """Whether a checkpoint calls an optimizer by the name of one that is not in the table."""
+    return _plain(called) in OTHERS
+
+
+def _plain(called: str) -> str:
+    """Return a name without case, underscores and the number that tells it from others: `rm_sprop_1`."""
+    return _NUMBERED.sub("", called).replace("_", "").lower().removesuffix("optimizer")

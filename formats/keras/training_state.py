@@ -1,0 +1,316 @@
+"""The state of every optimizer of a checkpoint: its slots by variable and name, and its numbers.
+
+It is read off an object graph.  Keras' own optimizers, those of `tf.compat.v1` and the graph
+that is invented for names alone are told apart by their edges:
+
+    _iterations, _trainable_variables     Keras 3
+    _iterations                           Keras 2.11 to 2.15
+    iter                                  legacy Keras
+    slot variables, neither of these      TensorFlow 1
+
+Wrappers are looked through: a LossScaleOptimizer's numbers are those of the optimizer in
+it.  Nothing is taken from the numbers of a list: Keras 3 lists the variables that its
+slots belong to, before that their full names tell, or the model's order where it has
+as many variables as the list has slots, of the same shapes.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..model.object_graph import ROOT
+from ..model.object_keys import VARIABLE_VALUE
+from .optimizers import KERAS2, KERAS3, LEGACY, OPTIMIZERS, TF1, Optimizer, candidates, is_another, named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..core.spec import TensorSpec
+    from ..model.object_graph import ObjectGraph
+
+
+ITERATIONS, LEARNING_RATE, MOMENTUM_PRODUCT = "iterations", "learning_rate", "momentum_product"
+LOSS_SCALE, GOOD_STEPS = "loss_scale", "good_steps"
+
+_NUMBERS = {
+    "iter": ITERATIONS,
+    "_iterations": ITERATIONS,
+    "learning_rate": LEARNING_RATE,
+    "_learning_rate": LEARNING_RATE,
+    "momentum_cache": MOMENTUM_PRODUCT,
+    "_u_product": MOMENTUM_PRODUCT,
+    "dynamic_scale": LOSS_SCALE,
+    "current_loss_scale": LOSS_SCALE,
+    "step_counter": GOOD_STEPS,
+}
+"""Numbers that generations call differently, by their edges; all others have the edge's name."""
+
+_NUMBER = re.compile(r"_\d+$")
+_OPTIMIZER_EDGES = frozenset(("iter", "_iterations"))
+_INNER = "inner_optimizer"
+_NOT_TRAINED = frozenset(("moving_mean", "moving_variance", "count"))
+_MOST_LISTED = 4_000_000
+"""Slots that are listed, all together: a hostile graph has many optimizers share one long list."""
+
+SlotOf = tuple[str, str]
+"""A slot: the key of its variable, and its name in the generation."""
+
+
+class TrainingState(NamedTuple):
+    """What a checkpoint has of one optimizer.
+
+    `called` is what the checkpoint calls it, its class mostly; `known` are the optimizers
+    of the table that it can be.  `numbers` are keys by meaning, several where a wrapper
+    has them, too.  `unowned` are slots of which nothing tells whose they are.
+    """
+
+    generation: str
+    path: str
+    called: str
+    known: tuple[Optimizer, ...]
+    slots: Mapping[SlotOf, str]
+    numbers: Mapping[str, tuple[str, ...]]
+    unowned: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys of all that it is made of."""
+        numbers = (key for keys in self.numbers.values() for key in keys)
+        return {*self.slots.values(), *numbers, *self.unowned}
+
+    @property
+    def slot_names(self) -> set[str]:
+        return {name for _, name in self.slots}
+
+    @property
+    def variables(self) -> set[str]:
+        """The keys of the variables that it has slots of."""
+        return {variable for variable, _ in self.slots}
+
+    @property
+    def title(self) -> str:
+        """Its name for people: the class where that is known, else what the checkpoint calls it."""
+        names = dict.fromkeys(row.tf1 if self.generation == TF1 else row.name for row in self.known)
+        if self.called and (not names or named(self.called) is None):
+            return self.called
+        return " or ".join(names) or "an optimizer of unknown class"
+
+
+def optimizer_nodes(graph: ObjectGraph) -> set[int]:
+    """Return the optimizers: nodes with slot triples, or with an edge that counts iterations."""
+    return {
+        number
+        for number, node in enumerate(graph.nodes)
+        if node.slot_variables or any(child.local_name in _OPTIMIZER_EDGES for child in node.children)
+    }
+
+
+def training_states(
+    graph: ObjectGraph, specs: Mapping[str, TensorSpec], full_names: Mapping[str, str]
+) -> list[TrainingState]:
+    """Return the state of each optimizer that an object graph has, in the order of their nodes."""
+    found = _Graph(graph, specs, full_names)
+    wrapped = {
+        child: node for node in found.optimizers for name, child in graph.children(node) if name == _INNER
+    }
+    reached = graph.reachable()
+    return [
+        found.state(node, wrapped.get(node))
+        for node in sorted(found.optimizers & reached.keys())
+        if node not in wrapped.values()
+    ]
+
+
+class _Graph:
+    """An object graph with what its variables' nodes hold."""
+
+    def __init__(
+        self, graph: ObjectGraph, specs: Mapping[str, TensorSpec], full_names: Mapping[str, str]
+    ) -> None:
+        self.graph = graph
+        self.specs = specs
+        self.full_names = full_names
+        self.optimizers = optimizer_nodes(graph)
+        owners = graph.tensors(specs)
+        self.keys = {node: key for key, (node, name, _) in owners.items() if name == VARIABLE_VALUE}
+        self._left = _MOST_LISTED
+
+    def state(self, node: int, wrapper: int | None) -> TrainingState:
+        """Return the state of the optimizer at a node, within a wrapper or not."""
+        edges = dict(self.graph.children(node))
+        generation = _generation(edges)
+        numbers = self._numbers(edges)
+        if wrapper is not None:
+            for name, keys in self._numbers(dict(self.graph.children(wrapper))).items():
+                numbers[name] = (*numbers.get(name, ()), *keys)
+        unowned: list[str] = []
+        if generation in (KERAS2, KERAS3):
+            slots = self._listed(generation, edges, unowned)
+        else:
+            slots = {
+                (self.keys[slot.variable], slot.name): self.keys[slot.node]
+                for slot in self.graph.slots
+                if slot.optimizer == node and slot.variable in self.keys and slot.node in self.keys
+            }
+        called = self._called(generation, numbers, slots)
+        state = TrainingState(
+            generation, self.graph.paths.get(node, ""), called, (), slots, numbers, tuple(unowned)
+        )
+        known = _known(state)
+        if generation == KERAS2:
+            known = tuple(row for row in known if self._is_named_as(row, slots))
+        return state._replace(known=known)
+
+    def _is_named_as(self, row: Optimizer, slots: Mapping[SlotOf, str]) -> bool:
+        """Whether slots have the names in their full names that an optimizer gives them.
+
+        Of Adam `_momentums` are `m/<variable>`, of RMSprop `momentum/<variable>`.
+        """
+        names = {slot.list2: slot.keras2 for slot in row.slots}
+        said = (
+            (names[name], self.full_names.get(key, "").split("/")[:2]) for (_, name), key in slots.items()
+        )
+        return all(name in parts for name, parts in said if len(parts) > 1)
+
+    def _numbers(self, edges: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+        """Return the keys of an optimizer's variables that are no slots, by meaning."""
+        numbers: dict[str, tuple[str, ...]] = {
+            _NUMBERS.get(name, name): (self.keys[at],) for name, at in edges.items() if at in self.keys
+        }
+        if LOSS_SCALE in edges:
+            scale = self._numbers(dict(self.graph.children(edges[LOSS_SCALE])))
+            numbers.update({name: scale[name] for name in (LOSS_SCALE, GOOD_STEPS) if name in scale})
+        return numbers
+
+    # Lists --------------------------------------------------------------------------
+
+    def _listed(self, generation: str, edges: Mapping[str, int], unowned: list[str]) -> dict[SlotOf, str]:
+        """Return the slots that an optimizer keeps in lists; of which it cannot be told, in `unowned`."""
+        slots: dict[SlotOf, str] = {}
+        every = set(self._members(edges.get("_variables")))
+        trained = self._members(edges.get("_trainable_variables"))
+        for name, group in edges.items():
+            members = self._members(group) if name not in ("_variables", "_trainable_variables") else []
+            self._left -= len(members)
+            if not members or not every.issuperset(members) or self._left < 0:
+                continue
+            owners = trained if generation == KERAS3 else self._owners(name, members)
+            if not self._fit(owners, members):
+                unowned += [self.keys[member] for member in members]
+                owners = []
+            for owner, member in zip(owners, members, strict=False):
+                slots[self.keys[owner], name] = self.keys[member]
+        return slots
+
+    def _members(self, group: int | None) -> list[int]:
+        """Return the nodes of a list that hold values, in its order; none where others are among them."""
+        if group is None:
+            return []
+        children = sorted(self.graph.children(group), key=lambda child: (len(child[0]), child[0]))
+        nodes = [node for _, node in children]
+        return nodes if all(node in self.keys for node in nodes) else []
+
+    def _fit(self, owners: Sequence[int], members: Sequence[int]) -> bool:
+        return len(owners) == len(members) and all(
+            self._shape(owner) == self._shape(member) for owner, member in zip(owners, members, strict=True)
+        )
+
+    def _shape(self, node: int) -> tuple[int, ...]:
+        return self.specs[self.keys[node]].shape
+
+    def _owners(self, name: str, members: Sequence[int]) -> list[int]:
+        """Return whose the slots of a list are: by their full names, or else by the model's order."""
+        prefixes = {slot.keras2 for row in OPTIMIZERS for slot in row.slots if slot.list2 == name}
+        owners = [
+            next((self.named[rest] for rest in _rests(full, prefixes) if rest in self.named), None)
+            for full in (self.full_names.get(self.keys[member], "") for member in members)
+        ]
+        found = [owner for owner in owners if owner is not None]
+        if len(set(found)) == len(members):
+            return found
+        return self.in_order
+
+    @cached_property
+    def named(self) -> dict[str, int]:
+        """The model's variables by their full names, where those are unique."""
+        nodes: dict[str, list[int]] = {}
+        for node, _ in self._model:
+            nodes.setdefault(self.full_names.get(self.keys[node], ""), []).append(node)
+        return {name: found[0] for name, found in nodes.items() if name and len(found) == 1}
+
+    @cached_property
+    def in_order(self) -> list[int]:
+        """The model's variables that are trained, depth-first, as Keras lists `trainable_variables`."""
+        return [node for node, edge in self._model if edge not in _NOT_TRAINED]
+
+    @cached_property
+    def _model(self) -> list[tuple[int, str]]:
+        """The variables that no optimizer owns, depth-first, each with the edge that leads to it."""
+        return [(node, edge) for node, edge in self._depth_first() if node in self.keys]
+
+    def _depth_first(self) -> Iterator[tuple[int, str]]:
+        seen, waiting = set(self.optimizers), [(ROOT, "")]
+        while waiting:
+            node, name = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            yield node, name
+            waiting += [(child, edge) for edge, child in reversed(list(self.graph.children(node)))]
+
+    # Names --------------------------------------------------------------------------
+
+    def _called(
+        self, generation: str, numbers: Mapping[str, tuple[str, ...]], slots: Mapping[SlotOf, str]
+    ) -> str:
+        """Return what full names call an optimizer."""
+        counter = self.full_names.get(numbers.get(ITERATIONS, ("",))[0], "")
+        above = counter.rpartition("/")[0].rpartition("/")[2]
+        if generation == KERAS3 or (generation == LEGACY and above):
+            return above
+        for (variable, name), key in slots.items():
+            full, owner = self.full_names.get(key, ""), self.full_names.get(variable, "")
+            if generation == TF1:
+                last = full.rpartition("/")[2]
+                return "AdamWeightDecay" if last in ("adam_m", "adam_v") else _NUMBER.sub("", last)
+            if generation == LEGACY:
+                return full.removesuffix(f"{owner}/{name}").rstrip("/").rpartition("/")[2]
+            parts = full.removesuffix(owner).rstrip("/").split("/")
+            return parts[0] if len(parts) > 1 else ""
+        return ""
+
+
+def _generation(edges: Mapping[str, int]) -> str:
+    if "_iterations" in edges:
+        return KERAS3 if "_trainable_variables" in edges else KERAS2
+    return LEGACY if "iter" in edges else TF1
+
+
+def _rests(full_name: str, prefixes: set[str]) -> Iterator[str]:
+    """Yield what a slot's full name may say of its variable: what follows `m/` or `Adam/m/`."""
+    first, _, rest = full_name.partition("/")
+    if first in prefixes:
+        yield rest
+    second, _, rest = rest.partition("/")
+    if second in prefixes:
+        yield rest
+
+
+def _known(state: TrainingState) -> tuple[Optimizer, ...]:
+    """Return the optimizers that have slots of these names; one where the checkpoint calls it so."""
+    if state.unowned or is_another(state.called):
+        return ()
+    found = tuple(candidates(state.generation, state.slot_names))
+    called = named(state.called) if state.called else None
+    if called in found:
+        return (called,)
+    if called is not None:
+        return ()
+    if state.generation == TF1 and "beta1_power" in state.numbers:
+        return tuple(row for row in found if row.has_powers)
+    if any(row.name == "Nadam" for row in found):
+        has_product = MOMENTUM_PRODUCT in state.numbers
+        return tuple(row for row in found if (row.name == "Nadam") == has_product)
+    return found

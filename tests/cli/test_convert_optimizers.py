@@ -1,0 +1,205 @@
+"""Optimizers' state by what it means: slots, counts and rates from one generation to the next."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import formats
+from ckpt_cli.operations.move.optimizers import states_of
+from formats.keras.optimizers import OPTIMIZERS, candidates, named
+from tests.support import data_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+LAYERS = {"net/d0": "0", "net/d1": "1", "net/out": "2"}
+
+
+def trained(name: str) -> str:
+    return data_path("optimizers", *name.split("/"), "ckpt-3")
+
+
+def fresh(name: str) -> str:
+    return data_path("optimizers", *name.split("/"), "fresh-1")
+
+
+def slots(path: str) -> dict[tuple[str, str], Any]:
+    """Return the values of all slots by (the shape of its variable and its place there, meaning)."""
+    found = {}
+    with formats.open_checkpoint(path) as reader:
+        (state,) = states_of(reader) or ()
+        meanings = state.known[0].meanings(state.generation)
+        for (variable, name), key in state.slots.items():
+            found[reader[variable].read().tobytes(), meanings[name]] = reader[key].read()
+    return found
+
+
+def number(path: str, name: str) -> float:
+    with formats.open_checkpoint(path) as reader:
+        (state,) = states_of(reader) or ()
+        return float(reader[state.numbers[name][0]].read())
+
+
+@pytest.mark.parametrize("target", ["legacy", "new", "k3"])
+@pytest.mark.parametrize("source", ["tf1", "legacy", "new", "k3"])
+def test_slots_of_adam_follow_their_variables(
+    source: str, target: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    """A slot is told by its variable's values, which are unlike any other's."""
+    path = tmp_path / "ckpt-3"
+    result = ckpt("convert", trained(f"{source}/adam"), path, "--like", fresh(f"{target}/adam"))
+    assert result.code == 0, result.err
+    before, after = slots(trained(f"{source}/adam")), slots(str(path))
+    assert len(after) == 12
+    assert {slot: value.tobytes() for slot, value in after.items()} == {
+        slot: value.tobytes() for slot, value in before.items()
+    }
+    assert number(str(path), "iterations") == 3
+
+
+@pytest.mark.parametrize("target", ["legacy", "new", "k3"])
+def test_momentum_is_turned_by_the_rate(target: str, ckpt: Callable, tmp_path: Path) -> None:
+    path, back = tmp_path / "ckpt-3", tmp_path / "back-3"
+    result = ckpt("convert", trained("tf1/momentum"), path, "--like", fresh(f"{target}/momentum"))
+    assert "turned by the learning rate of TEMPLATE, 0.01" in result.err
+    sums = slots(trained("tf1/momentum"))
+    turned = {slot: value * np.float32(-0.01) for slot, value in sums.items()}
+    assert {slot: value.tobytes() for slot, value in slots(str(path)).items()} == {
+        slot: value.tobytes() for slot, value in turned.items()
+    }
+    assert ckpt("convert", path, back, "--like", fresh("tf1/momentum")).code == 0
+    for slot, value in slots(str(back)).items():
+        np.testing.assert_allclose(value, sums[slot], rtol=1e-6)
+
+
+def test_a_rate_that_is_given_is_the_rate(ckpt: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "ckpt-3"
+    like = ["--like", fresh("legacy/momentum"), "--learning-rate", "0.5"]
+    assert ckpt("convert", trained("tf1/momentum"), path, *like).code == 0
+    assert number(str(path), "learning_rate") == 0.5
+    for slot, value in slots(trained("tf1/momentum")).items():
+        assert (slots(str(path))[slot] == value * np.float32(-0.5)).all()
+
+
+def test_momentum_without_a_rate_is_refused_by_the_option(ckpt: Callable, tmp_path: Path) -> None:
+    """A program with a schedule saves no rate."""
+    template = tmp_path / "fresh-1"
+    done = ckpt("rename", fresh("legacy/momentum"), template, "--sub", "^optimizer/learning_rate=>rate")
+    assert done.code == 0, done.err
+    done = ckpt("convert", trained("tf1/momentum"), tmp_path / "ckpt-3", "--like", template)
+    assert (done.code, done.out) == (3, "")
+    assert "--learning-rate R" in done.err
+    assert "--weights-only" in done.err
+
+
+def changed(ckpt: Callable, source: str, path: Path, **values: Any) -> str:
+    """Write a name-based checkpoint again with other values of some keys, and return its path."""
+    with formats.open_checkpoint(source) as reader:
+        arrays = {key: reader[key].read() for key in reader.specs}
+        specs = dict(reader.specs)
+    arrays.update({key: np.array(value, arrays[key].dtype) for key, value in values.items()})
+    with formats.create_checkpoint(str(path), format="tf-name", specs=list(specs.values())) as writer:
+        for key, array in arrays.items():
+            writer.write(key, array)
+    return str(path)
+
+
+def powers(steps: int) -> dict[str, Any]:
+    """Return what TensorFlow 1 has after so many steps: powers multiplied in float32, denormals and all."""
+    one, two = np.float32(0.9), np.float32(0.999)
+    for _ in range(steps):
+        one, two = one * np.float32(0.9), two * np.float32(0.999)
+    return {"beta1_power": one, "beta2_power": two}
+
+
+@pytest.mark.parametrize(
+    ("steps", "told_by"),
+    [(3, "beta1_power"), (700, "beta1_power"), (2_000, "beta2_power"), (120_000, "global_step")],
+)
+def test_steps_are_told_by_what_still_can(steps: int, told_by: str, ckpt: Callable, tmp_path: Path) -> None:
+    source = changed(ckpt, trained("tf1/adam"), tmp_path / "c-1", global_step=steps, **powers(steps))
+    target = tmp_path / "ckpt-1"
+    result = ckpt("convert", source, target, "--like", fresh("k3/adam"))
+    assert result.code == 0, result.err
+    assert number(str(target), "iterations") == pytest.approx(steps, abs=steps / 10_000)
+    assert re.search(rf"iterations \d+: {told_by}", result.err), result.err
+
+
+def test_contradictions_name_both_and_the_option(ckpt: Callable, tmp_path: Path) -> None:
+    source = changed(ckpt, trained("tf1/adam"), tmp_path / "c-1", global_step=5)
+    like = ["--like", fresh("legacy/adam")]
+    result = ckpt("convert", source, tmp_path / "ckpt-1", *like)
+    assert (result.code, result.out) == (3, "")
+    for word in ("beta1_power", "says 3 steps", "global_step says 5", "--iterations N"):
+        assert word in result.err
+    assert ckpt("convert", source, tmp_path / "ckpt-1", *like, "--iterations", "5").code == 0
+    assert number(str(tmp_path / "ckpt-1"), "iterations") == 5
+
+
+def test_powers_of_another_base_are_refused(ckpt: Callable, tmp_path: Path) -> None:
+    source = changed(ckpt, trained("tf1/adam"), tmp_path / "c-1", beta1_power=0.85**4)
+    result = ckpt("convert", source, tmp_path / "ckpt-1", "--like", fresh("legacy/adam"))
+    assert result.code == 3
+    assert "no power of beta_1" in result.err
+
+
+@pytest.mark.parametrize(
+    ("source", "template", "words"),
+    [
+        ("tf1/momentum", "legacy/adam", ("Momentum of TensorFlow 1", "Adam of legacy Keras")),
+        ("new/adam", "new/rmsprop", ("Adam", "RMSprop of Keras 2.11 to 2.15")),
+        ("new/rmsprop", "new/adam", ("RMSprop", "Adam")),
+        ("k3/adam", "new/momentum", ("Adam of Keras 3", "SGD")),
+        ("legacy/nadam", "k3/nadam", ("decays the momentum",)),
+    ],
+)
+def test_another_optimizer_is_refused(
+    source: str, template: str, words: tuple[str, ...], ckpt: Callable, tmp_path: Path
+) -> None:
+    result = ckpt("convert", trained(source), tmp_path / "ckpt-3", "--like", fresh(template))
+    assert (result.code, result.out) == (3, "")
+    for word in words:
+        assert word in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_partial_keeps_the_state_of_another_optimizer_as_it_is(ckpt: Callable, tmp_path: Path) -> None:
+    """Momentum of Keras 2.11 is `m/<variable>`, as the first moment of its Adam is."""
+    path = tmp_path / "ckpt-3"
+    result = ckpt("convert", trained("new/momentum"), path, "--like", fresh("new/adam"), "--partial")
+    assert result.code == 0
+    assert "TEMPLATE's own state is kept" in result.err
+    with formats.open_checkpoint(str(path)) as reader, formats.open_checkpoint(fresh("new/adam")) as template:
+        for key in (key for key, kind in reader.kinds.items() if kind in ("slot", "optimizer")):
+            assert (reader[key].read() == template[key].read()).all()
+
+
+def test_names_of_slots_are_told_from_another_in_each_generation() -> None:
+    for row in OPTIMIZERS:
+        for generation in ("tf1", *row.generations):
+            names = [slot.name(generation) for slot in row.slots if slot.name(generation)]
+            assert len(set(names)) == len(names)
+        assert {slot.meaning for slot in row.slots} == {name for group in row.order for name in group}
+
+
+def test_optimizers_are_known_by_any_of_their_names() -> None:
+    for called, name in (
+        ("rm_sprop_1", "RMSprop"),
+        ("adam_w", "AdamW"),
+        ("Momentum", "SGD"),
+        ("RMSProp", "RMSprop"),
+    ):
+        row = named(called)
+        assert row is not None
+        assert row.name == name
+    assert named("lamb") is None
+    assert [row.name for row in candidates("keras3", {"_momentums", "_velocities", "_velocity_hats"})] == [
+        "Adam",
+        "AdamW",
+    ]

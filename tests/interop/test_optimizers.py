@@ -1,0 +1,200 @@
+"""Training goes on from a converted checkpoint: TensorFlow and Keras take the next steps from it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from tests.cli.running import run_ckpt
+from tests.sampling import seeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import TensorFlow
+
+TOLERANCE = 1e-5
+TF1 = [
+    "adadelta",
+    "adagrad",
+    "adam",
+    "adam_weight_decay",
+    "ftrl",
+    "momentum",
+    "nesterov",
+    "proximal_adagrad",
+    "rmsprop",
+    "rmsprop_centered",
+    "sgd",
+]
+LEGACY = sorted({*TF1, "adamax", "amsgrad", "nadam"} - {"adam_weight_decay", "proximal_adagrad"})
+NEWER = [*LEGACY, "adamw", "lion"]
+OPTIMIZERS = {"tf1": TF1, "legacy": LEGACY, "new": NEWER, "k3": NEWER}
+GOES_ON_AS = {"proximal_adagrad": "adagrad"}
+"""What of TensorFlow 1 is another optimizer of Keras, which keeps the same."""
+
+
+class Case(NamedTuple):
+    """A conversion: from which family to which, of which optimizer, and as which it goes on."""
+
+    source: str
+    target: str
+    optimizer: str
+    into: str
+
+    def __str__(self) -> str:
+        return f"{self.source}-{self.target}-{self.optimizer}"
+
+
+def cases() -> list[Case]:
+    """Return all conversions between families but those of AdamWeightDecay, which has a test of its own."""
+    return [
+        Case(source, target, optimizer, GOES_ON_AS.get(optimizer, optimizer))
+        for source in OPTIMIZERS
+        for target in OPTIMIZERS
+        for optimizer in OPTIMIZERS[source]
+        if source != target and GOES_ON_AS.get(optimizer, optimizer) in OPTIMIZERS[target]
+        if optimizer != "adam_weight_decay"
+    ]
+
+
+REFUSED = {
+    case for case in cases() if case.optimizer == "nadam" and (case.source, case.target) != ("new", "k3")
+}
+"""Nadam of Keras 2.11 to 2.15 does not restore itself, and the legacy one decays its momentum otherwise."""
+
+
+def sampled(every: list[Case]) -> list[Case]:
+    return [every[number] for number in seeds(24, len(every))]
+
+
+@pytest.fixture(scope="session")
+def trained(
+    old_tensorflow: TensorFlow, new_tensorflow: TensorFlow, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., str]:
+    """Return a function that trains an optimizer of a family, once, and returns the folder of it."""
+    root = tmp_path_factory.mktemp("optimizers")
+
+    def train(family: str, optimizer: str, seed: int = 0, steps: int = 3) -> str:
+        folder = str(root / f"{family}-{optimizer}-{seed}-{steps}")
+        if not os.path.isdir(folder):
+            tensorflow = new_tensorflow if family == "k3" else old_tensorflow
+            told = {"family": family, "optimizer": optimizer, "seed": seed, "steps": steps}
+            tensorflow.ask("optimizers", "make", folder=folder, **told)
+        return folder
+
+    return train
+
+
+@pytest.fixture(scope="session")
+def goes_on(old_tensorflow: TensorFlow, new_tensorflow: TensorFlow) -> Callable[..., dict[str, Any]]:
+    """Return a function that has a family restore, take two steps, and compare with the truth."""
+
+    def judge(family: str, optimizer: str, path: str, folder: str, seed: int = 0) -> dict[str, Any]:
+        tensorflow = new_tensorflow if family == "k3" else old_tensorflow
+        truth = os.path.join(folder, "truth.npz")
+        found: dict[str, Any] = tensorflow.ask(
+            "optimizers", "go_on", family=family, optimizer=optimizer, seed=seed, path=path, truth=truth
+        )
+        return found
+
+    return judge
+
+
+def test_families_have_the_optimizers_that_are_converted(
+    old_tensorflow: TensorFlow, new_tensorflow: TensorFlow
+) -> None:
+    for family, names in OPTIMIZERS.items():
+        tensorflow = new_tensorflow if family == "k3" else old_tensorflow
+        own = {"adam_weight_decay"} if family != "tf1" else set()
+        assert set(tensorflow.ask("optimizers", "names", family=family)) == set(names) | own
+
+
+@pytest.mark.parametrize("case", sampled([case for case in cases() if case not in REFUSED]), ids=str)
+@pytest.mark.parametrize("seed", [0])
+def test_training_goes_on_where_it_stood(
+    case: Case, seed: int, trained: Callable, goes_on: Callable, tmp_path: Any
+) -> None:
+    folder = trained(case.source, case.optimizer, seed)
+    fresh, target = os.path.join(trained(case.target, case.into, seed), "fresh-1"), tmp_path / "ckpt-3"
+    done = run_ckpt("convert", os.path.join(folder, "ckpt-3"), target, "--like", fresh)
+    assert done.code == 0, done.err
+    found = goes_on(case.target, case.into, str(target), folder, seed)
+    assert found["matched"]
+    assert found["iterations"] == 3
+    assert found["difference"] <= TOLERANCE
+
+
+@pytest.mark.parametrize("case", sorted(REFUSED), ids=str)
+def test_nadam_goes_on_in_its_own_generation_only(case: Case, trained: Callable, tmp_path: Any) -> None:
+    source = os.path.join(trained(case.source, "nadam"), "ckpt-3")
+    fresh = os.path.join(trained(case.target, "nadam"), "fresh-1")
+    done = run_ckpt("convert", source, tmp_path / "ckpt-3", "--like", fresh)
+    assert done.code == 3
+    assert "Nadam of" in done.err
+    assert "does not go on as" in done.err
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("family", ["legacy", "new", "k3"])
+@pytest.mark.parametrize("steps", [3, 2_000, 120_000])
+def test_adam_goes_on_after_many_steps(
+    family: str, steps: int, trained: Callable, goes_on: Callable, tmp_path: Any
+) -> None:
+    """After 2,000 steps beta1_power is of no use, after 120,000 neither is beta2_power."""
+    folder = trained("tf1", "adam", steps=steps)
+    fresh, target = os.path.join(trained(family, "adam"), "fresh-1"), tmp_path / f"ckpt-{steps}"
+    done = run_ckpt("convert", os.path.join(folder, f"ckpt-{steps}"), target, "--like", fresh)
+    assert done.code == 0, done.err
+    found = goes_on(family, "adam", str(target), folder)
+    assert (found["matched"], found["iterations"]) == (True, steps)
+    assert found["difference"] <= TOLERANCE
+
+
+@pytest.mark.parametrize("family", ["legacy", "new", "k3"])
+def test_berts_optimizer_goes_on_where_bias_is_corrected_no_more(
+    family: str, trained: Callable, goes_on: Callable, tmp_path: Any
+) -> None:
+    """Google's AdamWeightDecay corrects no bias, Keras' does: after few steps that matters."""
+    folder = trained("tf1", "adam_weight_decay")
+    source, fresh = (
+        os.path.join(folder, "ckpt-3"),
+        os.path.join(trained(family, "adam_weight_decay"), "fresh-1"),
+    )
+    refused = run_ckpt("convert", source, tmp_path / "ckpt-3", "--like", fresh)
+    assert (refused.code, "bias" in refused.err) == (3, True)
+    target = tmp_path / "ckpt-3"
+    done = run_ckpt("convert", source, target, "--like", fresh, "--iterations", 200_000)
+    assert done.code == 0, done.err
+    found = goes_on(family, "adam_weight_decay", str(target), folder)
+    assert (found["matched"], found["iterations"]) == (True, 200_000)
+    assert found["difference"] <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "optimizer", "into"),
+    [
+        ("tf1", "legacy", "momentum", "adam"),
+        ("legacy", "legacy", "momentum", "adam"),
+        ("new", "new", "adam", "rmsprop"),
+        ("new", "new", "rmsprop", "adam"),
+        ("new", "k3", "adamax", "adam"),
+        ("k3", "tf1", "adam", "adagrad"),
+        ("legacy", "k3", "amsgrad", "adam"),
+        ("k3", "new", "adam", "amsgrad"),
+    ],
+)
+def test_another_optimizer_is_refused_by_name(
+    source: str, target: str, optimizer: str, into: str, trained: Callable, tmp_path: Any
+) -> None:
+    path = os.path.join(trained(source, optimizer), "ckpt-3")
+    fresh = os.path.join(trained(target, into), "fresh-1")
+    done = run_ckpt("convert", path, tmp_path / "ckpt-3", "--like", fresh)
+    assert (done.code, done.out) == (3, "")
+    assert "TEMPLATE's" in done.err
+    assert "SRC's" in done.err
+    assert "--weights-only" in done.err
+    anew = run_ckpt("convert", path, tmp_path / "ckpt-3", "--like", fresh, "--weights-only", "--partial")
+    assert anew.code == 0, anew.err
