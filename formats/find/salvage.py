@@ -258,7 +258,7 @@ def _strings_fit(reader: BundleReader, position: int, *, big_endian: bool) -> bo
 
 def _open_otherwise(location: Location, error: CheckpointError) -> Salvage | None:
     """Return what can be told of a file that no format opens; None where that is nothing."""
-    finding = Finding("error", error.code, error.message, error.key, error.path, error.offset)
+    finding = Finding.of(error)
     probe = Probe(location)
     if not probe.size:
         return None

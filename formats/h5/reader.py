@@ -14,7 +14,7 @@ from ..core.dtypes import INVALID, STRING
 from ..core.spec import TensorSpec, key_bytes
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..model.reader import CheckpointReader
-from ..model.verification import Finding, Verification
+from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.workers import SERIAL, Workers
 from ..wire.limits import KeySizes
 from .library.damage import damage
@@ -112,18 +112,8 @@ class H5Reader(CheckpointReader):
         yield Verification(findings=tuple(self.findings))
         for key, spec in self._specs.items():
             if spec.dtype is not INVALID:
-                yield from self._verify_tensor(key)
+                yield from verified_in_pieces(key, self.tensor(key).scan())
         yield Verification(findings=tuple(self.shape_findings()))
-
-    def _verify_tensor(self, key: str) -> Iterator[Verification]:
-        try:
-            for nbytes in self.tensor(key).scan():
-                yield Verification(nbytes=nbytes)
-        except CheckpointError as error:
-            # What cannot be read has not been found sound, whatever keeps it from being read.
-            yield Verification(findings=(finding_of(error, key)._replace(severity="error"),))
-        else:
-            yield Verification(tensors=1)
 
     def close(self) -> None:
         for file in self._h5_files:

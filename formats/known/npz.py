@@ -26,7 +26,6 @@ from ..core.region import full_index, index_shape
 from ..core.slicing import fill_region, keep_chunks
 from ..core.spec import TensorSpec, key_bytes
 from ..errors import (
-    CheckpointError,
     ChecksumError,
     ConversionError,
     CorruptCheckpointError,
@@ -34,7 +33,7 @@ from ..errors import (
 )
 from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
-from ..model.verification import Finding, Verification
+from ..model.verification import Finding, Verification, verified_in_pieces
 from ..model.writer import CheckpointWriter
 from ..store.archive import Archive, Cursor, Member, is_safe_name
 from ..store.staging import refusing
@@ -239,17 +238,12 @@ class NpzReader(CheckpointReader):
     def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  checked in order
         yield Verification(findings=tuple(self.findings))
         for key, (member, header) in self._members.items():
-            found: list[Finding] = []
+            known: list[Finding] = []
             expected = header.data_offset + header.nbytes
             if header.dtype is not INVALID and member.size != expected:
                 message = f"{member.size} bytes in the member, shape and dtype make {expected}"
-                found.append(Finding("error", "tensor-size", message, key, self._archive.path, member.offset))
-            try:
-                for piece in self._archive.pieces(member):
-                    yield Verification(nbytes=len(piece))
-            except CheckpointError as error:
-                found.append(Finding("error", error.code, error.message, key, error.path, error.offset))
-            yield Verification(tensors=not found, findings=tuple(found))
+                known.append(Finding("error", "tensor-size", message, key, self._archive.path, member.offset))
+            yield from verified_in_pieces(key, map(len, self._archive.pieces(member)), *known)
 
     def close(self) -> None:
         self._archive.close()

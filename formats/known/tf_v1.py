@@ -229,9 +229,7 @@ class V1Reader(CheckpointReader):
             except CheckpointError as error:
                 if not lenient:
                     raise
-                self.findings.append(
-                    Finding("error", error.code, error.message, error.key, error.path, error.offset)
-                )
+                self.findings.append(Finding.of(error))
         if not self._specs and self.findings:
             first = self.findings[0]
             raise CorruptCheckpointError(first.message, path=first.file, offset=first.offset, code=first.code)

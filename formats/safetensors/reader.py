@@ -24,7 +24,7 @@ from ..core.spec import TensorSpec, key_bytes
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..model.reader import CheckpointReader
 from ..model.tensor import LazyTensor
-from ..model.verification import Finding, Verification
+from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.paths import open_file
 from ..store.ranges import FileRange
 from ..store.workers import SERIAL, Workers
@@ -186,7 +186,7 @@ class SafetensorsReader(CheckpointReader):
     def _flaw(self, error: CheckpointError) -> None:
         if not self._lenient:
             raise error
-        self.findings.append(Finding("error", error.code, error.message, error.key, error.path, error.offset))
+        self.findings.append(Finding.of(error))
 
     def _read_header(self) -> dict[str, Any]:
         length = int.from_bytes(self._file.read_exactly(0, LENGTH_SIZE), "little")
@@ -291,17 +291,12 @@ class SafetensorsReader(CheckpointReader):
         """Check the header, and that every byte can be read; the format has no checksums."""
         yield Verification(findings=tuple(self.findings))
         for key, entry in self._entries.items():
-            try:
-                for offset in range(entry.begin, entry.end, PIECE):
-                    size = min(PIECE, entry.end - offset)
-                    self._file.read_exactly(self._data_offset + offset, size)
-                    yield Verification(nbytes=size)
-            except CheckpointError as error:
-                yield Verification(
-                    findings=(Finding("error", error.code, error.message, key, error.path, error.offset),)
-                )
-            else:
-                yield Verification(tensors=1)
+            yield from verified_in_pieces(key, self._sizes_read(entry))
+
+    def _sizes_read(self, entry: _Entry) -> Iterator[int]:
+        """Read an entry's bytes in pieces, and yield their sizes."""
+        for offset in range(entry.begin, entry.end, PIECE):
+            yield len(self._file.read_exactly(self._data_offset + offset, min(PIECE, entry.end - offset)))
 
     def close(self) -> None:
         self._file.close()

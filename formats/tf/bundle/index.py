@@ -197,7 +197,7 @@ class BundleIndex:
     def _flaw(self, error: CheckpointError) -> None:
         if not self._lenient:
             raise error
-        self.findings.append(Finding("error", error.code, error.message, error.key, error.path, error.offset))
+        self.findings.append(Finding.of(error))
 
     def _read(self, table: Table) -> list[bytes]:
         keys: list[bytes] = []
