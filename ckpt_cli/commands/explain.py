@@ -37,13 +37,14 @@ def command(what: str | None, *, as_json: bool) -> int:
     """Say what an error message means, and which commands help.
 
     Reads an error or a traceback, of TensorFlow, Keras, h5py, numpy, safetensors, PyTorch or
-    ckpt, from FILE or from stdin, of which the last megabyte counts.  Paths and keys that it
-    names are filled into the commands.  TOPIC is one of those that are listed without an
-    argument.  Exits 1 where nothing is known.
+    ckpt, from FILE or from stdin, of which the last megabyte counts; words in quotes that name
+    no file are the message itself.  Paths and keys that it names are filled into the commands.
+    TOPIC is one of those that are listed without an argument.  Exits 1 where nothing is known.
 
     \b
       python train.py 2>&1 | ckpt explain
       ckpt explain error.txt
+      ckpt explain 'Not found: Key global_step not found in checkpoint'
       ckpt explain exit-codes
     """
     from ..operations.look.explain import explain_topic
@@ -60,7 +61,14 @@ def command(what: str | None, *, as_json: bool) -> int:
         return 0
     if topic is not None:
         render.note(f"{what} is a topic, too; the file of that name is read")
+    if not os.path.lexists(what) and _is_message(what):
+        return _explain_text("this message", os.fsencode(what), 0, as_json=as_json)
     return _explain_text(what, *_read(what), as_json=as_json)
+
+
+def _is_message(what: str) -> bool:
+    """Whether an argument that names no file is words rather than a path."""
+    return len(what.split()) > 1
 
 
 def _stdin_has_text() -> bool:
@@ -95,7 +103,7 @@ def _explain_text(path: str, content: bytes, left_out: int, *, as_json: bool) ->
     if as_json or found:
         _print(found, as_json=as_json)
     if not found:
-        shown = "standard input" if path == "-" else path
+        shown = {"-": "standard input"}.get(path, path)
         hints = ["ckpt explain lists its topics"]
         if b"\0" in content and path != "-":
             hints.insert(0, "this is no text; ckpt show and ckpt verify are for checkpoints")
@@ -106,6 +114,7 @@ def _explain_text(path: str, content: bytes, left_out: int, *, as_json: bool) ->
 def _read(path: str) -> tuple[bytes, int]:
     """Return the end of a text, and how many bytes stand before it."""
     from formats.errors import CheckpointNotFoundError, UnknownFormatError
+    from formats.store.urls import no_store, scheme_of
 
     from ..operations.look.complaints import topics
     from ..operations.look.explain import read_end
@@ -115,14 +124,16 @@ def _read(path: str) -> tuple[bytes, int]:
             raise CheckpointNotFoundError("it is closed", path="standard input")
         return read_end(sys.stdin.buffer)
     if not os.path.lexists(path):
+        if scheme := scheme_of(path):
+            raise no_store(path, scheme)
         import difflib
 
         close = difflib.get_close_matches(path, topics(), 1)
         message = f"no such file, and no topic{f'; did you mean {close[0]}?' if close else ''}"
-        hints = [f"topics are {', '.join(topics())}"]
-        if " " in path:
-            hints.insert(0, "a message itself comes through a pipe: echo MESSAGE | ckpt explain")
-        raise CheckpointNotFoundError(message, path=path, hints=tuple(hints))
+        in_quotes = "a message itself stands in quotes, or comes through a pipe"
+        raise CheckpointNotFoundError(
+            message, path=path, hints=(f"topics are {', '.join(topics())}", in_quotes)
+        )
     with open(path, "rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):

@@ -149,9 +149,25 @@ def test_an_empty_pipe_lists_the_topics_too() -> None:
 
 
 def test_a_message_as_an_argument(ckpt: Callable) -> None:
-    result = ckpt("explain", "header too large")
+    message = "NotFoundError: Key global_step not found in checkpoint"
+    result = ckpt("explain", message)
+    assert (result.code, result.err.count("error")) == (0, 0)
+    assert "not found in checkpoint" in result.rows[0][0]
+    unknown = ckpt("explain", "what is this")
+    assert (unknown.code, unknown.out) == (1, "")
+    assert unknown.err.startswith("ckpt: error: this message: nothing in it that is known here\n")
+
+
+def test_a_file_with_a_space_in_its_name_is_a_file(tmp_path: Path, ckpt: Callable) -> None:
+    path = tmp_path / "my error.txt"
+    path.write_text("NotFoundError: Key global_step not found in checkpoint")
+    assert ckpt("explain", path).code == 0
+
+
+def test_a_url_is_no_file(ckpt: Callable) -> None:
+    result = ckpt("explain", "s3://bucket/error.txt")
     assert result.code == 3
-    assert "hint: a message itself comes through a pipe: echo MESSAGE | ckpt explain\n" in result.err
+    assert result.err.startswith("ckpt: error: s3://bucket/error.txt: s3:// is not read or written here\n")
 
 
 def test_a_directory_of_a_topics_name_is_no_file(
@@ -168,6 +184,7 @@ def test_neither_a_file_nor_a_topic(ckpt: Callable) -> None:
     assert result.err == (
         "ckpt: error: exit-code: no such file, and no topic; did you mean exit-codes?\n"
         f"hint: topics are {', '.join(topics())}\n"
+        "hint: a message itself stands in quotes, or comes through a pipe\n"
     )
 
 
