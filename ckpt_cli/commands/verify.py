@@ -227,18 +227,21 @@ _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
     "ok": ("ok", {"fg": "green"}),
     "damaged": ("DAMAGED", {"fg": "red", "bold": True}),
     "unreadable": ("UNREADABLE", {"fg": "red", "bold": True}),
+    "none": ("NONE", {"fg": "red", "bold": True}),
 }
 """How a terminal shows a status."""
 
 
 def _status(result: Result) -> str:
-    return "ok" if result.ok else "unreadable" if result.is_unread else "damaged"
+    if result.ok:
+        return "ok"
+    return "none" if result.is_none else "unreadable" if result.is_unread else "damaged"
 
 
 def _totals(results: list[Result]) -> str:
     """Return how many are sound and how many are not: 43 sound, 2 damaged."""
     counts = Counter(map(_status, results))
-    words = {"ok": "sound", "damaged": "damaged", "unreadable": "unreadable"}
+    words = {"ok": "sound", "damaged": "damaged", "unreadable": "unreadable", "none": "no checkpoint"}
     return ", ".join(f"{counts[status]:,} {word}" for status, word in words.items() if counts[status])
 
 

@@ -250,3 +250,14 @@ def test_hdf5_tensor_that_cannot_be_read_is_not_sound(tmp_path: Path, ckpt: Call
     (found,) = result.json["results"]
     assert (result.code, found["ok"], found["checked"]["tensors"]) == (1, False, 0)
     assert ("error", "x") in {(one["severity"], one["key"]) for one in found["findings"]}
+
+
+def test_what_is_no_checkpoint_is_not_called_damaged(tmp_path: Path, ckpt: Callable) -> None:
+    (tmp_path / "a.json").write_text('{"a": 1}')
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "w.npz").write_text("no zip")
+    np.savez(tmp_path / "x.npz", a=np.ones(1))
+    names = ["a.json", "empty", "gone", "w.npz", "x.npz"]
+    result = ckpt("verify", *(tmp_path / name for name in names))
+    assert [row[1] for row in result.rows if not row[2]] == ["none", "none", "none", "damaged", "ok"]
+    assert (result.code, result.err.splitlines()[-1]) == (1, "note: 1 sound, 1 damaged, 3 no checkpoint")

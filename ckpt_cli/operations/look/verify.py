@@ -5,9 +5,16 @@ from __future__ import annotations
 import multiprocessing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.errors import UNREADABLE, CheckpointError, CheckpointNotFoundError, NoCheckpointsError
+from formats.errors import (
+    UNREADABLE,
+    CheckpointError,
+    CheckpointNotFoundError,
+    NoCheckpointsError,
+    UnknownFormatError,
+)
 from formats.find.directory import Directory
 from formats.find.opening import is_directory, locate, open_location
+from formats.model.location import FILE_SUFFIXES, data_shards
 from formats.model.probe import Probe
 from formats.model.verification import Finding
 from formats.store.tally import add_reads, reads_of_child
@@ -40,6 +47,8 @@ class Result(NamedTuple):
     hints: tuple[str, ...] = ()
     is_empty: bool = False
     """Whether this is a directory without checkpoints."""
+    is_none: bool = False
+    """Whether there is no checkpoint to be sound or damaged: nothing, or something else, is there."""
     computed: Mapping[str, Any] = {}
     """Further fields of the document: what computing with the checkpoint gave."""
 
@@ -98,8 +107,20 @@ def _unreadable(path: str, error: CheckpointError, format_name: str | None = Non
     code = "shard-missing" if isinstance(error, CheckpointNotFoundError) else error.code
     finding = Finding("error", code, error.message, error.key, error.path, error.offset)
     return Result(
-        path, format_name, (finding,), hints=error.hints, is_empty=isinstance(error, NoCheckpointsError)
+        path,
+        format_name,
+        (finding,),
+        hints=error.hints,
+        is_empty=isinstance(error, NoCheckpointsError),
+        is_none=_is_none(path, error),
     )
+
+
+def _is_none(path: str, error: CheckpointError) -> bool:
+    """Whether an error says that no checkpoint is there, rather than that one is damaged."""
+    if isinstance(error, UnknownFormatError):
+        return not path.endswith((".index", *FILE_SUFFIXES))
+    return isinstance(error, NoCheckpointsError | CheckpointNotFoundError) and not data_shards(path)
 
 
 def verify_one(location: Location, jobs: int = 1, advance: Callable[[int], None] = lambda _: None) -> Result:
