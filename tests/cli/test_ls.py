@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from formats.core import dtypes
-from tests.support import FORMAT_IDS, data_path, recorded
+from tests.support import FORMAT_IDS, data_path, recorded, write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -341,3 +341,15 @@ def test_a_long_table_names_nothing_twice(terminal: Callable) -> None:
     by_object = terminal("ls", "-l", CKPT, columns=200, NO_COLOR="1")
     assert "OBJECT PATH" in by_object.out
     assert "FULL NAME" in by_object.out
+
+
+def test_an_exclusion_that_matches_nothing_is_noted(tmp_path: Path, ckpt: Callable) -> None:
+    path = str(tmp_path / "ckpt-1")
+    write_bundle(path, {"v": np.ones(1), "w": np.ones(1)})
+    note = f"note: {path}: no tensor matches --exclude 'x*'\n"
+    listed = ckpt("ls", "-1", path, "--exclude", "x*", "--exclude", "v")
+    assert (listed.code, listed.out, listed.err) == (0, "w\n", note)
+    assert ckpt("stats", path, "--exclude", "x*").err == note
+    assert ckpt("diff", path, path, "--exclude", "x*").err == note
+    assert note in ckpt("convert", path, tmp_path / "out.npz", "--exclude", "x*").err
+    assert note in ckpt("extract", path, "-o", tmp_path / "new.npz", "--exclude", "x*").err

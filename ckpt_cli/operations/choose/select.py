@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from formats.core import notices
 from formats.core.dtypes import dtype_named
 from formats.core.spec import KINDS
 from formats.errors import UNREADABLE, CheckpointError, CorruptCheckpointError, InaccessibleError
 from formats.store.paths import entry_at
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from formats.model.reader import CheckpointReader
 
 
@@ -67,11 +70,15 @@ def _pattern(text: str, *, regex: bool) -> re.Pattern[str]:
 
 
 class Sifted(NamedTuple):
-    """What a selection makes of one checkpoint: keys chosen, keys dropped, patterns that match nothing."""
+    """What a selection makes of one checkpoint: keys chosen, keys dropped, patterns that match nothing.
+
+    Of these, `unmatched` are patterns of what to keep, `idle` of what to drop.
+    """
 
     chosen: list[str]
     dropped: set[str]
     unmatched: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
 
 
 def sift(reader: CheckpointReader, selection: Selection) -> Sifted:
@@ -86,8 +93,12 @@ def sift(reader: CheckpointReader, selection: Selection) -> Sifted:
         assert kept is not None
         kept.update(found)
     dropped: set[str] = set()
+    idle = []
     for text in selection.drop:
-        dropped.update(_matching(reader, text, regex=selection.regex))
+        found = _matching(reader, text, regex=selection.regex)
+        if not found:
+            idle.append(text)
+        dropped.update(found)
     kinds = reader.kinds if selection.kinds else {}
     chosen = [
         key
@@ -97,14 +108,15 @@ def sift(reader: CheckpointReader, selection: Selection) -> Sifted:
         and (selection.dtype is None or spec.dtype.name == selection.dtype)
         and (not selection.kinds or kinds.get(key) in selection.kinds)
     ]
-    return Sifted(chosen, dropped, tuple(unmatched))
+    return Sifted(chosen, dropped, tuple(unmatched), tuple(idle))
 
 
-def choose(reader: CheckpointReader, selection: Selection) -> list[str]:
+def choose(reader: CheckpointReader, selection: Selection, *, noted: bool = True) -> list[str]:
     """Return the chosen keys, in the order of the checkpoint.
 
     Raises NothingSelectedError, with close keys, where a pattern to keep matches
-    nothing, or nothing is left of them all.
+    nothing, or nothing is left of them all.  A pattern to drop that matches nothing is
+    noted, unless this is one of many checkpoints.
     """
     if selection.everything:
         return list(reader.specs)
@@ -113,7 +125,15 @@ def choose(reader: CheckpointReader, selection: Selection) -> list[str]:
         raise unmatched(reader, text)
     if not found.chosen:
         raise NothingSelectedError("no tensor is left of what was chosen", path=reader.location.path)
+    if noted:
+        say_idle(reader, found.idle)
     return found.chosen
+
+
+def say_idle(reader: CheckpointReader, patterns: Iterable[str]) -> None:
+    """Tell of patterns that were to drop something and match nothing: a slip, more often than not."""
+    for text in patterns:
+        notices.tell(f"{reader.location.path}: no tensor matches --exclude {text!r}")
 
 
 def unmatched(reader: CheckpointReader, text: str) -> CheckpointError:

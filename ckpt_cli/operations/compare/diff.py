@@ -15,7 +15,7 @@ from formats.core.dtypes import INVALID
 from formats.core.spec import key_bytes
 from formats.store.workers import SERIAL, Workers
 
-from ..choose.select import EVERYTHING, NothingSelectedError, Selection, sift, unmatched
+from ..choose.select import EVERYTHING, NothingSelectedError, Selection, say_idle, sift, unmatched
 from .comparison import Comparison, Operand, Task, compare_range
 from .measure import EQUAL, Difference, Tolerance
 from .renames import find_renames
@@ -184,6 +184,7 @@ def _chosen(left: CheckpointReader, right: CheckpointReader, selection: Selectio
     for text in one.unmatched:
         if text in other.unmatched:
             raise unmatched(right, text)
+    say_idle(right, (text for text in one.idle if text in other.idle))
     if not one.chosen and not other.chosen:
         raise NothingSelectedError("no tensor is left of what was chosen", path=right.location.path)
     lefts, rights = set(one.chosen), set(other.chosen)
