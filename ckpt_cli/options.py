@@ -33,6 +33,8 @@ class LocalPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from formats.store.paths import store_of
 
+        if not value:
+            self.fail("an empty path names nothing", param, ctx)
         store_of(os.fsdecode(value))
         return super().convert(value, param, ctx)
 

@@ -188,3 +188,21 @@ def test_help_says_of_each_command_what_it_does_in_a_line(
     lines = ckpt("--help").out.partition("Commands:\n")[2].splitlines()
     assert len(lines) >= 16
     assert all(line.endswith(".") and "..." not in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ls", ""],
+        ["verify", ""],
+        ["state", ""],
+        ["match", ".", ""],
+        ["convert", "", "x"],
+        ["average", "", "-o", "x"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_an_empty_path_is_usage(arguments: list[str], ckpt: Callable) -> None:
+    result = ckpt(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert "an empty path names nothing\n" in result.err
