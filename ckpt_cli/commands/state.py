@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.find.directory import no_checkpoints
+
 from ..operations.runs.state import Run
 from ..operations.runs.state_changes import Wish, carry_out, make_plan
 from ..option_rules import needs, option_rules
@@ -181,7 +183,8 @@ def _show_leftovers(run: Run) -> None:
 def _show_flaws(run: Run) -> None:
     """Say on stderr what is wrong, and what mends it."""
     if run.is_empty:
-        render.error_lines(f"{run.path}: no checkpoints and no state file in this directory")
+        nothing = no_checkpoints(run.path, "no checkpoints and no state file")
+        render.error_lines(str(nothing), nothing.hints)
         return
     missing = sum(entry.location is None for entry in run.entries)
     stale = sum(entry.is_stale for entry in run.entries)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from formats.core.words import counted
 from formats.find.opening import locate, open_location
 
 from . import base as render
@@ -47,7 +48,7 @@ def say_findings(reader: CheckpointReader, said: str = "") -> None:
         render.warning(finding.text)
     more = len(found) - _MOST_LISTED
     if more > 0:
-        render.warning(f"{reader.location.path}: {more:,} more findings; ckpt verify has them all")
+        render.warning(f"{reader.location.path}: {counted(more, 'more finding')}; ckpt verify has them all")
 
 
 @contextmanager

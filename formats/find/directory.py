@@ -131,6 +131,15 @@ def _counted(number: int, stem: str, many: str, one: str = "") -> str:
     return f"{number:,} {stem}{one if number == 1 else many}"
 
 
+def no_checkpoints(path: str, what: str = "no checkpoints") -> NoCheckpointsError:
+    """Return the error of a directory that holds none, which says how many lie below."""
+    below = _count_below(path)
+    if below is None:
+        return NoCheckpointsError(f"{what} in this directory", path=path)
+    way = f"with -R they are taken as well: ckpt ls -R {shlex.quote(path)}"
+    return NoCheckpointsError(f"{what} in this directory, {below}", path=path, hints=(way,))
+
+
 class Directory:
     """The checkpoints of one directory, which is listed once."""
 
@@ -285,8 +294,4 @@ class Directory:
         damaged = next((member.error for member in self.members if member.error is not None), None)
         if damaged is not None:
             raise damaged
-        below = _count_below(self.path)
-        if below is None:
-            raise NoCheckpointsError("no checkpoints in this directory", path=self.path)
-        way = f"with -R they are taken as well: ckpt ls -R {shlex.quote(self.path)}"
-        raise NoCheckpointsError(f"no checkpoints in this directory, {below}", path=self.path, hints=(way,))
+        raise no_checkpoints(self.path)

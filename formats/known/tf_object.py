@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..core.dtypes import STRING
+from ..core.words import counted
 from ..errors import CheckpointError, ConversionError, CorruptCheckpointError
 from ..model.object_graph import ObjectGraph
 from ..model.object_keys import ATTRIBUTES
@@ -129,7 +130,7 @@ def _graph_notes(target: Target) -> list[str]:
     odd = sorted(key for key in target.object_graph.tensors(keys) if f"{ATTRIBUTES}/" not in key)
     if odd:
         notes.append(
-            f"{len(odd)} keys without {ATTRIBUTES!r}, such as {odd[0]!r}: TensorFlow cannot use them"
+            f"{counted(len(odd), 'key')} without {ATTRIBUTES!r}, such as {odd[0]!r}: of no use to TensorFlow"
         )
     return notes
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.dtypes import INVALID
 from ..core.spec import TensorSpec, key_bytes
+from ..core.words import counted
 from ..errors import (
     CheckpointError,
     CheckpointNotFoundError,
@@ -114,7 +115,8 @@ class ShardedReader(CheckpointReader):
             self._homes[key] = self._shards[files[0]]
         for file, error in self._closed_to_us.items():
             keys = [key for key, mapped_to in mapped.items() if mapped_to == file]
-            message = f"{error.message}; {len(keys)} tensors are in it, {keys[0]!r} for one"
+            what = counted(len(keys), "tensor is", "tensors are")
+            message = f"{error.message}; {what} in it, {keys[0]!r} for one"
             code = "shard-missing" if isinstance(error, CheckpointNotFoundError) else error.code
             self._flaws.append(Finding("error", code, message, None, error.path, error.offset))
 

@@ -83,8 +83,10 @@ def refuse_irreplaceable(path: str) -> None:
     except OSError:
         return
     if not stat.S_ISREG(mode):
-        what = "a directory" if stat.S_ISDIR(mode) else "a device or a pipe"
-        raise CheckpointExistsError(f"is {what}, not a file that can be replaced", path=path)
+        is_directory = stat.S_ISDIR(mode)
+        what = "a directory" if is_directory else "a device or a pipe"
+        hints = (f"name the file, for instance {os.path.join(path, 'NAME')}",) if is_directory else ()
+        raise CheckpointExistsError(f"is {what}, not a file that can be replaced", path=path, hints=hints)
 
 
 def sync_directory(path: str) -> None:

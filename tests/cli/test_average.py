@@ -153,8 +153,8 @@ def test_sources_without_sense_are_usage(args: tuple[str, ...], tmp_path: Path, 
     [
         ({"a": np.zeros(3), "b": np.zeros(2)}, "tensor 'a': float64 [3], float64 [2] in"),
         ({"a": np.zeros(2, np.float32), "b": np.zeros(2)}, "tensor 'a': float32 [2], float64 [2] in"),
-        ({"a": np.zeros(2)}, "tensor 'b': 1 tensors differ from those of"),
-        ({"a": np.zeros(2), "b": np.zeros(2), "c": np.zeros(2)}, "tensor 'c': 1 tensors differ"),
+        ({"a": np.zeros(2)}, "tensor 'b': 1 tensor differs from those of"),
+        ({"a": np.zeros(2), "b": np.zeros(2), "c": np.zeros(2)}, "tensor 'c': 1 tensor differs"),
     ],
 )
 def test_sources_that_differ_are_refused_and_nothing_is_written(
@@ -220,3 +220,12 @@ def test_listings_have_no_values_to_average(tmp_path: Path, ckpt: Callable) -> N
     result = ckpt("average", tmp_path / "l.json", tmp_path / "l.json", "-o", tmp_path / "mean.json")
     assert (result.code, sorted(os.listdir(tmp_path))) == (3, ["l.json"])
     assert "a listing has no values" in result.err
+
+
+def test_one_path_given_twice_is_its_own_mean(tmp_path: Path, ckpt: Callable) -> None:
+    write_bundle(str(tmp_path / "ckpt-1"), {"w": np.float32([1.5])})
+    path = f"{tmp_path}/ckpt-1"
+    result = ckpt("average", path, path, "-o", tmp_path / "mean")
+    assert result.code == 0
+    note = f"note: the mean of one checkpoint is that checkpoint: all values are those of {path}\n"
+    assert note in result.err

@@ -435,3 +435,12 @@ def test_every_directory_there_is_gives_rows_or_says_why_not(ckpt: Callable) -> 
         assert "warning:" in found.err if damaged else True
         seen += len(rows)
     assert seen > 200
+
+
+def test_a_checkpoint_that_has_gone_names_its_run(tmp_path: Path, ckpt: Callable) -> None:
+    directory = run_of(tmp_path, {"w": np.ones(1)})
+    result = ckpt("log", f"{directory}/ckpt-99")
+    assert result.code == 3
+    assert result.err == (
+        f"ckpt: error: {directory}/ckpt-99: no such directory\nhint: name its directory: {directory}\n"
+    )

@@ -39,7 +39,7 @@ def test_average_counts_checkpoints_not_files(tmp_path: Path, ckpt: Callable) ->
     assert result.code == 0
     note = f"note: 11 paths name 3 checkpoints, taken in the order of steps: {tmp_path}/run/ckpt-1, "
     assert note + f"{tmp_path}/run/ckpt-2, {tmp_path}/run/ckpt-10\n" in result.err
-    assert "are the mean of 3 checkpoints" in result.err
+    assert "1 tensor is the mean of 3 checkpoints; " in result.err
     with open_checkpoint(tmp_path / "mean") as reader:
         assert reader["w"].read() == np.float32(13 / 3)
         assert reader["step"].read() == 10  # not that of ckpt-2, which the shell puts last

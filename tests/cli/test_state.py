@@ -276,7 +276,7 @@ def test_fix_makes_times_as_many_as_paths(copy: Callable, ckpt: Callable) -> Non
     uneven = state_of(run)._replace(timestamps=(1.0,))
     with open(os.path.join(run, "checkpoint"), "wb") as file:
         file.write(uneven.text())
-    assert ckpt("state", "--fix", run).rows == [["mend", "checkpoint", "1 timestamps for 3 paths", "0"]]
+    assert ckpt("state", "--fix", run).rows == [["mend", "checkpoint", "1 timestamp for 3 paths", "0"]]
     assert is_sound(run)
 
 
@@ -343,6 +343,24 @@ def test_keep_counts_in_the_order_of_the_list(copy: Callable, ckpt: Callable) ->
     assert ckpt("state", "--keep", "2", run).code == 0
     assert state_of(run).paths == ("beta-1", "beta-2")
     assert [name for name in os.listdir(run) if name.startswith("alpha")] == []
+
+
+def test_keep_after_set_calls_nothing_older_that_is_newer(copy: Callable, ckpt: Callable) -> None:
+    run = copy("guide_adam_legacy", "tf_ckpts")
+    result = ckpt("state", run, "--set", "ckpt-9", "--keep", "1", "-n")
+    assert [row[:3] for row in result.rows if row[0] == "delete"] == [
+        ["delete", "ckpt-8", "not the latest"],
+        ["delete", "ckpt-10", "not the latest"],
+    ]
+
+
+def test_a_folder_of_runs_says_what_lies_below(tmp_path: Path, ckpt: Callable, copy: Callable) -> None:
+    copy("guide_adam_legacy", "tf_ckpts", to="runs/a")
+    result = ckpt("state", tmp_path / "runs")
+    assert result.code == 1
+    message = "no checkpoints and no state file in this directory, 3 checkpoints in 1 directory below\n"
+    assert message in result.err
+    assert f"hint: with -R they are taken as well: ckpt ls -R {tmp_path / 'runs'}\n" in result.err
 
 
 def test_keep_of_more_than_there_are_changes_nothing(copy: Callable, ckpt: Callable) -> None:

@@ -220,7 +220,7 @@ def test_keys_that_tensorflow_cannot_restore_by_are_said(tmp_path: Path) -> None
     old, attribute.checkpoint_key = attribute.checkpoint_key, "plain"
     renamed = [spec._replace(key="plain") if key == old else spec for key, spec in specs.items()]
     writer = formats.create_checkpoint(tmp_path / "c", format="tf-object", specs=renamed, object_graph=graph)
-    assert writer.notes == ["1 keys without '.ATTRIBUTES', such as 'plain': TensorFlow cannot use them"]
+    assert writer.notes == ["1 key without '.ATTRIBUTES', such as 'plain': of no use to TensorFlow"]
     writer.abandon()
 
 

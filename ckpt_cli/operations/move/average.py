@@ -63,9 +63,13 @@ def plan_average(readers: Sequence[CheckpointReader], target: str) -> Plan:
     slices = {key: [extents for extents, _ in found] for key in last.specs if (found := last[key].pieces())}
     source = ", ".join(reader.location.path for reader in readers)
     averaged = sum(isinstance(move.tensor, Computed) for move in moves)
-    rest = f"; {len(moves) - averaged:,} are those of {last.location.path}" if averaged < len(moves) else ""
-    of = f"{len(readers)} checkpoints" if len(readers) > 1 else "one checkpoint, and so that one's own"
-    notes = (f"{averaged:,} tensors are the mean of {of}{rest}",)
+    if len(readers) > 1:
+        left = len(moves) - averaged
+        rest = f"; from {last.location.path} alone: {counted(left, 'tensor')}" if left else ""
+        what = counted(averaged, "tensor is", "tensors are")
+        note = f"{what} the mean of {len(readers)} checkpoints{rest}"
+    else:
+        note = f"the mean of one checkpoint is that checkpoint: all values are those of {last.location.path}"
     return Plan(
         source,
         target,
@@ -73,7 +77,7 @@ def plan_average(readers: Sequence[CheckpointReader], target: str) -> Plan:
         tuple(moves),
         slices=slices,
         facts=last.facts,
-        notes=notes,
+        notes=(note,),
         sources=tuple(readers),
         layout=layout_of(last, ((key, key) for key in last.specs)),
     )
@@ -90,7 +94,8 @@ def _check_alike(reader: CheckpointReader, last: CheckpointReader) -> None:
     surplus = [key for key in reader.specs if key not in last.specs]
     for keys, where in ((missing, "is not there"), (surplus, "is there alone")):
         if keys:
-            message = f"{len(keys)} tensors differ from those of {last.location.path}, this one {where}"
+            what = counted(len(keys), "tensor differs", "tensors differ")
+            message = f"{what} from those of {last.location.path}, this one {where}"
             raise ConversionError(message, path=reader.location.path, key=keys[0], hints=hints)
     for key, spec in last.specs.items():
         mine = reader.specs[key]

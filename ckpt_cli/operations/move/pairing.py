@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from formats.core.words import counted
 from formats.errors import ConversionError
 from formats.keras.match import pairs_within_layers
 from formats.model.object_keys import table_part
@@ -312,10 +313,11 @@ def _refuse_missing(
     free = [key for key in keys if key not in used and source.kinds.get(key) != "graph"]
     listed = ", ".join(repr(_shown(template, key)) for key in lacking[:_MOST_LISTED])
     more = f" and {len(lacking) - _MOST_LISTED} more" if len(lacking) > _MOST_LISTED else ""
-    message = f"{len(lacking)} tensors of TEMPLATE get no value: {listed}{more}"
+    what = counted(len(lacking), "tensor of TEMPLATE gets", "tensors of TEMPLATE get")
+    message = f"{what} no value: {listed}{more}"
     unused = ", ".join(map(repr, free[:3]))
     hints = (
-        f"{len(free)} tensors of SRC are left over, {unused} among them; pair them with --map or --sub;"
+        f"left over of SRC: {counted(len(free), 'tensor')}, {unused} among them; to pair: --map or --sub;"
         " ckpt match SRC TEMPLATE --save-map FILE proposes pairs from structure"
         if free
         else "SRC has no tensors left to pair",

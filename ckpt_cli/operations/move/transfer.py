@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.chunks import equal_bytes, view_of
 from formats.core.region import region_of, tiling_flaw
+from formats.core.words import counted
 from formats.errors import ConversionError, CorruptCheckpointError, leave_out
 from formats.find.creating import create_checkpoint
 from formats.model.facts import Facts, Nothing
@@ -316,7 +317,7 @@ def _check_specs(plan: Plan, written: CheckpointReader) -> None:
     surplus = set(written.specs) - expected - _graph_key(plan)
     missing = expected - set(written.specs)
     if surplus or missing:
-        raise _broken(plan.target, f"{len(missing)} tensors are missing, {len(surplus)} are too many")
+        raise _broken(plan.target, f"{counted(len(missing), 'tensor')} missing, {len(surplus):,} too many")
     for move in plan.moves:
         found = written[move.spec.key]
         slices = [extents for extents, _ in found.pieces()] if move.spec.key in plan.slices else []

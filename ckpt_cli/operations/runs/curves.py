@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
+from formats.core.words import counted
 from formats.errors import CheckpointNotFoundError
 from formats.tf.run.events import START, EventReader, event_files, scalars
 
@@ -67,7 +68,7 @@ def read_curve(directory: str, tag: str | None = None) -> Told:
             continue
         files.append(path)
         if reader.flaw is not None:
-            more = f", and {reader.damaged - 1:,} more flaws" if reader.damaged > 1 else ""
+            more = f", and {counted(reader.damaged - 1, 'more flaw')}" if reader.damaged > 1 else ""
             notes.append(f"{reader.flaw}{more}; what is whole is taken")
     names = (tag,) if tag is not None else (*_LOSSES, *curves)
     found = next((curves[name] for name in names if name in curves), Curve(tag or ""))

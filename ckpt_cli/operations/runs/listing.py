@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING, Any
 
+from formats.core.words import counted
 from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.find.directory import Directory, Member
 from formats.find.location import spelling
@@ -38,7 +39,7 @@ def findings_in_short(reader: CheckpointReader) -> list[str]:
     if not reader.findings:
         return []
     more = len(reader.findings) - 1
-    return [reader.findings[0].text + (f", and {more:,} more findings" if more else "")]
+    return [reader.findings[0].text + (f", and {counted(more, 'more finding')}" if more else "")]
 
 
 def _member_row(member: Member, *, kept: bool | None) -> tuple[dict[str, Any] | None, list[str]]:

@@ -13,6 +13,7 @@ from contextlib import closing
 from itertools import tee
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from formats.core.words import counted
 from formats.errors import CheckpointError
 from formats.find.opening import open_location
 from formats.model.location import step_of
@@ -190,7 +191,7 @@ class RunLog:
     def _look(
         self, reader: CheckpointReader, blank: Row, state: Identity | None, advance: Callable[[int], None]
     ) -> Row:
-        keys = choose(reader, self.selection)
+        keys = choose(reader, self.selection, noted=False)
         kinds, specs = reader.kinds, reader.specs
         series = _series(blank.name)
         before = self._before.get(series, {})
@@ -212,7 +213,7 @@ class RunLog:
             if not flaws and reader.format.has_values:
                 row = _measured(row, seen, weights)
         if flaws:
-            more = f", and {len(flaws) - 1:,} more tensors cannot be read" if len(flaws) > 1 else ""
+            more = f", and {counted(len(flaws) - 1, 'more tensor')} cannot be read" if len(flaws) > 1 else ""
             self.warnings.append(f"{next(iter(flaws.values()))}{more}")
         self.warnings += findings_in_short(reader)
         self._before[series] = seen

@@ -10,7 +10,7 @@ from formats.find.directory import Directory, Member
 from formats.find.location import find_listed, resolve, sharded_folder, suggest
 from formats.find.opening import is_directory, open_location
 from formats.find.registry import detect_format
-from formats.model.location import Location, bundle
+from formats.model.location import Location, bundle, step_of
 from formats.store.paths import (
     entry_at,
     is_file,
@@ -160,10 +160,18 @@ def places_of(path: str) -> tuple[str, str]:
         _refuse_checkpoint(path)
         if is_there(path):
             raise CheckpointError("neither a directory nor a state file", path=path)
-        raise CheckpointNotFoundError("no such directory", path=path, hints=suggest(path))
+        raise CheckpointNotFoundError("no such directory", path=path, hints=_suggest_directory(path))
     if not is_directory(path) and sharded_folder(path) is None:
         raise CheckpointError("one checkpoint, not a directory of them; it has no state file", path=path)
     return path, join(path, FILE_NAME)
+
+
+def _suggest_directory(path: str) -> tuple[str, ...]:
+    """Return a hint for a path that is not there: where it is called like a checkpoint, the run it was in."""
+    run = parent(path) or "."
+    if step_of(path) is not None and is_folder(run) and Directory(run).members:
+        return (f"name its directory: {run}",)
+    return suggest(path)
 
 
 def _refuse_checkpoint(path: str) -> None:

@@ -24,6 +24,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from formats.core.words import counted
 from formats.errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError
 from formats.find.location import resolve, suggest
 from formats.find.opening import open_location
@@ -213,7 +214,8 @@ class _Planner:
         if self.latest is not None and state.paths[-1:] != (state.latest,):
             self._change("mend", name, "the latest was not listed last")
         if state.timestamps and len(state.timestamps) != len(state.paths):
-            self._change("mend", name, f"{len(state.timestamps)} timestamps for {len(state.paths)} paths")
+            times, paths = counted(len(state.timestamps), "timestamp"), counted(len(state.paths), "path")
+            self._change("mend", name, f"{times} for {paths}")
 
     def _state(self) -> StateFile | None:
         """Return what the state file shall say."""
@@ -259,7 +261,7 @@ class _Planner:
         for entry in order:
             assert entry.location is not None
             files = tuple(path for path in files_of(entry.location) if path not in spared)
-            why = "older than the latest" if count == 1 else f"older than the {count} latest"
+            why = "not the latest" if count == 1 else f"not among the {count} latest"
             size = sum(os.lstat(path).st_size for path in files)
             self.changes.append(Change("delete", entry.name, why, files, nbytes=size))
         if order:

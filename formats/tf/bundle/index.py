@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...core import dtypes
 from ...core.dtypes import INVALID, DType
 from ...core.spec import TensorSpec, key_bytes, key_text
+from ...core.words import counted
 from ...errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ...model.location import data_shards
 from ...model.verification import Finding
@@ -226,8 +227,8 @@ class BundleIndex:
             self.values += values
         if unsorted:
             key, before, offset = first
-            where = f"{unsorted} keys out of order, the first after {key_text(before)!r}"
-            message = f"{where}: TensorFlow does not find them"
+            where = f"{counted(unsorted, 'key')} out of order, the first after {key_text(before)!r}"
+            message = f"{where}: TensorFlow does not find such keys"
             self.findings.append(Finding("error", "key-order", message, key_text(key), self.path, offset))
         return keys
 
