@@ -269,16 +269,15 @@ def _show_findings(result: Result) -> None:
         if shown[group] > _MOST_SHOWN:
             continue
         where = finding.file.rpartition("/")[2] if finding.file else ""
-        offset = "" if finding.offset is None else str(finding.offset)
-        texts = (finding.severity, finding.code, finding.key or "", where, offset, finding.message)
+        where += "" if finding.offset is None else f" at {finding.offset}"
+        texts = (finding.severity, finding.code, finding.key or "", where, finding.message)
         rows.append([render.escape(text) for text in texts])
         styles.append("red" if finding.severity == "error" else "yellow")
     columns = [
         render.Column(""),
         render.Column("FINDING"),
         render.Column("KEY", fold=True),
-        render.Column("FILE", fold=True),
-        render.Column("OFFSET", right=True),
+        render.Column("WHERE", fold=True),
         render.Column("WHAT", fold=True),
     ]
     render.table(columns, rows, styles)

@@ -204,6 +204,13 @@ def test_a_terminal_says_once_that_nothing_is_there(tmp_path: Path, terminal: Ca
     assert "DAMAGED" not in (result.out + result.err)
 
 
+def test_the_table_of_findings_fits_a_terminal_of_80_columns(terminal: Callable) -> None:
+    result = terminal("verify", data_path("corrupt", "data_flip", "ckpt"), columns=80, NO_COLOR="1")
+    _, *table = result.out.splitlines()
+    assert "tensor-checksum" in result.out
+    assert max(map(len, table)) <= 80
+
+
 def test_a_terminal_shows_a_table(terminal: Callable) -> None:
     result = terminal("verify", data_path("corrupt", "data_flip", "ckpt"), columns=120, NO_COLOR="1")
     assert result.code == 1
