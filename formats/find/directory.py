@@ -39,7 +39,7 @@ from ..model.probe import Probe
 from ..model.weight_map import files_of_map
 from ..store.base import FOLDER
 from ..store.beside import SAFETENSORS_SHARD, V1_SHARD
-from ..store.paths import absolute, is_file, join, list_folder, name_of, names_in, relative
+from ..store.paths import absolute, is_file, is_folder, join, list_folder, name_of, names_in, relative
 from ..tf.run.state_file import FILE_NAME, StateFile
 from .location import find_listed
 from .registry import detect
@@ -247,9 +247,14 @@ class Directory:
         head = location.head
         if head.endswith(FILE_SUFFIXES):
             return True
-        is_closed = isinstance(error, InaccessibleError) and is_file(head)
+        is_inaccessible = isinstance(error, InaccessibleError)
+        is_closed = is_inaccessible and is_file(head)
         if head.endswith(".index"):
-            return is_closed or bool(data_shards(location.path)) or bool(error.hints)
+            return (
+                (is_inaccessible and not is_folder(head))
+                or bool(data_shards(location.path))
+                or bool(error.hints)
+            )
         if is_closed:
             self._notes.append(f"{error}; so it cannot be told whether this is a checkpoint")
         return False

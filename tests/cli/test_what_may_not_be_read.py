@@ -160,3 +160,18 @@ def test_links_pipes_and_directories_in_place_of_a_shard(run: Path) -> None:
         assert (result.code, result.err) == (1, f"ckpt: error: {shard}: {what}\n")
         assert ckpt_of_a_user("show", run / "ckpt-10").code == 0
         shard.rmdir() if shard.is_dir() else shard.unlink()
+
+
+def test_an_index_that_is_a_broken_link_is_a_member_of_its_directory(run: Path) -> None:
+    (run / "ckpt-9.index").symlink_to("gone.index")
+    (run / "folder.index").mkdir()
+    message = f"{run}/ckpt-9.index: this is a symbolic link that leads nowhere"
+    listed = ckpt_of_a_user("ls", run)
+    assert (listed.code, listed.err) == (0, f"warning: {message}\n")
+    assert [line.split("\t")[:2] for line in listed.out.splitlines()] == [
+        ["ckpt-9", ""],
+        ["ckpt-10", "tf-object"],
+    ]
+    verified = ckpt_of_a_user("verify", run)
+    assert verified.code == 1
+    assert f"ckpt: error: {message}\n" in verified.err

@@ -277,23 +277,30 @@ def test_directory_without_checkpoints(tmp_path: Path) -> None:
     assert caught.value.path == str(tmp_path)
 
 
-def test_pipes_and_broken_links_of_a_directory_are_passed_over(tmp_path: Path) -> None:
-    """Opening a pipe waits for a writer that never comes."""
+def test_of_pipes_and_broken_links_in_a_directory_an_index_is_a_member(tmp_path: Path) -> None:
+    """Opening a pipe waits for a writer that never comes; what is called an index was to be one."""
     save(tmp_path, "ckpt-1")
     os.mkfifo(tmp_path / "pipe")
     os.mkfifo(tmp_path / "pipe-2.index")
     os.symlink("nowhere", tmp_path / "broken-3.index")
     os.symlink("nowhere", tmp_path / "broken")
     (tmp_path / "folder-4.index").mkdir()
-    assert names(tmp_path) == ["ckpt-1"]
+    assert names(tmp_path) == ["ckpt-1", "pipe-2", "broken-3"]
+    errors = [str(member.error).rpartition(": ")[2] for member in Directory(str(tmp_path)).members]
+    assert errors == [
+        "None",
+        "this is a pipe, not a regular file",
+        "this is a symbolic link that leads nowhere",
+    ]
     assert latest(tmp_path) == "ckpt-1"
 
 
-def test_links_of_a_directory_that_lead_in_circles_are_passed_over(tmp_path: Path) -> None:
+def test_links_of_a_directory_that_lead_in_circles_are_no_hang(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "ckpt-9.index").symlink_to("ckpt-9.index")
     save(tmp_path, "ckpt-1")
-    assert names(tmp_path) == ["ckpt-1"]
+    assert names(tmp_path) == ["ckpt-1", "ckpt-9"]
+    assert latest(tmp_path) == "ckpt-1"
 
 
 def test_pipe_in_place_of_a_shard_is_an_error(tmp_path: Path) -> None:
