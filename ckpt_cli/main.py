@@ -183,7 +183,7 @@ def _report(error: Exception) -> int:
 
     hints: tuple[str, ...] = ()
     if isinstance(error, click.ClickException):
-        message, code = error.format_message(), USAGE
+        message, code = " ".join(error.format_message().split()), USAGE
         context = getattr(error, "ctx", None)
         hints = (f"see {context.command_path} --help",) if context is not None else ()
     elif isinstance(error, CheckpointError):

@@ -38,7 +38,7 @@ from ..model.location import (
 from ..model.probe import Probe
 from ..model.weight_map import files_of_map
 from ..store.base import FOLDER
-from ..store.beside import SAFETENSORS_SHARD, V1_SHARD
+from ..store.beside import SAFETENSORS_SHARD, SHARD, V1_SHARD
 from ..store.paths import absolute, is_file, is_folder, join, list_folder, name_of, names_in, relative
 from ..tf.run.state_file import FILE_NAME, StateFile
 from .location import find_listed
@@ -135,9 +135,18 @@ def no_checkpoints(path: str, what: str = "no checkpoints") -> NoCheckpointsErro
     """Return the error of a directory that holds none, which says how many lie below."""
     below = _count_below(path)
     if below is None:
-        return NoCheckpointsError(f"{what} in this directory", path=path)
+        return NoCheckpointsError(f"{what} in this directory", path=path, hints=_shards_left(path))
     way = f"with -R they are taken as well: ckpt ls -R {shlex.quote(path)}"
     return NoCheckpointsError(f"{what} in this directory, {below}", path=path, hints=(way,))
+
+
+def _shards_left(path: str) -> tuple[str, ...]:
+    """Return a hint where a directory holds data without the index that would make it a checkpoint."""
+    shard = next((match for name, _ in names_in(path) if (match := SHARD.fullmatch(name))), None)
+    if shard is None:
+        return ()
+    index = f"{shard['prefix']}.index"
+    return (f"{shard[0]} is there, but not {index}: the save was interrupted, or the file not copied",)
 
 
 class Directory:

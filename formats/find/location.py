@@ -193,7 +193,7 @@ def suggest(path: str) -> tuple[str, ...]:
     names = {
         re.sub(r"(\.index|\.data-\d{5,}-of-\d{5,}|\.meta)$", "", name) for name, _ in list_folder(directory)
     }
-    close = difflib.get_close_matches(base, names, 3, 0.5)
+    close = difflib.get_close_matches(base, names, 3, 0.6)
     if not close:
         return (f"to see what is there: ckpt ls {directory or '.'}",)
     return ("did you mean " + " or ".join(join(directory, name) for name in close) + "?",)

@@ -264,7 +264,9 @@ def test_what_is_no_checkpoint_is_not_called_damaged(tmp_path: Path, ckpt: Calla
     (tmp_path / "empty").mkdir()
     (tmp_path / "w.npz").write_text("no zip")
     np.savez(tmp_path / "x.npz", a=np.ones(1))
-    names = ["a.json", "empty", "gone", "w.npz", "x.npz"]
+    (tmp_path / "c-1.index").touch()
+    names = ["a.json", "empty", "gone", "w.npz", "c-1.index", "x.npz"]
     result = ckpt("verify", *(tmp_path / name for name in names))
-    assert [row[1] for row in result.rows if not row[2]] == ["none", "none", "none", "damaged", "ok"]
-    assert (result.code, result.err.splitlines()[-1]) == (1, "note: 1 sound, 1 damaged, 3 no checkpoint")
+    found = [row[1] for row in result.rows if not row[2]]
+    assert found == ["none", "none", "none", "damaged", "damaged", "ok"]
+    assert (result.code, result.err.splitlines()[-1]) == (1, "note: 1 sound, 2 damaged, 3 no checkpoint")

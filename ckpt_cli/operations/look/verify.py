@@ -112,7 +112,7 @@ def _unreadable(path: str, error: CheckpointError, format_name: str | None = Non
         (finding,),
         hints=error.hints,
         is_empty=isinstance(error, NoCheckpointsError),
-        is_none=_is_none(path, error),
+        is_none=_is_none(error.path or path, error),
     )
 
 
