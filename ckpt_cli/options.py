@@ -35,6 +35,8 @@ class LocalPath(click.Path):
 
         if not value:
             self.fail("an empty path names nothing", param, ctx)
+        if value == "-" and not self.allow_dash:
+            self.fail("stdin is not read, nor stdout written here; a file of that name is ./-", param, ctx)
         store_of(os.fsdecode(value))
         return super().convert(value, param, ctx)
 

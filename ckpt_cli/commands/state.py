@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.core.words import command_line
 from formats.find.directory import no_checkpoints
 
 from ..operations.runs.state import Run
@@ -199,4 +200,4 @@ def _show_flaws(run: Run) -> None:
         if count
     ]
     if flaws:
-        render.note(f"{run.path}: {', '.join(flaws)}; to mend it: ckpt state --fix {run.path}")
+        render.note(f"{run.path}: {', '.join(flaws)}; to mend it: {command_line('state', '--fix', run.path)}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.core.words import counted
+from formats.core.words import command_line, counted
 from formats.model.location import data_shards
 from formats.model.verification import Finding
 
@@ -114,7 +114,7 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, recursive: bool
             render.error_lines(_sentence(result), (*result.hints, *_ways_out(result)))
         elif result.tensors and _is_damaged(result):
             sound = f"sound are {counted(result.tensors, 'tensor')}; to save them"
-            render.note(f"{result.path}: {sound}: ckpt rescue {result.path} OUT")
+            render.note(f"{result.path}: {sound}: {command_line('rescue', result.path, 'OUT')}")
     if len(results) > 1:
         (print if render.is_terminal() and not as_json else render.note)(_totals(results))
     return _exit_code(results)
@@ -206,7 +206,7 @@ def _ways_out(result: Result) -> tuple[str, ...]:
     prefix = index.removesuffix(".index")
     if prefix == index or not data_shards(prefix):
         return ()
-    return (f"to save what is intact: ckpt rescue {prefix} OUT, perhaps with --sibling OTHER",)
+    return (f"to save what is intact: {command_line('rescue', prefix, 'OUT')}, perhaps with --sibling OTHER",)
 
 
 def _counts(result: Result) -> str:

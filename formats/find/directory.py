@@ -9,10 +9,10 @@ highest step, among equals the newest.
 from __future__ import annotations
 
 import contextlib
-import shlex
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..core.words import command_line
 from ..errors import (
     CheckpointError,
     CheckpointNotFoundError,
@@ -136,7 +136,7 @@ def no_checkpoints(path: str, what: str = "no checkpoints") -> NoCheckpointsErro
     below = _count_below(path)
     if below is None:
         return NoCheckpointsError(f"{what} in this directory", path=path, hints=_shards_left(path))
-    way = f"with -R they are taken as well: ckpt ls -R {shlex.quote(path)}"
+    way = f"with -R they are taken as well: {command_line('ls', '-R', path)}"
     return NoCheckpointsError(f"{what} in this directory, {below}", path=path, hints=(way,))
 
 
@@ -299,7 +299,7 @@ class Directory:
             message = f"the state file names {self.state.latest!r}, which is not there"
             hints = (
                 f"name one that is there, for instance {sound[-1].location.path}",
-                f"or mend the state file: ckpt state --fix {self.path}",
+                f"or mend the state file: {command_line('state', '--fix', self.path)}",
             )
             raise CheckpointNotFoundError(message, path=self.path, hints=hints)
         foreign = foreign_directory(self.path)

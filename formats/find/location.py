@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from ..core.words import command_line
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from ..model.location import FILE_SUFFIXES, INDEX_SUFFIX, Location, bundle, data_shards, is_part, v1_shards
 from ..model.weight_map import files_of_map
@@ -176,7 +177,8 @@ def _absent(path: str) -> CheckpointError:
         message = f"{name_of(shards[0])} is there, but not {name_of(prefix)}.index"
         hints = (
             "the index is written last: this save was interrupted, or the file was not copied",
-            f"to rebuild it by another checkpoint of the same run: ckpt rescue {prefix} OUT --sibling OTHER",
+            "to rebuild it by another checkpoint of the same run: "
+            + command_line("rescue", prefix, "OUT", "--sibling", "OTHER"),
         )
         return CheckpointNotFoundError(message, path=path, hints=hints)
     return CheckpointNotFoundError("no such file, prefix or directory", path=path, hints=suggest(prefix))
@@ -195,5 +197,5 @@ def suggest(path: str) -> tuple[str, ...]:
     }
     close = difflib.get_close_matches(base, names, 3, 0.6)
     if not close:
-        return (f"to see what is there: ckpt ls {directory or '.'}",)
+        return (f"to see what is there: {command_line('ls', directory or '.')}",)
     return ("did you mean " + " or ".join(join(directory, name) for name in close) + "?",)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..core.words import command_line
 from ..errors import CorruptCheckpointError
 from ..model.location import INDEX_SUFFIX
 from ..model.reader import Family, Format
@@ -43,7 +44,7 @@ def _refuse_without_index(probe: Probe) -> None:
     message = f"{len(there)} of {int(count)} shards are there, but not {beside_index(location.head)}"
     hints = (
         "the index says which tensors there are: fetch it from where the shards came from",
-        f"to read one shard by itself, name it: ckpt ls {location.head}",
+        f"to read one shard by itself, name it: {command_line('ls', location.head)}",
     )
     raise CorruptCheckpointError(message, path=location.path, code="shard-missing", hints=hints)
 

@@ -21,6 +21,7 @@ from ..core.dtypes import DTYPES, INVALID, DType
 from ..core.region import full_index, index_shape
 from ..core.slicing import allocate, fill_region, region_chunks
 from ..core.spec import TensorSpec, key_bytes
+from ..core.words import command_line
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..model.reader import CheckpointReader
 from ..model.tensor import LazyTensor
@@ -211,7 +212,8 @@ class SafetensorsReader(CheckpointReader):
         size = sum(len(key) + len(value) for key, value in self._strings.items())
         if size > MOST_METADATA:
             message = f"{METADATA} of {size} characters, at most {MOST_METADATA} are read"
-            hints = (f"to save the tensors without it: ckpt rescue {self._file.path} OUT.safetensors",)
+            rescue = command_line("rescue", self._file.path, "OUT.safetensors")
+            hints = (f"to save the tensors without it: {rescue}",)
             self._flaw(
                 UnsupportedFeatureError(message, path=self._file.path, offset=0, code="header", hints=hints)
             )

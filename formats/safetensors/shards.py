@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.dtypes import INVALID
 from ..core.spec import TensorSpec, key_bytes
-from ..core.words import counted
+from ..core.words import command_line, counted
 from ..errors import (
     CheckpointError,
     CheckpointNotFoundError,
@@ -91,7 +91,7 @@ class ShardedReader(CheckpointReader):
                 forget_locals(error)
                 if not self._lenient:
                     error.hints = error.hints or (
-                        f"to save what the other shards hold: ckpt rescue {self._path} OUT",
+                        f"to save what the other shards hold: {command_line('rescue', self._path, 'OUT')}",
                     )
                     raise
                 self._closed_to_us[file] = error
@@ -137,7 +137,7 @@ class ShardedReader(CheckpointReader):
 
     def _flaw(self, key: str, message: str) -> CorruptCheckpointError:
         """Raise what contradicts the index, or return it where what can be listed shall be."""
-        hints = (f"to save what the shards hold: ckpt rescue {self._path} OUT",)
+        hints = (f"to save what the shards hold: {command_line('rescue', self._path, 'OUT')}",)
         error = CorruptCheckpointError(message, path=self._path, key=key, code="entry", hints=hints)
         if not self._lenient:
             raise error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -210,3 +211,24 @@ def test_a_directory_of_data_without_an_index_says_so(tmp_path: Path, ckpt: Call
         result = ckpt(command, tmp_path)
         assert result.code == 1
         assert hint in result.err
+
+
+def test_a_command_in_a_hint_can_be_pasted(tmp_path: Path, ckpt: Callable) -> None:
+    folder = tmp_path / "my runs"
+    folder.mkdir()
+    write_bundle(str(folder / "ckpt-1"), {"w": np.ones(1)})
+    for arguments in (("show", folder / "ckpt-1", "zzz"), ("ls", folder / "nothing-like-it")):
+        line = ckpt(*arguments).err.splitlines()[-1].partition(": ckpt ")[2]
+        assert ckpt(*shlex.split(line)).code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("convert", "{}", "-"), ("rename", "{}", "-", "--sub", "a=>b"), ("ls", "-"), ("rescue", "{}", "-")],
+)
+def test_a_dash_is_no_prefix(arguments: tuple[str, ...], tmp_path: Path, ckpt: Callable) -> None:
+    path = str(tmp_path / "ckpt-1")
+    write_bundle(path, {"a": np.ones(1)})
+    result = ckpt(*(word.format(path) for word in arguments))
+    assert (result.code, result.out) == (2, "")
+    assert "stdin is not read, nor stdout written here; a file of that name is ./-\n" in result.err

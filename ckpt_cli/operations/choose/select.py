@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.core import notices
 from formats.core.dtypes import dtype_named
 from formats.core.spec import KINDS
+from formats.core.words import command_line
 from formats.errors import UNREADABLE, CheckpointError, CorruptCheckpointError, InaccessibleError
 from formats.store.paths import entry_at
 
@@ -146,7 +147,7 @@ def unmatched(reader: CheckpointReader, text: str) -> CheckpointError:
         message = f"{flaw.message}; so it cannot be told whether {text!r} is an object path"
         if flaw.code == UNREADABLE:
             return InaccessibleError(message, path=flaw.file)
-        way = f"to see the keys that are there: ckpt ls -1 {reader.location.path}"
+        way = f"to see the keys that are there: {command_line('ls', '-1', reader.location.path)}"
         return CorruptCheckpointError(
             message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=(way,)
         )
@@ -182,5 +183,5 @@ def close_keys(reader: CheckpointReader, text: str) -> tuple[str, ...]:
     candidates = itertools.islice(itertools.chain(reader.object_paths.values(), reader.specs), 20_000)
     close = difflib.get_close_matches(text, list(dict.fromkeys(candidates)), 3, 0.4)
     if not close:
-        return (f"to see all keys: ckpt ls -1 {reader.location.path}",)
+        return (f"to see all keys: {command_line('ls', '-1', reader.location.path)}",)
     return ("did you mean " + " or ".join(close) + "?",)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from formats.core.words import counted
+from formats.core.words import command_line, counted
 from formats.errors import CheckpointNotFoundError, ConversionError
 
 from .computed import Computed, Mean
@@ -35,7 +35,7 @@ def last_of(directory: Directory, count: int, target: str) -> list[Location]:
     members = [member for member in directory.members if os.path.abspath(member.location.path) != own]
     if len(members) < count:
         message = f"{counted(len(members), 'checkpoint')} in this directory, the last {count} were asked for"
-        hints = (f"to see what is there: ckpt ls {directory.path}",)
+        hints = (f"to see what is there: {command_line('ls', directory.path)}",)
         raise CheckpointNotFoundError(message, path=directory.path, hints=hints)
     chosen = members[-count:]
     for member in chosen:
@@ -87,9 +87,10 @@ def _check_alike(reader: CheckpointReader, last: CheckpointReader) -> None:
     """Refuse a source whose tensors are not those of the last one."""
     if reader.format.name != last.format.name:
         message = f"is {reader.format.name}, {last.location.path} is {last.format.name}"
-        hints = (f"bring them into one format first: ckpt convert {reader.location.path} ...",)
+        hints = (f"bring them into one format first: {command_line('convert', reader.location.path)} ...",)
         raise ConversionError(message, path=reader.location.path, hints=hints)
-    hints = (f"to see all differences: ckpt diff --no-values {reader.location.path} {last.location.path}",)
+    both = command_line("diff", "--no-values", reader.location.path, last.location.path)
+    hints = (f"to see all differences: {both}",)
     missing = [key for key in last.specs if key not in reader.specs]
     surplus = [key for key in reader.specs if key not in last.specs]
     for keys, where in ((missing, "is not there"), (surplus, "is there alone")):

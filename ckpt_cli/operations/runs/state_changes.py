@@ -24,7 +24,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.core.words import counted
+from formats.core.words import command_line, counted
 from formats.errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError
 from formats.find.location import resolve, suggest
 from formats.find.opening import open_location
@@ -100,7 +100,7 @@ class _Planner:
     def plan(self, wish: Wish) -> Plan:
         run = self.run
         if run.has_file and run.state is None and not wish.fix:
-            hints = (f"to write it anew: ckpt state --fix {run.path}",)
+            hints = (f"to write it anew: {command_line('state', '--fix', run.path)}",)
             raise CorruptCheckpointError("cannot be read", path=run.state_path, hints=hints)
         if wish.fix:
             self._put_back()
@@ -165,7 +165,7 @@ class _Planner:
             newest = self.entries[-1].name
             self.warnings.append(
                 f"{newest} is newer than {self.latest.name}, which stays the latest; "
-                f"to change that: ckpt state --set {newest} {self.run.path}"
+                f"to change that: {command_line('state', '--set', newest, self.run.path)}"
             )
 
     def _place_of(self, member: Member, order: list[Entry]) -> int:

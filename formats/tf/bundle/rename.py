@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from ...core.dtypes import STRING
 from ...core.spec import key_bytes, key_text
+from ...core.words import command_line
 from ...errors import (
     CheckpointExistsError,
     CheckpointNotFoundError,
@@ -134,7 +135,7 @@ class BundleRename:
             entry = index.entry_or_none(position)
             if entry is None or (not entry.slices and entry.shard >= index.header.num_shards):
                 message = "an entry cannot be decoded, or is in a shard that the header does not count"
-                hints = (f"to see which: ckpt verify {index.prefix}",)
+                hints = (f"to see which: {command_line('verify', index.prefix)}",)
                 raise CorruptCheckpointError(message, path=index.path, hints=hints)
             if position != graph and not entry.slices:
                 used.add(entry.shard)
