@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import CorruptCheckpointError
 from ..store.paths import open_file
+from ..store.whole import whole
 from ..wire.magic import EMPTY_ZIP, ZIP
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ T = TypeVar("T")
 HEAD_SIZE = 4096
 TAIL_SIZE = 64
 _JSON_SPACE = b" \t\r\n"
+_INDEXES = (".index", ".json")
 _AT_ONCE = 64 << 20
-"""Bytes of an index that are read at one stroke; a larger one block by block."""
+"""Bytes of an index, by its name, that are read at one stroke; a larger one block by block."""
 
 _V1_META_TAG = 0x0A  # SavedTensorSlices.meta; a bundle's header has no field of this number and type.
 
@@ -41,8 +43,13 @@ class Probe:
     def __init__(self, location: Location, known: Mapping[Callable[[Probe], Any], Any] = {}) -> None:
         self.location = location
         self._answers: dict[Callable[[Probe], Any], Any] = dict(known)
+        self._whole: bytes | None = None
         with open_file(location.head) as file:
             self.size = file.size
+            if file.size <= _AT_ONCE and location.head.endswith(_INDEXES):
+                self._whole = whole(file)
+                self.head, self.tail = self._whole[:HEAD_SIZE], self._whole[-TAIL_SIZE:]
+                return
             self.head = file.read(0, HEAD_SIZE)
             is_all = file.size <= HEAD_SIZE
             self.tail = self.head[-TAIL_SIZE:] if is_all else file.read(file.size - TAIL_SIZE, TAIL_SIZE)
@@ -66,16 +73,13 @@ class Probe:
             return None
 
     def _read_of_table(self) -> Callable[[int, int], bytes]:
-        """Return what a table reads with: an index is read at one stroke, unless it is very large.
+        """Return what a table reads with: an index has been read, unless it is very large.
 
         A V1 checkpoint is a table that holds its tensors, of which opening reads a few blocks.
         """
-        if self.size > _AT_ONCE or not self.location.head.endswith(".index"):
+        data = self._whole
+        if data is None:
             return open_file(self.location.head).read
-        data = self.head
-        if self.size > HEAD_SIZE:
-            with open_file(self.location.head) as file:
-                data = file.read_exactly(0, self.size)
         return lambda offset, size: data[offset : offset + size]
 
     @property
@@ -146,11 +150,14 @@ class Probe:
             return None
         from ..wire.jsontext import parse_object
 
-        with open_file(self.location.head) as file:
-            try:
-                return parse_object(file.read(0, file.size))
-            except ValueError:
-                return None
+        text = self._whole
+        if text is None:
+            with open_file(self.location.head) as file:
+                text = file.read(0, file.size)
+        try:
+            return parse_object(text)
+        except ValueError:
+            return None
 
     def has_key(self, key: bytes) -> bool:
         """Whether a table has a key; False where this is none, or it cannot be told."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..store.paths import is_link, join, open_file, parent, real_path
+from ..store.whole import whole
 from ..wire.jsontext import parse_object
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def files_of_map(path: str) -> list[str]:
     """Return the paths of the files that a map names, there or not, sorted; none where it cannot be read."""
     try:
         with open_file(path) as file:
-            document = parse_object(file.read(0, file.size))
+            document = parse_object(whole(file))
         if not is_map(document):
             return []
         files = {each for listed in files_by_name(document, path).values() for each in listed}

@@ -6,6 +6,7 @@ reachable (`formats.store.paths.reachable`); no command knows it otherwise.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +18,10 @@ from .paths import store_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
+
+
+_versions = itertools.count()
+"""No two blobs of a process have one identity, in whichever store."""
 
 
 class _Blob(NamedTuple):
@@ -63,7 +68,7 @@ class MemoryStore(Store):
 
     def __init__(self) -> None:
         self._blobs: dict[str, _Blob] = {}
-        self._version = 0
+        self._version = next(_versions)
         self.opened: WeakSet[MemoryFile] = WeakSet()
         self.forget()
 
@@ -85,7 +90,7 @@ class MemoryStore(Store):
 
     def put(self, path: str, data: bytes, modified: float = 0.0) -> None:
         """Write a file, in place of what lies there."""
-        self._version += 1
+        self._version = next(_versions)
         self._blobs[path] = _Blob(data, modified, self._version)
 
     def put_tree(self, folder: str, path: str) -> str:
@@ -98,7 +103,7 @@ class MemoryStore(Store):
         return self.join(folder, name)
 
     def remove(self, path: str) -> None:
-        self._version += 1
+        self._version = next(_versions)
         del self._blobs[path]
 
     def open(self, path: str) -> File:

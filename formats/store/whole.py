@@ -1,0 +1,41 @@
+"""Files that are read whole, and once for all who ask: indexes, and maps of shards.
+
+What a checkpoint is gets asked before it is opened, of a directory's members all before the
+first.  Bytes are kept by the file's identity, so one that was replaced is read again.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .base import File, Identity
+
+
+_MOST_KEPT, _LARGEST_KEPT = 16 << 20, 4 << 20
+"""Bytes that are kept of all files, and of one: the indexes of a run, none that is worth more than time."""
+
+_kept: dict[tuple[str, Identity], bytes] = {}
+_lock = threading.Lock()
+
+
+def whole(file: File) -> bytes:
+    """Return all bytes of an open file, read at one stroke unless they are known.
+
+    Raises CorruptCheckpointError where the file ends before its size.
+    """
+    key = file.path, file.identity
+    data = _kept.get(key)
+    if data is None:
+        data = file.read_exactly(0, file.size)
+        if file.size <= _LARGEST_KEPT:
+            _keep(key, data)
+    return data
+
+
+def _keep(key: tuple[str, Identity], data: bytes) -> None:
+    with _lock:
+        if sum(map(len, _kept.values())) + len(data) > _MOST_KEPT:
+            _kept.clear()
+        _kept[key] = data
