@@ -10,7 +10,7 @@ import os
 from typing import Any, NamedTuple
 
 from .checkpoint import Checkpoint
-from .datasets import Dataset
+from .data.dataset import Dataset
 from .functions import abs as absolute
 from .functions import range as numbers
 from .functions import reduce_mean

@@ -34,10 +34,11 @@ __all__ = ["NamedArray", "save_arrays", "save_graph", "serialize"]
 
 
 class NamedArray(NamedTuple):
-    """A tensor to be written: numbers, or an object array of bytes."""
+    """A tensor to be written: numbers, or an object array of bytes, strings unless `dtype` says otherwise."""
 
     key: str
     value: np.ndarray[Any, Any]
+    dtype: dtypes.DType | None = None
 
 
 def serialize(live: LiveGraph) -> tuple[list[NamedArray], ObjectGraph]:
@@ -51,7 +52,7 @@ def serialize(live: LiveGraph) -> tuple[list[NamedArray], ObjectGraph]:
         for name, value in state._serialize().items():
             local = escape(name)  # TensorFlow escapes it once more for the key.
             key = f"{path}/{ATTRIBUTES}/{escape(local)}"
-            tensors.append(NamedArray(key + state._key_suffix, np.asarray(value)))
+            tensors.append(NamedArray(key + state._key_suffix, np.asarray(value), state._saved_dtype))
             full_name = state._full_name()
             node.attributes.append(SerializedTensor(name=local, full_name=full_name, checkpoint_key=key))
         proto.nodes.append(node)
@@ -66,7 +67,7 @@ def serialize(live: LiveGraph) -> tuple[list[NamedArray], ObjectGraph]:
 
 
 def _spec(tensor: NamedArray) -> TensorSpec:
-    dtype = dtypes.from_numpy(tensor.value.dtype)
+    dtype = tensor.dtype or dtypes.from_numpy(tensor.value.dtype)
     if dtype is None:
         raise TypeError(f"{tensor.key}: {tensor.value.dtype} cannot be saved")
     return TensorSpec(tensor.key, dtype, tensor.value.shape)

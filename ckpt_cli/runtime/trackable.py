@@ -23,6 +23,7 @@ from . import names
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from formats.core.dtypes import DType
     from formats.core.spec import TensorSpec
 
 __all__ = ["AutoTrackable", "Deferred", "NoDependency", "Trackable", "track_attribute"]
@@ -104,6 +105,9 @@ class Trackable:
 
     _key_suffix = ""
     """What the keys of this object's tensors have behind the key in the object graph."""
+
+    _saved_dtype: DType | None = None
+    """The dtype of this object's tensors, where their arrays do not tell it."""
 
     def _serialize(self) -> dict[str, Any]:
         """Return what is saved of this object itself: values by attribute name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..datasets import Dataset
+from ..data.dataset import Dataset
 from ..nest import map_structure
 from ..tensor import as_tensor
 
@@ -42,12 +42,7 @@ def batches(found: Any) -> Iterator[Batch]:
         batch = _parsed(map_structure(_tensor, found))
         while True:
             yield batch
-    cursor = found.open(0)
-    while True:
-        try:
-            element = cursor.next()
-        except StopIteration:
-            return
+    for element in found.afresh():
         yield _parsed(element)
 
 

@@ -8,6 +8,8 @@ replayed program draws anew.
 from __future__ import annotations
 
 import contextlib
+import random
+import secrets
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +20,16 @@ from ..tensor import OPERATIONS, define
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["generator_for", "reset_seed", "seeded", "truncated_normal"]
+__all__ = ["generator_for", "operation_seeds", "reset_seed", "seeded", "truncated_normal"]
 
 _op = OPERATIONS
-_state: dict[str, Any] = {"generator": np.random.default_rng(), "seed": None, "made": 0}
+_state: dict[str, Any] = {"generator": np.random.default_rng(), "seed": None, "operations": None}
 
 
 def reset_seed(seed: int | None) -> None:
     """Seed everything random from here on."""
-    _state.update(generator=np.random.default_rng(seed), seed=seed, made=0)
+    operations = random.Random(seed)  # noqa: S311  TensorFlow's choice
+    _state.update(generator=np.random.default_rng(seed), seed=seed, operations=operations)
 
 
 @contextlib.contextmanager
@@ -46,6 +49,25 @@ def generator_for(seed: int | None) -> np.random.Generator:
         return _state["generator"]
     base = _state["seed"]
     return np.random.default_rng(seed if base is None else [base, zlib.crc32(str(seed).encode())])
+
+
+_DEFAULT_SEED = 87654321
+_MODULUS = (1 << 31) - 1
+
+
+def operation_seeds(seed: int | None) -> tuple[int, int]:
+    """Return the two seeds that TensorFlow derives for an operation from its own and the global one.
+
+    Without either they are random.  With the global one alone, each operation's is the next
+    number drawn from it.  tensorflow/python/framework/random_seed.py
+    """
+    base = _state["seed"]
+    if base is None and seed is None:
+        return secrets.randbits(64), secrets.randbits(64)
+    if seed is None:
+        seed = _state["operations"].randint(0, _MODULUS)
+    first, second = (_DEFAULT_SEED if base is None else base) % _MODULUS, seed % _MODULUS
+    return (first, second) if first or second else (0, _MODULUS)
 
 
 def truncated_normal(generator: np.random.Generator, shape: tuple[int, ...]) -> Any:

@@ -1,0 +1,10 @@
+"""tf.data."""
+
+from __future__ import annotations
+
+from .dataset import AUTOTUNE, Dataset
+from .iterators import OwnedIterator as Iterator
+from .recipe import INFINITE as INFINITE_CARDINALITY
+from .recipe import UNKNOWN as UNKNOWN_CARDINALITY
+
+__all__ = ["AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset", "Iterator"]

@@ -1,0 +1,214 @@
+"""Mapping and prefetching: where TensorFlow makes elements before they are asked for."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from formats.tf.run.iterator_state import own_key
+
+from ..nest import flatten, map_structure
+from ..tensor import Tensor
+from .batching import Batched, gathered, repeated, stacked
+from .cursors import Cursor
+from .saved import Sections, UnfitStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .functions import Mapping
+    from .recipe import Element, Step
+
+__all__ = ["END", "Ahead", "Mapped", "MappedAhead", "MappedBatches", "Prefetched", "_refuse_error"]
+
+
+class Mapped(Cursor):
+    """What a function makes of each element; it has no values of its own."""
+
+    name = "Map"
+
+    def __init__(self, inputs: Sequence[Step], function: Mapping) -> None:
+        self._source, self._function = inputs[0], function
+        self._input = inputs[0].open()
+
+    def next(self) -> Element:
+        return self._function(self._input.next())
+
+    def save(self, out: Sections, prefix: str) -> None:
+        self._function.refuse_stateful(self._source)
+        self._input.save(out, f"{prefix}::{self.name}")
+
+    def restore(self, state: Sections, prefix: str) -> None:
+        self._input.restore(state, f"{prefix}::{self.name}")
+
+    @classmethod
+    def sample(cls, inputs: list[Element], more: int, function: Mapping, *rest: Any) -> Element:
+        return function.sample(inputs[0])
+
+
+END = object()
+"""Stands among elements made ahead where the input had ended."""
+
+
+class Ahead(Cursor):
+    """A cursor that TensorFlow lets run ahead.
+
+    Nothing here does, but a state may hold elements that were made and not yet given out;
+    they come first.
+    """
+
+    def __init__(self, inputs: Sequence[Step]) -> None:
+        self._source = inputs[0]
+        self._input = self._source.open()
+        self._ready: deque[Element] = deque()
+
+    @abstractmethod
+    def made(self) -> Element:
+        """Return an element that is not among those made ahead."""
+
+    def next(self) -> Element:
+        if not self._ready:
+            return self.made()
+        if self._ready[0] is END:
+            raise StopIteration
+        return self._ready.popleft()
+
+    @abstractmethod
+    def save_ready(self, out: Sections, me: str) -> None:
+        """Write the elements made ahead."""
+
+    @abstractmethod
+    def restore_ready(self, state: Sections, me: str) -> Iterator[Element]:
+        """Yield the elements made ahead."""
+
+    def save(self, out: Sections, prefix: str) -> None:
+        me = f"{prefix}::{self.name}"
+        self.save_ready(out, me)
+        self._input.save(out, me)
+
+    def restore(self, state: Sections, prefix: str) -> None:
+        me = f"{prefix}::{self.name}"
+        self._ready = deque(self.restore_ready(state, me))
+        self._input.restore(state, me)
+
+
+def _refuse_error(state: Sections, prefix: str, key: str) -> None:
+    """Refuse an element that is an error: which one cannot be told from its number."""
+    if code := state.number(prefix, key):
+        raise UnfitStateError(f"{prefix}: an element that could not be made, error {code}")
+
+
+class Prefetched(Ahead):
+    name = "Prefetch"
+
+    def made(self) -> Element:
+        return self._input.next()
+
+    def save_ready(self, out: Sections, me: str) -> None:
+        out.put(me, {"buffer_size": len(self._ready)})
+        for number, element in enumerate(self._ready):
+            place = f"{me}::{number}"
+            out.put(place, {"status.code": 0, "buffer.size": len(flatten(element))})
+            out.put_element(place, "buffer[{}]", element)
+
+    def restore_ready(self, state: Sections, me: str) -> Iterator[Element]:
+        for number in range(state.number(me, "buffer_size")):
+            place = f"{me}::{number}"
+            _refuse_error(state, place, "status.code")
+            size = state.number(place, "buffer.size")
+            yield state.element(place, "buffer[{}]", size, self._source.structure)
+
+
+class MappedAhead(Ahead):
+    """What a function makes of each element, where TensorFlow makes several at a time."""
+
+    name = "ParallelMapV2"
+
+    def __init__(self, inputs: Sequence[Step], function: Mapping) -> None:
+        super().__init__(inputs)
+        self._function = function
+
+    def made(self) -> Element:
+        return self._function(self._input.next())
+
+    def save_ready(self, out: Sections, me: str) -> None:
+        self._function.refuse_stateful(self._source)
+        out.put(me, {"invocation_results_size": len(self._ready)})
+        for number, element in enumerate(self._ready):
+            place = f"{me}_invocation_results[{number}]"
+            is_end = element is END
+            out.put(place, {"_code": 0, "size": 0 if is_end else len(flatten(element))})
+            if not is_end:
+                out.put_element(place, "[{}]", element)
+            out.put(place, {"end_of_input": int(is_end)})
+
+    def restore_ready(self, state: Sections, me: str) -> Iterator[Element]:
+        for number in range(state.number(me, "invocation_results_size")):
+            place = f"{me}_invocation_results[{number}]"
+            _refuse_error(state, place, "_code")
+            if state.number(place, "end_of_input", most=1):
+                yield END
+                return
+            structure = self._function.sample(self._source.structure)
+            yield state.element(place, "[{}]", state.number(place, "size"), structure)
+
+    @classmethod
+    def sample(cls, inputs: list[Element], more: int, function: Mapping) -> Element:
+        return function.sample(inputs[0])
+
+
+class MappedBatches(Ahead):
+    """Batches of what a function makes of elements: TensorFlow makes one step of the two."""
+
+    name = "MapAndBatch"
+
+    def __init__(self, inputs: Sequence[Step], function: Mapping, size: int, drops: bool) -> None:
+        super().__init__(inputs)
+        self._function, self._size, self._drops = function, size, drops
+
+    def made(self) -> Element:
+        return stacked(gathered(lambda: self._function(self._input.next()), self._size, self._drops))
+
+    def save_ready(self, out: Sections, me: str) -> None:
+        self._function.refuse_stateful(self._source)
+        out.put(me, {"call_counter": 0, "batch_results_size": len(self._ready)})
+        for number, batch in enumerate(self._ready):
+            result = f"batch_results_{number}"
+            rows = 0 if batch is END else len(flatten(batch)[0])
+            out.put(me, {f"{result}_num_calls": 0, f"{result}_num_elements": rows})
+            if batch is END:
+                out.put(me, {f"{result}_end_of_input": b""})
+            else:
+                out.put(me, {f"{result}_output_allocated": b""})
+                out.put_element(own_key(me, result), "output_{}", batch)
+            components = 0 if batch is END else len(flatten(batch))
+            values = {f"{result}_output_size": components, f"{result}_status_code": 0}
+            out.put(me, {own_key(me, key): value for key, value in values.items()})
+
+    def restore_ready(self, state: Sections, me: str) -> Iterator[Element]:
+        for number in range(state.number(me, "batch_results_size")):
+            result = f"batch_results_{number}"
+            _refuse_error(state, me, f"{result}_status_code")
+            rows = state.number(me, f"{result}_num_elements", most=self._size)
+            if rows and not (self._drops and rows < self._size):
+                yield self._restored(state, me, result, rows)
+            if rows < self._size:
+                yield END
+                return
+
+    def _restored(self, state: Sections, me: str, result: str, rows: int) -> Element:
+        like = repeated(self._function.sample(self._source.structure), rows)
+        size = state.number(me, f"{result}_output_size")
+        batch = state.element(own_key(me, result), "output_{}", size, like)
+        if any(leaf.ndim == 0 or len(leaf) < rows for leaf in flatten(batch)):
+            raise UnfitStateError(f"{me}: a batch of fewer than {rows} elements")
+        return map_structure(lambda leaf: Tensor(leaf._value[:rows]), batch)
+
+    @classmethod
+    def length(cls, inputs: list[int], function: Mapping, size: int, drops: bool) -> int:
+        return Batched.length(inputs, size, drops)
+
+    @classmethod
+    def sample(cls, inputs: list[Element], more: int, function: Mapping, size: int, drops: bool) -> Element:
+        return Batched.sample([function.sample(inputs[0])], more, size, drops)

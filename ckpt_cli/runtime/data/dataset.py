@@ -1,0 +1,361 @@
+"""Datasets: recipes for elements, which are tensors or structures of tensors.
+
+Each method returns a dataset of one step more.  Nothing runs before an iterator draws, and
+an iterator runs what TensorFlow would make of the recipe (`rewriting`).
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import UnimplementedError
+from ..nest import flatten, map_structure
+from ..ops.random import operation_seeds
+from ..specs import TensorSpec
+from ..tensor import Tensor, as_tensor
+from .ahead import Mapped, Prefetched
+from .batching import Batched, PaddedBatches, Unbatched
+from .caching import Cached, Memory
+from .combining import Concatenated, Zipped
+from .functions import Mapping
+from .iterators import OwnedIterator
+from .nesting import FlatMapped, Interleaved, Windowed
+from .passing import Filtered, Repeated, RepeatedForever, Sharded, Skipped, Taken, Unsaved
+from .recipe import INFINITE, UNKNOWN, Step
+from .rewriting import fused
+from .shuffling import Seeds, Shuffled
+from .sources import Generated, Nothing, Ranged, Single, Slices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .cursors import Cursor
+
+__all__ = ["AUTOTUNE", "Dataset", "DatasetSpec"]
+
+AUTOTUNE = -1
+
+
+class Dataset:
+    """A recipe for elements."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+
+    def __iter__(self) -> Any:
+        return OwnedIterator(self)
+
+    def afresh(self) -> OwnedIterator:
+        """Return an iterator that is as the first one, whatever iterators there have been."""
+        return OwnedIterator(Dataset(self.step.anew()))
+
+    def _then(self, kind: type[Cursor], *settings: Any) -> Dataset:
+        return Dataset(Step(kind, (self.step,), settings))
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
+        """Return a dataset of the rows of tensors, which all have as many."""
+        del name
+        tensors = map_structure(lambda leaf: as_tensor(leaf)._value, _plain(tensors))
+        sizes = {len(leaf) if leaf.ndim else -1 for leaf in flatten(tensors)}
+        if len(sizes) != 1 or -1 in sizes:
+            raise ValueError(
+                f"Dimensions {sorted(sizes)} are not compatible: every tensor needs the same number of rows."
+            )
+        return Dataset(Step(Slices, (), (tensors, *sizes)))
+
+    @staticmethod
+    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
+        """Return a dataset of one element."""
+        del name
+        return Dataset(Step(Single, (), (_plain(tensors),)))
+
+    @staticmethod
+    def range(*args: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Dataset:
+        del name
+        values = builtins.range(*(int(bound) for bound in args))
+        return Dataset(Step(Ranged, (), (values, dtypes.as_numpy(output_type))))
+
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Any],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: Any = None,
+        output_signature: Any = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Return a dataset of what a generator yields; its iterators cannot be saved, as TensorFlow's."""
+        del output_shapes, name
+        types = output_types
+        if output_signature is not None:
+            types = map_structure(lambda spec: spec.dtype, output_signature)
+        arguments = tuple(as_tensor(one).numpy() for one in args or ())
+
+        def elements() -> Iterator[Any]:
+            for element in generator(*arguments):
+                yield _typed(element, types)
+
+        return Dataset(Step(Generated, (), (elements,)))
+
+    @staticmethod
+    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
+        """Return a dataset of elements side by side, as long as its shortest part."""
+        del name
+        structure = datasets if datasets is not None else args[0] if len(args) == 1 else args
+        steps = tuple(part.step for part in flatten(structure))
+        return Dataset(Step(Zipped, steps, (map_structure(lambda _: None, structure),)))
+
+    def repeat(self, count: Any = None, name: str | None = None) -> Dataset:
+        del name
+        times = -1 if count is None else int(count)
+        if times < 0:
+            return self._then(RepeatedForever)
+        if times == 0:
+            return self._then(Nothing)
+        return self if times == 1 else self._then(Repeated, times)
+
+    def batch(
+        self,
+        batch_size: Any,
+        drop_remainder: bool = False,
+        num_parallel_calls: Any = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        del deterministic, name
+        batched = self._then(Batched, _positive("batch_size", batch_size), bool(drop_remainder))
+        return batched if num_parallel_calls is None else batched._then(Unsaved, "batch(num_parallel_calls)")
+
+    def padded_batch(
+        self,
+        batch_size: Any,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Return batches of elements padded at their ends, to the longest of a batch or to given shapes."""
+        del name
+        shapes = None if padded_shapes is None else _shapes(padded_shapes, self.step.structure)
+        fillings = None if padding_values is None else _fillings(padding_values, self.step.structure)
+        size = _positive("batch_size", batch_size)
+        return self._then(PaddedBatches, size, bool(drop_remainder), shapes, fillings)
+
+    def unbatch(self, name: str | None = None) -> Dataset:
+        del name
+        return self._then(Unbatched)
+
+    def shuffle(
+        self,
+        buffer_size: Any,
+        seed: Any = None,
+        reshuffle_each_iteration: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Return the elements drawn at random from a buffer that is refilled in order."""
+        del name
+        if int(buffer_size) == UNKNOWN:
+            raise UnimplementedError("shuffle: a buffer of unknown size is not implemented; give its size.")
+        size = _positive("buffer_size", buffer_size)
+        reshuffles = reshuffle_each_iteration is not False
+        seeds = Seeds(*operation_seeds(None if seed is None else int(seed)), reshuffles)
+        return self._then(Shuffled, size, seeds)
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: Any = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Return what a function makes of each element; a tuple is spread over its arguments."""
+        del num_parallel_calls, deterministic, name
+        return self._then(Mapped, Mapping(map_func))
+
+    def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Dataset:
+        """Return the elements of the datasets that a function makes of elements, one after the other."""
+        del name
+        return self._then(FlatMapped, Mapping(map_func), fused)
+
+    def interleave(
+        self,
+        map_func: Callable[..., Any],
+        cycle_length: Any = None,
+        block_length: Any = None,
+        num_parallel_calls: Any = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Return elements of several such datasets in turn; by default of as many as there are processors."""
+        del deterministic, name
+        if num_parallel_calls is not None:
+            raise UnimplementedError("interleave: num_parallel_calls is not implemented; leave it out.")
+        cycle = AUTOTUNE if cycle_length is None else int(cycle_length)
+        if cycle == AUTOTUNE:
+            cycle = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        block = 1 if block_length is None else _positive("block_length", block_length)
+        return self._then(Interleaved, Mapping(map_func), fused, _positive("cycle_length", cycle), block)
+
+    def window(
+        self,
+        size: Any,
+        shift: Any = None,
+        stride: Any = 1,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Return datasets of `size` elements each, one for every component of an element."""
+        del name
+        size = _positive("size", size)
+        moved = size if shift is None else _positive("shift", shift)
+        return self._then(Windowed, size, moved, _positive("stride", stride), bool(drop_remainder), Dataset)
+
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
+        del name
+        return self._then(Filtered, Mapping(predicate))
+
+    def take(self, count: Any, name: str | None = None) -> Dataset:
+        del name
+        most = int(count)
+        return self if most < 0 else self._then(Taken, most) if most else self._then(Nothing)
+
+    def skip(self, count: Any, name: str | None = None) -> Dataset:
+        del name
+        most = int(count)
+        return self if most == 0 else self._then(Skipped, most) if most > 0 else self._then(Nothing)
+
+    def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Dataset:
+        """Return every `num_shards`th element, from the one at `index` on."""
+        del name
+        shards, place = _positive("num_shards", num_shards), int(index)
+        if not 0 <= place < shards:
+            raise ValueError(f"index must be between 0 and {shards - 1} (currently index = {place}).")
+        return self if shards == 1 else self._then(Sharded, shards, place)
+
+    def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
+        del name
+        return Dataset.zip((Dataset.range(int(start), np.iinfo(np.int64).max), self))
+
+    def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
+        del name
+        return Dataset(Step(Concatenated, (self.step, dataset.step)))
+
+    def prefetch(self, buffer_size: Any, name: str | None = None) -> Dataset:
+        """Return the same elements: nothing here runs ahead, but the step has its place in what is saved."""
+        del buffer_size, name
+        return self._then(Prefetched)
+
+    def cache(self, filename: str = "", name: str | None = None) -> Dataset:
+        """Return the same elements, made once and kept in memory."""
+        del name
+        if filename:
+            raise UnimplementedError("cache: a cache in a file is not implemented; leave out the filename.")
+        return self._then(Cached, Memory())
+
+    def as_numpy_iterator(self) -> Iterator[Any]:
+        for element in self:
+            yield map_structure(lambda leaf: leaf.numpy(), element)
+
+    def cardinality(self) -> Tensor:
+        """Return how many elements there are: -1 for endless, -2 where it takes a pass to know."""
+        return as_tensor(np.int64(self.step.length()))
+
+    def __len__(self) -> int:
+        length = self.step.length()
+        if length < 0:
+            raise TypeError(f"The dataset {'is infinite' if length == INFINITE else 'length is unknown'}.")
+        return length
+
+    def __bool__(self) -> bool:
+        return True
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None) -> Any:
+        del name
+        state = map_structure(as_tensor, initial_state)
+        for element in self:
+            state = reduce_func(state, element)
+        return state
+
+    @property
+    def element_spec(self) -> Any:
+        """Shapes and dtypes of an element, with None for sizes that are not the same in all."""
+        return map_structure(_spec, self.step.sample(), self.step.sample(more=1))
+
+    def __repr__(self) -> str:
+        return f"<Dataset {self.step}>"
+
+
+class DatasetSpec:
+    """What elements there are in a dataset that is an element itself."""
+
+    def __init__(self, element_spec: Any) -> None:
+        self.element_spec = element_spec
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DatasetSpec) and self.element_spec == other.element_spec
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"DatasetSpec({self.element_spec!r}, TensorShape([]))"
+
+
+def _spec(leaf: Any, longer: Any) -> Any:
+    if not isinstance(leaf, Tensor):
+        return DatasetSpec(leaf.element_spec)
+    sizes = [one if one == other else None for one, other in zip(leaf.shape, longer.shape, strict=True)]
+    return TensorSpec(sizes, leaf.dtype)
+
+
+def _positive(name: str, value: Any) -> int:
+    number = int(value)
+    if number <= 0:
+        raise ValueError(f"{name} must be greater than zero.")
+    return number
+
+
+def _typed(element: Any, types: Any) -> Any:
+    if types is None:
+        return map_structure(as_tensor, element)
+    return map_structure(lambda kind, leaf: as_tensor(leaf, dtypes.as_numpy(kind)), types, element)
+
+
+def _shapes(shapes: Any, structure: Any) -> list[tuple[int | None, ...]]:
+    """Return a shape for each component, None for a size of -1 or None."""
+
+    def pick(like: Any, given: Any) -> list[Any]:
+        if isinstance(like, dict):
+            return [one for key in sorted(like) for one in pick(like[key], given[key])]
+        if isinstance(like, tuple):
+            return [one for part, own in zip(like, given, strict=True) for one in pick(part, own)]
+        sizes = [given] if isinstance(given, int) else given
+        return [tuple(None if size is None or int(size) < 0 else int(size) for size in sizes)]
+
+    return pick(structure, shapes)
+
+
+def _fillings(values: Any, structure: Any) -> list[Any]:
+    """Return what each component is padded with; one value is for all."""
+    leaves = flatten(structure)
+    given = flatten(values) if isinstance(values, dict | tuple) else [values] * len(leaves)
+    blanks = [b"" if leaf.dtype == dtypes.string else 0 for leaf in leaves]
+    return [
+        blank if value is None else as_tensor(value).numpy()
+        for value, blank in zip(given, blanks, strict=True)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """Return a structure in which lists of numbers are tensors and not structures."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, tuple):
+        parts = [_plain(one) for one in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return as_tensor(value)
