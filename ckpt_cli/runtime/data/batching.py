@@ -176,8 +176,9 @@ def _padded_stack(values: list[Any], shape: tuple[int | None, ...], filling: Any
     sizes = [long if wanted is None else wanted for long, wanted in zip(longest, shape, strict=True)]
     out = np.empty((len(values), *sizes), values[0].dtype)
     out[...] = filling
-    for place, value in zip(out, values, strict=True):
+    for number, value in enumerate(values):
         if any(size > wanted for size, wanted in zip(value.shape, sizes, strict=True)):
             raise DataLossError("Attempted to pad to a smaller size than the input element.")
-        place[tuple(slice(size) for size in value.shape)] = value
+        place: Any = (number, *map(slice, value.shape))
+        out[place] = value
     return out
