@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from .functions import Mapping
     from .recipe import Element, Step
 
-__all__ = ["END", "Ahead", "Mapped", "MappedAhead", "MappedBatches", "Prefetched", "_refuse_error"]
+__all__ = [
+    "END",
+    "Ahead",
+    "Mapped",
+    "MappedAhead",
+    "MappedBatches",
+    "Prefetched",
+    "PrefetchedNothing",
+    "_refuse_error",
+]
 
 
 class Mapped(Cursor):
@@ -118,6 +127,20 @@ class Prefetched(Ahead):
             _refuse_error(state, place, "status.code")
             size = state.number(place, "buffer.size")
             yield state.element(place, "buffer[{}]", size, self._source.structure)
+
+
+class PrefetchedNothing(Prefetched):
+    """A prefetch of no elements: 2.15 leaves the step out, 2.21 does not, so the state has both."""
+
+    def save(self, out: Sections, prefix: str) -> None:
+        super().save(out, prefix)
+        self._input.save(out, prefix)
+
+    def restore(self, state: Sections, prefix: str) -> None:
+        if state.has(f"{prefix}::{self.name}"):
+            super().restore(state, prefix)
+        else:
+            self._input.restore(state, prefix)
 
 
 class MappedAhead(Ahead):

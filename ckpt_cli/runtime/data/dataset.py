@@ -18,7 +18,7 @@ from ..nest import flatten, map_structure
 from ..ops.random import operation_seeds
 from ..specs import TensorSpec
 from ..tensor import Tensor, as_tensor
-from .ahead import Mapped, Prefetched
+from .ahead import Mapped, Prefetched, PrefetchedNothing
 from .batching import Batched, PaddedBatches, Unbatched
 from .caching import Cached, Memory
 from .combining import Concatenated, Zipped
@@ -248,8 +248,8 @@ class Dataset:
 
     def prefetch(self, buffer_size: Any, name: str | None = None) -> Dataset:
         """Return the same elements: nothing here runs ahead, but the step has its place in what is saved."""
-        del buffer_size, name
-        return self._then(Prefetched)
+        del name
+        return self._then(Prefetched if int(buffer_size) else PrefetchedNothing)
 
     def cache(self, filename: str = "", name: str | None = None) -> Dataset:
         """Return the same elements, made once and kept in memory."""

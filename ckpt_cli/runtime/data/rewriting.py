@@ -63,6 +63,6 @@ def _ahead(step: Step) -> Step:
 
 
 def _prefetched(step: Step) -> Step:
-    if step.kind in (Prefetched, MappedAhead, MappedBatches):
+    if issubclass(step.kind, (Prefetched, MappedAhead, MappedBatches)):
         return step
     return Step(Prefetched, (step,))

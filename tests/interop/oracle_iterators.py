@@ -1,0 +1,39 @@
+"""Pipelines as TensorFlow runs them, saved and restored by it."""
+
+import numpy as np
+import pipelines
+import tensorflow as tf
+
+
+def given(program, count):
+    """Return the first elements."""
+    return pipelines.drawn(pipelines.opened(tf, np, program), count)
+
+
+def save(program, directory, positions):
+    """Save after so many elements each, at `DIRECTORY/POSITION`."""
+    for position in positions:
+        iterator = pipelines.opened(tf, np, program)
+        pipelines.drawn(iterator, position)
+        tf.train.Checkpoint(iterator=iterator).write(f"{directory}/{position}")
+
+
+def following(program, directory, positions, count):
+    """Return what follows in iterators restored from there."""
+    found = []
+    for position in positions:
+        iterator = pipelines.opened(tf, np, program)
+        tf.train.Checkpoint(iterator=iterator).read(f"{directory}/{position}").assert_consumed()
+        found.append(pipelines.drawn(iterator, count))
+    return found
+
+
+def save_refused(program, directory):
+    """Return the error of saving an iterator after one element."""
+    iterator = pipelines.opened(tf, np, program)
+    next(iterator)
+    try:
+        tf.train.Checkpoint(iterator=iterator).write(f"{directory}/refused")
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return None

@@ -1,0 +1,98 @@
+"""Iterators cross: what one side saved, the other goes on with at the very next element."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import ckpt_cli.runtime as tf
+from tests.interop.pipelines import FOLLOWING, PIPELINES, POSITIONS, drawn, opened
+from tests.sampling import seeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import TensorFlow
+
+CHOSEN = [PIPELINES[number] for number in seeds(20, len(PIPELINES))]
+
+
+def expected(tensorflow: TensorFlow, program: str) -> list[Any]:
+    """Return what follows after each position, as TensorFlow gives it without being saved."""
+    whole = tensorflow.ask("iterators", "given", program=program, count=max(POSITIONS) + FOLLOWING)
+    return [whole[position : position + FOLLOWING] for position in POSITIONS]
+
+
+def following(tensorflow: TensorFlow, program: str, directory: Path) -> list[Any]:
+    return tensorflow.ask(
+        "iterators",
+        "following",
+        program=program,
+        directory=str(directory),
+        positions=POSITIONS,
+        count=FOLLOWING,
+    )
+
+
+def restored(program: str, path: Path) -> Any:
+    iterator = opened(tf, np, program)
+    tf.train.Checkpoint(iterator=iterator).read(path).assert_consumed()
+    return iterator
+
+
+@pytest.mark.parametrize("program", CHOSEN)
+def test_elements_are_tensorflows(tensorflow: TensorFlow, program: str) -> None:
+    count = max(POSITIONS) + FOLLOWING
+    given = tensorflow.ask("iterators", "given", program=program, count=count)
+    assert drawn(opened(tf, np, program), count) == given
+
+
+@pytest.mark.parametrize("program", CHOSEN)
+def test_tensorflow_goes_on_with_ours(tensorflow: TensorFlow, program: str, tmp_path: Path) -> None:
+    for position in POSITIONS:
+        iterator = opened(tf, np, program)
+        drawn(iterator, position)
+        tf.train.Checkpoint(iterator=iterator).write(tmp_path / str(position))
+    assert following(tensorflow, program, tmp_path) == expected(tensorflow, program)
+
+
+@pytest.mark.parametrize("program", CHOSEN)
+def test_tensorflows_goes_on_here_and_there_again(
+    tensorflow: TensorFlow, program: str, tmp_path: Path
+) -> None:
+    """What TensorFlow had made ahead is given, and saved again as far as it was not."""
+    theirs, again = tmp_path / "theirs", tmp_path / "again"
+    ask = {"program": program, "directory": str(theirs), "positions": POSITIONS}
+    tensorflow.ask("iterators", "save", **ask)
+    truth = expected(tensorflow, program)
+    for position, next_ones in zip(POSITIONS, truth, strict=True):
+        assert drawn(restored(program, theirs / str(position)), FOLLOWING) == next_ones
+        iterator = restored(program, theirs / str(position))
+        assert drawn(iterator, 1) == next_ones[:1]
+        tf.train.Checkpoint(iterator=iterator).write(again / str(position))
+    whole = tensorflow.ask("iterators", "given", program=program, count=max(POSITIONS) + FOLLOWING + 1)
+    assert following(tensorflow, program, again) == [
+        whole[position + 1 : position + 1 + FOLLOWING] for position in POSITIONS
+    ]
+
+
+REFUSED = {
+    "D.range(9).map(lambda x: tf.random.uniform([]))": "RandomUniform is stateful",
+    "D.range(9).map(lambda x, v=tf.Variable(1, dtype=tf.int64): x + v)": "ReadVariableOp is stateful",
+    "D.range(9).filter(lambda x, v=tf.Variable(1, dtype=tf.int64): x < v)": "ReadVariableOp is stateful",
+    "D.from_generator(lambda: iter([1, 2, 3]), tf.int64)": "PyFunc is stateful",
+    "D.range(9).flat_map(lambda x: D.range(3).shuffle(2, seed=1))": "DummySeedGenerator is stateful",
+}
+
+
+@pytest.mark.parametrize("program", REFUSED)
+def test_what_cannot_cross_is_refused_alike(tensorflow: TensorFlow, program: str, tmp_path: Path) -> None:
+    name, message = tensorflow.ask("iterators", "save_refused", program=program, directory=str(tmp_path))
+    iterator = opened(tf, np, program)
+    next(iterator)
+    with pytest.raises(tf.errors.OpError) as caught:
+        tf.train.Checkpoint(iterator=iterator).write(tmp_path / "refused")
+    assert (type(caught.value).__name__, REFUSED[program] in message) == (name, True)
+    assert REFUSED[program] in str(caught.value)
