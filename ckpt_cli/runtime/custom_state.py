@@ -59,6 +59,7 @@ class _State:
     """The state of an object that has methods for it: what a trackable says of its own, said for it."""
 
     _key_suffix = ""
+    _saved_dtype = None
 
     def __init__(self, owner: Trackable) -> None:
         self._owner = owner
