@@ -13,6 +13,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..keras.facts import MODEL_WEIGHTS
 from .library.damage import damage
 from .names import has
 from .native.superblock import Superblock
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from .safe import H5File
 
 
-MODEL_WEIGHTS = "model_weights"
 _MOST_GROUPS_LOOKED_AT = 10_000
 
 

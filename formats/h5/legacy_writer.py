@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.spec import key_bytes
 from ..errors import ConversionError
-from ..keras.facts import OPTIMIZER_WEIGHTS, TOP_LEVEL, Weight, WeightGroup, keras_facts, weight_keys
-from .facts import MODEL_WEIGHTS
+from ..keras.facts import (
+    MODEL_WEIGHTS,
+    OPTIMIZER_WEIGHTS,
+    TOP_LEVEL,
+    Weight,
+    WeightGroup,
+    keras_facts,
+    weight_keys,
+)
 from .names import HDF5_OBJECT_HEADER_LIMIT
 from .writer import H5Writer, check_paths
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Facts")
 
+MODEL_WEIGHTS = "model_weights"
 OPTIMIZER_WEIGHTS = "optimizer_weights"
 TOP_LEVEL = "top_level_model_weights"
 

@@ -106,6 +106,8 @@ class LayerRow(NamedTuple):
     input_is_last: bool = False
     """Whether the last dimension of the input is the one called INPUT."""
 
+    input_dtype: str = "float32"
+
     def weights_of(self, told: Told, free: Mapping[str, Any] | None = None) -> list[Weight]:
         """Return the weights of a layer in Keras' order with their shapes; `free` gives numbers for words.
 
@@ -243,7 +245,9 @@ LAYERS: dict[str, LayerRow] = {
         (WeightRow("kernel"), WeightRow("bias", when="use_bias bias_axes")),
         lists=("partial_output_shape", "full_output_shape"),
     ),
-    "Embedding": LayerRow((WeightRow("embeddings", "input_dim output_dim"),), ("input_dim", "output_dim")),
+    "Embedding": LayerRow(
+        (WeightRow("embeddings", "input_dim output_dim"),), ("input_dim", "output_dim"), input_dtype="int32"
+    ),
     "Flatten": LayerRow(options=("data_format",)),
     "GRU": LayerRow(
         options=(*_LOOP, "recurrent_activation", "reset_after"), cell="GRUCell", lists_after=_STATE

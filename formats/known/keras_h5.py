@@ -25,7 +25,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..errors import CorruptCheckpointError, UnsupportedFeatureError
-from ..h5.facts import MODEL_WEIGHTS, h5_facts
+from ..h5.facts import h5_facts
 from ..h5.legacy_writer import LegacyWriter
 from ..h5.names import strings, text
 from ..h5.reader import H5Reader, read_attribute
@@ -33,6 +33,7 @@ from ..h5.writer import H5_DTYPES
 from ..keras.config import LayerWeights, check_shapes, layers_of
 from ..keras.facts import (
     IN_H5,
+    MODEL_WEIGHTS,
     OPTIMIZER_WEIGHTS,
     TOP_LEVEL,
     KerasFacts,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,7 +14,6 @@ from ckpt_cli.operations.move.keras.plan import read_config
 from formats import ConversionError
 from formats.find.registry import format_named
 from formats.keras.facts import KerasFacts, keras_facts
-from formats.keras.model import ModelError, from_config, from_names, legacy_order
 from tests.support import data_path, same
 from tests.writing import files, h5_objects, read_all, save
 
@@ -216,15 +215,6 @@ def test_malformed_configurations(config: str) -> None:
     assert "does not fit the model" in refused(data_path("keras_conv", "conv"), "keras-h5", config).message
 
 
-def test_wrappers_nested_without_end() -> None:
-    config: dict[str, Any] = {"class_name": "Dense", "config": {"name": "d", "units": 1}}
-    for _ in range(200):
-        config = {"class_name": "TimeDistributed", "config": {"name": "t", "layer": config}}
-    text = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [config]}})
-    with pytest.raises(ModelError, match="deep"):
-        from_config(text)
-
-
 def test_optimizer_state_that_has_no_form_in_the_target_is_listed(tmp_path: Path) -> None:
     """RMSprop of Keras 2 and 3 list their slots in other orders, so nothing is carried between them."""
     arrays = {
@@ -254,46 +244,6 @@ def test_a_layer_left_incomplete_is_refused() -> None:
             reader, keys, "/nowhere/x", format_named("tf-object"), convert.Settings()
         )
         assert len(plan.moves) == len(keys)
-
-
-# Models --------------------------------------------------------------------------------------
-
-
-def nested(trainable: bool) -> str:
-    def layer(class_name: str, **config: Any) -> dict[str, Any]:
-        return {"class_name": class_name, "config": config}
-
-    norm = layer("BatchNormalization", name="bn", axis=-1, trainable=trainable)
-    inner = layer("Sequential", name="inner", layers=[norm, layer("Dense", name="d", units=1)])
-    return json.dumps({"class_name": "Functional", "config": {"name": "m", "layers": [inner]}})
-
-
-@pytest.mark.parametrize(
-    ("trainable", "expected"),
-    [
-        (True, ["gamma", "beta", "kernel", "bias", "moving_mean", "moving_variance"]),
-        (False, ["kernel", "bias", "gamma", "beta", "moving_mean", "moving_variance"]),
-    ],
-)
-def test_in_h5_files_what_is_not_trained_comes_last(trainable: bool, expected: list[str]) -> None:
-    (inner,) = from_config(nested(trainable)).layers
-    assert [variable.name for variable in legacy_order(inner)] == expected
-
-
-@pytest.mark.parametrize(
-    "weights",
-    [
-        [("d", [("k", "d")])],
-        [("d", [("k", "scale")])],
-        [("d", [("a", "d/x"), ("b", "d/x")])],
-        [("d", [("a", "d/odd/x")])],
-        [("d", [("a", "d/cell"), ("b", "d/cell/kernel")])],
-        [("d", [("a", "d/kernel"), ("b", "d/kernel/cell/x")])],
-    ],
-)
-def test_names_that_tell_no_layer(weights: Any) -> None:
-    with pytest.raises(ModelError):
-        from_names(weights)
 
 
 @pytest.mark.parametrize("to", ["tf-object", "keras-weights"])

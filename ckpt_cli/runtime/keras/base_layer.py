@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from formats.keras.layers import LayerRow
+
 from .. import dtypes
 from ..containers import Container
 from ..module import Module
@@ -31,7 +33,6 @@ from .symbolic import Call, KerasTensor, call_symbolically
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from formats.keras.layers import LayerRow
 
 __all__ = ["Layer", "deduplicated"]
 
@@ -87,8 +88,8 @@ def deduplicated(variables: list[Any]) -> list[Any]:
 class Layer(Module):
     """Base of layers and models."""
 
-    _row: ClassVar[LayerRow]
-    """What the table of layers knows of the class, for those that make their weights by it."""
+    _row: ClassVar[LayerRow] = LayerRow()
+    """What the table of layers knows of the class."""
 
     _initial: Mapping[str, Any]
     _constraints: Mapping[str, Any] = {}

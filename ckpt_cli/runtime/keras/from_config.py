@@ -17,6 +17,7 @@ import math
 from typing import Any
 
 from formats.errors import UnsupportedFeatureError
+from formats.keras.layers import LAYERS, LayerRow
 from formats.wire.jsontext import parse_object
 
 from ..nest import flatten
@@ -112,10 +113,8 @@ class _Builder:
         shape = self._stack_shape(item, config)
         made = [self._layer(one, depth) for one in items]
         if not any(isinstance(layer, InputLayer) for layer in made[:1]) and shape is not None:
-            is_lookup = bool(items) and items[0].get("class_name") == "Embedding"
-            model.add(
-                InputLayer(batch_input_shape=_bounded(shape), dtype="int32" if is_lookup else "float32")
-            )
+            first = LAYERS.get(str(items[0].get("class_name")) if items else "", LayerRow())
+            model.add(InputLayer(batch_input_shape=_bounded(shape), dtype=first.input_dtype))
         for layer in made:
             model.add(layer)
         if model._input is None:

@@ -303,7 +303,7 @@ class Sequential(Model):
 
     def build(self, input_shape: Any = None) -> None:
         if self._input is None and input_shape is not None:
-            dtype = "int32" if self._stack and type(self._stack[0]).__name__ == "Embedding" else "float32"
+            dtype = self._stack[0]._row.input_dtype if self._stack else "float32"
             self._put("_input", InputLayer(batch_input_shape=tuple(input_shape), dtype=dtype))
         if self._input is not None:
             self._build_stack()

@@ -1,0 +1,56 @@
+"""Models as units: of configurations, and of names; Keras itself judges the table in tests/interop."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from formats.keras.model import ModelError, from_config, from_names, legacy_order
+
+
+def test_wrappers_nested_without_end() -> None:
+    config: dict[str, Any] = {"class_name": "Dense", "config": {"name": "d", "units": 1}}
+    for _ in range(200):
+        config = {"class_name": "TimeDistributed", "config": {"name": "t", "layer": config}}
+    text = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [config]}})
+    with pytest.raises(ModelError, match="deep"):
+        from_config(text)
+
+
+def nested(trainable: bool) -> str:
+    def layer(class_name: str, **config: Any) -> dict[str, Any]:
+        return {"class_name": class_name, "config": config}
+
+    norm = layer("BatchNormalization", name="bn", axis=-1, trainable=trainable)
+    inner = layer("Sequential", name="inner", layers=[norm, layer("Dense", name="d", units=1)])
+    return json.dumps({"class_name": "Functional", "config": {"name": "m", "layers": [inner]}})
+
+
+@pytest.mark.parametrize(
+    ("trainable", "expected"),
+    [
+        (True, ["gamma", "beta", "kernel", "bias", "moving_mean", "moving_variance"]),
+        (False, ["kernel", "bias", "gamma", "beta", "moving_mean", "moving_variance"]),
+    ],
+)
+def test_in_h5_files_what_is_not_trained_comes_last(trainable: bool, expected: list[str]) -> None:
+    (inner,) = from_config(nested(trainable)).layers
+    assert [variable.name for variable in legacy_order(inner)] == expected
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        [("d", [("k", "d")])],
+        [("d", [("k", "scale")])],
+        [("d", [("a", "d/x"), ("b", "d/x")])],
+        [("d", [("a", "d/odd/x")])],
+        [("d", [("a", "d/cell"), ("b", "d/cell/kernel")])],
+        [("d", [("a", "d/kernel"), ("b", "d/kernel/cell/x")])],
+    ],
+)
+def test_names_that_tell_no_layer(weights: Any) -> None:
+    with pytest.raises(ModelError):
+        from_names(weights)
