@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..model.verification import Finding
 from ..wire.jsontext import parse_object
-from .layers import LAYERS, WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -143,6 +142,8 @@ def snake_case(name: str) -> str:
 
 def expected_weights(layer: Layer) -> list[Weight] | None:
     """Return a layer's weights with their shapes in Keras' order; None where these cannot be told."""
+    from .layers import LAYERS  # which listing a file has no use for
+
     row = LAYERS.get(layer.class_name)
     if row is None or row.parts or row.wraps:
         return None
@@ -220,9 +221,9 @@ def _spell(layer: Layer) -> str:
 
 def _is_keras_1(stored: Mapping[str, LayerWeights]) -> bool:
     """Whether weights are named as Keras 1 did, `dense_1_W`: that says nothing of which is which."""
+    from .layers import WEIGHTS
+
     return not any(
-        "/" in weight.name.rpartition(":")[0] or _NAMED.search(weight.name) for weight in stored.values()
+        "/" in weight.name.rpartition(":")[0] or weight.name.rpartition("/")[2] in WEIGHTS
+        for weight in stored.values()
     )
-
-
-_NAMED = re.compile(f"(^|/)({'|'.join(WEIGHTS)})$")

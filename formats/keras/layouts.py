@@ -27,10 +27,10 @@ from ..wire.messages import (
 )
 from .config import Layer, snake_case
 from .facts import Weight, WeightGroup, weight_keys
-from .model import Unit, Variable, legacy_order
+from .model import Edge, Unit, Variable, legacy_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 
 T = TypeVar("T", Unit, Layer)
@@ -159,22 +159,39 @@ def weights_layout(model: Unit, spell: Spelling = snake_case) -> tuple[list[Plac
     """Return the key of each variable, and the objects' names by the paths of their `vars`."""
     placed: list[Placed] = []
     names: dict[str, str] = {}
-    for group, unit in objects_in(model, "", spell):
+    for group, unit in objects_in(model, spell=spell):
         names[group] = unit.name
         placed += [(variable, f"{group}/{number}") for number, variable in enumerate(unit.variables())]
     return placed, names
 
 
-def objects_in(unit: Unit, path: str, spell: Spelling = snake_case) -> Iterator[tuple[str, Unit]]:
-    """Yield an object and all below it that may have variables, each with the path of its `vars`."""
+def objects_in(
+    unit: Unit,
+    path: str = "",
+    *,
+    spell: Spelling = snake_case,
+    names: Mapping[str, str] | None = None,
+    held: Collection[str] = (),
+) -> Iterator[tuple[str, Unit]]:
+    """Yield an object and all below it that may have variables, each with the path of its `vars`.
+
+    Of a file that there is, `held` are those paths, and `names` the objects' names by them.
+    """
     above = f"{path}/" if path else ""
     if not unit.is_container:
         yield f"{above}vars", unit
-    for edge, part in unit.parts():
-        yield from objects_in(part, f"{above}{edge.attribute}", spell)
+    below = [(part, _spelled(above, edge, held)) for edge, part in unit.parts()]
     container = path if unit.is_container else f"{above}layers"
-    for layer, group in groups_of(unit.layers, container, {}, spell):
-        yield from objects_in(layer, group, spell)
+    below += groups_of(unit.layers, container, names or {}, spell)
+    for part, group in below:
+        yield from objects_in(part, group, spell=spell, names=names, held=held)
+
+
+def _spelled(above: str, edge: Edge, held: Collection[str]) -> str:
+    """Return the path of a part: Keras 3 goes by the attribute, or the property, Keras 2 by the edge."""
+    spellings = [f"{above}{name}" for name in (edge.attribute, edge.name)]
+    there = (at for at in spellings if any(group.startswith(f"{at}/") for group in held))
+    return next(there, spellings[0])
 
 
 def groups_of(

@@ -14,7 +14,7 @@ from ..core.words import counted
 from .config import LayerWeights, check_in_order
 from .facts import TOP_LEVEL, keras_facts, variables_by_group
 from .layers import edge_spellings
-from .layouts import groups_of
+from .layouts import objects_in
 from .model import Edge, ModelError, Unit, Variable, legacy_order
 
 if TYPE_CHECKING:
@@ -98,31 +98,27 @@ def _fill_from_h5(model: Unit, source: CheckpointReader) -> None:
 
 
 def _fill_from_weights(model: Unit, source: CheckpointReader) -> None:
+    for group, unit, keys in stored_objects(model, source):
+        if not unit.known and not unit.edges:
+            unit.edges += [
+                Edge(str(number), Variable(str(number), key=key)) for number, key in enumerate(keys)
+            ]
+        variables = unit.variables()
+        if len(variables) != len(keys):
+            name = "the model" if unit is model else f"layer {unit.name!r}"
+            found = counted(len(keys), "weight")
+            message = f"{name} has {found} in {group}, its configuration makes it {len(variables)}"
+            raise ModelError(message)
+        for variable, key in zip(variables, keys, strict=True):
+            variable.key = key
+
+
+def stored_objects(model: Unit, source: CheckpointReader) -> Iterator[tuple[str, Unit, list[str]]]:
+    """Yield path, object and keys of the variables of everything in keras-weights that may have some."""
     stored = variables_by_group(source.specs)
-    _fill_group(model, "", stored, keras_facts(source.facts).object_names, "the model")
-
-
-def _fill_group(
-    unit: Unit, path: str, stored: Mapping[str, list[str]], names: Mapping[str, str], name: str
-) -> None:
-    above = f"{path}/" if path else ""
-    keys = stored.get(f"{above}vars", [])
-    if not unit.known and not unit.edges:
-        unit.edges += [Edge(str(number), Variable(str(number), key=key)) for number, key in enumerate(keys)]
-    variables = unit.variables()
-    if len(variables) != len(keys):
-        found = counted(len(keys), "weight")
-        message = f"{name} has {found} in {above}vars, its configuration makes it {len(variables)}"
-        raise ModelError(message)
-    for variable, key in zip(variables, keys, strict=True):
-        variable.key = key
-    for edge, part in unit.parts():
-        # Keras 2 goes by the attribute, Keras 3 by the property of MultiHeadAttention.
-        spellings = [f"{above}{attribute}" for attribute in (edge.attribute, edge.name)]
-        held = [at for at in spellings if any(group.startswith(f"{at}/") for group in stored)]
-        _fill_group(part, held[0] if held else spellings[0], stored, names, f"layer {unit.name!r}")
-    for layer, group in groups_of(unit.layers, f"{above}layers", names):
-        _fill_group(layer, group, stored, names, f"layer {layer.name!r}")
+    names = keras_facts(source.facts).object_names
+    for group, unit in objects_in(model, names=names, held=stored):
+        yield group, unit, stored.get(group, [])
 
 
 # tf-object --------------------------------------------------------------------------------

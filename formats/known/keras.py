@@ -29,7 +29,6 @@ from ..h5.weights_writer import ArchiveWriter
 from ..h5.writer import H5_DTYPES
 from ..keras.config import Layer, LayerWeights, check_in_order, layers_of
 from ..keras.facts import IN_ARCHIVE, WeightGroup
-from ..keras.layouts import groups_of
 from ..model.reader import Family, Format
 from ..model.verification import Finding, Verification
 from ..store.workers import SERIAL, Workers
@@ -159,6 +158,8 @@ class KerasReader(WeightsReader):
 
     @cached_property
     def facts(self) -> KerasFacts:
+        from ..keras.layouts import groups_of  # which listing has no use for
+
         try:
             said = parse_object(self._text(METADATA) or "{}")
         except ValueError as error:
@@ -184,21 +185,24 @@ class KerasReader(WeightsReader):
         return [key for name in groups for key in self.variables(name)]
 
     def shape_findings(self) -> list[Finding]:
-        layers, problem = self._layers
+        from ..keras.match import stored_objects
+        from ..keras.model import ModelError, from_config
+
+        problem = self._layers[1]
         if problem is not None:
             return [Finding("error", "config-shape", f"{CONFIG}: {problem}", file=self.location.head)]
-        return list(self._shape_findings(layers, "layers"))
-
-    def _shape_findings(self, layers: tuple[Layer, ...], container: str) -> Iterator[Finding]:
-        for layer, group in groups_of(layers, container, self.object_names):
-            if layer.is_model:
-                yield from self._shape_findings(layer.layers, f"{group}/layers")
-                continue
-            # A recurrent layer keeps its weights in its cell.
-            keys = self.variables(f"{group}/vars") or self.variables(f"{group}/cell/vars")
-            stored = [LayerWeights(key, key, self._specs[key].shape) for key in keys]
-            if stored:
-                yield from check_in_order(layer, stored, self.location.head)
+        if self._config is None:
+            return []
+        try:
+            model = from_config(self._config)
+        except ModelError:
+            return []  # It does not tell what weights there are.
+        found: list[Finding] = []
+        for _, unit, keys in stored_objects(model, self):
+            if unit.layer is not None and keys:
+                stored = [LayerWeights(key, key, self._specs[key].shape) for key in keys]
+                found += check_in_order(unit.layer, stored, self.location.head)
+        return found
 
     def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
         """Check the archive's own checksums, then what the weights' file holds."""

@@ -105,10 +105,10 @@ def test_keras_2_keeps_no_learning_rate(tmp_path):
 # Archives --------------------------------------------------------------------------------
 
 
-def repack(tmp_path, change=None, **options) -> str:
+def repack(tmp_path, change=None, source="keras3_mlp/mlp.keras", **options) -> str:
     """Pack a `.keras` archive again; `change` may edit its members."""
     path = str(tmp_path / "again.keras")
-    with zipfile.ZipFile(data_path("keras3_mlp/mlp.keras")) as archive:
+    with zipfile.ZipFile(data_path(source)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     if change is not None:
         change(members)
@@ -185,4 +185,19 @@ def test_shapes_are_held_against_the_configuration(tmp_path):
     assert {(finding.code, finding.key) for finding in found} == {
         ("config-shape", "layers/dense/vars/0"),
         ("config-shape", "layers/dense/vars/1"),
+    }
+
+
+def test_shapes_within_wrappers_and_cells_are_held_against_the_configuration(tmp_path):
+    def wider(members):
+        config = json.loads(members["config.json"])
+        (wrapper,) = (layer for layer in config["config"]["layers"] if layer["class_name"] == "Bidirectional")
+        wrapper["config"]["backward_layer"]["config"]["units"] = 3
+        members["config.json"] = json.dumps(config).encode()
+
+    with formats.open_checkpoint(repack(tmp_path, wider, "keras3_rnn/rnn.keras")) as reader:
+        found = [finding for step in reader.verify() for finding in step.findings]
+    cell = "layers/bidirectional/backward_layer/cell/vars"
+    assert {(finding.code, finding.key) for finding in found} == {
+        ("config-shape", f"{cell}/{number}") for number in range(3)
     }

@@ -182,7 +182,7 @@ def load_weights_file(reader: CheckpointReader, model: Layered) -> None:
     """Assign a file's weights to a model, all of them or, where something does not fit, none."""
     stored = variables_by_group(reader)
     models = [in_objects(model, keras3=keras3) for keras3 in (False, True)]
-    walks = [list(objects_in(presented, "", to_snake_case)) for presented in models]
+    walks = [list(objects_in(presented, spell=to_snake_case)) for presented in models]
     # The walk by which more objects find their variables is the one by which they were written.
     walk = max(walks, key=lambda found: sum(group in stored for group, _ in found))
     pairs: Pairs = []
