@@ -5,6 +5,7 @@ runtime computes something else.  Floats are compared in float32.
 """
 
 import copy
+import functools
 import operator
 import os
 from typing import Any, NamedTuple
@@ -531,3 +532,61 @@ def python_state_is_saved(tf, directory):
         tf.train.Checkpoint(s=other).read(path).assert_consumed()
         assert other.words == (words if isinstance(words, bytes) else words.encode())
     raises(TypeError, tf.train.experimental.PythonState)
+
+
+def doubling(tf):
+    """Return a model_fn with one argument more than an Estimator knows, and an input_fn."""
+    train = tf.compat.v1.train
+
+    def model_fn(features, labels, mode, factor=2.0):
+        weight = tf.Variable(factor, name="w")
+        loss = tf.reduce_mean(tf.square(features["x"] * weight - labels))
+        step = train.GradientDescentOptimizer(0.1).minimize(loss, train.get_or_create_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step)
+
+    def input_fn():
+        return tf.data.Dataset.from_tensors(({"x": np.float32([1, 2])}, np.float32([0, 0]))).repeat()
+
+    return model_fn, input_fn
+
+
+def estimators_take_a_partial_model_fn(tf, directory):
+    model_fn, input_fn = doubling(tf)
+    estimator = tf.estimator.Estimator(functools.partial(model_fn, factor=3.0), directory)
+    estimator.train(input_fn, steps=1)
+    close(estimator.get_variable_value("w"), 1.5)
+    raises(ValueError, tf.estimator.Estimator, model_fn, directory)
+    raises(ValueError, tf.estimator.Estimator, functools.partial(lambda features: None, 1))
+
+
+def estimators_take_subclasses_of_run_config(tf, directory):
+    class Often(tf.estimator.RunConfig):
+        @property
+        def save_checkpoints_steps(self):
+            return 1
+
+        @property
+        def save_checkpoints_secs(self):
+            return None
+
+        @property
+        def keep_checkpoint_max(self):
+            return 2
+
+        @property
+        def model_dir(self):
+            return directory
+
+    model_fn, input_fn = doubling(tf)
+    estimator = tf.estimator.Estimator(functools.partial(model_fn, factor=3.0), config=Often())
+    assert estimator.model_dir == directory
+    assert type(estimator.config) is Often
+    estimator.train(input_fn, steps=4)
+    found = sorted(name for name in os.listdir(directory) if name.endswith(".index"))
+    assert found == ["model.ckpt-3.index", "model.ckpt-4.index"]
+
+
+def an_empty_model_dir_is_none(tf, directory):
+    model_fn = functools.partial(doubling(tf)[0], factor=3.0)
+    assert os.path.isdir(tf.estimator.Estimator(model_fn, model_dir="").model_dir)
+    raises(ValueError, tf.estimator.RunConfig, model_dir="")

@@ -644,7 +644,7 @@ class TestRunConfig:
         with pytest.raises(ValueError, match='Replacing "speed" is not supported'):
             config().replace(speed=1)
         with pytest.raises(ValueError, match="model_dir should be non-empty"):
-            tf.estimator.Estimator(slope, "")
+            tf.estimator.RunConfig("")
 
 
 def test_estimators_are_imported_when_they_are_asked_for():

@@ -43,19 +43,18 @@ def with_directory(config: RunConfig | None, model_dir: Any) -> RunConfig:
     config = config if config is not None else RunConfig()
     if not isinstance(config, RunConfig):
         raise ValueError(f"config must be an instance of `RunConfig`, but provided {config}.")  # noqa: TRY004
-    given = None if model_dir is None else os.fspath(model_dir)
-    if given == "":
-        raise ValueError("model_dir should be non-empty")
+    given = os.fspath(model_dir) if model_dir else None
     if given is not None and config.model_dir is not None and given != os.fspath(config.model_dir):
         raise ValueError(
             "`model_dir` are set both in constructor and `RunConfig`, but with different values. In "
             f"constructor: '{given}', in `RunConfig`: '{config.model_dir}' "
         )
-    given = given if given is not None else config.model_dir
+    if given is None and config.model_dir is not None:
+        return config
     if given is None:
         given = tempfile.mkdtemp()
         logger.warning("Using temporary folder as model directory: %s", given)
-    return config.replace(model_dir=os.fspath(given))
+    return config.replace(model_dir=given)
 
 
 def check_steps(steps: int | None, max_steps: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,8 +27,10 @@ class Batch(NamedTuple):
 
 
 def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of the arguments that a function takes."""
-    return tuple(inspect.signature(function).parameters)
+    """Return the names of the arguments that a function takes; what a partial has filled in is none."""
+    names = tuple(inspect.signature(function).parameters)
+    filled = function.keywords if isinstance(function, functools.partial) else {}
+    return tuple(name for name in names if name not in filled)
 
 
 def batches(found: Any) -> Iterator[Batch]:

@@ -46,8 +46,8 @@ def saver_of(scaffold: Scaffold, config: RunConfig) -> Any:
         "keep_checkpoint_every_n_hours": config.keep_checkpoint_every_n_hours,
     }
     if isinstance(saver, Checkpoint):
-        return ObjectSaver(saver, **keeps)  # type: ignore[arg-type]
-    return saver if saver is not None else Saver(defer_build=True, **keeps)  # type: ignore[arg-type]
+        return ObjectSaver(saver, **keeps)
+    return saver if saver is not None else Saver(defer_build=True, **keeps)
 
 
 class Restorer:

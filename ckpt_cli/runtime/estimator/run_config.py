@@ -21,6 +21,11 @@ _AT_LEAST = {
 """The least that an option can be."""
 
 
+def _option(name: str) -> Any:
+    """Return a property that shows what a RunConfig was given."""
+    return property(lambda config: config._options[name])
+
+
 class RunConfig:
     """The schedule of a run; by default a checkpoint every 600 seconds, and the latest five."""
 
@@ -59,6 +64,7 @@ class RunConfig:
             seconds = 600 if seconds is _USE_DEFAULT else seconds
         elif seconds is _USE_DEFAULT:
             seconds = None
+        self._options: dict[str, Any] = {}
         self._set(
             model_dir=model_dir,
             tf_random_seed=tf_random_seed,
@@ -70,14 +76,15 @@ class RunConfig:
             log_step_count_steps=log_step_count_steps,
         )
 
-    model_dir: str | None
-    tf_random_seed: int | None
-    save_summary_steps: int | None
-    save_checkpoints_steps: int | None
-    save_checkpoints_secs: int | None
-    keep_checkpoint_max: int | None
-    keep_checkpoint_every_n_hours: float | None
-    log_step_count_steps: int | None
+    # Properties, so that a subclass can have its own.
+    model_dir = _option("model_dir")
+    tf_random_seed = _option("tf_random_seed")
+    save_summary_steps = _option("save_summary_steps")
+    save_checkpoints_steps = _option("save_checkpoints_steps")
+    save_checkpoints_secs = _option("save_checkpoints_secs")
+    keep_checkpoint_max = _option("keep_checkpoint_max")
+    keep_checkpoint_every_n_hours = _option("keep_checkpoint_every_n_hours")
+    log_step_count_steps = _option("log_step_count_steps")
 
     def _set(self, **options: Any) -> None:
         if options.get("save_checkpoints_steps") and options.get("save_checkpoints_secs"):
@@ -88,19 +95,20 @@ class RunConfig:
                 raise ValueError(f"{name} should be {'> 0' if least else '>= 0'}")
             if name == "model_dir" and value == "":
                 raise ValueError("model_dir should be non-empty")
-            setattr(self, name, value)
+            self._options[name] = value
 
     def replace(self, **kwargs: Any) -> RunConfig:
         """Return a copy with other options; one kind of schedule takes the place of the other."""
-        unknown = sorted(name for name in kwargs if name not in vars(self))
+        unknown = sorted(name for name in kwargs if name not in self._options)
         if unknown:
             raise ValueError(
-                f'Replacing "{unknown[0]}" is not supported. Allowed properties are: {list(vars(self))}.'
+                f'Replacing "{unknown[0]}" is not supported. Allowed properties are: {list(self._options)}.'
             )
         other = {"save_checkpoints_steps": "save_checkpoints_secs"}
         for one, two in (*other.items(), *((two, one) for one, two in other.items())):
             if kwargs.get(one) is not None:
                 kwargs.setdefault(two, None)
         changed = copy.copy(self)
-        changed._set(**{**vars(self), **kwargs})
+        changed._options = {}
+        changed._set(**{**self._options, **kwargs})
         return changed
