@@ -590,3 +590,27 @@ def an_empty_model_dir_is_none(tf, directory):
     model_fn = functools.partial(doubling(tf)[0], factor=3.0)
     assert os.path.isdir(tf.estimator.Estimator(model_fn, model_dir="").model_dir)
     raises(ValueError, tf.estimator.RunConfig, model_dir="")
+
+
+def a_layer_that_is_reached_twice_is_one(tf, directory):
+    class Shared(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.first = tf.keras.layers.Dense(2, name="first")
+            self.both = [self.first, tf.keras.layers.Dense(3, name="second")]
+            self.named = {"again": self.both[1], "third": tf.keras.layers.Dense(1, name="third")}
+
+        def call(self, x):
+            return self.named["third"](self.both[1](self.first(x)))
+
+    model = Shared()
+    model(tf.ones([1, 2]))
+    assert [layer.name for layer in model.layers] == ["first", "second", "third"]
+    path = os.path.join(directory, "w.h5")
+    model.save_weights(path)
+    before = [weight.numpy() for weight in model.weights]
+    for weight in model.weights:
+        weight.assign(weight * 0)
+    model.load_weights(path)
+    for weight, value in zip(model.weights, before, strict=True):
+        same(weight, value)

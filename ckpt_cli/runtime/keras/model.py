@@ -55,8 +55,8 @@ class Model(Trainer, Layer):
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers in attributes, also in lists and dicts there."""
-        return [layer for child in self._sublayers() for layer in _layers_in(child)]
+        """The layers in attributes, also in lists and dicts there, each once."""
+        return deduplicated([layer for child in self._sublayers() for layer in _layers_in(child)])
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         if index is not None:
@@ -195,9 +195,6 @@ class Model(Trainer, Layer):
         for layer in self.layers:
             say(f" {layer.name} ({type(layer).__name__})".ljust(48) + f"{layer.count_params():>12}")
         say(f"Total params: {self.count_params()}")
-
-    def get_config(self) -> dict[str, Any]:
-        return {"name": self.name, "trainable": self.trainable}
 
 
 def _layers_in(child: Any) -> list[Layer]:
