@@ -14,7 +14,7 @@ from formats.model.object_graph import ROOT, ObjectGraph
 from formats.store.paths import is_folder
 
 from .errors import NotFoundError
-from .graph_view import GraphView
+from .graph_view import GraphView, referred
 from .reader import no_files, opened
 from .restore import NameBasedRestore, Restore
 from .saving import save_graph
@@ -44,6 +44,8 @@ class CheckpointOptions:
         self.experimental_io_device = experimental_io_device
         self.experimental_enable_async_checkpoint = experimental_enable_async_checkpoint or enable_async
         self.experimental_write_callbacks = experimental_write_callbacks
+        for callback in experimental_write_callbacks or ():
+            _count_parameters(callback)
 
     def with_callback(self, callback: Callable[..., Any]) -> CheckpointOptions:
         """Return the same options with one more callback."""
@@ -56,11 +58,19 @@ def write_checkpoint(prefix: str, view: GraphView, options: CheckpointOptions | 
     """Write what hangs on a root now; then call the options' callbacks, with the path if they take it."""
     save_graph(prefix, view.graph())
     for callback in (options.experimental_write_callbacks or ()) if options else ():
-        if len(inspect.signature(callback).parameters) == 0:
-            callback()
-        else:
-            callback(prefix)
+        callback(*[prefix][: _count_parameters(callback)])
     return prefix
+
+
+def _count_parameters(callback: Callable[..., Any]) -> int:
+    """Return how many parameters a callback has; AssertionError where they are more than one."""
+    count = len(inspect.signature(callback).parameters)
+    if count > 1:
+        raise AssertionError(
+            "Callback functions for checkpoint are required to have 0 or 1 parameters, but this has "
+            f"{count} parameters: {callback}"
+        )
+    return count
 
 
 def read_into(path: str | None, view: GraphView) -> LoadStatus:
@@ -102,38 +112,47 @@ class Checkpoint(AutoTrackable):
     """A group of trackables that is saved and restored together; keyword arguments become attributes."""
 
     _save_counter: Variable | None
-    _attached: list[tuple[str, Trackable]] | None
+    _attached: list[tuple[str, Any]] | None
     _view_root: Any
 
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
         put = super().__setattr__
         own = object.__setattr__
         own(self, "_save_counter", None)
-        attached: list[tuple[str, Trackable]] | None = None
+        attached: list[tuple[str, Any]] | None = None
+        own(self, "_view_root", root)
         if root is not None:
+            kwargs["root"] = root
+            root = referred(root)
             _assert_trackable(root, "root")
             attached = []
-            kwargs["root"] = root
             own(self, "_save_counter", root._lookup_child("save_counter"))
         for name, value in sorted(kwargs.items()):
             put(name, value)
-            tracked = getattr(self, name)
+            given = getattr(self, name)
+            tracked = referred(given)
             _assert_trackable(tracked, name)
             if attached is None:
                 continue
             child = root._lookup_child(name)
             if child is None:
-                attached.append((name, tracked))
+                attached.append((name, given))
             elif child is not tracked:
                 raise ValueError(
                     f"Cannot create a Checkpoint with keyword argument {name} if root.{name} already exists."
                 )
         own(self, "_attached", attached)
-        own(self, "_view_root", root)
 
     @property
     def _view(self) -> GraphView:
-        return GraphView(self._view_root if self._view_root is not None else self, self._attached)
+        return GraphView(self._root, self._attached)
+
+    @property
+    def _root(self) -> Trackable:
+        """The root that was given, or this object."""
+        root = self if self._view_root is None else referred(self._view_root)
+        assert root is not None, "the object that a weak reference was given for is gone"
+        return root
 
     def _ensure_save_counter(self) -> Variable:
         counter = self._save_counter
@@ -143,7 +162,7 @@ class Checkpoint(AutoTrackable):
             self._track(counter, "save_counter")
             if self._attached is not None:
                 self._attached.append(("save_counter", counter))
-                self._view_root._settle("save_counter", counter)
+                self._root._settle("save_counter", counter)
         return counter
 
     @property

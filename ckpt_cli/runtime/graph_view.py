@@ -11,14 +11,15 @@ tensorflow/python/checkpoint/util.py: serialize_slot_variables
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.model.object_keys import OPTIMIZER_SLOT, escape
 
 if TYPE_CHECKING:
     from .trackable import Trackable
 
-__all__ = ["GraphView", "LiveGraph", "LiveSlot"]
+__all__ = ["GraphView", "LiveGraph", "LiveSlot", "referred"]
 
 
 class LiveSlot(NamedTuple):
@@ -39,12 +40,21 @@ class LiveGraph(NamedTuple):
     slots: list[LiveSlot]
 
 
-class GraphView:
-    """A root and what a checkpoint attaches to it."""
+def referred(value: Any) -> Any:
+    """Return what a weak reference refers to, None where that is gone; anything else as it is."""
+    return value() if isinstance(value, weakref.ref) else value
 
-    def __init__(self, root: Trackable, attached: list[tuple[str, Trackable]] | None = None) -> None:
+
+class GraphView:
+    """A root and what a checkpoint attaches to it, which may be weak references and may become more."""
+
+    def __init__(self, root: Trackable, attached: list[tuple[str, Any]] | None = None) -> None:
         self.root = root
-        self.attached = attached if attached is not None else []
+        self._attached = attached if attached is not None else []
+
+    @property
+    def attached(self) -> list[tuple[str, Trackable]]:
+        return [(name, referred(child)) for name, child in self._attached]
 
     def children(self, trackable: Trackable) -> list[tuple[str, Trackable]]:
         children = list(trackable._trackable_children().items())

@@ -133,7 +133,8 @@ class Restore:
         self.restore_uid = next_uid()
         self.unused_attributes: dict[int, list[str]] = {}
         self.conflicts = Partners()
-        self.matching: Matching[Any] = Matching(graph, self, Partners())
+        # Weakly, or the two would wait for the cyclic collector, and the report with them.
+        self.matching: Matching[Any] = Matching(graph, weakref.proxy(self), Partners())
         self.report = _Report(graph, self.matching.matched, self.unused_attributes)
         weakref.finalize(self, self.report)
 

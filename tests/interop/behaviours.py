@@ -6,8 +6,11 @@ runtime computes something else.  Floats are compared in float32.
 
 import copy
 import functools
+import gc
+import logging
 import operator
 import os
+import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -614,3 +617,65 @@ def a_layer_that_is_reached_twice_is_one(tf, directory):
     model.load_weights(path)
     for weight, value in zip(model.weights, before, strict=True):
         same(weight, value)
+
+
+def a_checkpoint_of_a_weak_reference(tf, directory):
+    root = tf.train.Checkpoint(v=tf.Variable(1.0))
+    checkpoint = tf.train.Checkpoint(root=weakref.ref(root), z=tf.Variable(2.0))
+    path = checkpoint.save(os.path.join(directory, "ckpt"))
+    names = ["save_counter", "v", "z"]
+    assert keys_of(tf, path) == [f"{name}/.ATTRIBUTES/VARIABLE_VALUE" for name in names]
+    root.v.assign(5.0)
+    checkpoint.restore(path).assert_consumed()
+    assert float(root.v) == 1.0
+    module = tf.Module()
+    module.v = tf.Variable(3.0)
+    dead = tf.train.Checkpoint(root=weakref.ref(module))
+    del module
+    gc.collect()
+    raises(AssertionError, dead.write, os.path.join(directory, "dead"))
+    raises(ValueError, tf.train.Checkpoint, root=weakref.ref(set()))
+
+
+def a_dropped_checkpoint_is_freed_at_once(tf, directory):
+    path = tf.train.Checkpoint(a=tf.Variable(1.0), b=tf.Variable(2.0)).write(os.path.join(directory, "ckpt"))
+    told = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())
+    loggers = [logging.getLogger(name) for name in ("tensorflow", "ckpt_cli.runtime")]
+    gc.collect()
+    gc.disable()
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        root = tf.train.Checkpoint(a=tf.Variable(0.0))
+        root.read(path)
+        gone = weakref.ref(root)
+        del root
+        assert gone() is None
+    finally:
+        gc.enable()
+        for logger in loggers:
+            logger.removeHandler(handler)
+    assert told[0].startswith("Detecting that an object or model or tf.train.Checkpoint is being deleted")
+    assert told[1:] == ["Value in checkpoint could not be found in the restored object: (root).b"]
+
+
+def write_callbacks_take_a_path_or_nothing(tf, directory):
+    called = []
+    path, checkpoint = os.path.join(directory, "ckpt"), tf.train.Checkpoint(v=tf.Variable(1.0))
+    callbacks = [
+        lambda: called.append("nothing"),
+        called.append,
+        functools.partial(called.append, "partial"),
+        lambda *paths: called.append(paths),
+        lambda path=None: called.append(path),
+    ]
+    options = tf.train.CheckpointOptions(experimental_write_callbacks=callbacks)
+    checkpoint.write(path, options)
+    assert called == ["nothing", path, "partial", (path,), path]
+    make = functools.partial(tf.train.CheckpointOptions, experimental_write_callbacks=[lambda a, b: None])
+    raises(AssertionError, make)
+    del called[:]
+    checkpoint.save(path, options)
+    assert called[1] == path + "-1"
