@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from formats.errors import CheckpointError
 from formats.store.paths import is_file, join
 from formats.store.staging import replace_file
-from formats.tf.run.state_file import FILE_NAME, StateFile
+from formats.tf.run.state_file import FILE_NAME, NoLatestError, StateFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,13 +35,18 @@ class CheckpointState:
 def get_checkpoint_state(
     checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
 ) -> CheckpointState | None:
-    """Return what a directory's state file says; None where there is none, or none that can be read."""
+    """Return what a directory's state file says; None where there is none, or none that can be read.
+
+    Raises ValueError for one that names no latest checkpoint.
+    """
     directory = os.fspath(checkpoint_dir)
     path = join(directory, latest_filename or FILE_NAME)
     if not is_file(path):
         return None
     try:
         return CheckpointState(StateFile.read(path), directory)
+    except NoLatestError as error:
+        raise ValueError(f"Invalid checkpoint state loaded from {directory}") from error
     except CheckpointError as error:
         logger.warning("%s: Checkpoint ignored", error)
         return None

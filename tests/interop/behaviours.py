@@ -679,3 +679,13 @@ def write_callbacks_take_a_path_or_nothing(tf, directory):
     del called[:]
     checkpoint.save(path, options)
     assert called[1] == path + "-1"
+
+
+def a_state_file_without_a_latest_checkpoint_is_an_error(tf, directory):
+    for text in ("", "\n", 'model_checkpoint_path: ""\n', 'all_model_checkpoint_paths: "a"\n'):
+        with open(os.path.join(directory, "checkpoint"), "w") as file:
+            file.write(text)
+        expected = f"Invalid checkpoint state loaded from {directory}"
+        assert raises(ValueError, tf.train.latest_checkpoint, directory) == expected
+        assert raises(ValueError, tf.train.get_checkpoint_state, directory) == expected
+        assert raises(ValueError, tf.train.CheckpointManager, tf.train.Checkpoint(), directory, 1) == expected

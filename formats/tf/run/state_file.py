@@ -56,6 +56,14 @@ def looks_like_state_file(head: bytes) -> bool:
     return bool(re.match(rb"\s*(?:#[^\n]*\n\s*)*(?:all_)?model_checkpoint_paths?\s*:", head))
 
 
+class NoLatestError(CorruptCheckpointError):
+    """A state file that can be read, and names no latest checkpoint: an empty one, perhaps."""
+
+
+class _IncompleteError(ValueError):
+    """What was parsed lacks the latest checkpoint."""
+
+
 class StateFile(NamedTuple):
     """A state file's fields; `timestamps` are seconds since 1970, as many as `paths` or none."""
 
@@ -66,7 +74,7 @@ class StateFile(NamedTuple):
 
     @classmethod
     def read(cls, path: str) -> StateFile:
-        """Return the state file at `path`; CorruptCheckpointError where it is none."""
+        """Return the state file at `path`; CorruptCheckpointError where it is none, or names no latest."""
         with open_file(path) as file:
             if file.size > _LARGEST:
                 raise CorruptCheckpointError(f"{file.size} bytes, too large for a state file", path=path)
@@ -74,7 +82,8 @@ class StateFile(NamedTuple):
         try:
             return cls.parse(text)
         except ValueError as error:
-            raise CorruptCheckpointError(f"not a checkpoint state file: {error}", path=path) from error
+            kind = NoLatestError if isinstance(error, _IncompleteError) else CorruptCheckpointError
+            raise kind(f"not a checkpoint state file: {error}", path=path) from error
 
     @classmethod
     def parse(cls, text: bytes) -> StateFile:
@@ -106,7 +115,7 @@ class StateFile(NamedTuple):
             if position == start:
                 raise ValueError(f"field {name!r} without a value")
         if not strings[_PATH] or not strings[_PATH][-1]:
-            raise ValueError(f"no {_PATH}")
+            raise _IncompleteError(f"no {_PATH}")
         preserved = numbers[_PRESERVED]
         return cls(
             strings[_PATH][-1],
