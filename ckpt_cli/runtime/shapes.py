@@ -10,15 +10,30 @@ __all__ = ["Reference", "TensorShape"]
 
 
 class TensorShape(tuple[Any, ...]):
-    """A shape; a tuple of integers that prints as TensorFlow's does.  None stands for any size."""
+    """A shape; a tuple of integers that prints as TensorFlow's does.  None stands for any size.
+
+    `TensorShape(None)` is that of any rank.
+    """
 
     __slots__ = ()
+
+    def __new__(cls, dims: Any = ()) -> TensorShape:
+        is_any = dims is None or isinstance(dims, _AnyShape)
+        return _AnyShape() if is_any else super().__new__(cls, dims)
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Whether a tensor may have both shapes."""
+        if isinstance(other, _AnyShape):
+            return True
+        return len(self) == len(other) and all(
+            None in (one, two) or one == two for one, two in zip(self, other, strict=True)
+        )
 
     def as_list(self) -> list[int | None]:
         return list(self)
 
     @property
-    def rank(self) -> int:
+    def rank(self) -> int | None:
         return len(self)
 
     ndims = rank
@@ -50,6 +65,47 @@ class TensorShape(tuple[Any, ...]):
 
     def __str__(self) -> str:
         return str(tuple(self))
+
+
+class _AnyShape(TensorShape):
+    """The shape of which not even the rank is known."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> _AnyShape:
+        return tuple.__new__(cls)
+
+    def is_compatible_with(self, other: Any) -> bool:
+        del other
+        return True
+
+    rank = ndims = property(lambda self: None)
+
+    def is_fully_defined(self) -> bool:
+        return False
+
+    def num_elements(self) -> None:
+        return None
+
+    def as_list(self) -> Any:
+        raise ValueError("as_list() is not defined on an unknown TensorShape.")
+
+    def __len__(self) -> int:
+        raise ValueError("Cannot take the length of shape with unknown rank.")
+
+    def __iter__(self) -> Any:
+        raise ValueError("Cannot iterate over a shape with unknown rank.")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _AnyShape)
+
+    __hash__ = tuple.__hash__
+
+    def __repr__(self) -> str:
+        return "TensorShape(None)"
+
+    def __str__(self) -> str:
+        return "<unknown>"
 
 
 class Reference:

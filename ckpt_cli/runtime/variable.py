@@ -14,6 +14,7 @@ from . import dtypes, graphs
 from .errors import InvalidArgumentError
 from .names import scoped
 from .reader import cpp_name
+from .shapes import TensorShape
 from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor, observers, shown
 from .trackable import Trackable
 
@@ -82,7 +83,12 @@ class Variable(TensorLike, Trackable):
         value = as_tensor(initial_value, wanted)._value
         if wanted is not None and value.dtype != wanted:
             value = value.astype(wanted)
-        self._free_shape = tuple(shape) if shape is not None else None
+        self._declared_shape = None if shape is None else TensorShape(shape)
+        if self._declared_shape is not None and not self._declared_shape.is_compatible_with(value.shape):
+            raise ValueError(
+                f"In this `tf.Variable` creation, the initial value's shape ({value.shape}) is not "
+                f"compatible with the explicitly supplied `shape` argument ({shape})."
+            )
         self._value: Any = np.array(value)
         graph, self._shared_name = graphs.current(), scoped(name if name is not None else "Variable")
         if graph is not None:
@@ -94,6 +100,11 @@ class Variable(TensorLike, Trackable):
     @property
     def name(self) -> str:
         return f"{self._shared_name}:0"
+
+    @property
+    def shape(self) -> TensorShape:
+        """The shape that was declared, None where any size will do, or that of the value."""
+        return super().shape if self._declared_shape is None else self._declared_shape
 
     @property
     def trainable(self) -> bool:
@@ -136,7 +147,7 @@ class Variable(TensorLike, Trackable):
                 f"Tensor conversion requested dtype {self.dtype.name} for Tensor with dtype "
                 f"{tensor.dtype.name}: {tensor!r}"
             )
-        if what == "assign" and self._free_shape is None and found.shape != self._value.shape:
+        if what == "assign" and not self.shape.is_compatible_with(found.shape):
             raise ValueError(
                 f"Cannot assign value to variable '{self.name}': Shape mismatch.The variable shape "
                 f"{self.shape}, and "
@@ -207,7 +218,7 @@ class Variable(TensorLike, Trackable):
                 "original dtype "
                 f"{cpp_name(spec.dtype.name)} [Op:RestoreV2]"
             )
-        if self._free_shape is None and spec.shape != self._value.shape:
+        if not self.shape.is_compatible_with(spec.shape):
             raise ValueError(
                 f"Received incompatible tensor with shape {spec.shape} when attempting to restore variable "
                 "with shape "

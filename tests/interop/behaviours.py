@@ -689,3 +689,103 @@ def a_state_file_without_a_latest_checkpoint_is_an_error(tf, directory):
         assert raises(ValueError, tf.train.latest_checkpoint, directory) == expected
         assert raises(ValueError, tf.train.get_checkpoint_state, directory) == expected
         assert raises(ValueError, tf.train.CheckpointManager, tf.train.Checkpoint(), directory, 1) == expected
+
+
+def variables_hold_to_the_shape_they_were_given(tf, directory):
+    variable = tf.Variable
+    raises(ValueError, variable, [1.0], shape=[3])
+    raises(ValueError, variable, 1.0, shape=[1])
+    raises(ValueError, variable, [1.0], shape=[None, 1])
+    rows = variable([[1.0, 2.0]], shape=[None, 2])
+    assert rows.shape.as_list() == [None, 2]
+    same(rows.assign([[1.0, 2.0], [3.0, 4.0]]), np.float32([[1, 2], [3, 4]]))
+    raises(ValueError, rows.assign, [[1.0]])
+    path = tf.train.Checkpoint(v=rows).write(os.path.join(directory, "ckpt"))
+    other = variable([[0.0, 0.0]], shape=[None, 2])
+    tf.train.Checkpoint(v=other).read(path).assert_consumed()
+    same(other, np.float32([[1, 2], [3, 4]]))
+    narrow = variable([[0.0]], shape=[None, 1])
+    raises(ValueError, tf.train.Checkpoint(v=narrow).read, path)
+    free = variable([1.0], shape=tf.TensorShape(None))
+    assert free.shape.rank is None
+    same(free.assign([[2.0]]), np.float32([[2]]))
+
+
+def layers_take_integers(tf, directory):
+    layers, x = tf.keras.layers, [[1, 2]]
+    for values in (np.array(x), np.array(x, "u1"), tf.constant(x)):
+        close(layers.Dense(2, kernel_initializer="ones")(values), [[3.0, 3.0]])
+    assert layers.Dense(1, dtype="float64")(np.array(x)).dtype == tf.float64
+    close(layers.BatchNormalization()(np.array(x)), [[0.9995004, 1.9990008]])
+    close(layers.LayerNormalization()(np.array(x)), [[-0.998006, 0.998006]], 1e-5)
+    assert layers.Flatten()(np.ones((1, 2, 2), "i4")).dtype == tf.int32
+
+
+def a_list_of_cells_is_one_upon_the_other(tf, directory):
+    layers, ones = tf.keras.layers, {"kernel_initializer": "ones", "recurrent_initializer": "ones"}
+    made = layers.RNN([layers.LSTMCell(2, **ones), layers.GRUCell(3, **ones)])
+    close(made(np.ones((1, 2, 1), "f4")), [[0.28742] * 3], 1e-5)
+    names = [f"{cell}/{weight}:0" for cell in ("lstm_cell", "gru_cell") for weight in KERNELS]
+    assert [weight.name for weight in made.weights] == [f"rnn/stacked_rnn_cells/{name}" for name in names]
+    path = tf.train.Checkpoint(r=made).write(os.path.join(directory, "ckpt"))
+    expected = [f"r/cell/cells/{cell}/{weight}" for cell in (0, 1) for weight in sorted(KERNELS)]
+    assert keys_of(tf, path) == [f"{key}/.ATTRIBUTES/VARIABLE_VALUE" for key in expected]
+    assert layers.RNN(layers.StackedRNNCells([layers.SimpleRNNCell(2)]))(np.ones((1, 2, 1), "f4")).shape == (
+        1,
+        2,
+    )
+
+
+KERNELS = ["kernel", "recurrent_kernel", "bias"]
+
+
+def models_train_by_their_own_steps(tf, directory):
+    class Own(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = tf.keras.layers.Dense(1, kernel_initializer="ones")
+
+        def call(self, x):
+            return self.dense(x)
+
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.square(self(x, training=True) - y))
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+            return {"mine": loss}
+
+        def test_step(self, data):
+            return {"own": tf.reduce_sum(data[0])}
+
+        def predict_step(self, data):
+            return self(data[0] if isinstance(data, tuple) else data) * 0.0 + 7.0
+
+    model = Own()
+    raises(RuntimeError, model.fit, np.ones((4, 2), "f4"), np.zeros((4, 1), "f4"))
+    model.compile(optimizer="sgd")
+    x, y = np.ones((4, 2), "f4"), np.zeros((4, 1), "f4")
+    history = model.fit(x, y, batch_size=2, epochs=2, verbose=0).history
+    assert list(history) == ["mine"]
+    close(history["mine"], [3.5344, 2.759449], 1e-5)
+    close(model.evaluate(x, y, batch_size=2, verbose=0), 4.0)
+    close(model.predict(x, verbose=0), np.full((4, 1), 7.0))
+
+
+def fit_tells_the_mean_of_what_it_saw(tf, directory):
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(optimizer=tf.keras.optimizers.legacy.SGD(0.1), loss="mse")
+    x, y = np.arange(6, dtype="f4").reshape(3, 2), np.zeros((3, 1), "f4")
+    history = model.fit(x, y, batch_size=2, shuffle=False, verbose=0).history
+    assert list(history) == ["loss"]
+    close(history["loss"], [12.986667], 1e-4)
+    close(model.evaluate(x, y, verbose=0), 313.612823, 1e-4)
+
+
+def functional_models_are_called_model(tf, directory):
+    image = tf.keras.Input([2])
+    made = [tf.keras.Model(image, tf.keras.layers.Dense(1)(image)) for _ in range(2)]
+    assert [model.name for model in made] == ["model", "model_1"]
+    assert tf.keras.Sequential().name == "sequential"
+    assert tf.keras.Model().name == "model_2"

@@ -244,7 +244,7 @@ def _check(path: str, variables: dict[str, Variable], keys: dict[str, str], read
         spec = reader.specs.get(keys[name]) if name in keys else None
         if spec is None:
             missing.append(f"Key {name} not found in checkpoint")
-        elif variable._free_shape is None and spec.shape != variable._value.shape:
+        elif not variable.shape.is_compatible_with(spec.shape):
             wanted, stored = ",".join(map(str, variable._value.shape)), ",".join(map(str, spec.shape))
             other.append(
                 f"tensor_name = {name}; shape in shape_and_slice spec [{wanted}] does not match the shape "

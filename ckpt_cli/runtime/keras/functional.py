@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..names import unique_name
 from ..nest import flatten, map_structure
 from .layers.structural import InputLayer
 from .model import Model, layer_edges
@@ -32,7 +33,9 @@ class Functional(Model):
     _ordered: list[Layer]
 
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
+        # A class of its own is Keras' business; to a program it is a Model.
+        is_plain = type(self) is Functional and name is None
+        super().__init__(name=unique_name("model") if is_plain else name, **kwargs)
         self._put("_inputs", inputs)
         self._put("_outputs", outputs)
         self._put("_calls", _in_order(flatten(outputs)))

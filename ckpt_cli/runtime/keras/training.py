@@ -53,17 +53,28 @@ class Trainer:
         self.optimizer = optimizers.get(optimizer)
         object.__setattr__(self, "loss", None if loss is None else losses.get(loss))
         object.__setattr__(self, "_metric_names", list(metrics or []))
+        self._begin()
 
-    def _compiled(self) -> Any:
-        if getattr(self, "optimizer", None) is None or getattr(self, "loss", None) is None:
+    def _assert_compiled(self) -> None:
+        if "_metric_names" not in self.__dict__:
             raise RuntimeError(
                 "You must compile your model before training/testing. Use `model.compile(optimizer, loss)`."
             )
+
+    def _loss_function(self) -> Any:
+        self._assert_compiled()
+        if self.loss is None:
+            raise ValueError("no loss was given to compile(), and this step computes none of its own")
         return self.loss
 
-    def train_step(self, x: Any, y: Any) -> Any:
-        """Take one step on one batch; return the loss and the predictions."""
-        loss_function = self._compiled()
+    def _begin(self) -> None:
+        """Begin to count: what `train_step` and `test_step` return are means over what follows."""
+        object.__setattr__(self, "_progress", _Progress(self._metric_names))  # type: ignore[attr-defined]
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """Take one step on one batch, (x, y); return loss and metrics by name. Models may have another."""
+        x, y = unpacked(data)
+        loss_function = self._loss_function()
         with GradientTape() as tape:
             predictions = self(x, training=True)  # type: ignore[operator]
             loss = loss_function(y, predictions)
@@ -71,7 +82,18 @@ class Trainer:
                 loss = loss + extra
         variables = self.trainable_variables  # type: ignore[attr-defined]
         self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-        return loss, predictions
+        return self._progress.after(x, y, loss, predictions)  # type: ignore[attr-defined]
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        """Compute loss and metrics of one batch, (x, y). Models may have another."""
+        x, y = unpacked(data)
+        predictions = self(x, training=False)  # type: ignore[operator]
+        loss = self._loss_function()(y, predictions)
+        return self._progress.after(x, y, loss, predictions)  # type: ignore[attr-defined]
+
+    def predict_step(self, data: Any) -> Any:
+        """Return the outputs for one batch. Models may have another."""
+        return self(unpacked(data)[0], training=False)  # type: ignore[operator]
 
     def fit(
         self, x: Any, y: Any = None, batch_size: int | None = None, epochs: int = 1, verbose: Any = "auto",
@@ -80,18 +102,16 @@ class Trainer:
         """Train for some epochs over arrays or a dataset of (x, y)."""
         del verbose
         refuse("fit", **options)
-        self._compiled()
+        self._assert_compiled()
         history = History()
         for epoch in range(epochs):
-            total, count, seen = 0.0, 0, _Metrics(self._metric_names)  # type: ignore[attr-defined]
-            for step, (batch_x, batch_y) in enumerate(_batches(x, y, batch_size, shuffle)):
+            self._begin()
+            logs: dict[str, Any] = {}
+            for step, data in enumerate(_batches(x, y, batch_size, shuffle)):
                 if steps_per_epoch is not None and step >= steps_per_epoch:
                     break
-                loss, predictions = self.train_step(batch_x, batch_y)
-                size = len(flatten(batch_x)[0])
-                total, count = total + float(loss) * size, count + size
-                seen.update(batch_y, predictions)
-            history.add(epoch, {"loss": total / max(count, 1), **seen.result()})
+                logs = self.train_step(data)
+            history.add(epoch, {name: float(value) for name, value in logs.items()})
         return history
 
     def evaluate(
@@ -100,22 +120,44 @@ class Trainer:
         """Return the mean loss, and with metrics a list of it and them."""
         del verbose
         refuse("evaluate", **options)
-        loss_function = self._compiled()
-        total, count, seen = 0.0, 0, _Metrics(self._metric_names)  # type: ignore[attr-defined]
-        for batch_x, batch_y in _batches(x, y, batch_size, False):
-            predictions = self(batch_x, training=False)  # type: ignore[operator]
-            size = len(flatten(batch_x)[0])
-            total, count = total + float(loss_function(batch_y, predictions)) * size, count + size
-            seen.update(batch_y, predictions)
-        loss = total / max(count, 1)
-        return [loss, *seen.result().values()] if seen.result() else loss
+        self._assert_compiled()
+        self._begin()
+        logs: dict[str, Any] = {}
+        for data in _batches(x, y, batch_size, False):
+            logs = self.test_step(data)
+        values = [float(value) for value in logs.values()]
+        return values[0] if len(values) == 1 else values
 
     def predict(self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **options: Any) -> Any:
         """Return the outputs for all of x as arrays."""
         del verbose
         refuse("predict", **options)
-        parts = [self(batch, training=False) for batch, _ in _batches(x, None, batch_size, False)]  # type: ignore[operator]
+        parts = [self.predict_step(data) for data in _batches(x, None, batch_size, False)]
         return map_structure(lambda *pieces: np.concatenate([piece.numpy() for piece in pieces]), *parts)
+
+
+def unpacked(data: Any) -> tuple[Any, Any]:
+    """Return the inputs and labels of a batch, None where it has no labels."""
+    if not isinstance(data, tuple):
+        return data, None
+    if len(data) > 2:
+        raise NotImplementedError("a batch with sample weights is not known here")
+    return (data[0], data[1]) if len(data) == 2 else (data[0], None)
+
+
+class _Progress:
+    """The loss and the metrics of one pass over the data, as far as it has got."""
+
+    def __init__(self, names: list[Any]) -> None:
+        self._total, self._count, self._metrics = 0.0, 0, _Metrics(names)
+
+    def after(self, x: Any, y: Any, loss: Any, predictions: Any) -> dict[str, float]:
+        """Count one batch, and return the means so far."""
+        size = len(flatten(x)[0])
+        self._total += float(loss) * size
+        self._count += size
+        self._metrics.update(y, predictions)
+        return {"loss": self._total / self._count, **self._metrics.result()}
 
 
 class _Metrics:
@@ -137,7 +179,7 @@ def _batches(x: Any, y: Any, batch_size: int | None, shuffle: bool) -> Any:
     leaves = flatten(x)
     if not (leaves and isinstance(leaves[0], np.ndarray | TensorLike | list)):
         for element in x:
-            yield element if isinstance(element, tuple) and len(element) == 2 else (element, None)
+            yield element if isinstance(element, tuple) else (element,)
         return
     arrays = map_structure(lambda leaf: as_tensor(leaf)._value, x)
     labels = map_structure(lambda leaf: as_tensor(leaf)._value, y) if y is not None else None
@@ -147,9 +189,7 @@ def _batches(x: Any, y: Any, batch_size: int | None, shuffle: bool) -> Any:
     for start in range(0, size, step):
         chosen = order[start : start + step]
         batch = map_structure(lambda leaf, chosen=chosen: as_tensor(leaf[chosen]), arrays)
-        yield (
-            batch,
-            map_structure(lambda leaf, chosen=chosen: as_tensor(leaf[chosen]), labels)
-            if labels is not None
-            else None,
-        )
+        if labels is None:
+            yield (batch,)
+        else:
+            yield batch, map_structure(lambda leaf, chosen=chosen: as_tensor(leaf[chosen]), labels)

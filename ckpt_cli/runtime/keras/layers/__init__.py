@@ -14,7 +14,17 @@ from .convolution import (
 )
 from .core import Activation, Dense, Dropout, Embedding, Flatten, LeakyReLU, ReLU, Reshape, Softmax
 from .normalization import BatchNormalization, LayerNormalization
-from .recurrent import GRU, LSTM, RNN, Bidirectional, GRUCell, LSTMCell, SimpleRNN, SimpleRNNCell
+from .recurrent import (
+    GRU,
+    LSTM,
+    RNN,
+    Bidirectional,
+    GRUCell,
+    LSTMCell,
+    SimpleRNN,
+    SimpleRNNCell,
+    StackedRNNCells,
+)
 from .structural import (
     Add,
     Average,
@@ -38,5 +48,5 @@ __all__ = [
     "GlobalAveragePooling2D", "GlobalMaxPooling2D", "Input", "InputLayer", "LSTMCell", "Lambda", "Layer",
     "LayerNormalization", "LeakyReLU", "MaxPool2D", "MaxPooling2D", "Maximum", "MultiHeadAttention",
     "Multiply", "Permute", "ReLU", "Rescaling", "Reshape", "SimpleRNN", "SimpleRNNCell", "Softmax",
-    "Subtract",
+    "StackedRNNCells", "Subtract",
 ]  # fmt: skip

@@ -74,6 +74,7 @@ class Dense(Layer):
         self._make_weights(INPUT=last)
 
     def call(self, inputs: Tensor) -> Tensor:
+        inputs = cast(inputs, self._dtype)
         if inputs._value.shape[-1] != self._last_dim:
             raise ValueError(
                 f'Input 0 of layer "{self.name}" is incompatible with the layer: expected axis -1 of input '

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from formats.keras.layers import LAYERS
 
 from ...functions import reduce_mean, reduce_variance
+from ...ops.elementwise import cast
 from ...tensor import OPERATIONS, Tensor
 from .. import initializers
 from ..base_layer import Layer
@@ -94,7 +95,7 @@ class BatchNormalization(_Normalization):
         self._put("_initial", {**self._initial, **initializers.by_name(**moving)})
 
     def call(self, inputs: Tensor, training: Any = None) -> Tensor:
-        axes = list(self.axis)
+        inputs, axes = cast(inputs, self._dtype), list(self.axis)
         if not (training and self.trainable):
             mean, variance = (
                 _aligned(one, inputs.ndim, axes) for one in (self.moving_mean, self.moving_variance)
@@ -133,7 +134,7 @@ class LayerNormalization(_Normalization):
         super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, **kwargs)
 
     def call(self, inputs: Tensor) -> Tensor:
-        axes = list(self.axis)
+        inputs, axes = cast(inputs, self._dtype), list(self.axis)
         return self._normalized(
             inputs, reduce_mean(inputs, axes, keepdims=True), reduce_variance(inputs, axes, keepdims=True)
         )

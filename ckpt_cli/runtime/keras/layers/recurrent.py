@@ -23,7 +23,10 @@ from ..base_layer import Layer
 if TYPE_CHECKING:
     from ...variable import Variable
 
-__all__ = ["GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell"]
+__all__ = [
+    "GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell",
+    "StackedRNNCells",
+]  # fmt: skip
 
 _op = OPERATIONS
 
@@ -144,6 +147,43 @@ class GRUCell(_Cell):
         return out, [out]
 
 
+class StackedRNNCells(Layer):
+    """Cells one upon the other, each fed with what the one below puts out; their states in a row."""
+
+    cells: Any
+
+    def __init__(self, cells: Any, **kwargs: Any) -> None:
+        refuse("StackedRNNCells", reverse_state_order=kwargs.pop("reverse_state_order", None))
+        super().__init__(**kwargs)
+        self.cells = list(cells)
+
+    @property
+    def state_size(self) -> tuple[Any, ...]:
+        return tuple(cell.state_size for cell in self.cells)
+
+    def build(self, input_shape: Any) -> None:
+        width = input_shape[-1]
+        for cell in self.cells:
+            with name_scope(cell.name):
+                cell.build((None, width))
+            cell.built = True
+            width = cell.units
+        self.built = True
+
+    def first_states(self, like: Tensor) -> list[Tensor]:
+        """Return zeros for each state of each cell."""
+        return [state for cell in self.cells for state in cell.first_states(like)]
+
+    def call(self, inputs: Tensor, states: list[Tensor], training: Any = None) -> tuple[Tensor, list[Tensor]]:
+        out, left = inputs, list(states)
+        moved: list[Tensor] = []
+        for cell in self.cells:
+            count = len(cell.state_size) if isinstance(cell.state_size, list) else 1
+            out, after = cell.call(out, left[:count], training=training)
+            left, moved = left[count:], moved + list(after)
+        return out, moved
+
+
 class RNN(Layer):
     """A cell run over time: inputs [batch, time, features]."""
 
@@ -162,7 +202,7 @@ class RNN(Layer):
         others = ("time_major", "dropout", "recurrent_dropout", "zero_output_for_mask")
         refuse(type(self).__name__, **{name: kwargs.pop(name, None) for name in others})
         super().__init__(**kwargs)
-        self.cell = cell
+        self.cell = StackedRNNCells(cell) if isinstance(cell, list | tuple) else cell
         self.return_sequences, self.return_state, self.go_backwards = (
             return_sequences,
             return_state,
@@ -187,6 +227,8 @@ class RNN(Layer):
             out, states = self.cell.call(x, states, training=training)
             outputs.append(out)
         result = _op["stack"](*outputs, axis=1) if self.return_sequences else outputs[-1]
+        if self.return_state and isinstance(self.cell, StackedRNNCells):
+            raise NotImplementedError("return_state=True of stacked cells is not known here")
         return [result, *states] if self.return_state else result
 
 
@@ -256,7 +298,9 @@ class Bidirectional(Layer):
 
 def _renamed(layer: RNN, name: str, go_backwards: bool) -> RNN:
     """Return a layer like this one, with a cell of its own and no weights yet."""
-    cell = layer.cell
+    cell: Any = layer.cell
+    if isinstance(cell, StackedRNNCells):
+        raise NotImplementedError(f"{layer.name}: stacked cells run backward are not known here")
     options = {
         "activation": cell.activation,
         "recurrent_activation": cell.recurrent_activation,
