@@ -11,6 +11,7 @@ from functools import cache
 import pytest
 
 import formats
+from formats.find.registry import all_formats
 from tests.support import data_path
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -301,3 +302,20 @@ def test_listing_in_a_pipe_starts_with_click_alone(path: str) -> None:
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "click" in imported
     assert not imported.intersection(heavy)
+
+
+@pytest.mark.parametrize("module", modules())
+def test_nobody_tells_a_format_by_its_name(module: str) -> None:
+    """What formats differ in, they say themselves (formats.model.reader.Format)."""
+    names = {found.name for found in all_formats()}
+    with open(modules()[module], encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            told = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
+        elif isinstance(node, ast.Tuple | ast.List | ast.Set) and len(node.elts) > 1:
+            told = {each.value if isinstance(each, ast.Constant) else None for each in node.elts}
+            told = told if told <= names else set()
+        else:
+            continue
+        assert names.isdisjoint(told), f"{module}:{node.lineno}: {ast.unparse(node)}"

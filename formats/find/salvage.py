@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..core.dtypes import INVALID, STRING
 from ..core.spec import key_bytes
 from ..errors import CheckpointError, CheckpointNotFoundError, ConversionError, forget_locals
-from ..known import keras, npz, tf_name, tf_object, tf_v1
+from ..known import npz, tf_name, tf_object, tf_v1
 from ..model.location import Location, data_shards
 from ..model.probe import Probe, zip_archive
 from ..model.verification import Finding
@@ -127,9 +127,8 @@ def _salvage(reader: CheckpointReader, *found: Finding, cut: CutFile | None = No
     ]
     told = frozenset(losses)
     others = [finding for finding in reader.findings if finding not in told and finding.key is None]
-    doubts = {}
-    if isinstance(reader, keras.KerasReader) and (flaw := reader.weights_flaw()) is not None:
-        doubts = dict.fromkeys(specs, flaw)
+    doubt = reader.read_unproved()
+    doubts = dict.fromkeys(specs, doubt) if doubt is not None else {}
     return Salvage(reader, tuple(losses), (*found, *others), doubts=doubts, cut=cut)
 
 

@@ -123,11 +123,7 @@ class KerasReader(WeightsReader):
             return error
         return None
 
-    def weights_flaw(self) -> str | None:
-        """Return what is wrong with the weights by the checksum that covers all of them at once.
-
-        From then on they are read all the same.
-        """
+    def read_unproved(self) -> str | None:
         self.reads_unproved = True
         return self._weights_error.message if self._weights_error is not None else None
 

@@ -224,4 +224,5 @@ FORMAT = Format(
     _open,
     _create,
     H5_DTYPES,
+    names_layers=True,
 )

@@ -66,5 +66,5 @@ FORMAT = Format(
     _open,
     _create,
     BUNDLE_DTYPES,
-    keeps_layout=True,
+    is_bundle=True,
 )

@@ -145,5 +145,5 @@ FORMAT = Format(
     _create,
     BUNDLE_DTYPES,
     has_object_graph=True,
-    keeps_layout=True,
+    is_bundle=True,
 )

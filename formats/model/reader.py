@@ -82,6 +82,13 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         """Full name by key, for the keys that have one."""
         return {}
 
+    def read_unproved(self) -> str | None:
+        """Read values from now on even where a checksum of all of them at once does not fit.
+
+        Returns what is wrong with it; None where it fits, or where there is none.
+        """
+        return None
+
     def owners_of(self, name: str) -> tuple[str, ...]:
         """Return a hint that names the keys of a full name; none where no tensor has it."""
         keys = [repr(key) for key, full_name in self.full_names.items() if full_name == name]
@@ -184,8 +191,11 @@ class Format(NamedTuple):
     has_values: bool = True
     """Whether it holds values, rather than what is told of them."""
 
-    keeps_layout: bool = False
-    """Whether its writer puts tensors in the order and the shards it is given."""
+    is_bundle: bool = False
+    """Whether it is an index beside data shards, in which tensors are put where they are wanted."""
+
+    names_layers: bool = False
+    """Whether weights are told by layer, in the model's order, rather than by the objects that hold them."""
 
     nests_keys: bool = False
     """Whether parts of a key are groups, so that no key is the beginning of another's."""

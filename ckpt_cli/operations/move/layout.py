@@ -47,7 +47,7 @@ _GRAPH: Name = (GRAPH_KEY, None)
 def layout_of(reader: CheckpointReader, names: Iterable[tuple[str, str]]) -> Layout:
     """Return where the tensors of a bundle lie; `names` gives their keys in the target and in it."""
     layout: dict[Name, Spot] = {}
-    if not reader.format.keeps_layout:
+    if not reader.format.is_bundle:
         return layout
     for new, old in names:
         spots = {extents: _spot(piece) for extents, piece in reader[old].pieces()}

@@ -25,6 +25,7 @@ from formats.keras.training_state import (
     training_states,
 )
 from formats.model.object_keys import looks_object_based
+from formats.model.reader import Family
 from formats.tf.graph.invent import invent_graph
 
 from .step_count import GLOBAL_STEP, Steps, steps_taken
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
 
 
-KERAS_FILES = ("keras-h5", "keras-weights", "keras")
-NAME_BASED = ("tf-name", "tf-v1")
 _BETAS = {"beta1_power": ("beta_1", 0.9), "beta2_power": ("beta_2", 0.999)}
 _NO_BIAS = 1e-3
 """How far the correction of Adam's bias is from 1 where it is as good as none, after some 6,200 steps."""
@@ -89,7 +88,7 @@ def states_of(reader: CheckpointReader) -> list[TrainingState] | None:
     """Return the state of each optimizer that a checkpoint has; None where its layout is not known here."""
     if reader.object_graph is not None:
         return training_states(reader.object_graph, reader.specs, reader.full_names)
-    if reader.format.name in KERAS_FILES or any(map(looks_object_based, reader.specs)):
+    if reader.format.family is Family.KERAS or any(map(looks_object_based, reader.specs)):
         return None
     named = {key: spec for key, spec in reader.specs.items() if reader.kinds.get(key) != "graph"}
     invented = invent_graph(named)
@@ -123,7 +122,7 @@ def carry(  # noqa: PLR0917  from, to, by which variables, and with what
     Raises ConversionError where an optimizer cannot go on as TEMPLATE's; where `partial`,
     that keeps its own state, and SRC's is dropped.
     """
-    if not mine and source.format.name in NAME_BASED:
+    if not mine and source.format.is_by_name:
         mine = [_without_slots() for state in there if len(there) == 1 and BY_NAME["SGD"] in state.known]
     carried = _Carrying()
     for theirs in there:

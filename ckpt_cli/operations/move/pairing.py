@@ -193,11 +193,10 @@ def _join_in_layers(
     wanted: Sequence[str],
 ) -> None:
     """Pair weights of a Keras file with objects by full names that are unique within their layer."""
-    kinds = source.format.name, template.format.name
-    if kinds == ("keras-h5", "tf-object"):
+    if source.format.names_layers and template.format.has_object_graph:
         flipped = {mine: theirs for theirs, mine in pairs.items()}
         found = [(theirs, mine) for mine, theirs in pairs_within_layers(source, template, flipped)]
-    elif kinds == ("tf-object", "keras-h5"):
+    elif source.format.has_object_graph and template.format.names_layers:
         found = list(pairs_within_layers(template, source, pairs))
     else:
         return

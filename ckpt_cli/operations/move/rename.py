@@ -105,7 +105,7 @@ def plan_rename(
 
 def _plan(reader: CheckpointReader, path: str, names: Renamed) -> Plan:
     moves = [Move(reader.specs[old]._replace(key=new), old, reader[old]) for old, new in names.keys.items()]
-    is_bundle = isinstance(reader, BundleReader)
+    is_bundle = reader.format.is_bundle
     pieces = {} if is_bundle else {new: reader[old].pieces() for old, new in names.keys.items()}
     return Plan(
         reader.location.path,

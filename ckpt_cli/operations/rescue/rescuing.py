@@ -37,7 +37,6 @@ from formats.model.verification import Finding
 from formats.model.writer import Target
 from formats.store.paths import real_path
 from formats.tf.bundle.index import OBJECT_GRAPH_KEY
-from formats.tf.bundle.reader import BundleReader
 from formats.tf.bundle.writer import bundle_target
 from formats.tf.graph.salvage import claimed_keys, graph_of_keys, without_lost
 
@@ -191,7 +190,7 @@ def _flaw(salvage: Salvage, key: str, advance: Callable[[int], None]) -> Finding
         salvage.cut.is_touched = False
     try:
         tensor = reader[key]
-        pieces = tensor.pieces() if isinstance(reader, BundleReader) else []
+        pieces = tensor.pieces()
         for part in [piece for _, piece in pieces] or [tensor]:
             for _ in part.chunks():
                 pass
@@ -350,7 +349,7 @@ class _Planner:
         if other is not None:
             return without_lost(other, self._weights(other_specs(self.salvage)), weights), "sibling"
         objects = [key for key in weights if looks_object_based(key)]
-        if not objects or not isinstance(self.reader, BundleReader):
+        if not objects or not self.reader.format.is_bundle:
             return None, None
         graph, unplaced = graph_of_keys(objects)
         self.notes.append(
@@ -405,10 +404,9 @@ class _Planner:
     def _plan(self, graph: ObjectGraph | None, state: str | None) -> Plan:
         reader = self.reader
         keys = [key for key in self.kept if key != GRAPH_KEY or state == "kept"]
-        if isinstance(reader, BundleReader):
-            keys.sort(key=self._stored_place)
         into = reader.format
-        if isinstance(reader, BundleReader):
+        if into.is_bundle:
+            keys.sort(key=self._stored_place)
             into = format_named("tf-object" if state is not None else "tf-name")
             if reader.format.has_object_graph and not into.has_object_graph:
                 self.notes.append(f"written as {into.name}, since there is no object graph")
@@ -416,7 +414,7 @@ class _Planner:
         pieces = {move.spec.key: move.tensor.pieces() for move in moves if move.tensor is not None}
         slices = {key: [extents for extents, _ in found] for key, found in pieces.items() if found}
         dropped = tuple(Dropped(lost.key, lost.finding.message) for lost in self.lost if lost.key is not None)
-        facts = Nothing() if isinstance(reader, BundleReader) else reader.facts
+        facts = Nothing() if into.is_bundle else reader.facts
         return Plan(
             self.source,
             self.target,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from formats.model.reader import Family
 from formats.store.paths import entry_at, is_file, is_folder
 
 from .. import dtypes, graphs
@@ -177,10 +178,10 @@ class Model(Trainer, Layer):
         from .weights import load_h5, load_weights_file
 
         with opened(path) as reader:
-            if reader.format.name == "keras-h5":
+            if reader.format.names_layers:
                 self._require_built()
                 load_h5(reader, self, by_name=by_name, skip_mismatch=skip_mismatch)
-            elif reader.format.name in ("keras-weights", "keras"):
+            elif reader.format.family is Family.KERAS:
                 self._require_built()
                 load_weights_file(reader, self)
             else:

@@ -122,7 +122,7 @@ def _model(chosen: Chosen) -> Model:
     config = chosen.settings.config or facts.config
     if config is not None:
         unit = from_config(config)
-    elif chosen.into.has_object_graph and source.format.name == "keras-h5":
+    elif chosen.into.has_object_graph and source.format.names_layers:
         unit = from_names(stored_layers(source))
     else:
         message = (
