@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import sys
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -301,6 +302,9 @@ class ListWrapper(_Mutable, list[Any]):
 
     def copy(self) -> ListWrapper:
         return ListWrapper(self._elements())
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + sys.getsizeof(self._original)
 
 
 # As in TensorFlow, these change the dict behind the wrapper's back: it cannot be saved afterwards.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["flatten", "is_nested", "map_structure", "pack_sequence_as"]
+__all__ = ["assert_same_structure", "flatten", "is_nested", "map_structure", "pack_sequence_as"]
 
 
 def _is_sequence(value: Any) -> bool:
@@ -52,3 +52,31 @@ def pack_sequence_as(structure: Any, flat: list[Any]) -> Any:
     """Return leaves packed into the structure they were flattened from."""
     leaves: Iterator[Any] = iter(flat)
     return map_structure(lambda _: next(leaves), structure)
+
+
+def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True) -> None:
+    """Raise ValueError where two structures have other places, TypeError where those are of other kinds."""
+    if is_nested(nest1) != is_nested(nest2):
+        raise ValueError(f"The two structures don't have the same nested structure: {nest1!r} and {nest2!r}")
+    if not is_nested(nest1):
+        return
+    if check_types and _kind(nest1) is not _kind(nest2):
+        raise TypeError(
+            "The two structures don't have the same sequence type. First structure has type "
+            f"{type(nest1)}, while second structure has type {type(nest2)}."
+        )
+    if len(nest1) != len(nest2):
+        raise ValueError(f"The two structures don't have the same number of elements: {nest1!r}, {nest2!r}")
+    if isinstance(nest1, Mapping) and set(nest1) != set(nest2):
+        raise ValueError(f"The two dictionaries don't have the same set of keys: {nest1!r} and {nest2!r}")
+    places = sorted(nest1) if isinstance(nest1, Mapping) else range(len(nest1))
+    for place in places:
+        assert_same_structure(nest1[place], nest2[place], check_types)
+
+
+def _kind(structure: Any) -> type:
+    """Return what a structure counts as: a wrapper is what it wraps, and any mapping a dict."""
+    if isinstance(structure, Mapping):
+        return dict
+    kind = type(structure)
+    return next(base for base in kind.__mro__ if base in (list, tuple) or "_fields" in vars(base))

@@ -252,7 +252,8 @@ def _array_of(value: Any, dtype: np.dtype[Any] | None) -> Any:
             value = _without_tensors(value)
         array = np.asarray(value)
         if array.dtype.kind in "SUO":
-            array = _strings(array)
+            # As objects: an array of numpy's own texts would drop zero bytes at their ends.
+            array = _strings(np.asarray(value, object))
         elif array.dtype == np.float64:
             array = array.astype(np.float32 if dtype is None else dtype)
         elif array.dtype == np.int64 and dtype is None:

@@ -3,7 +3,8 @@
 import importlib
 import inspect
 
-MODULES = ["behaviours"]
+FILES = ("behaviours", "checkpoint", "checkpoint_management", "data_structures", "tracking", "saving")
+MODULES = [f"tensorflow_tests.{name}" for name in FILES]
 
 
 def names(prefix=""):

@@ -7,7 +7,6 @@ runtime computes something else.  Floats are compared in float32.
 import copy
 import functools
 import gc
-import logging
 import operator
 import os
 import weakref
@@ -15,25 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-
-def raises(kinds, function, *arguments, **more):
-    """Return the text of the error that a call must end with."""
-    try:
-        function(*arguments, **more)
-    except kinds as error:
-        return str(error)
-    raise AssertionError(f"no {kinds} from {function}")
-
-
-def same(found, expected):
-    """Assert equal dtypes, shapes and bits."""
-    found, expected = np.asarray(found), np.asarray(expected)
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape), (found, expected)
-    assert found.tobytes() == expected.tobytes(), (found, expected)
-
-
-def close(found, expected, tolerance=1e-6):
-    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=tolerance, atol=tolerance)
+from .support import close, keys_of, raises, same, told
 
 
 def generator_draws_philox(tf, directory):
@@ -442,10 +423,6 @@ def embeddings_train_by_rows(tf, directory):
         close(table.numpy().reshape(-1)[:5], values, 1e-5)
 
 
-def keys_of(tf, path):
-    return [key for key, _ in tf.train.list_variables(path) if not key.startswith("_")]
-
-
 def own_state(tf, count=3.0, names=("count", "words")):
     """Return an object that saves a number and words of its own, beside a variable."""
 
@@ -639,26 +616,19 @@ def a_checkpoint_of_a_weak_reference(tf, directory):
 
 def a_dropped_checkpoint_is_freed_at_once(tf, directory):
     path = tf.train.Checkpoint(a=tf.Variable(1.0), b=tf.Variable(2.0)).write(os.path.join(directory, "ckpt"))
-    told = []
-    handler = logging.Handler()
-    handler.emit = lambda record: told.append(record.getMessage())
-    loggers = [logging.getLogger(name) for name in ("tensorflow", "ckpt_cli.runtime")]
     gc.collect()
     gc.disable()
-    for logger in loggers:
-        logger.addHandler(handler)
     try:
-        root = tf.train.Checkpoint(a=tf.Variable(0.0))
-        root.read(path)
-        gone = weakref.ref(root)
-        del root
-        assert gone() is None
+        with told() as messages:
+            root = tf.train.Checkpoint(a=tf.Variable(0.0))
+            root.read(path)
+            gone = weakref.ref(root)
+            del root
+            assert gone() is None
     finally:
         gc.enable()
-        for logger in loggers:
-            logger.removeHandler(handler)
-    assert told[0].startswith("Detecting that an object or model or tf.train.Checkpoint is being deleted")
-    assert told[1:] == ["Value in checkpoint could not be found in the restored object: (root).b"]
+    assert messages[0].startswith("Detecting that an object or model or tf.train.Checkpoint is being deleted")
+    assert messages[1:] == ["Value in checkpoint could not be found in the restored object: (root).b"]
 
 
 def write_callbacks_take_a_path_or_nothing(tf, directory):
@@ -789,3 +759,16 @@ def functional_models_are_called_model(tf, directory):
     assert [model.name for model in made] == ["model", "model_1"]
     assert tf.keras.Sequential().name == "sequential"
     assert tf.keras.Model().name == "model_2"
+
+
+def texts_keep_their_zero_bytes(tf, directory):
+    for value in (b"a\0\0", [b"a\0", b"bc"], [["\0"], ["x"]]):
+        same_texts = np.array(tf.constant(value).numpy(), object)
+        flat = same_texts.reshape(-1).tolist()
+        expected = [one if isinstance(one, bytes) else one.encode() for one in tf.nest.flatten(value)]
+        assert flat == expected
+    v = tf.Variable(b"a\0\0")
+    path = tf.train.Checkpoint(v=v).write(os.path.join(directory, "ckpt"))
+    v.assign(b"")
+    tf.train.Checkpoint(v=v).read(path)
+    assert v.numpy() == b"a\0\0"
