@@ -182,6 +182,32 @@ SHOWN = {
     "stats": maybe(fields(STATISTICS)),
     "values": maybe({"$ref": "#/$defs/values"}),
 }
+ITERATOR = fields(
+    {
+        "pipeline": TEXT,
+        "has_ended": FLAG,
+        "position": maybe(
+            fields(
+                {
+                    "passes": listed(COUNT),
+                    "unit": one_of("element", "value"),
+                    "next": INTEGER,
+                    "step": TEXT,
+                }
+            )
+        ),
+        "steps": listed(
+            fields(
+                {
+                    "step": TEXT,
+                    "depth": COUNT,
+                    "numbers": by_name(INTEGER),
+                    "held": listed(listed(fields(SPEC))),
+                }
+            )
+        ),
+    }
+)
 STATS = document({"path": TEXT, "tensors": listed(fields({"key": NAME, **SPEC, **STATISTICS}))})
 POINT = {
     "name": TEXT,
@@ -275,7 +301,7 @@ DIFF = document(
         "left": TEXT,
         "right": TEXT,
         "summary": fields(dict.fromkeys(("same", "changed", "added", "removed", "renamed"), COUNT)),
-        "entries": listed(fields(CHANGE)),
+        "entries": listed(fields(CHANGE, {"apart": TEXT})),
     }
 )
 UNLIKE = {"key": NAME, "checkpoint": {"anyOf": [SHAPE, DTYPE]}, "target": {"anyOf": [SHAPE, DTYPE]}}
@@ -346,7 +372,7 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
     "match": (document(MATCH),),
     "rename": (document(WRITTEN),),
     "rescue": (document(RESCUED),),
-    "show": (document(SUMMARY), document(SHOWN, {"slice": TEXT})),
+    "show": (document(SUMMARY), document(SHOWN, {"slice": TEXT, "iterator": ITERATOR})),
     "state": (document(STATE),),
     "stats": (STATS, document({"results": listed(STATS)})),
     "verify": (document({"ok": FLAG, "results": listed(VERIFIED)}),),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.core.dtypes import from_numpy
 from formats.core.words import counted
 
 from ..operations.choose import parts
@@ -19,6 +20,7 @@ from ..render.report import opened
 
 if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
+    from formats.tf.run.pipeline import Pipeline, Step
 
     from ..operations.look.stats import Statistics
 
@@ -51,6 +53,7 @@ def command(path: str, key: str | None, max_values: int, as_json: bool) -> int:
     in kernel[0:10,:], the tensor's statistics, how its values are spread, and values.
     Of a part, too, nothing is shown before the checksum of the whole tensor was compared;
     that takes the time of reading all of it, and no more memory than the part.
+    The state of an iterator is taken apart: its pipeline, what is next, what it holds, its seeds.
 
     \b
       ckpt show run/ckpt-10
@@ -131,7 +134,7 @@ def _spelled(value: object) -> object:
 
 
 def _tensor(reader: CheckpointReader, part: parts.Part, max_values: int, *, as_json: bool) -> None:
-    fields, found = show.tensor(reader, part, max_values if as_json else 0)
+    fields, found, pipeline = show.tensor(reader, part, max_values if as_json else 0)
     if as_json:
         render.document(fields)
         return
@@ -150,12 +153,40 @@ def _tensor(reader: CheckpointReader, part: parts.Part, max_values: int, *, as_j
             _statistics(found)
             _histogram(reader, part, found)
             _heat_map(reader, part)
-    if spec.dtype.name == "variant":
-        render.note("variants are opaque; their bytes are copied, never taken apart")
+    if pipeline is not None:
+        _pipeline(pipeline)
+    elif spec.dtype.name == "variant":
+        render.note("variants of a type that is not taken apart; their bytes are copied as they are")
     elif spec.size <= max_values:
         _values(reader, part)
     else:
         render.note(f"{counted(spec.size, 'value')}; a slice shows some: {render.escape(part.key)}[0:3]")
+
+
+def _pipeline(found: Pipeline) -> None:
+    """Show what the state of an iterator tells: what is next, and what each step counts and holds."""
+    rows = [(step.depth, step.name, _numbers(step), _held(step)) for step in found.steps]
+    if not render.is_terminal():
+        render.tsv([("pipeline", found), ("next", found.place)])
+        render.tsv(("step", *row) for row in rows)
+        return
+    render.lines([f"next: {found.place}"])
+    columns = [render.Column("STEP"), render.Column("STATE", fold=True), render.Column("HOLDS", fold=True)]
+    render.table(columns, [["  " * depth + name, numbers, held] for depth, name, numbers, held in rows])
+
+
+def _numbers(step: Step) -> str:
+    """Return what is not zero, of which only a place says something."""
+    shown = {name: value for name, value in step.numbers.items() if value or name in ("i", "index", "next")}
+    return ", ".join(f"{name} {value}" for name, value in shown.items())
+
+
+def _held(step: Step) -> str:
+    """Return `2 elements: float32 [2, 1], float32 [2, 5]`, of the first."""
+    if not step.held:
+        return ""
+    first = ", ".join(f"{from_numpy(value.dtype)} {list(value.shape)}" for value in step.held[0])
+    return f"{counted(len(step.held), 'element')}: {first}"
 
 
 def _values(reader: CheckpointReader, part: parts.Part) -> None:

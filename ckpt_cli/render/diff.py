@@ -127,6 +127,8 @@ def _cells(leaf: str, entry: Entry, largest: float) -> list[str]:
     found = entry.difference
     if entry.change == "renamed" or (entry.source and entry.change == "same"):
         return [mark, _specs(entry), f"from {render.escape(entry.source or '')}", "", "", ""]
+    if entry.apart is not None:
+        return [mark, _specs(entry), entry.apart, "", "", ""]
     if entry.change != "value":
         return [mark, _specs(entry), entry.change, "", "", ""]
     if found.differing is None:

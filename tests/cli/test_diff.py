@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import ckpt_cli.runtime as tf
 from tests.support import data_path, facts, numbers, recorded_at, strings, write_bundle
 
 if TYPE_CHECKING:
@@ -475,3 +476,21 @@ def test_json_is_one_document_of_finite_numbers(ckpt: Callable) -> None:
     infinite = [entry for entry in document["entries"] if entry["max_rel"] == "inf"]
     assert infinite
     assert all(math.isfinite(entry["max_abs"]) for entry in infinite)
+
+
+def test_iterators_are_told_apart_by_their_places(ckpt: Callable, terminal: Callable, tmp_path: Path) -> None:
+    """Those of TensorFlow and of the runtime; without a word where the values are not compared."""
+    old, new = (os.path.join(GUIDE, name) for name in ("ckpt-9", "ckpt-10"))
+    (entry,) = ckpt("diff", old, new, "iterator", "--json").json["entries"]
+    assert (entry["change"], entry["apart"]) == ("value", "2 passes apart")
+    assert "2 passes apart" in terminal("diff", old, new, "iterator", NO_COLOR="1").out
+    assert ckpt("diff", old, new, "iterator", "--no-values", "--json").json["entries"] == []
+
+    iterator = iter(tf.data.Dataset.from_tensor_slices(np.arange(40)).batch(2))
+    paths = []
+    for drawn in (3, 7):
+        for _ in range(drawn):
+            next(iterator)
+        paths.append(tf.train.Checkpoint(iterator=iterator).write(tmp_path / f"after-{drawn}"))
+    (entry,) = ckpt("diff", *paths, "iterator", "--json").json["entries"]
+    assert entry["apart"] == "14 elements apart"

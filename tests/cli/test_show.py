@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as npst
 
 from ckpt_cli.operations.choose.parts import SliceError, parse_index
 from ckpt_cli.operations.look.stats import statistics
-from formats import TensorSpec, open_checkpoint
+from formats import TensorSpec, create_checkpoint, open_checkpoint
 from formats.core import dtypes
 from formats.known.tf_object import GRAPH_KEY
 from tests.support import data_path, numbers, strings, write_bundle
@@ -202,3 +202,41 @@ def test_an_object_path_that_a_damaged_graph_hides_is_not_called_absent(
     assert "; so it cannot be told whether 'w' is an object path\n" in result.err
     assert f"hint: to see the keys that are there: ckpt ls -1 {prefix}\n" in result.err
     assert ckpt(command, prefix, "w/.ATTRIBUTES/VARIABLE_VALUE").code == 0
+
+
+def test_the_state_of_an_iterator_is_taken_apart(ckpt: Callable) -> None:
+    found = ckpt("show", "--json", CKPT, "iterator").json["iterator"]
+    assert found["pipeline"] == "Prefetch(BatchV2(ForeverRepeat(TensorSlice)))"
+    assert found["position"] == {"passes": [19], "unit": "element", "next": 8, "step": "TensorSlice"}
+    assert not found["has_ended"]
+    assert [(step["step"], step["depth"], step["numbers"]) for step in found["steps"]] == [
+        ("Prefetch", 0, {"buffer_size": 1}),
+        ("BatchV2", 1, {"input_impl_empty": 0}),
+        ("ForeverRepeat", 2, {"i": 19, "input_impl_empty": 0}),
+        ("TensorSlice", 3, {"index": 10}),
+    ]
+    held = [[{"dtype": "float32", "shape": [2, 1]}, {"dtype": "float32", "shape": [2, 5]}]]
+    assert [step["held"] for step in found["steps"]] == [held, [], [], []]
+    rows = [line.split("\t") for line in ckpt("show", CKPT, "iterator").out.splitlines()]
+    assert ["next", "pass 20, element 8 of TensorSlice"] in rows
+    assert ["step", "2", "ForeverRepeat", "i 19", ""] in rows
+    assert ["step", "0", "Prefetch", "buffer_size 1", "1 element: float32 [2, 1], float32 [2, 5]"] in rows
+
+
+def test_a_terminal_shows_an_iterators_steps(terminal: Callable) -> None:
+    out = terminal("show", CKPT, "iterator", NO_COLOR="1").out
+    assert "next: pass 20, element 8 of TensorSlice" in out
+    assert "      TensorSlice  index 10" in out
+
+
+def test_variants_of_another_type_are_bytes(ckpt: Callable, tmp_path: Path) -> None:
+    variants = np.empty(2, object)
+    variants[:] = [b"\x0a\x03abc", b""]
+    path = str(tmp_path / "ckpt")
+    specs = [TensorSpec("v", dtypes.VARIANT, (2,))]
+    with create_checkpoint(path, format="tf-name", specs=specs) as writer:
+        writer.write("v", variants)
+    assert "iterator" not in ckpt("show", "--json", path, "v").json
+    result = ckpt("show", path, "v")
+    assert (result.code, "variants of a type that is not taken apart" in result.err) == (0, True)
+    assert "iterator" not in ckpt("show", "--json", CKPT, "iterator[0:1]").json

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pipelines
+import programs
 import tensorflow as tf
 
 
@@ -37,3 +38,7 @@ def save_refused(program, directory):
     except Exception as error:
         return type(error).__name__, str(error)
     return None
+
+
+def guided(directory, steps):
+    return programs.guided(tf, None, directory, steps)

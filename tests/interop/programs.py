@@ -338,3 +338,45 @@ def _leaves(tf, root, seen=None):
         names = [name for name in sorted(vars(root)) if not name.startswith("_")]
         return [leaf for name in names for leaf in _leaves(tf, getattr(root, name), seen)]
     return []
+
+
+class _Line:
+    """y = kx + b, trained without an optimizer, so that releases with any Keras run it."""
+
+    def __init__(self, tf):
+        self.kernel, self.bias = tf.Variable(tf.zeros([1, 5])), tf.Variable(tf.zeros([5]))
+
+    def train(self, tf, example):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.abs(example["x"] @ self.kernel + self.bias - example["y"]))
+        for variable, gradient in zip(
+            (self.kernel, self.bias), tape.gradient(loss, [self.kernel, self.bias]), strict=True
+        ):
+            variable.assign_sub(0.1 * gradient)
+        return float(loss)
+
+
+def guided(tf, keras, directory, steps):
+    """Run the checkpoint guide's loop: restore the latest, if any, train on, save at the end.
+
+    Returns the losses and what was drawn; data is dealt out shuffled, so that the place counts.
+    """
+    tf.random.set_seed(1)
+    inputs = tf.range(10.0)[:, None]
+    labels = inputs * 5.0 + tf.range(5.0)[None, :]
+    rows = tf.data.Dataset.from_tensor_slices({"x": inputs, "y": labels})
+    dataset = rows.shuffle(7, seed=3).repeat().batch(2)
+    line, iterator = _Line(tf), iter(dataset)
+    checkpoint = tf.train.Checkpoint(
+        step=tf.Variable(1), kernel=line.kernel, bias=line.bias, iterator=iterator
+    )
+    manager = tf.train.CheckpointManager(checkpoint, directory, max_to_keep=3)
+    checkpoint.restore(manager.latest_checkpoint)
+    losses, drawn = [], []
+    for _ in range(steps):
+        example = next(iterator)
+        losses.append(line.train(tf, example))
+        drawn.append(example["x"].numpy().reshape(-1).tolist())
+        checkpoint.step.assign_add(1)
+    manager.save()
+    return {"losses": losses, "drawn": drawn, "step": int(checkpoint.step)}

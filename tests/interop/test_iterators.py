@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ckpt_cli.runtime as tf
+from tests.interop import programs
 from tests.interop.pipelines import FOLLOWING, PIPELINES, POSITIONS, drawn, opened
 from tests.sampling import seeds
 
@@ -96,3 +97,22 @@ def test_what_cannot_cross_is_refused_alike(tensorflow: TensorFlow, program: str
         tf.train.Checkpoint(iterator=iterator).write(tmp_path / "refused")
     assert (type(caught.value).__name__, REFUSED[program] in message) == (name, True)
     assert REFUSED[program] in str(caught.value)
+
+
+def test_the_guides_loop_goes_on_where_the_other_side_stopped(tensorflow: TensorFlow, tmp_path: Path) -> None:
+    """Losses, data and steps of runs that change sides are those of one that does not."""
+
+    def ours(directory: str, steps: int) -> Any:
+        return programs.guided(tf, None, str(tmp_path / directory), steps)
+
+    def theirs(directory: str, steps: int) -> Any:
+        arguments = {"directory": str(tmp_path / directory), "steps": steps}
+        return tensorflow.ask("iterators", "guided", **arguments)
+
+    whole = theirs("alone", 30)
+    for directory, sides in (("begun here", (ours, theirs, ours)), ("begun there", (theirs, ours, theirs))):
+        parts = [side(directory, steps) for side, steps in zip(sides, (7, 12, 11), strict=True)]
+        assert [one for part in parts for one in part["drawn"]] == whole["drawn"]
+        losses = [one for part in parts for one in part["losses"]]
+        np.testing.assert_allclose(losses, whole["losses"], rtol=2e-5)
+        assert [part["step"] for part in parts] == [8, 20, 31]

@@ -11,11 +11,12 @@ from collections import Counter, deque
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.core.dtypes import INVALID
+from formats.core.dtypes import INVALID, VARIANT
 from formats.core.spec import key_bytes
 from formats.store.workers import SERIAL, Workers
 
 from ..choose.select import EVERYTHING, NothingSelectedError, Selection, say_idle, sift, unmatched
+from ..look.show import iterator_state
 from .comparison import Comparison, Operand, Task, compare_range
 from .measure import EQUAL, Difference, Tolerance
 from .renames import find_renames
@@ -67,9 +68,12 @@ class Entry(NamedTuple):
     left: TensorSpec | None
     right: TensorSpec | None
     difference: Difference = Difference()
+    apart: str | None = None
+    """How far two iterators stand apart, in words."""
 
     def document(self) -> dict[str, Any]:
         """Return the entry as `diff --json` shows it."""
+        beside = {} if self.apart is None else {"apart": self.apart}
         return {
             "key": self.key,
             "change": self.change,
@@ -79,6 +83,7 @@ class Entry(NamedTuple):
             "max_abs": self.difference.max_abs,
             "max_rel": self.difference.max_rel,
             "differing": self.difference.differing,
+            **beside,
         }
 
 
@@ -219,7 +224,7 @@ def diff_pairs(
     entries = []
     with closing(_entries(left, right, pairs, options, advance, workers=workers)) as found:
         for entry in found:
-            entries.append(entry)
+            entries.append(_with_places(entry, left, right) if options.values else entry)
             if entry.change in options.stop_on:
                 break
     if options.find_renames and options.values:
@@ -313,6 +318,21 @@ def _is_damaged(reader: CheckpointReader, spec: TensorSpec) -> bool:
 
 def _with_values(entry: Entry, difference: Difference) -> Entry:
     return entry._replace(change="same" if difference.differing == 0 else "value", difference=difference)
+
+
+def _with_places(entry: Entry, left: CheckpointReader, right: CheckpointReader) -> Entry:
+    """Return the entry of two iterators that differ with how far they stand apart."""
+    one, other = entry.left, entry.right
+    if entry.change not in ("value", "shape") or one is None or other is None:
+        return entry
+    if not (left.format.has_values and right.format.has_values and one.dtype is other.dtype is VARIANT):
+        return entry
+    mine, its = iterator_state(left, one.key), iterator_state(right, other.key)
+    if mine is None or its is None:
+        return entry
+    from formats.tf.run.pipeline import apart
+
+    return entry._replace(apart=apart(mine, its))
 
 
 def _with_renames(left: CheckpointReader, right: CheckpointReader, entries: list[Entry]) -> list[Entry]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.core.dtypes import INVALID
+from formats.core.dtypes import INVALID, VARIANT, from_numpy
 from formats.model.location import step_of
 from formats.store.paths import entry_at, name_of
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from formats.model.reader import CheckpointReader
+    from formats.tf.run.iterator_state import State
+    from formats.tf.run.pipeline import Pipeline
 
     from ..choose.parts import Part
 
@@ -50,8 +52,16 @@ def summary(reader: CheckpointReader) -> dict[str, Any]:
     }
 
 
-def tensor(reader: CheckpointReader, part: Part, max_values: int) -> tuple[dict[str, Any], Statistics | None]:
-    """Return the document of `show PATH KEY` and the statistics in it."""
+class Shown(NamedTuple):
+    """The document of `show PATH KEY`, the statistics in it, and the pipeline of an iterator's state."""
+
+    fields: dict[str, Any]
+    statistics: Statistics | None
+    pipeline: Pipeline | None
+
+
+def tensor(reader: CheckpointReader, part: Part, max_values: int) -> Shown:
+    """Return what `show PATH KEY` tells."""
     spec = part.spec._replace(shape=part.shape)
     found = statistics(part.arrays(reader), spec.dtype)
     shown = spec.dtype.name != "variant" and spec.size <= max_values
@@ -65,9 +75,65 @@ def tensor(reader: CheckpointReader, part: Part, max_values: int) -> tuple[dict[
         "stats": found._asdict() if found else None,
         "values": as_json(part.read(reader), spec.dtype) if shown else None,
     }
+    pipeline = None
     if part.text:
         fields["slice"] = part.text
-    return fields, found
+    else:
+        pipeline = iterator(reader, part.key)
+    if pipeline is not None:
+        fields["iterator"] = _iterator(pipeline)
+    return Shown(fields, found, pipeline)
+
+
+LARGEST_ITERATOR = 1 << 28
+"""Bytes of a state that is taken apart: a larger one is mostly elements that are held."""
+
+
+def iterator(reader: CheckpointReader, key: str) -> Pipeline | None:
+    """Return the pipeline of an iterator's state; None of everything else, and of what is not understood."""
+    state = iterator_state(reader, key)
+    if state is None:
+        return None
+    from formats.tf.run.pipeline import pipeline
+
+    return pipeline(state)
+
+
+def iterator_state(reader: CheckpointReader, key: str) -> State | None:
+    """Return the state of an iterator, taken apart; None of what is none, or not understood."""
+    spec = reader.specs[key]
+    if spec.dtype is not VARIANT or len(spec.shape) != 1 or (spec.nbytes or 0) > LARGEST_ITERATOR:
+        return None
+    from formats.tf.run.iterator_state import decode
+
+    elements = reader[key].read()
+    try:
+        return decode(elements)
+    except ValueError:
+        return None  # Variants of another type: they are carried, and told by their bytes.
+
+
+def _iterator(found: Pipeline) -> dict[str, Any]:
+    position = found.position
+    fields = None
+    if position is not None:
+        passes = list(position.passes)
+        fields = {"passes": passes, "unit": position.unit, "next": position.element, "step": position.step}
+    steps = [
+        {
+            "step": step.name,
+            "depth": step.depth,
+            "numbers": step.numbers,
+            "held": [list(map(_component, element)) for element in step.held],
+        }
+        for step in found.steps
+    ]
+    return {"pipeline": str(found), "has_ended": found.has_ended, "position": fields, "steps": steps}
+
+
+def _component(value: np.ndarray[Any, Any]) -> dict[str, Any]:
+    dtype = from_numpy(value.dtype)
+    return {"dtype": dtype.name if dtype else None, "shape": list(value.shape)}
 
 
 class Histogram(NamedTuple):
