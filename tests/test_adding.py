@@ -1,7 +1,8 @@
-"""What CONTRIBUTING.md says of adding a format, and a command, done by its steps in a copy of the checkout.
+"""What CONTRIBUTING.md says of adding a format, a command or a store, done in a copy of the checkout.
 
     a format that is only read   formats/known/NAME.py, a golden, a line of GOLDENS
     a command                    ckpt_cli/commands/NAME.py, a function in ckpt_cli/operations
+    a store                      formats/store/NAME.py
 
 Nothing else of the copy is changed, so nothing else has to be.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -99,7 +101,7 @@ def test_a_format_that_is_only_read_is_a_file_a_golden_and_a_line(copy: Copy) ->
     )
     assert done.returncode == 0, done.stdout
     contract = sum(name.startswith("test_") for name in dir(ReaderContract))
-    assert f"{contract + 1} passed" in done.stdout
+    assert f"{2 * contract + 1} passed" in done.stdout  # on disk, and in memory
 
     golden = "tests/data/npy/ids.npy"
     shape = ",".join(map(str, np.load(GOLDEN).shape))
@@ -143,3 +145,33 @@ def test_a_command_is_a_file_and_an_operation(copy: Copy) -> None:
     assert "Count the tensors" in copy.ckpt("--help").stdout
     assert "Print no notes" in copy.ckpt("count", "--help").stdout
     assert "did you mean count?" in copy.ckpt("coutn", npz).stderr
+
+
+def test_a_store_is_a_file(copy: Copy) -> None:
+    copy.add(os.path.join(TRIALS, "store_zipped.py"), "formats/store/zipped.py")
+    assert (len(copy.added), len(copy.changed)) == (1, 0)
+    for folder in ("guide_adam_legacy/tf_ckpts", "keras_mlp"):
+        shutil.copytree(data_path(folder), copy.root / "runs" / os.path.basename(folder))
+    shutil.make_archive(str(copy.root / "runs"), "zip", copy.root, "runs")
+
+    for line in (
+        "ls {}/tf_ckpts",
+        "ls -l {}/tf_ckpts/ckpt-10",
+        "show {}/tf_ckpts/ckpt-10 net/l1/kernel",
+        "diff {}/tf_ckpts/ckpt-9 {}/tf_ckpts/ckpt-10",
+        "verify {}/tf_ckpts",
+        "verify {}/keras_mlp/mlp.full.h5",
+        "stats {}/tf_ckpts --json",
+        "convert {}/tf_ckpts/ckpt-10 new.npz --weights-only --overwrite",
+    ):
+        here, there = (copy.ckpt(*line.format(at, at).split()) for at in ("runs", "zip://runs.zip/runs"))
+        assert there.returncode == here.returncode, there.stderr
+        assert _without_times(there.stdout.replace("zip://runs.zip/", "")) == _without_times(here.stdout)
+    assert copy.ckpt("ls", "zip://runs.zip/runs/tf_ckpts/ckpt-7").returncode == 3
+    refused = copy.ckpt("convert", "runs/tf_ckpts", "zip://runs.zip/new")
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert "zip:// is read here, and not written" in refused.stderr
+
+
+def _without_times(text: str) -> str:
+    return re.sub(r"\d{4}-\d\d-\d\dT[\d:]+Z", "", text)

@@ -60,11 +60,14 @@ def _stores() -> dict[str, Store]:
 @contextmanager
 def reachable(store: Store) -> Iterator[None]:
     """Have paths of a store's scheme lead to it as long as the context lasts."""
+    before = dict(_lent)
     _lent[store.scheme] = store
+    _kept.clear()
     try:
         yield
     finally:
-        del _lent[store.scheme]
+        _lent.clear()
+        _lent.update(before)
         _kept.clear()
 
 

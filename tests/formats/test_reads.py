@@ -36,9 +36,7 @@ def test_a_small_index_is_one_read() -> None:
     assert reads(path) == (os.path.getsize(path + ".index"), 1)
 
 
-def test_a_large_index_is_read_once_beside_its_ends(tmp_path: Path) -> None:
+def test_a_large_index_is_one_read(tmp_path: Path) -> None:
     path = str(tmp_path / "c")
     write_bundle(path, {f"layer_{number}/kernel": np.zeros(1, np.float32) for number in range(3000)})
-    nbytes, count = reads(path)
-    assert nbytes <= os.path.getsize(path + ".index") + 4096 + 64
-    assert count == 3
+    assert reads(path) == (os.path.getsize(path + ".index"), 1)

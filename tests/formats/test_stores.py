@@ -1,0 +1,190 @@
+"""Paths lead to stores, and never from one to another; files are opened again where they are unpickled."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from formats.find.directory import Directory
+from formats.find.opening import locate, open_checkpoint
+from formats.store import paths
+from formats.store.fileobject import FileObject
+from formats.store.local import LOCAL
+from formats.store.memory import MemoryStore
+from formats.store.paths import open_file, reachable, store_of
+from tests.support import data_path, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from formats.store.base import File
+
+
+@pytest.fixture
+def store() -> Iterator[MemoryStore]:
+    found = MemoryStore()
+    with reachable(found):
+        yield found
+
+
+def test_a_path_says_where_it_lies(store: MemoryStore) -> None:
+    assert store_of("mem://run/ckpt-1") is store_of("MEM://run") is store
+    for path in ("run/ckpt-1", "./mem://run", "/mem://run", "1s://x", "mem:/run", ":// x", ""):
+        assert store_of(path) is LOCAL
+    for url in ("s3://bucket/run", "file:///run", "nothing+such://x"):
+        with pytest.raises(UnsupportedFeatureError, match="is not read or written here"):
+            store_of(url)
+
+
+def test_a_store_is_reached_as_long_as_somebody_wants_it() -> None:
+    store = MemoryStore()
+    store.put("mem://run/x", b"x")
+    with reachable(store):
+        with reachable(MemoryStore()), pytest.raises(CheckpointNotFoundError):
+            open_file("mem://run/x")
+        with open_file("mem://run/x") as file:
+            assert file.store is store
+    with pytest.raises(UnsupportedFeatureError, match="mem:// is not read or written here"):
+        open_file("mem://run/x")
+
+
+def test_paths_are_taken_apart_as_their_store_does(store: MemoryStore) -> None:
+    assert paths.split("mem://run/ckpt-1") == ("mem://run", "ckpt-1")
+    assert paths.split("mem://run") == ("mem://", "run")
+    for folder in ("mem://run", "mem://run/"):
+        assert paths.join(folder, "ckpt-1") == "mem://run/ckpt-1"
+        assert paths.relative("mem://run/sub/ckpt-1", folder) == "sub/ckpt-1"
+    assert paths.join("mem://", "run", "ckpt-1") == "mem://run/ckpt-1"
+    assert paths.absolute("mem://run/") == paths.real_path("mem://run") == "mem://run"
+    assert store.split("mem://a/b") == (paths.parent("mem://a/b"), paths.name_of("mem://a/b"))
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "s3://bucket/x", "file:///etc/passwd", "../../etc/passwd"])
+def test_no_name_leads_out_of_its_store(name: str, store: MemoryStore, tmp_path: Path) -> None:
+    """State files hold whatever somebody wrote into them."""
+    for folder, home in (("mem://run", store), (str(tmp_path), LOCAL), ("", LOCAL), (".", LOCAL)):
+        assert store_of(paths.join(folder, name)) is home
+
+
+def test_a_state_file_elsewhere_opens_nothing_here(store: MemoryStore, tmp_path: Path) -> None:
+    prefix = str(tmp_path / "ckpt-1")
+    write_bundle(prefix, {"v": np.float32(1)})
+    store.put("mem://run/checkpoint", f'model_checkpoint_path: "{prefix}"\n'.encode())
+    with pytest.raises(CheckpointError):
+        open_checkpoint("mem://run")
+    for suffix in (".index", ".data-00000-of-00001"):
+        store.put_tree("mem://run", prefix + suffix)
+    with open_checkpoint("mem://run") as reader:
+        assert reader.location.path == "mem://run/ckpt-1"
+        assert reader.location.store is store
+        assert reader["v"].read() == 1
+
+
+def _one(where: str, store: MemoryStore, tmp_path: Path, data: bytes) -> str:
+    if where == "memory":
+        store.put("mem://run/x", data)
+        return "mem://run/x"
+    (tmp_path / "x").write_bytes(data)
+    return str(tmp_path / "x")
+
+
+@pytest.fixture(params=["local", "memory"])
+def where(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def test_every_store_opens_looks_and_lists_alike(where: str, store: MemoryStore, tmp_path: Path) -> None:
+    path = _one(where, store, tmp_path, b"0123456789")
+    folder = paths.parent(path)
+    entry = paths.entry_at(path)
+    assert entry is not None
+    assert (entry.kind, entry.size) == ("file", 10)
+    assert [tuple(listed) for listed in paths.list_folder(folder)] == [("x", "file")]
+    assert (paths.is_file(path), paths.is_folder(path), paths.is_there(path)) == (True, False, True)
+    assert (paths.is_file(folder), paths.is_folder(folder)) == (False, True)
+    with open_file(path) as file:
+        assert (file.path, file.size, file.identity) == (path, 10, entry.identity)
+        assert [file.read(*at) for at in ((0, 4), (8, 4), (10, 1), (99, 1), (1 << 70, 1), (3, 0))] == [
+            b"0123",
+            b"89",
+            b"",
+            b"",
+            b"",
+            b"",
+        ]
+        out = bytearray(3)
+        file.read_into(2, memoryview(out))
+        assert (bytes(out), file.read_exactly(4, 2)) == (b"234", b"45")
+        for short in (lambda: file.read_exactly(8, 4), lambda: file.read_into(8, memoryview(bytearray(4)))):
+            with pytest.raises(CheckpointError, match="4 bytes expected, the file ends after 2"):
+                short()
+    assert file.closed
+    for read in (lambda: file.read(0, 1), lambda: file.read_into(0, memoryview(bytearray(1)))):
+        with pytest.raises(CheckpointError, match="closed"):
+            read()
+    with pytest.raises(CheckpointNotFoundError, match="no such file"):
+        open_file(path + "y")
+    with pytest.raises(InaccessibleError, match="this is a directory, not a regular file"):
+        open_file(folder)
+    with pytest.raises(CheckpointNotFoundError, match="no such directory"):
+        paths.list_folder(path + "y")
+    assert paths.entry_at(path + "y") is None
+
+
+def test_a_pickled_file_is_opened_again_once(where: str, store: MemoryStore, tmp_path: Path) -> None:
+    path = _one(where, store, tmp_path, b"0123456789")
+    with open_file(path) as file:
+        data = pickle.dumps(file)
+        assert len(data) < 1024
+        again: list[File] = [pickle.loads(data) for _ in range(2)]
+    assert again[0] is again[1] is not file
+    assert again[0].read(3, 2) == b"34"
+    again[0].close()
+    with pickle.loads(data) as third:
+        assert third.read(0, 1) == b"0"
+
+
+def test_a_pickled_file_that_was_replaced_is_refused(where: str, store: MemoryStore, tmp_path: Path) -> None:
+    path = _one(where, store, tmp_path, b"0123456789")
+    with open_file(path) as file:
+        data = pickle.dumps(file)
+    _one(where, store, tmp_path, b"01234")
+    with pytest.raises(CheckpointError, match="changed since it was opened") as caught:
+        pickle.loads(data)
+    assert caught.value.path == path
+
+
+def test_a_file_object_is_sought_as_any(store: MemoryStore) -> None:
+    store.put("mem://run/x", b"0123456789")
+    with open_file("mem://run/x") as file:
+        stream = FileObject(file.read, file.size)
+        assert (stream.seek(-3, 2), stream.read(), stream.tell(), stream.read(1)) == (7, b"789", 10, b"")
+        assert (stream.seek(2), stream.seek(1, 1), stream.read(2)) == (2, 3, b"34")
+        with pytest.raises(OSError, match="before the beginning"):
+            stream.seek(-11, 2)
+
+
+def test_a_run_is_one_wherever_it_lies(store: MemoryStore) -> None:
+    folder = store.put_tree("mem://tests", data_path("guide_adam_legacy", "tf_ckpts"))
+    there, here = Directory(folder), Directory(data_path("guide_adam_legacy", "tf_ckpts"))
+    assert [member.name for member in there.members] == [member.name for member in here.members]
+    assert [member.modified for member in there.members] == [member.modified for member in here.members]
+    assert locate(folder).name == locate(here.path).name
+    assert locate(folder).nbytes() == locate(here.path).nbytes()
+    assert locate(folder + "/ckpt-10.index").path == locate(folder + "/ckpt-10").path == f"{folder}/ckpt-10"
+
+
+def test_hdf5_is_read_wherever_it_lies(store: MemoryStore) -> None:
+    path = store.put_tree("mem://tests", data_path("keras_mlp", "mlp.with_optimizer.h5"))
+    with (
+        open_checkpoint(path) as reader,
+        open_checkpoint(data_path("keras_mlp", "mlp.with_optimizer.h5")) as here,
+    ):
+        assert dict(reader.specs) == dict(here.specs)
+        for key in here:
+            assert np.array_equal(reader[key].read(), here[key].read())
