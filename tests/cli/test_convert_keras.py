@@ -50,7 +50,7 @@ def test_a_learning_rate_that_only_the_configuration_has(ckpt: Callable[..., Any
     (rate,) = (row for row in result.json["tensors"] if row["to"] == key)
     assert rate == {"from": None, "to": key, "dtype": "float32", "shape": []}
     with formats.open_checkpoint(source) as reader:
-        settings = json.loads(reader.metadata["training_config"])["optimizer_config"]["config"]
+        settings = json.loads(reader.facts.document()["training_config"])["optimizer_config"]["config"]
     with formats.open_checkpoint(str(tmp_path / "mlp")) as reader:
         assert float(reader[key].read()) == settings["learning_rate"]
 

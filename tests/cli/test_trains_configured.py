@@ -145,9 +145,9 @@ def test_every_optimizer_through_weights_of_keras_3(name: str, tmp_path: Path, c
         formats.open_checkpoint(str(whole)) as first,
         formats.open_checkpoint(str(tmp_path / back)) as second,
     ):
-        state = [(key, first[key].read().tolist()) for key in first.metadata["optimizer"]["weights"]]
+        state = [(key, first[key].read().tolist()) for key in first.facts.document()["optimizer"]["weights"]]
         assert [
-            (key, second[key].read().tolist()) for key in second.metadata["optimizer"]["weights"]
+            (key, second[key].read().tolist()) for key in second.facts.document()["optimizer"]["weights"]
         ] == state
 
 

@@ -107,11 +107,11 @@ class ReaderContract:
         assert 5 not in reader  # type: ignore[comparison-overlap]
         assert reader.get("no/such key") is None
 
-    def test_metadata_is_plain_data(self, reader: CheckpointReader) -> None:
+    def test_facts_are_plain_data(self, reader: CheckpointReader) -> None:
         import json
 
-        assert isinstance(reader.metadata, dict)
-        json.dumps(reader.metadata)
+        assert isinstance(reader.facts.document(), dict)
+        json.dumps(reader.facts.document())
 
     def test_kinds_names_and_paths_are_of_its_keys(self, reader: CheckpointReader) -> None:
         assert list(reader.kinds) == list(reader.specs)

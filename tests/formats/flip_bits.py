@@ -30,7 +30,7 @@ def read_all(path: str) -> str:
     try:
         with formats.open_checkpoint(path, lenient=True) as reader:
             assert len(reader.kinds) == len(reader.specs)
-            assert isinstance(reader.metadata, dict)
+            assert isinstance(reader.facts.document(), dict)
             damaged = 0
             for key in reader:
                 try:

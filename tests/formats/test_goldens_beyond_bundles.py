@@ -131,7 +131,7 @@ def test_optimizer_state_is_told_from_weights():
 
 def test_metadata_tells_producer_version_and_layers_in_order():
     with formats.open_checkpoint(data_path("keras_mlp/mlp.with_optimizer.h5")) as reader:
-        metadata = reader.metadata
+        metadata = reader.facts.document()
     assert (metadata["producer"], metadata["version"], metadata["backend"]) == (
         "keras",
         "2.15.0",
@@ -152,7 +152,7 @@ def test_metadata_tells_producer_version_and_layers_in_order():
 
 def test_a_keras_archive_tells_its_layers_and_their_weights():
     with formats.open_checkpoint(data_path("keras3_conv/conv.keras")) as reader:
-        metadata = reader.metadata
+        metadata = reader.facts.document()
         known = set(reader)
     assert metadata["version"] == "3.15.1"
     with_weights = {layer["name"]: layer["weights"] for layer in metadata["layers"] if layer["weights"]}
@@ -169,7 +169,7 @@ def test_variables_are_in_the_order_of_their_numbers():
 
 def test_attributes_in_parts_are_put_together():
     with formats.open_checkpoint(data_path("keras_long_attrs/many_weights.h5")) as reader:
-        weights = reader.metadata["layers"][1]["weights"]
+        weights = reader.facts.document()["layers"][1]["weights"]
     assert len(weights) == 700
     assert weights == sorted(weights)
 

@@ -88,7 +88,7 @@ def test_other_datasets_are_named_and_not_listed(tmp_path):
         file["x"] = 1
     with formats.open_checkpoint(path) as reader:
         assert list(reader) == ["x"]
-        assert reader.metadata["unlisted"] == ["empty", "pairs", "ragged"]
+        assert reader.facts.document()["unlisted"] == ["empty", "pairs", "ragged"]
 
 
 def test_enumerations_are_their_numbers(tmp_path):
@@ -107,7 +107,7 @@ def test_floats_of_odd_exponents_are_not_taken_for_common_ones(tmp_path):
     with h5py.File(path, "w") as file:
         h5py.h5d.create(file.id, b"x", odd, h5py.h5s.create_simple((1000,)))
     with formats.open_checkpoint(path) as reader:
-        assert reader.metadata["unlisted"] == ["x"]
+        assert reader.facts.document()["unlisted"] == ["x"]
 
 
 def test_keys_may_be_any_bytes(tmp_path):

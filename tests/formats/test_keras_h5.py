@@ -65,8 +65,8 @@ def test_a_file_without_version_has_none(tmp_path):
     )
     with formats.open_checkpoint(path) as reader:
         assert list(reader) == ["dense_1_W", "dense_1_b"]
-        assert reader.metadata["version"] is None
-        assert reader.metadata["producer"] == "keras"
+        assert reader.facts.document()["version"] is None
+        assert reader.facts.document()["producer"] == "keras"
 
 
 def test_a_weight_that_is_not_there_is_listed_without_dtype(tmp_path):
@@ -196,8 +196,8 @@ def test_a_configuration_that_is_none_is_a_finding(tmp_path, config):
     (message,) = shape_findings(path)
     assert message.startswith("model_config: ")
     with formats.open_checkpoint(path) as reader:
-        assert reader.metadata["config"] == config
-        assert reader.metadata["layers"][0]["name"] == "d"
+        assert reader.facts.document()["config"] == config
+        assert reader.facts.document()["layers"][0]["name"] == "d"
 
 
 def test_a_weight_of_another_shape_in_a_real_model_is_found(tmp_path):

@@ -167,7 +167,7 @@ def test_broken_texts_are_findings_and_the_tensors_still_read(tmp_path):
         members["config.json"] = b"\xff\xfe"
 
     with formats.open_checkpoint(repack(tmp_path, break_texts)) as reader:
-        assert reader.metadata["version"] is None
+        assert reader.facts.document()["version"] is None
         assert reader["layers/dense/vars/0"].read().shape == (6, 8)
         assert any("config.json: not UTF-8" in finding.message for finding in reader.findings)
 

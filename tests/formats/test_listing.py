@@ -45,7 +45,7 @@ def test_a_listing_gives_specs_and_checksums(tmp_path):
         assert reader.kinds["s"] == "state"
         assert reader.object_paths == {tensor.spec.key: "net/w"}
         assert reader.full_names == {tensor.spec.key: "dense/w"}
-        assert reader.metadata["format"] == "tf-object"
+        assert reader.facts.document()["format"] == "tf-object"
         assert [finding for step in reader.verify() for finding in step.findings] == []
 
 

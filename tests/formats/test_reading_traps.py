@@ -112,7 +112,7 @@ def test_trap_24_sharded_v1_is_found_by_prefix_pattern_and_shard() -> None:
 def test_trap_25_order_is_that_of_the_names_not_of_the_links() -> None:
     path = "keras_mlp/mlp.weights_only.h5"
     with open_checkpoint(data_path(path)) as reader:
-        layers = [[layer["name"], layer["weight_names"]] for layer in reader.metadata["layers"]]
+        layers = [[layer["name"], layer["weight_names"]] for layer in reader.facts.document()["layers"]]
     assert layers == recorded_at(path)["keras2_layers"]
     assert [name for name, _ in layers] != sorted(name for name, _ in layers)
 
@@ -122,7 +122,7 @@ def test_trap_25_names_beyond_64_kilobytes_are_cut_in_chunks() -> None:
     with h5py.File(path) as file:
         assert {"weight_names0", "weight_names1"} <= set(file["many_weights_in_one_layer"].attrs)
     with open_checkpoint(path) as reader:
-        (_, layer) = reader.metadata["layers"]
+        (_, layer) = reader.facts.document()["layers"]
         assert len(layer["weights"]) == len(reader) == 700
 
 
@@ -133,7 +133,7 @@ def test_trap_25_without_a_version_it_is_keras_1_and_says_so(tmp_path: Path) -> 
         layer.attrs["weight_names"] = [b"dense_1_W", b"dense_1_b"]
         layer["dense_1_W"], layer["dense_1_b"] = np.ones((2, 3), "f4"), np.zeros(3, "f4")
     with open_checkpoint(tmp_path / "old.h5") as reader:
-        assert (reader.format.name, reader.metadata["version"]) == ("keras-h5", None)
+        assert (reader.format.name, reader.facts.document()["version"]) == ("keras-h5", None)
         assert list(reader) == ["dense_1_W", "dense_1_b"]
         assert same(reader["dense_1_W"].read(), np.ones((2, 3), "f4"))
 

@@ -41,7 +41,7 @@ def test_every_dtype_reads_back(tmp_path):
         data += array.tobytes()
     with formats.open_checkpoint(write(tmp_path / "x.safetensors", header, data)) as reader:
         assert reader.format.name == "safetensors"
-        assert reader.metadata["producer"] == "pt"
+        assert reader.facts.document()["producer"] == "pt"
         for code, array in arrays.items():
             assert same(reads_alike(reader[code]), array), code
         steps = list(reader.verify())

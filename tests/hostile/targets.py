@@ -85,7 +85,7 @@ def outcome(path: str) -> str:
     try:
         with formats.open_checkpoint(path, lenient=True) as reader:
             assert len(reader.kinds) == len(reader.specs)
-            assert isinstance(reader.metadata, dict)
+            assert isinstance(reader.facts.document(), dict)
             assert set(reader.object_paths) | set(reader.full_names) <= set(reader.specs)
             damaged = 0
             for key, spec in reader.specs.items():

@@ -193,7 +193,7 @@ def test_a_compressed_configuration_is_held_against_what_is_stored(tmp_path: Pat
     members["config.json"] = members["config.json"] + b" " * (17 << 20)
     (tmp_path / "m.keras").write_bytes(pack_zip(list(members.items()), deflated=True))
     with formats.open_checkpoint(str(tmp_path / "m.keras"), lenient=True) as reader:
-        assert reader.metadata["config"] is None
+        assert reader.facts.document()["config"] is None
         assert any("at most" in finding.message for finding in reader.findings)
 
 

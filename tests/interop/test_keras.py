@@ -171,7 +171,7 @@ def test_keras_3_files_become_each_other(
 def state_of(path: str, group: str) -> list[Any]:
     """Return the values of an optimizer in a Keras file, in the order in which it lists them."""
     with formats.open_checkpoint(path) as reader:
-        return [reader[key].read().tolist() for key in reader.metadata[group]["weights"]]
+        return [reader[key].read().tolist() for key in reader.facts.document()[group]["weights"]]
 
 
 def test_the_state_of_an_optimizer_becomes_objects_and_comes_back(

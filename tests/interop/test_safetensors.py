@@ -80,4 +80,4 @@ def test_what_the_package_wrote_is_read(new_tensorflow: TensorFlow, tmp_path: Pa
     assert found.keys() == arrays.keys()
     assert [key for key, array in arrays.items() if not same(found[key], array)] == []
     with formats.open_checkpoint(str(path)) as reader:
-        assert reader.metadata["producer"] == "np"
+        assert reader.facts.document()["producer"] == "np"

@@ -131,8 +131,8 @@ def test_weights_are_those_that_keras_3_saves(folder: str, name: str, source: st
         key: array.tobytes() for key, array in theirs.items()
     }
     with formats.open_checkpoint(str(target)) as made, formats.open_checkpoint(golden) as saved:
-        assert made.metadata["object_names"] == saved.metadata["object_names"]
-        assert sorted(made.metadata["groups"]) == sorted(saved.metadata["groups"])
+        assert made.facts.document()["object_names"] == saved.facts.document()["object_names"]
+        assert sorted(made.facts.document()["groups"]) == sorted(saved.facts.document()["groups"])
 
 
 def test_a_configuration_stays_as_it_is(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def _full_models():
     found = []
     for path in sorted(glob.glob(os.path.join(root, "keras*", "*.h5")) + glob.glob(f"{root}/keras*/*.keras")):
         with formats.open_checkpoint(path) as reader:
-            if reader.metadata.get("config"):
+            if reader.facts.document().get("config"):
                 found.append(os.path.relpath(path, root))
     return found
 

@@ -106,4 +106,4 @@ def test_names_of_objects_may_be_any_text(tmp_path: Path) -> None:
         facts = KerasFacts(object_names={"layers/dense/vars": name})
         save(path, {"layers/dense/vars/0": np.float32(1)}, "keras-weights", facts=facts)
         with formats.open_checkpoint(path) as reader:
-            assert reader.metadata["object_names"] == {"layers/dense/vars": name}
+            assert reader.facts.document()["object_names"] == {"layers/dense/vars": name}

@@ -51,7 +51,7 @@ def told(path: str, *, natively: bool) -> dict[str, Any]:
             "specs": dict(reader.specs),
             "kinds": dict(reader.kinds),
             "full names": dict(reader.full_names),
-            "metadata": reader.metadata,
+            "metadata": reader.facts.document(),
             "findings": [(finding.key, finding.code) for finding in reader.findings],
             "values": {key: b"".join(map(bytes, reader[key].chunks())) for key in numbers(reader)},
         }

@@ -27,7 +27,7 @@ META = data_path("name_based", "adam", "model.ckpt-5.meta")
 )
 def test_the_graph_beside_a_checkpoint_says_who_wrote_it(path: str, metadata: dict[str, str]) -> None:
     with open_checkpoint(data_path(*path.split("/"))) as reader:
-        assert reader.metadata == metadata
+        assert reader.facts.document() == metadata
 
 
 def test_v1_files_and_shards_have_one_graph(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_v1_files_and_shards_have_one_graph(tmp_path: Path) -> None:
             shutil.copy(data_path("v1_format", folder, name), tmp_path)
         shutil.copy(META, tmp_path / "model.ckpt-1.meta")
         with open_checkpoint(tmp_path / names[0]) as reader:
-            assert reader.metadata == KNOWN
+            assert reader.facts.document() == KNOWN
 
 
 def test_a_damaged_graph_says_nothing_or_the_truth(tmp_path: Path) -> None:
