@@ -62,9 +62,9 @@ def check_loaded(tensorflow: TensorFlow, folder: str, name: str, path: str) -> N
 
 def test_a_variable_that_two_edges_lead_to_is_one(tensorflow: TensorFlow, tmp_path: Path) -> None:
     """Normalization of Keras 2 has `mean` as `adapt_mean`, too; Keras 3 expects three variables."""
-    folder = "keras_normalization"
+    folder = "normalization"
     written = converted(
-        data_path(folder, "norm2"), tmp_path / "norm.weights.h5", data_path(folder, "norm3.keras")
+        data_path(folder, "norm2"), tmp_path / "norm.weights.h5", data_path(folder, "norm.keras")
     )
     check(tensorflow, folder, "norm", written)
 
