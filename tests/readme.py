@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from ckpt_cli.main import cli
 from ckpt_cli.operations.look.explain import explain_topic, troubleshooting_markdown
 from formats.find.registry import all_formats
+from tests.interop.tensorflow_tests import table
 from tests.support import data_path
 from tests.test_architecture import ROOMS
 
@@ -100,6 +101,7 @@ _WRITTEN = {
     "rooms": _rooms,
     "topic": _topic,
     "troubleshooting": troubleshooting_markdown,
+    "cases": table.markdown,
 }
 """What makes the text between `<!-- NAME -->` or `<!-- NAME: OF -->` and `<!-- end -->`."""
 

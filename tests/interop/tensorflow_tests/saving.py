@@ -29,7 +29,7 @@ def graph_model(tf, *more):
     return tf.keras.Model(image, out)
 
 
-def weight_loading(tf, directory, make):
+def slots_come_back(tf, directory, make):
     """Weights and slots come back, at once or when they are made."""
     x, y, path = (
         np.sin(np.arange(6.0, dtype="f4")).reshape(3, 2),
@@ -60,12 +60,28 @@ def weight_loading(tf, directory, make):
     close(loaded(x), after, 1e-5)
 
 
+def weight_loading(tf, directory):
+    """In memory and in every form of file; weights that do not fit are refused."""
+    model, x = graph_model(tf), np.ones((1, 2), "f4")
+    expected, weights = model(x).numpy(), model.get_weights()
+    model.set_weights(weights)
+    close(model(x), expected)
+    raises(ValueError, model.set_weights, weights[1:])
+    raises(ValueError, model.set_weights, weights[::-1])
+    for name in ("w", "w.h5", "w.weights.h5"):
+        path = os.path.join(directory, name)
+        model.save_weights(path)
+        model.set_weights([weight * 0 for weight in weights])
+        model.load_weights(path)
+        close(model(x), expected)
+
+
 def weight_loading_graph_model(tf, directory):
-    weight_loading(tf, directory, lambda: graph_model(tf))
+    slots_come_back(tf, directory, lambda: graph_model(tf))
 
 
 def weight_loading_subclassed_model(tf, directory):
-    weight_loading(tf, directory, lambda: subclassed(tf))
+    slots_come_back(tf, directory, lambda: subclassed(tf))
 
 
 def new_layer(tf, directory, first, second):
