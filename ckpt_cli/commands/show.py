@@ -170,9 +170,10 @@ def _pipeline(found: Pipeline) -> None:
         render.tsv([("pipeline", found), ("next", found.place)])
         render.tsv(("step", *row) for row in rows)
         return
-    render.lines([f"next: {found.place}"])
+    render.lines([f"next: {render.escape(found.place)}"])
     columns = [render.Column("STEP"), render.Column("STATE", fold=True), render.Column("HOLDS", fold=True)]
-    render.table(columns, [["  " * depth + name, numbers, held] for depth, name, numbers, held in rows])
+    cells = [["  " * depth + name, numbers, held] for depth, name, numbers, held in rows]
+    render.table(columns, [list(map(render.escape, row)) for row in cells])
 
 
 def _numbers(step: Step) -> str:

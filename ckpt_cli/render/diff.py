@@ -128,7 +128,7 @@ def _cells(leaf: str, entry: Entry, largest: float) -> list[str]:
     if entry.change == "renamed" or (entry.source and entry.change == "same"):
         return [mark, _specs(entry), f"from {render.escape(entry.source or '')}", "", "", ""]
     if entry.apart is not None:
-        return [mark, _specs(entry), entry.apart, "", "", ""]
+        return [mark, _specs(entry), render.escape(entry.apart), "", "", ""]
     if entry.change != "value":
         return [mark, _specs(entry), entry.change, "", "", ""]
     if found.differing is None:

@@ -294,6 +294,31 @@ def test_a_refused_state_leaves_what_iterators_share():
     assert [next(iterator).numpy().tolist(), next(iter(dataset)).numpy().tolist()] == expected
 
 
+def test_a_generator_is_drawn_from_for_its_elements_alone(tmp_path):
+    taken = iter(range(100))
+
+    def dataset(**signature):
+        return Dataset.from_generator(lambda: taken, **signature)
+
+    told = dataset(output_signature=tf.TensorSpec([], tf.int64))
+    iterator = iter(told.map(lambda x: x).map(lambda x: x + 1).batch(2))
+    assert told.batch(2).element_spec == tf.TensorSpec([None], tf.int64)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="PyFunc is stateful"):
+        tf.train.Checkpoint(i=iterator).save(tmp_path / "ckpt")
+    assert next(iterator).numpy().tolist() == [1, 2]
+    shaped = dataset(output_types=tf.int64, output_shapes=[]).padded_batch(2, [])
+    assert next(iter(shaped)).numpy().tolist() == [2, 3]
+
+
+def test_elements_of_other_shapes_make_no_batch():
+    dataset = Dataset.range(1, 5).map(lambda x: tf.fill([x], x)).batch(2)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=r"in component 0. First element had shape \[1\] and element 1 had shape \[2\]",
+    ):
+        next(iter(dataset))
+
+
 VARIABLE = tf.Variable(1, dtype=tf.int64)
 REFUSED = {
     "generator": (lambda: Dataset.from_generator(lambda: iter(range(9)), tf.int64), "PyFunc is stateful"),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ckpt_cli.runtime as tf
+from formats.tf.run.iterator_state import decode, encode
+from formats.tf.run.pipeline import apart, pipeline
 from tests.iterators import Saved, saved_iterators
 
 
@@ -33,7 +38,7 @@ def restore(iterator: Any, state: list[bytes]) -> None:
 
 
 def following(iterator: Any) -> list[Any]:
-    return [plain(element) for element, _ in zip(iterator, range(12), strict=False)]
+    return [plain(element) for element in itertools.islice(iterator, 12)]
 
 
 @pytest.mark.parametrize("saved", saved_iterators(), ids=str)
@@ -58,3 +63,41 @@ def test_what_was_restored_is_saved_again(saved: Saved) -> None:
     again = iterator_of(saved)
     restore(again, list(iterator._serialize()["ITERATOR"]))
     assert following(again) == saved.next
+
+
+def changed(state: list[bytes], random: Random) -> list[bytes]:
+    """Return a state of which a byte, or a value, is another."""
+    if random.random() < 0.4:
+        place = random.randrange(len(state))
+        element = bytearray(state[place])
+        element[random.randrange(len(element))] = random.randrange(256)
+        return [*state[:place], bytes(element), *state[place + 1 :]]
+    sections = decode(state)
+    prefix = random.choice([prefix for prefix, values in sections.items() if values])
+    key = random.choice(list(sections[prefix]))
+    match random.randrange(4):
+        case 0:
+            sections[prefix][key] = np.asarray(random.choice([-1, 0, 1, 2, 5, 1 << 40, (1 << 63) - 1]))
+        case 1:
+            sections[prefix][key] = np.asarray(random.choice([1.5, [1, 2], [[1]]]))
+        case 2:
+            del sections[prefix][key]
+        case 3:
+            sections[prefix + random.choice(["::Range", "[0]", "::0"])] = sections.pop(prefix)
+    return encode(sections)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_changed_state_is_refused_or_goes_on(seed: int) -> None:
+    """Neither an error of another class nor an iterator that hangs."""
+    random = Random(seed)
+    saved = random.choice(saved_iterators())
+    state = changed(saved.state, random)
+    with contextlib.suppress(ValueError):
+        sections = decode(state)
+        assert str(pipeline(sections))
+        assert apart(sections, decode(saved.state))
+    iterator = iterator_of(saved)
+    with contextlib.suppress(tf.errors.DataLossError, tf.errors.InvalidArgumentError):
+        restore(iterator, state)
+        assert len(following(iterator)) <= 12

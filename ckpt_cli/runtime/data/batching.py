@@ -130,10 +130,20 @@ def gathered(draw: Any, size: int, drops: bool) -> list[Element]:
 
 
 def stacked(parts: list[Element]) -> Element:
-    return map_structure(lambda *leaves: Tensor(_stack([leaf._value for leaf in leaves])), *parts)
+    rows = [flatten(part) for part in parts]
+    columns = [[leaf._value for leaf in column] for column in zip(*rows, strict=True)]
+    stacked = [Tensor(_stack(column, number)) for number, column in enumerate(columns)]
+    return pack_sequence_as(parts[0], stacked)
 
 
-def _stack(values: list[Any]) -> Any:
+def _stack(values: list[Any], component: int) -> Any:
+    for number, value in enumerate(values):
+        if value.shape != values[0].shape:
+            raise InvalidArgumentError(
+                f"Cannot batch tensors with different shapes in component {component}. "
+                f"First element had shape {list(values[0].shape)} and element {number} had shape "
+                f"{list(value.shape)}."
+            )
     if values[0].dtype == object:
         out = np.empty((len(values), *values[0].shape), object)
         for number, value in enumerate(values):

@@ -32,6 +32,8 @@ class Cursor(ABC):
 
     name: ClassVar[str]
     """TensorFlow's name of the iterator."""
+    can_be_sampled: ClassVar[bool] = True
+    """Whether a sample can be had without drawing from something that is not drawn from again."""
 
     @abstractmethod
     def __init__(self, inputs: Sequence[Step]) -> None:

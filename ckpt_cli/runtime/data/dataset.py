@@ -91,17 +91,19 @@ class Dataset:
         name: str | None = None,
     ) -> Dataset:
         """Return a dataset of what a generator yields; its iterators cannot be saved, as TensorFlow's."""
-        del output_shapes, name
-        types = output_types
-        if output_signature is not None:
-            types = map_structure(lambda spec: spec.dtype, output_signature)
+        del name
+        like = output_signature
+        if like is None and output_shapes is not None:
+            shapes = iter(_shapes(output_shapes, output_types))
+            like = map_structure(lambda kind: TensorSpec(next(shapes), kind), output_types)
+        types = output_types if like is None else map_structure(lambda spec: spec.dtype, like)
         arguments = tuple(as_tensor(one).numpy() for one in args or ())
 
         def elements() -> Iterator[Any]:
             for element in generator(*arguments):
                 yield _typed(element, types)
 
-        return Dataset(Step(Generated, (), (elements,)))
+        return Dataset(Step(Generated, (), (elements, like)))
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:

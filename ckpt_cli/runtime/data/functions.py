@@ -76,7 +76,7 @@ class Mapping:
 
     def refuse_stateful(self, source: Step) -> None:
         """Raise FailedPreconditionError where another iterator could not go on with the same elements."""
-        if not self._was_called:
+        if not self._was_called and source.can_be_sampled:
             # TensorFlow knows a function from tracing it; a sample that it cannot take tells nothing.
             with contextlib.suppress(Exception), seeded(None):
                 self._call(source.structure)
@@ -97,7 +97,8 @@ class Mapping:
         except Exception:  # It has done something with an argument.
             return False
         if len(probes) == 1:
-            return made is probes[0] and not isinstance(source.structure, tuple)
+            is_same = made is probes[0] and source.can_be_sampled
+            return is_same and not isinstance(source.structure, tuple)
         return isinstance(made, tuple) and len(made) == len(probes) and all(map(_is, made, probes))
 
 

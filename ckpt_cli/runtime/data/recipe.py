@@ -62,6 +62,11 @@ class Step:
         """An element, for its structure."""
         return self.sample()
 
+    @property
+    def can_be_sampled(self) -> bool:
+        """Whether a sample can be had without a look at what a generator yields."""
+        return all(step.kind.can_be_sampled for step in self.walk())
+
     def walk(self) -> Iterator[Step]:
         """Yield this step and all below it."""
         yield self

@@ -125,17 +125,27 @@ class Sections:
                 f"{prefix}: {key} is a window where a tensor is expected, or the other way round"
             )
         if not isinstance(like, Tensor):
-            graph = Window(
+            window = Window(
                 self.string(prefix, key), self.string(prefix, f"{key}.output_node").decode("utf-8", "replace")
             )
             if like.step.kind.held(*like.step.settings) is None:
                 raise UnfitStateError(f"{prefix}: {key} is a window, expected a dataset {like.step}")
-            held = tuple(Tensor(component) for row in decode_window(graph) for component in row)
+            held = tuple(Tensor(component) for row in _rows(prefix, key, window) for component in row)
             return type(like)(replace(like.step, settings=(held,)))
-        value = self.value(prefix, key)
-        if value.dtype != like._value.dtype:
-            raise UnfitStateError(f"{prefix}: {key} is {value.dtype}, expected {like._value.dtype}")
+        value, expected = self.value(prefix, key), like._value
+        if value.dtype != expected.dtype or value.ndim != expected.ndim:
+            raise UnfitStateError(
+                f"{prefix}: {key} is {value.dtype} of rank {value.ndim}, "
+                f"expected {expected.dtype} of rank {expected.ndim}"
+            )
         return Tensor(value)
+
+
+def _rows(prefix: str, key: str, window: Window) -> list[list[np.ndarray[Any, Any]]]:
+    try:
+        return decode_window(window)
+    except ValueError as error:
+        raise UnfitStateError(f"{prefix}: {key}: {error}") from error
 
 
 def refuse(what: str) -> FailedPreconditionError:

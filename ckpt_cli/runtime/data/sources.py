@@ -15,7 +15,7 @@ from .recipe import UNKNOWN
 from .saved import Sections, UnfitStateError, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .recipe import Element, Step
 
@@ -112,12 +112,16 @@ class Single(Cursor):
 
 
 class Generated(Cursor):
-    """What a Python generator yields: it is at a place that no state can tell."""
+    """What a Python generator yields: it is at a place that no state can tell.
+
+    `like` is what an element looks like, where that was told.
+    """
 
     name = "Generator"
+    can_be_sampled = False
 
-    def __init__(self, inputs: Sequence[Step], elements: Any) -> None:
-        self._running: Iterator[Element] = iter(elements())
+    def __init__(self, inputs: Sequence[Step], elements: Callable[[], Iterator[Element]], like: Any) -> None:
+        self._running = elements()
 
     def next(self) -> Element:
         return next(self._running)
@@ -129,12 +133,21 @@ class Generated(Cursor):
         raise refuse("PyFunc")
 
     @classmethod
-    def length(cls, inputs: list[int], elements: Any) -> int:
+    def length(cls, inputs: list[int], elements: Any, like: Any) -> int:
         return UNKNOWN
 
     @classmethod
-    def sample(cls, inputs: list[Element], more: int, elements: Any) -> Element:
-        return next(iter(elements()))
+    def sample(cls, inputs: list[Element], more: int, elements: Any, like: Any) -> Element:
+        if like is None:
+            return next(elements())
+        return map_structure(lambda spec: _blank(spec, more), like)
+
+
+def _blank(spec: Any, more: int) -> Tensor:
+    """Return a tensor of a spec, whose sizes that are not told are 1, or more."""
+    value = np.empty([1 + more if size is None else size for size in spec.shape], spec.dtype.numpy_dtype)
+    value[...] = b"" if value.dtype == object else 0
+    return Tensor(value)
 
 
 class Nothing(Cursor):

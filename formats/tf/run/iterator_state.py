@@ -44,6 +44,8 @@ _COMPRESSED = "tensorflow.data.CompressedElement"
 _SEPARATOR = "@@"
 _MARK = "60d899aa0d8ce4351e7c3b419e92d25b|"
 """What TensorFlow puts before a key that has its prefix in it."""
+_DEEPEST = 1000
+"""Steps behind each other: no program has as many, and a path for each takes the square of it."""
 _LARGEST = 1 << 31
 """Bytes of one section: more is held by no iterator that TensorFlow itself could save."""
 
@@ -80,6 +82,8 @@ def _decode_section(element: bytes) -> tuple[str, dict[str, np.ndarray[Any, Any]
     if variant.type_name != _ITERATOR:
         raise ValueError(f"a variant of {variant.type_name!r}, expected {_ITERATOR!r}")
     prefix, *keys = variant.metadata.decode("utf-8").split(_SEPARATOR)
+    if prefix.count("::") > _DEEPEST:
+        raise ValueError(f"a prefix of {prefix.count('::'):,} steps")
     compressed = _compressed(variant)
     if len(keys) != len(compressed.component_metadata) or len(set(keys)) != len(keys):
         raise ValueError(f"{prefix}: {len(keys)} keys, {len(compressed.component_metadata)} values")

@@ -124,6 +124,11 @@ def test_what_is_no_state_is_refused(elements: list[bytes], complaint: str) -> N
         decode(elements)
 
 
+def test_a_pipeline_of_a_million_steps_is_refused() -> None:
+    with pytest.raises(ValueError, match="a prefix of 1,000,000 steps"):
+        decode(encode({"Iterator" + "::Root" * 1_000_000: {"next": np.asarray(5)}}))
+
+
 def test_keys_and_values_must_be_as_many() -> None:
     section = VariantTensorDataProto.decode(changed())
     with pytest.raises(ValueError, match="2 keys, 1 values"):
