@@ -51,6 +51,26 @@ def test_names_become_objects_and_the_same_names_and_bytes_again(
     assert content(f"{back}{SHARD}") == content(f"{source}{SHARD}")
 
 
+@pytest.mark.parametrize("form", ["tf-name", "tf-v1", "tf-object"])
+def test_what_a_damaged_object_graph_would_tell_is_not_made_up(
+    form: str, tmp_path: Path, ckpt: Callable
+) -> None:
+    done = ckpt("convert", data_path("corrupt", "graph_cut", "ckpt"), tmp_path / "out-1", "--to", form)
+    assert done.code == 3
+    assert "its object graph cannot be read: " in done.err
+    assert not os.listdir(tmp_path)
+
+
+def test_a_target_that_keeps_keys_needs_no_object_graph(tmp_path: Path, ckpt: Callable) -> None:
+    source = data_path("corrupt", "graph_cut", "ckpt")
+    done = ckpt("convert", source, tmp_path / "out.npz")
+    assert done.code == 0
+    assert "warning: " in done.err
+    with formats.open_checkpoint(source) as before, formats.open_checkpoint(tmp_path / "out.npz") as after:
+        assert set(before) - set(after) == {"_CHECKPOINTABLE_OBJECT_GRAPH"}
+        assert all(same(before[key].read(), after[key].read()) for key in after)
+
+
 @pytest.mark.parametrize("name", SLOT_NAMES)
 def test_slots_have_the_names_of_tensorflows_optimizers(name: str) -> None:
     # Names that an optimizer was told to use for its slots say nothing of what they are, and the

@@ -272,13 +272,20 @@ def _attribute_of(key: str) -> str:
     return key.rpartition(_TAIL)[2] if _TAIL in key else ""
 
 
-def _in_graph(reader: CheckpointReader, rules: Rules, *, full_names: bool) -> Renamed:
+def object_graph_of(reader: CheckpointReader) -> ObjectGraph | None:
+    """Return the object graph; None where the format has none, CorruptCheckpointError where it is damaged."""
     graph = reader.object_graph
-    if graph is None:
-        flaw = next(finding for finding in reader.findings if finding.key == GRAPH_KEY)
-        message = f"its object graph cannot be read: {flaw.message}"
-        hints = ("without it keys mean nothing; for all that is wrong: ckpt verify",)
-        raise CorruptCheckpointError(message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=hints)
+    if graph is not None or reader.format.name != "tf-object":
+        return graph
+    flaw = next(finding for finding in reader.findings if finding.key == GRAPH_KEY)
+    message = f"its object graph cannot be read: {flaw.message}"
+    hints = ("without it keys mean nothing; for all that is wrong: ckpt verify",)
+    raise CorruptCheckpointError(message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=hints)
+
+
+def _in_graph(reader: CheckpointReader, rules: Rules, *, full_names: bool) -> Renamed:
+    graph = object_graph_of(reader)
+    assert graph is not None
     owners = graph.tensors(reader.specs) if rules.names else {}
     paths = {node: path for node, path in graph.paths.items() if path}
     applied = _Applied(rules._replace(names=_by_path(rules.names, owners, paths)))

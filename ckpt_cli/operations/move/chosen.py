@@ -19,6 +19,7 @@ from formats.model.object_keys import table_part
 from formats.tf.graph.invent import Invented, invent_graph
 from formats.tf.graph.prune import prune
 
+from ..choose.keys import object_graph_of
 from .transfer import Dropped, Move
 
 if TYPE_CHECKING:
@@ -98,8 +99,8 @@ class Chosen:
 
     @property
     def object_graph(self) -> ObjectGraph | None:
-        """The source's graph, after the rules."""
-        return self.settings.names.object_graph if self.settings.names else self.source.object_graph
+        """The source's graph, after the rules; CorruptCheckpointError where it is damaged."""
+        return self.settings.names.object_graph if self.settings.names else object_graph_of(self.source)
 
     # Targets that keep keys ----------------------------------------------------------
 
@@ -110,7 +111,7 @@ class Chosen:
 
     def with_names(self) -> list[Move]:
         """Return moves to a name-based target, sorted as savers write them."""
-        if self.source.object_graph is None:
+        if object_graph_of(self.source) is None:
             moves = self.with_keys()
         else:
             names = self._names_of_objects()
