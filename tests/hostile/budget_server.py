@@ -30,7 +30,8 @@ SECONDS = 60
 _SHOWN = 2000
 
 
-def _import_all() -> None:
+def import_all() -> None:
+    """Import every module of the program, and the libraries that it waits with."""
     for package in (formats, ckpt_cli.commands, ckpt_cli.operations):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
@@ -80,7 +81,7 @@ def measure(line: list[str]) -> dict[str, object]:
 
 
 def serve() -> None:
-    _import_all()
+    import_all()
     nothing = measure([])["resident"]
     assert isinstance(nothing, int)
     for line in sys.stdin:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.counts import count
-from tests.hostile.flipped import COMMANDS, SPECIMENS, Specimen, pairs, size_of, try_pair
+from tests.hostile.flipped import COMMANDS, SPECIMENS, Specimen, pairs, places_of, try_pair
 
 TRIES = 1
 """Bits of a pair in each run of the tests; `make fuzz` flips one in every byte."""
@@ -36,11 +36,11 @@ def test_every_format_and_every_command_that_shows_or_writes_values_is_there() -
 
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda specimen: specimen.name)
 def test_a_flipped_bit_under_every_command(specimen: Specimen) -> None:
-    changed = tried(specimen, -(-size_of(specimen) // TRIES))
+    changed = tried(specimen, -(-places_of(specimen) // TRIES))
     assert not changed or not specimen.has_checksums
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda specimen: specimen.name)
 def test_a_flipped_bit_in_every_byte_under_every_command(specimen: Specimen) -> None:
-    tried(specimen, -(-size_of(specimen) // MOST_BYTES), 0)
+    tried(specimen, -(-places_of(specimen) // MOST_BYTES), 0)
