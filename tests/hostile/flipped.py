@@ -6,13 +6,15 @@ counted.  Commands run within a child process for each pair: the HDF5 library ma
 `ls` may list what is left, where a warning says that something is wrong.  A command that
 refuses the sound file has nothing to get wrong, and is not tried on damaged ones.
 
-    [TMPDIR=/dev/shm] python -m tests.hostile.flipped [SPECIMEN...]
+    [TMPDIR=/dev/shm] python -m tests.hostile.flipped [--every N] [SPECIMEN...]
 
 Most of the time goes to a disk that is asked to keep each file, where there is one below TMPDIR.
+With `--every` it is a bit in each N-th byte.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
@@ -320,10 +322,14 @@ def try_pair(pair: Pair, stride: int = 1, first: int = 0) -> tuple[Counter[str],
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--every", type=int, default=1, metavar="N")
+    parser.add_argument("specimens", nargs="*", metavar="SPECIMEN")
+    asked = parser.parse_args()
     total: Counter[str] = Counter()
     found: list[str] = []
-    for pair in pairs(sys.argv[1:]):
-        counted, findings = try_pair(pair)
+    for pair in pairs(asked.specimens):
+        counted, findings = try_pair(pair, asked.every)
         total += counted
         found += findings
         print(f"{counted.total():>7,}  {dict(counted)}  {pair.name}", flush=True)
