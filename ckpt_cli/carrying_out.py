@@ -16,6 +16,7 @@ from formats.core.words import counted
 from formats.store.workers import workers
 
 from .operations.move.latest import make_latest, state_beside
+from .operations.move.transfer import verification
 from .render import base as render
 
 if TYPE_CHECKING:
@@ -92,14 +93,19 @@ def carry_out(
     return notes
 
 
-def tell(plan: Plan, notes: Sequence[str], how: How, *, prefix: tuple[str, ...] = ()) -> None:
-    """Print notes and what a plan did or would do; `prefix` begins the lines of one of several."""
+def tell(
+    plan: Plan, notes: Sequence[str], how: How, *, shared: bool = False, prefix: tuple[str, ...] = ()
+) -> None:
+    """Print notes and what a plan did or would do; `prefix` begins the lines of one of several.
+
+    What was written may have `shared` data shards with its source, whose values were not read.
+    """
     for text in notes:
         render.note(text)
     if how.as_json:
         head = {"source": plan.source, "target": plan.target, "format": plan.format}
         dropped = [one._asdict() for one in plan.dropped]
-        tail = {"dropped": dropped, "verified": how.verify}
+        tail = {"dropped": dropped, **verification(verified=how.verify, shared=shared)}
         render.long_document(head, "tensors", plan.rows(), lambda: tail)
         return
     if not render.is_terminal():
@@ -113,13 +119,13 @@ def tell(plan: Plan, notes: Sequence[str], how: How, *, prefix: tuple[str, ...] 
         render.table(columns, [_cells(row) for row in plan.rows()])
     say_dropped(plan.dropped)
     if render.is_terminal():
-        say_written(plan, counted(len(plan.moves), "tensor"), how)
+        say_written(plan, counted(len(plan.moves), "tensor"), how, shared=shared)
 
 
-def say_written(plan: Plan, tensors: str, how: How) -> None:
+def say_written(plan: Plan, tensors: str, how: How, *, shared: bool = False) -> None:
     """Say on a terminal what was written, or would be: where, in which format, how much."""
     done = "would write" if how.dry_run else "wrote"
-    proof = ", verified" if how.verify else ""
+    proof = (", verified but for the shared data" if shared else ", verified") if how.verify else ""
     size = f"{tensors}, {render.human_size(plan.nbytes)}{proof}"
     render.title(f"{done} {plan.target}", f"{plan.format}  {size}")
 

@@ -49,8 +49,9 @@ def command(source: str, target: str | None, **options: Any) -> int:
     --strip-prefix, --sub, --add-prefix.  Two tensors on one key are an error.
 
     Of TensorFlow's checkpoints only the index is written, and the object graph in a
-    small shard of its own.  Data shards are copied; with --link they are shared with SRC,
-    and with --in-place always.  At every instant SRC is the old or the new checkpoint.
+    small shard of its own.  Data shards are copied, each tensor compared with SRC's and its
+    checksum; with --link they are shared with SRC, and with --in-place always, and their
+    values are not read.  At every instant SRC is the old or the new checkpoint.
 
     \b
       ckpt rename run/ckpt-10 out/ckpt-10 --sub '^net/=>model/'
@@ -75,7 +76,7 @@ def command(source: str, target: str | None, **options: Any) -> int:
         how = How.of(options)
         how = how._replace(overwrite=how.overwrite or target is None)
         notes = carry_out(rename.plan, rename.run, how, nbytes=rename.nbytes)
-    tell(rename.plan, notes, how)
+    tell(rename.plan, notes, how, shared=rename.shares)
     if render.is_terminal() and not options["as_json"]:
         render.note(f"{len(rename.changed):,} of {counted(len(rename.plan.moves), 'key')} changed")
     return 0

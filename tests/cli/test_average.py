@@ -50,7 +50,16 @@ def test_weights_are_means_and_the_rest_is_the_last_ones(tmp_path: Path, ckpt: C
 
 def test_the_document_is_that_of_conversions(tmp_path: Path, ckpt: Callable) -> None:
     document = ckpt("average", "--json", *STEPS, "-o", tmp_path / "mean").json
-    assert list(document) == ["schema", "source", "target", "format", "tensors", "dropped", "verified"]
+    assert list(document) == [
+        "schema",
+        "source",
+        "target",
+        "format",
+        "tensors",
+        "dropped",
+        "verified",
+        "verification",
+    ]
     assert (document["target"], document["format"]) == (str(tmp_path / "mean"), "tf-object")
     assert (document["verified"], document["dropped"], len(document["tensors"])) == (True, [], 15)
     assert all(tensor["from"] == tensor["to"] for tensor in document["tensors"])
@@ -193,7 +202,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, ckpt: Call
     planned = ckpt("average", "-n", "--json", *STEPS, "-o", tmp_path / "mean").json
     assert os.listdir(tmp_path) == []
     done = ckpt("average", "--json", *STEPS, "-o", tmp_path / "mean").json
-    assert planned == {**done, "verified": False}
+    assert planned == {**done, "verified": False, "verification": "none"}
 
 
 def test_a_damaged_source_leaves_nothing(tmp_path: Path, ckpt: Callable) -> None:

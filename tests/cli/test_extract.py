@@ -66,7 +66,16 @@ def test_a_file_holds_the_chosen_tensors_under_their_keys(
     assert set(found) == set(TENSORS)
     assert all(same(found[key], np.asarray(value)) for key, value in TENSORS.items())
     document = result.json
-    assert list(document) == ["schema", "source", "target", "format", "tensors", "dropped", "verified"]
+    assert list(document) == [
+        "schema",
+        "source",
+        "target",
+        "format",
+        "tensors",
+        "dropped",
+        "verified",
+        "verification",
+    ]
     assert (document["source"], document["target"], document["verified"]) == (prefix, str(out), True)
     assert {tensor["from"]: tensor["to"] for tensor in document["tensors"]} == {key: key for key in TENSORS}
 
@@ -417,7 +426,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(prefix: str, tmp_path: Pat
         planned = ckpt("extract", "-n", "--json", prefix, "-o", f"{tmp_path}/{target}").json
         assert os.listdir(tmp_path) == ["in"]
         done = ckpt("extract", "--json", prefix, "-o", f"{tmp_path}/{target}").json
-        assert planned == {**done, "verified": False}
+        assert planned == {**done, "verified": False, "verification": "none"}
         subprocess.run(["rm", "-r", f"{tmp_path}/{target}"], check=True)
     assert ckpt("extract", "-n", prefix, "count", "-o", "-").out == "count\tcount\tint64\t\n"
 

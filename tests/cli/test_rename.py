@@ -11,7 +11,8 @@ import pytest
 
 from formats import open_checkpoint
 from formats.model.location import data_shards
-from tests.support import data_path, same
+from formats.tf.bundle.reader import BundleReader, BundleTensor
+from tests.support import data_path, partitioned, same, strings, write_bundle
 from tests.writing import files, read_all, save
 
 if TYPE_CHECKING:
@@ -27,12 +28,17 @@ NAMES = data_path("name_based", "adam", "model.ckpt-5")
 VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
+def copied(source: str, directory: Path, name: str = "c-1") -> str:
+    """Copy a bundle into a directory under another name; return its prefix there."""
+    for path in [f"{source}.index", *data_shards(source)]:
+        shutil.copy(path, directory / (name + path.removeprefix(source)))
+    return str(directory / name)
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A directory with an object-based checkpoint, `ckpt-10`."""
-    shutil.copy(OBJECTS + ".index", tmp_path / "ckpt-10.index")
-    for path in data_shards(OBJECTS):
-        shutil.copy(path, str(tmp_path / "ckpt-10") + path.removeprefix(OBJECTS))
+    copied(OBJECTS, tmp_path, "ckpt-10")
     return tmp_path
 
 
@@ -40,15 +46,14 @@ def test_json_is_the_document_of_conversions(ckpt: Ckpt, run: Path) -> None:
     result = ckpt("rename", run / "ckpt-10", run / "out-1", "--sub", "^net=>model", "--json")
     assert (result.code, result.err) == (0, "")
     found = result.json
-    assert {
-        name: found[name] for name in ("schema", "source", "target", "format", "dropped", "verified")
-    } == {
+    assert {name: value for name, value in found.items() if name != "tensors"} == {
         "schema": 1,
         "source": str(run / "ckpt-10"),
         "target": str(run / "out-1"),
         "format": "tf-object",
         "dropped": [],
         "verified": True,
+        "verification": "full",
     }
     assert {
         "from": f"net/l1/bias{VALUE}",
@@ -65,6 +70,70 @@ def test_json_is_the_document_of_conversions(ckpt: Ckpt, run: Path) -> None:
 def test_piped_it_prints_old_and_new(ckpt: Ckpt, run: Path) -> None:
     result = ckpt("rename", run / "ckpt-10", run / "out-1", "--sub", "^net=>model")
     assert [f"net/l1/bias{VALUE}", f"model/l1/bias{VALUE}", "float32", "5"] in result.rows
+
+
+@pytest.mark.parametrize(
+    ("options", "verified", "verification"),
+    [
+        (["out-1"], True, "full"),
+        (["out-1", "--link"], True, "linked"),
+        (["--in-place"], True, "linked"),
+        (["out-1", "--link", "--no-verify"], False, "none"),
+        (["out-1", "--link", "--dry-run"], False, "none"),
+    ],
+)
+@pytest.mark.parametrize("source", [OBJECTS, NAMES], ids=os.path.basename)
+def test_json_says_how_the_result_was_compared(
+    ckpt: Ckpt, tmp_path: Path, source: str, options: list[str], verified: bool, verification: str
+) -> None:
+    copied(source, tmp_path)
+    target = [tmp_path / word if word == "out-1" else word for word in options]
+    found = ckpt("rename", tmp_path / "c-1", *target, "--add-prefix", "x/", "--json").json
+    assert (found["verified"], found["verification"]) == (verified, verification)
+
+
+def test_an_old_graph_in_a_shard_of_its_own_is_not_copied_and_not_compared(ckpt: Ckpt, run: Path) -> None:
+    assert ckpt("rename", run / "ckpt-10", run / "a-1", "--sub", "^net=>model").code == 0
+    done = ckpt("rename", run / "a-1", run / "b-1", "--sub", "^model=>net", "--json")
+    assert (done.code, done.json["verification"]) == (0, "full")
+    assert len(data_shards(str(run / "b-1"))) == 2
+    assert ckpt("diff", run / "ckpt-10", run / "b-1", "--exclude", "_CHECKPOINTABLE*").code == 0
+
+
+def partitioned_bundle(prefix: Path) -> str:
+    pieces = partitioned(np.eye(3, dtype=np.float32), [((0, 2), (0, -1)), ((2, 1), (0, -1))])
+    write_bundle(str(prefix), {"w": pieces, "s": strings([b"a", b""])})
+    return str(prefix)
+
+
+@pytest.mark.parametrize("source", [OBJECTS, NAMES, None], ids=["objects", "names", "partitioned"])
+def test_a_damaged_tensor_is_not_copied_and_called_verified(
+    ckpt: Ckpt, tmp_path: Path, source: str | None
+) -> None:
+    (tmp_path / "run").mkdir()
+    prefix = copied(source or partitioned_bundle(tmp_path / "w-1"), tmp_path / "run")
+    with open_checkpoint(prefix) as reader:
+        assert isinstance(reader, BundleReader)
+        key = next(key for key, spec in reader.specs.items() if spec.dtype.name == "float32")
+        piece = next((tensor for _, tensor in reader.tensor(key).pieces()), reader.tensor(key))
+        assert isinstance(piece, BundleTensor)
+        path, offset = reader.data_place(key, piece.entry)
+        assert offset is not None
+    with open(path, "r+b") as file:
+        file.seek(offset + 1)
+        file.write(b"\x55")
+    new = tmp_path / "new"
+    rename = "rename", prefix, new / "c-1", "--add-prefix", "x/"
+    done = ckpt(*rename)
+    assert done.code == 3
+    assert done.err.startswith(f"ckpt: error: {path}: tensor {key!r}: ")
+    assert "checksum 0x" in done.err
+    assert "hint: to copy it with its damage: --no-verify" in done.err
+    assert not new.exists()
+    for option in ("--no-verify", "--link"):
+        assert ckpt(*rename, option).code == 0
+        assert ckpt("verify", new / "c-1").code == 1  # its checksum was carried along, and goes on telling
+        shutil.rmtree(new)
 
 
 def test_on_a_terminal_it_says_what_was_done(terminal: Ckpt, run: Path) -> None:

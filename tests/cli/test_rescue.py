@@ -141,7 +141,8 @@ def test_a_source_that_cannot_be_opened_is_a_document_too(
     (lost,) = done.json["lost"]
     assert lost["key"] is None
     assert lost["reason"][:20] in done.err
-    empty = {"format": None, "tensors": [], "unproved": [], "verified": False, "graph": None}
+    empty = {"format": None, "tensors": [], "unproved": [], "graph": None}
+    empty |= {"verified": False, "verification": "none"}
     assert {name: done.json[name] for name in empty} == empty
     assert done.json["schema"] == 1
 
@@ -522,7 +523,7 @@ def test_dry_run_tells_the_same_and_writes_nothing(tmp_path: Path, ckpt: Callabl
     told = ckpt("rescue", source, tmp_path / "out", "--json", "-n")
     assert os.listdir(tmp_path) == []
     done = ckpt("rescue", source, tmp_path / "out", "--json")
-    assert (told.code, {**told.json, "verified": True}) == (done.code, done.json)
+    assert (told.code, {**told.json, "verified": True, "verification": "full"}) == (done.code, done.json)
     assert done.json["schema"] == 1
     (lost,) = done.json["lost"]
     assert lost["key"] == "net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE"

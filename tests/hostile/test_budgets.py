@@ -108,7 +108,12 @@ def test_hostile_files_cost_every_command_little(
 LARGE = 100_000
 """Nodes of an object graph, each with a tensor, that commands hold in 100 MB and 1 KB a node."""
 
-ON_GRAPHS = ("ls -l {}", "graph {}", "rename --dry-run {} + --sub ^net=>model")
+ON_GRAPHS = (
+    "ls -l {}",
+    "graph {}",
+    "rename --dry-run {} + --sub ^net=>model",
+    "rename {} + --sub ^net=>model",
+)
 
 
 @pytest.mark.parametrize("nodes", [LARGE // 5, pytest.param(LARGE, marks=pytest.mark.fuzz)])

@@ -39,6 +39,11 @@ class Rename(NamedTuple):
     bundle: BundleRename | None
     nbytes: int
 
+    @property
+    def shares(self) -> bool:
+        """Whether what was written has data shards of its source, whose values were not read."""
+        return self.bundle is not None and self.bundle.shares
+
     def run(
         self,
         *,
@@ -52,7 +57,7 @@ class Rename(NamedTuple):
         if self.bundle is not None:
             if dry_run:
                 return list(self.plan.notes)
-            notes = self.bundle.run(overwrite=overwrite, verify=verify, advance=advance)
+            notes = self.bundle.run(overwrite=overwrite, verify=verify, workers=workers, advance=advance)
             return [*self.plan.notes, *notes]
         return execute(
             self.plan,
@@ -104,8 +109,11 @@ def plan_rename(
 
 
 def _plan(reader: CheckpointReader, path: str, names: Renamed) -> Plan:
-    moves = [Move(reader.specs[old]._replace(key=new), old, reader[old]) for old, new in names.keys.items()]
-    is_bundle = reader.format.is_bundle
+    is_bundle = reader.format.is_bundle  # whose values stay where they are
+    moves = [
+        Move(reader.specs[old]._replace(key=new), old, None if is_bundle else reader[old])
+        for old, new in names.keys.items()
+    ]
     pieces = {} if is_bundle else {new: reader[old].pieces() for old, new in names.keys.items()}
     return Plan(
         reader.location.path,

@@ -105,7 +105,7 @@ class Plan(NamedTuple):
             "format": self.format,
             "tensors": list(self.rows()),
             "dropped": [dropped._asdict() for dropped in self.dropped],
-            "verified": verified,
+            **verification(verified=verified),
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -118,6 +118,14 @@ class Plan(NamedTuple):
                 "dtype": spec.dtype.name,
                 "shape": list(spec.shape),
             }
+
+
+def verification(*, verified: bool, shared: bool = False) -> dict[str, Any]:
+    """Return what a document says of how the result was compared with its source.
+
+    Data shards that are `shared` with it are the same files, and were not read.
+    """
+    return {"verified": verified, "verification": ("linked" if shared else "full") if verified else "none"}
 
 
 def cast_chunks(tensor: LazyTensor, spec: TensorSpec) -> Iterator[Chunk]:

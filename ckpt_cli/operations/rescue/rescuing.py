@@ -40,7 +40,7 @@ from formats.tf.bundle.index import OBJECT_GRAPH_KEY
 from formats.tf.bundle.writer import bundle_target
 from formats.tf.graph.salvage import claimed_keys, graph_of_keys, without_lost
 
-from ..move.transfer import Dropped, Move, Plan
+from ..move.transfer import Dropped, Move, Plan, verification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -102,7 +102,7 @@ class Rescue(NamedTuple):
             "format": None,
             "tensors": [],
             "dropped": [],
-            "verified": False,
+            **verification(verified=False),
         }
         if self.plan is not None:
             base = self.plan.document(verified=verified)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ from ...store.readahead import ReadAhead
 from ...store.workers import SERIAL, Workers
 from . import payload
 from .index import BundleEntry, BundleIndex, EntryError, data_shard
+from .shards import ComparedFile
 from .slices import slice_key
 
 if TYPE_CHECKING:
@@ -196,6 +198,7 @@ class BundleReader(CheckpointReader):
         self.index = index
         self.findings = index.findings
         self.open_shards: OrderedDict[int, ReadAhead] = OrderedDict()
+        self._copies: Mapping[int, str] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -302,7 +305,9 @@ class BundleReader(CheckpointReader):
                     message, path=self.index.path, key=key, offset=place, code="entry"
                 )
             try:
-                ahead = ReadAhead(open_file(data_shard(self.index.prefix, shard, num_shards)))
+                path, copy = data_shard(self.index.prefix, shard, num_shards), self._copies.get(shard)
+                file = open_file(path)
+                ahead = ReadAhead(file if copy is None else ComparedFile(file, open_file(copy)))
             except CheckpointError as error:
                 error.key = key
                 raise
@@ -311,6 +316,20 @@ class BundleReader(CheckpointReader):
                 self.open_shards.popitem(last=False)
             self.open_shards[shard] = ahead
         return ahead
+
+    @contextmanager
+    def compared_with(self, copies: Mapping[int, str]) -> Iterator[None]:
+        """Read these shards, by number, together with copies of them in this block.
+
+        CorruptCheckpointError is what reading raises then where a byte differs.
+        """
+        self._close_shards()
+        self._copies = copies
+        try:
+            yield
+        finally:
+            self._copies = {}
+            self._close_shards()
 
     def data_range(self, key: str, entry: BundleEntry) -> FileRange:
         """Return where an entry's bytes lie, with the checksum stored for them."""
@@ -381,8 +400,11 @@ class BundleReader(CheckpointReader):
         return verify_bundle(self, workers)
 
     def close(self) -> None:
+        self._closed = True
+        self._close_shards()
+
+    def _close_shards(self) -> None:
         with self._lock:
-            self._closed = True
             for ahead in self.open_shards.values():
                 ahead.file.close()
             self.open_shards.clear()

@@ -29,26 +29,27 @@ from ...errors import (
     DuplicateKeyError,
     UnsupportedFeatureError,
 )
-from ...model.location import bundle
-from ...model.probe import Probe
-from ...store.paths import entry_at, is_file, real_path
+from ...store.paths import entry_at, is_file, open_file, real_path
 from ...store.staging import Staging, refusing, sync_directory
+from ...store.workers import SERIAL, Workers
 from ...wire.coding import encode_varint
 from ...wire.crc32c import extend, mask
 from ...wire.messages import BundleHeaderProto
-from ...wire.sstable import TableBuilder
+from ...wire.sstable import Table, TableBuilder
 from .commit import BundleExchange
-from .index import OBJECT_GRAPH_KEY, BundleEntry, BundleIndex, data_shard, encode_entry
+from .index import OBJECT_GRAPH_KEY, BundleEntry, data_shard, decode_entry, encode_entry
 from .links import Mirror, followed_index, followed_prefix
-from .payload import length_bytes
-from .shards import CLONE, COPY, LINK, bring, same_bytes
+from .payload import checksum, elements, length_bytes
+from .shards import CLONE, COPY, LINK, bring
 from .slices import slice_key
+from .verify import verify_values
 from .writer import BundleWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ...model.object_graph import ObjectGraph
+    from ...model.verification import Finding
     from .reader import BundleReader
 
 
@@ -61,7 +62,8 @@ class BundleRename:
     """Writes the bundle of a reader to `prefix`, under other keys.
 
     `keys` gives every tensor its new key, `graph` is the object graph that goes with
-    them.  `link` shares shards where it can; in place they always are.
+    them.  `link` shares shards where it can; in place they always are.  After `run`,
+    `shares` says whether any are.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class BundleRename:
         self._graph_shard = max(self._used, default=-1) + 1
         old = reader.index.header
         self._num_shards = old.num_shards if self._graph is None else self._graph_shard + 1
+        self.shares = False
         if self._num_shards - len(self._used) > _MOST_GAPS:
             message = f"the header counts {self._num_shards} shards, tensors are in {len(self._used)}"
             raise UnsupportedFeatureError(message, path=reader.index.path, code="header")
@@ -159,14 +162,20 @@ class BundleRename:
         *,
         overwrite: bool = False,
         verify: bool = True,
+        workers: Workers = SERIAL,
         advance: Callable[[int], None] = lambda _: None,
     ) -> list[str]:
-        """Write it and move it to its place; return notes for the person."""
+        """Write it and move it to its place; return notes for the person.
+
+        Raises CorruptCheckpointError for a tensor that is damaged in a shard that is copied: its
+        values are compared with its checksum as they are with the copy.  What is shared is not read.
+        """
         staging = Staging(self._prefix, BundleWriter.existing(self._prefix))
         try:
             brought = self._stage(staging, advance)
             if verify:
-                self._verify(staging, brought, advance)
+                self._verify_index(staging)
+                self._verify_copies(staging, brought, workers, advance)
             self._reader.check_unchanged()
             with staging.alone():
                 if not (overwrite or self.in_place) and (found := BundleWriter.existing(self._prefix)):
@@ -185,6 +194,7 @@ class BundleRename:
         }
         if self._graph is not None:
             self._stage_graph(staging)
+        self.shares = self.in_place or any(way != COPY for way in brought.values())
         if sources or self._graph is not None:
             for number in set(range(self._num_shards)) - set(sources) - {self._new_shard}:
                 staging.create(self._name(number, self._num_shards))
@@ -231,31 +241,67 @@ class BundleRename:
         self._stage_index(staging, num_shards)
         staging.sync()
 
-    def _verify(self, staging: Staging, brought: Mapping[int, str], advance: Callable[[int], None]) -> None:
-        """Hold what is staged against the source: every entry, the object graph, every byte copied."""
-        prefix = staging.path(os.path.basename(self._prefix))
-        if self._graph is not None and self._graph_in(prefix) != self._graph:
+    def _verify_index(self, staging: Staging) -> None:
+        """Hold what is staged of the index against what it is to say, an entry at a time, and the graph."""
+        count, last = 0, b""
+        with open_file(staging.path(os.path.basename(self._prefix) + ".index")) as file:
+            entries = iter(Table(file.read, file.size, file.path))
+            header = BundleHeaderProto.decode(next(entries, (b"", b""))[1])
+            for key, value in entries:
+                if key <= last or self._entries.get(key) != value:
+                    raise self._broken("the entries of the index differ")
+                count, last = count + 1, key
+        if (header.num_shards, count) != (self._num_shards, len(self._entries)):
+            raise self._broken("the index is not whole")
+        if self._graph is not None and self._graph_in(staging) != self._graph:
             raise self._broken("the object graph differs")
-        old, new = self._reader.index, BundleIndex(prefix)
-        sizes = [(len(index.tensors), len(index.slice_entries)) for index in (old, new)]
-        if sizes[0] != sizes[1] or not all(self._is_kept(key, new) for key in old.tensors):
-            raise self._broken("the entries of the index differ")
-        for number, path in self._sources().items():
-            if brought[number] == COPY:
-                same_bytes(path, staging.path(self._name(number, self._num_shards)), advance)
 
-    def _graph_in(self, prefix: str) -> object:
-        """Return the object graph of what is staged, as it is read from there."""
-        with self._reader.format.reader(Probe(bundle(prefix)), False) as written:
-            return written[GRAPH_KEY].read().item()
+    def _graph_in(self, staging: Staging) -> bytes:
+        """Return the object graph of what is staged, as its entry says where it is."""
+        entry = decode_entry(self._entries[OBJECT_GRAPH_KEY])
+        with open_file(staging.path(self._name(entry.shard, self._num_shards))) as file:
 
-    def _is_kept(self, key: str, new: BundleIndex) -> bool:
-        """Whether a tensor has its entry under its new key; the object graph has one of its own."""
-        old, position = self._reader.index, new.tensors.get(self._keys[key])
-        if position is None:
-            return False
-        is_new = key == GRAPH_KEY and self._graph is not None
-        return is_new or new.values[position] == old.values[old.tensors[key]]
+            def read(offset: int, size: int) -> bytes:
+                return file.read_exactly(entry.offset + offset, size)
+
+            big_endian = self._reader.index.big_endian
+            if mask(checksum(read, STRING, 1, entry.size, big_endian=big_endian)) != entry.crc32c:
+                raise self._broken("the object graph has another checksum")
+            (place,) = elements(read, STRING, 1, entry.size, big_endian=big_endian)
+            return read(*place)
+
+    def _verify_copies(
+        self,
+        staging: Staging,
+        brought: Mapping[int, str],
+        workers: Workers,
+        advance: Callable[[int], None],
+    ) -> None:
+        """Read the tensors of each shard that was copied from it and from the copy, checksums and all."""
+        copies = {
+            number: staging.path(self._name(number, self._num_shards))
+            for number, way in brought.items()
+            if way == COPY
+        }
+        if not copies:
+            return
+        with self._reader.compared_with(copies):
+            for step in verify_values(self._reader, copies, workers):
+                for finding in step.findings:
+                    if finding.severity == "error":
+                        raise self._damaged(finding)
+                advance(step.nbytes)
+
+    def _damaged(self, finding: Finding) -> CorruptCheckpointError:
+        verify = f"to see all that is damaged: ckpt verify {self._reader.index.prefix}"
+        return CorruptCheckpointError(
+            finding.message,
+            path=finding.file,
+            key=finding.key,
+            offset=finding.offset,
+            code=finding.code,
+            hints=(verify, "to copy it with its damage: --no-verify"),
+        )
 
     def _broken(self, message: str) -> ConversionError:
         return ConversionError(f"verification failed: {message}", path=self._prefix)

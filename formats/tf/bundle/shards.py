@@ -14,6 +14,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ...errors import CheckpointError, CorruptCheckpointError
+from ...store.base import File
 from ...store.paths import open_file, real_path, store_of
 from ...store.staging import refusing
 from ...store.tally import tally_of
@@ -28,7 +29,6 @@ LINK, CLONE, COPY = "link", "clone", "copy"
 
 _FICLONE = 0x40049409
 _COPIED_AT_ONCE = 8 << 20
-_COMPARED_AT_ONCE = 1 << 20
 _CANNOT = frozenset(
     [errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.ENOSYS, errno.EMLINK]
 )
@@ -128,11 +128,34 @@ def _close(*descriptors: int) -> None:
             os.close(descriptor)
 
 
-def same_bytes(path: str, copy: str, advance: Callable[[int], None]) -> None:
-    """Compare a copy with its source, CorruptCheckpointError where a byte differs."""
-    with open_file(path) as source, open_file(copy) as target:
-        for at in range(0, max(source.size, target.size), _COMPARED_AT_ONCE):
-            mine, theirs = (file.read(at, _COMPARED_AT_ONCE) for file in (source, target))
-            if mine != theirs:
-                raise CorruptCheckpointError("the copy of this file differs from it", path=path, offset=at)
-            advance(len(mine))
+class ComparedFile(File):
+    """A file that is read together with a copy; CorruptCheckpointError where what is read differs."""
+
+    def __init__(self, file: File, copy: File) -> None:
+        super().__init__(file.store, file.path, file.size, file.identity)
+        self._file = file
+        self._copy = copy
+
+    def read(self, offset: int, size: int) -> bytes:
+        data = self._file.read(offset, size)
+        self._compare(offset, data)
+        return data
+
+    def read_into(self, offset: int, out: memoryview) -> None:
+        self._file.read_into(offset, out)
+        self._compare(offset, out)
+
+    def _compare(self, offset: int, data: bytes | memoryview) -> None:
+        if self._copy.read(offset, len(data)) != data:
+            raise CorruptCheckpointError("the copy of these bytes differs", path=self.path, offset=offset)
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def close(self) -> None:
+        self._file.close()
+        self._copy.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ComparedFile, (self._file, self._copy)

@@ -34,7 +34,7 @@ from .index import OBJECT_GRAPH_KEY, data_shard
 from .slices import decode_slice_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from .index import BundleEntry
     from .reader import BundleReader
@@ -99,6 +99,17 @@ def verify_bundle(reader: BundleReader, workers: Workers = SERIAL) -> Iterator[V
     structure = _Structure(reader)
     yield Verification(findings=tuple(structure.check()))
     yield Verification(findings=tuple(_object_graph(reader)))
+    yield from _verify_data(reader, structure, workers)
+
+
+def verify_values(
+    reader: BundleReader, shards: Collection[int], workers: Workers = SERIAL
+) -> Iterator[Verification]:
+    """Yield the steps of verifying the tensors alone, of which some shards are read."""
+    structure = _Structure(reader)
+    yield Verification(findings=tuple(structure.check()))
+    parts = structure.parts
+    structure.order = array("q", (part for part in structure.order if parts.shard[part] in shards))
     yield from _verify_data(reader, structure, workers)
 
 
