@@ -157,7 +157,7 @@ import json, os, sys
 sys.path.insert(0, sys.argv[1])
 from tests.hostile.commands import COMMANDS, arguments, run_command
 import tests.hostile.budget_server as server
-server._import_all()
+server.import_all()
 run_command(["ls", "--help"])
 opened = []
 def hook(event, arguments):
