@@ -223,7 +223,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequ
     from rich.text import Text
 
     grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
-    total = -_GAP
+    total = 0  # rich before 14.3 takes the gap behind the last column into account, and folds without it
     for at, column in enumerate(columns):
         natural = max(map(cell_len, (column.name, *(row[at] for row in rows))))
         least = min(natural, _LEAST_FOLDED) if column.fold else natural

@@ -72,7 +72,11 @@ def test_on_a_terminal_lines_fit_and_commands_can_be_pasted(tmp_path: Path, term
     assert [line.strip() for line in result.out.splitlines() if line.startswith("    ckpt")] == COMMANDS
 
 
-@pytest.mark.parametrize("content", [b"", b"all is well\n", bytes(range(256)) * 10, b"x" * 3_000_000])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"all is well\n", bytes(range(256)) * 10, b"x" * 3_000_000],
+    ids=["nothing", "words", "every byte", "large"],
+)
 def test_nothing_known_is_exit_1(content: bytes, tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "text").write_bytes(content)
     result = ckpt("explain", tmp_path / "text")

@@ -232,17 +232,18 @@ def test_numbers_from_a_file_take_no_memory(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends", "message"),
+    ("ends", "seconds", "message"),
     [
-        (lambda: os.kill(os.getpid(), 9), "the HDF5 library crashed on it: signal 9"),
-        (lambda: time.sleep(30), "reading it took more than 0 s, and was stopped"),
+        (lambda: os.kill(os.getpid(), 9), 30, "the HDF5 library crashed on it: signal 9"),
+        (lambda: time.sleep(30), 0.2, "reading it took more than 0 s, and was stopped"),
     ],
+    ids=["crash", "hang"],
 )
 def test_what_the_hdf5_library_does_to_itself_is_a_finding(
-    ends: Callable, message: str, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+    ends: Callable, seconds: float, message: str, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verify, "_verify_here", lambda *_: ends())
-    monkeypatch.setattr(verify, "_FEWEST_SECONDS", 0.2)
+    monkeypatch.setattr(verify, "_FEWEST_SECONDS", seconds)
     result = ckpt("verify", "--json", data_path("keras_mlp", "mlp.full.h5"))
     assert result.code == 3
     (finding,) = result.json["results"][0]["findings"]
