@@ -275,7 +275,7 @@ def _attribute_of(key: str) -> str:
 def object_graph_of(reader: CheckpointReader) -> ObjectGraph | None:
     """Return the object graph; None where the format has none, CorruptCheckpointError where it is damaged."""
     graph = reader.object_graph
-    if graph is not None or reader.format.name != "tf-object":
+    if graph is not None or not reader.format.has_object_graph:
         return graph
     flaw = next(finding for finding in reader.findings if finding.key == GRAPH_KEY)
     message = f"its object graph cannot be read: {flaw.message}"
