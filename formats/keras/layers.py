@@ -47,6 +47,14 @@ class WeightRow(NamedTuple):
     in_keras_3: str | None = None
     """Its attribute in Keras 3, where that is neither its name nor its name behind an underscore."""
 
+    also: str = ""
+    """A second edge to it: Keras 2 has what is adapted under two names, Keras 3 under this one."""
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """Its edges in the object graph of Keras 2."""
+        return (self.name, self.also) if self.also else (self.name,)
+
     def is_there(self, told: Told) -> bool:
         return all(_is_on(option, told) for option in self.when.split())
 
@@ -114,7 +122,7 @@ class LayerRow(NamedTuple):
         Raises KeyError, with its name, for an option that does not tell.
         """
         for option in (*self.unless, *_UNLESS):
-            if told(option):
+            if told(option) is not None and told(option) is not False:
                 raise KeyError(option)
         axis = told("axis", -1)
         if self.one_axis and isinstance(axis, list) and len(axis) != 1:
@@ -284,6 +292,15 @@ LAYERS: dict[str, LayerRow] = {
         ),
     ),
     "Multiply": LayerRow(options=()),
+    "Normalization": LayerRow(
+        (
+            WeightRow("mean", "AXES", trainable=False, also="adapt_mean"),
+            WeightRow("variance", "AXES", trainable=False, also="adapt_variance"),
+            WeightRow("count", "", trainable=False),
+        ),
+        lists=("_keep_axis", "_reduce_axis", "_reduce_axis_mask", "_broadcast_shape"),
+        unless=("mean", "variance"),
+    ),
     "PReLU": LayerRow((WeightRow("alpha"),)),
     "Permute": LayerRow(options=("dims",)),
     "ReLU": LayerRow(options=("max_value", "negative_slope", "threshold")),
@@ -309,5 +326,5 @@ NORMALIZING = {weight.name for row in LAYERS.values() if row.lists == _AXIS for 
 
 def edge_spellings(name: str) -> tuple[str, ...]:
     """Return the edges under which graphs have a weight: Keras 3 keeps some under private or other names."""
-    other = WEIGHTS[name].in_keras_3 if name in WEIGHTS else None
-    return (name, f"_{name}", other) if other else (name, f"_{name}")
+    row = WEIGHTS.get(name, WeightRow(name))
+    return tuple(edge for edge in (name, f"_{name}", row.in_keras_3, row.also) if edge)

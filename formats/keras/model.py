@@ -84,7 +84,8 @@ class Unit:
 
     def variables(self) -> list[Variable]:
         """Return its own variables, in the order of their creation."""
-        return [edge.target for edge in self.edges if isinstance(edge.target, Variable)]
+        held = (edge.target for edge in self.edges if isinstance(edge.target, Variable))
+        return list({id(variable): variable for variable in held}.values())
 
     def parts(self) -> Iterator[tuple[Edge, Unit]]:
         """Yield the objects within it that Keras saves, layers aside."""
@@ -140,8 +141,11 @@ def _empty(*names: str) -> list[Edge]:
 
 def _weights(row: LayerRow, layer: Layer) -> list[Edge]:
     """Return a class' edges to its weights, and to lists before them; KeyError where untold."""
-    weights = [weight for weight, _ in row.weights_of(layer.config.get)]
-    return [*_empty(*row.lists), *(Edge(one.name, Variable(one.name, one.trainable)) for one in weights)]
+    edges = _empty(*row.lists)
+    for weight, _ in row.weights_of(layer.config.get):
+        variable = Variable(weight.name, weight.trainable)
+        edges += [Edge(name, variable) for name in weight.edges]
+    return edges
 
 
 def _cell(row: LayerRow, layer: Layer) -> Edge:

@@ -56,6 +56,7 @@ def test_what_only_the_input_tells_may_be_given() -> None:
         ("BatchNormalization", {"renorm": True}, "renorm"),
         ("BatchNormalization", {"axis": [1, 2]}, "axis"),
         ("LayerNormalization", {"rms_scaling": True}, "rms_scaling"),
+        ("Normalization", {"mean": 0.0, "variance": 1.0}, "mean"),
     ],
 )
 def test_options_that_do_not_tell_are_named(class_name: str, config: dict[str, Any], option: str) -> None:
@@ -74,6 +75,7 @@ def test_a_layer_has_the_initializers_of_what_is_within_it() -> None:
 
 def test_keras_3_spells_some_edges_otherwise() -> None:
     assert edge_spellings("depthwise_kernel") == ("depthwise_kernel", "_depthwise_kernel", "kernel")
+    assert edge_spellings("mean") == ("mean", "_mean", "adapt_mean")
     assert edge_spellings("anything") == ("anything", "_anything")
 
 
