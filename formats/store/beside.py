@@ -68,6 +68,8 @@ def _names_in(folder: str) -> _Taken:
 def _grouped(names: Iterable[str]) -> dict[re.Pattern[str], dict[str, list[str]]]:
     found: dict[re.Pattern[str], dict[str, list[str]]] = {pattern: {} for pattern in _PATTERNS}
     for name in names:
+        if "-of-" not in name:  # as all patterns have it, and few names of a large directory
+            continue
         for pattern, by_prefix in found.items():
             match = pattern.fullmatch(name)
             if match is not None:
