@@ -17,36 +17,27 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..core.dtypes import INVALID, STRING
 from ..core.spec import key_bytes
 from ..errors import CheckpointError, CheckpointNotFoundError, ConversionError, forget_locals
-from ..known import npz, tf_name, tf_object, tf_v1
+from ..known import tf_name, tf_object
 from ..model.location import Location, data_shards
-from ..model.probe import Probe, zip_archive
+from ..model.probe import Probe
 from ..model.verification import Finding
-from ..store.archive import Archive
 from ..store.beside import SHARD
-from ..store.paths import open_file, real_path
-from ..store.readahead import ReadAhead
+from ..store.paths import real_path
 from ..tf.bundle import payload
 from ..tf.bundle.index import OBJECT_GRAPH_KEY, EntryError
 from ..tf.bundle.index_remains import read_remains
 from ..tf.bundle.index_salvage import CHECKSUM, SalvagedIndex, encoded, place_by
 from ..tf.bundle.reader import BundleReader
-from ..wire.salvage import find_blocks
-from ..wire.sstable import Table
 from .opening import locate
-from .registry import detect
+from .registry import all_formats, detect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..core.region import Extents
-    from ..h5.library.cut import CutFile
     from ..model.reader import CheckpointReader
-    from ..store.base import File
     from ..tf.bundle.index_remains import Remains
     from ..tf.bundle.index_salvage import Placed
-
-
-_V1_META_TAG = 0x0A
 
 
 class Salvage(NamedTuple):
@@ -63,7 +54,6 @@ class Salvage(NamedTuple):
     findings: tuple[Finding, ...] = ()
     proofs: Mapping[str, str] = {}
     doubts: Mapping[str, str] = {}
-    cut: CutFile | None = None
     sibling: CheckpointReader | None = None
 
 
@@ -115,7 +105,7 @@ _TOLD_BY_TENSORS = frozenset(("footer", "key-order", "shard-short"))
 """Codes of findings about a whole file that say nothing beyond what each tensor says."""
 
 
-def _salvage(reader: CheckpointReader, *found: Finding, cut: CutFile | None = None) -> Salvage:
+def _salvage(reader: CheckpointReader, *found: Finding) -> Salvage:
     """Return what a lenient reader lists, its findings sorted into losses and the rest."""
     specs = reader.specs
     losses = [
@@ -129,7 +119,7 @@ def _salvage(reader: CheckpointReader, *found: Finding, cut: CutFile | None = No
     others = [finding for finding in reader.findings if finding not in told and finding.key is None]
     doubt = reader.read_unproved()
     doubts = dict.fromkeys(specs, doubt) if doubt is not None else {}
-    return Salvage(reader, tuple(losses), (*found, *others), doubts=doubts, cut=cut)
+    return Salvage(reader, tuple(losses), (*found, *others), doubts=doubts)
 
 
 # Bundles ----------------------------------------------------------------------------
@@ -259,81 +249,8 @@ def _open_otherwise(location: Location, error: CheckpointError) -> Salvage | Non
     """Return what can be told of a file that no format opens; None where that is nothing."""
     finding = Finding.of(error)
     probe = Probe(location)
-    if not probe.size:
-        return None
-    if probe.head.startswith(b"PK\3\4"):
-        return _open_zip(location, finding)
-    from ..h5.library.cut import find_damaged_superblock
-
-    if find_damaged_superblock(probe.head) is not None:
-        return _open_cut_h5(location, finding)
-    if _begins_as_v1(location.head):
-        reader = _V1Reader(probe, lenient=True)
-        return _salvage(reader, finding)
+    for found in all_formats():
+        reader = found.salvage(probe, finding) if found.salvage is not None else None
+        if reader is not None:
+            return _salvage(reader, finding)
     return None
-
-
-def _begins_as_v1(path: str) -> bool:
-    """Whether a file's first block is sound, and its first entry V1 metadata."""
-    with open_file(path) as file:
-        block = next(find_blocks(ReadAhead(file).read, file.size), None)
-        if block is None or not block.is_sound:
-            return False
-        try:
-            entries = Table.of_blocks(file.read, file.size, path, []).entries(block.handle)
-        except CheckpointError:
-            return False
-    return bool(entries) and entries[0][0] == b"" and entries[0][1][:1] == bytes((_V1_META_TAG,))
-
-
-class _V1Reader(tf_v1.V1Reader):
-    """A V1 checkpoint whose blocks are found by walking its files."""
-
-    def _open_table(self, file: File) -> Table:
-        try:
-            return super()._open_table(file)
-        except CheckpointError as error:
-            self.findings.append(Finding("error", error.code, error.message, None, file.path, error.offset))
-        table = Table.of_blocks(file.read, file.size, file.path, [])
-        for block in find_blocks(ReadAhead(file).read, file.size):
-            if not block.is_sound:
-                break
-            try:
-                last_key, _ = table.entries(block.handle)[-1]
-            except CheckpointError as error:
-                self.findings.append(
-                    Finding("error", error.code, error.message, None, file.path, error.offset)
-                )
-            else:
-                table.index.append((last_key, block.handle))
-        return table
-
-
-def _open_zip(location: Location, finding: Finding) -> Salvage | None:
-    archive = Archive.salvaged(location.head)
-    if not archive.names:
-        return None
-    probe = Probe(location, {zip_archive: archive})
-    if all(name.endswith(".npy") for name in archive.names):
-        reader: CheckpointReader = npz.FORMAT.reader(probe, True)
-    else:
-        found = detect(probe)
-        reader = found.reader(probe, True)
-    if not archive.is_complete:
-        reader.findings.append(finding)
-    return _salvage(reader, finding)
-
-
-def _open_cut_h5(location: Location, finding: Finding) -> Salvage:
-    from ..h5.facts import H5Facts, h5_facts
-    from ..h5.library.cut import CutFile, find_damaged_superblock
-    from ..h5.safe import open_h5
-
-    probe = Probe(location)
-    superblock = find_damaged_superblock(probe.head)
-    assert superblock is not None
-    cut = CutFile(open_file(location.head), superblock)
-    file = open_h5(location.head, cut.size, superblock, cut.source, natively=False)
-    mended = Probe(location, {h5_facts: H5Facts(file)})
-    reader = detect(mended).reader(mended, True)
-    return _salvage(reader, finding, cut=cut)

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..model.probe import Probe
+    from ..model.reader import CheckpointReader
+    from ..model.verification import Finding
     from ..model.writer import Target
 
 
@@ -232,6 +234,12 @@ def _open(probe: Probe, lenient: bool) -> Hdf5Reader:
     return Hdf5Reader(probe, lenient=lenient)
 
 
+def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:  # noqa: ARG001  it is told beside
+    from ..h5.remains import read_h5_remains
+
+    return read_h5_remains(probe, FORMAT)
+
+
 def _create(target: Target) -> CheckpointWriter:
     return Hdf5Writer(FORMAT, target)
 
@@ -245,5 +253,6 @@ FORMAT = Format(
     _open,
     _create,
     frozenset(HELD),
+    _salvage,
     nests_keys=True,
 )

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..h5.safe import H5File
     from ..keras.facts import KerasFacts
     from ..model.probe import Probe
+    from ..model.reader import CheckpointReader
     from ..model.writer import CheckpointWriter, Target
     from ..store.archive import Archive, Member
 
@@ -227,6 +228,12 @@ def _open(probe: Probe, lenient: bool) -> KerasReader:
     return KerasReader(probe, lenient=lenient)
 
 
+def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:
+    from ..model.remains import read_zip_remains
+
+    return read_zip_remains(probe, finding, FORMAT)
+
+
 def _create(target: Target) -> CheckpointWriter:
     return ArchiveWriter(FORMAT, target)
 
@@ -240,4 +247,5 @@ FORMAT = Format(
     _open,
     _create,
     H5_DTYPES,
+    _salvage,
 )

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ..core.spec import TensorSpec
     from ..h5.node import Node
     from ..model.probe import Probe
+    from ..model.reader import CheckpointReader
     from ..model.writer import CheckpointWriter, Target
 
 
@@ -211,6 +212,12 @@ def _open(probe: Probe, lenient: bool) -> KerasH5Reader:
     return KerasH5Reader(probe, lenient=lenient)
 
 
+def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:  # noqa: ARG001  it is told beside
+    from ..h5.remains import read_h5_remains
+
+    return read_h5_remains(probe, FORMAT)
+
+
 def _create(target: Target) -> CheckpointWriter:
     return LegacyWriter(FORMAT, target)
 
@@ -224,5 +231,6 @@ FORMAT = Format(
     _open,
     _create,
     H5_DTYPES,
+    _salvage,
     names_layers=True,
 )

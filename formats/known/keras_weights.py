@@ -30,6 +30,7 @@ from ..store.paths import open_file
 if TYPE_CHECKING:
     from ..h5.safe import H5File
     from ..model.probe import Probe
+    from ..model.reader import CheckpointReader
     from ..model.writer import CheckpointWriter, Target
 
 
@@ -99,6 +100,12 @@ def _open(probe: Probe, lenient: bool) -> WeightsReader:
     return WeightsReader(probe.location, FORMAT, [facts.file], lenient=lenient)
 
 
+def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:  # noqa: ARG001  it is told beside
+    from ..h5.remains import read_h5_remains
+
+    return read_h5_remains(probe, FORMAT)
+
+
 def _create(target: Target) -> CheckpointWriter:
     if target.path.endswith(".json"):
         hints = ("name it *.weights.h5",)
@@ -115,4 +122,5 @@ FORMAT = Format(
     _open,
     _create,
     H5_DTYPES,
+    _salvage,
 )

@@ -315,6 +315,12 @@ def _open(probe: Probe, lenient: bool) -> NpzReader:
     return NpzReader(probe, lenient=lenient)
 
 
+def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:
+    from ..model.remains import read_zip_remains
+
+    return read_zip_remains(probe, finding, FORMAT)
+
+
 def _create(target: Target) -> CheckpointWriter:
     return NpzWriter(FORMAT, target)
 
@@ -328,4 +334,5 @@ FORMAT = Format(
     _open,
     _create,
     NPY_DTYPES,
+    _salvage,
 )

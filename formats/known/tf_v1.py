@@ -235,7 +235,6 @@ class V1Reader(CheckpointReader):
             raise CorruptCheckpointError(first.message, path=first.file, offset=first.offset, code=first.code)
 
     def _open_table(self, file: File) -> Table:
-        """Return the table in a file; salvaging finds its blocks in another way."""
         return Table(file.read, file.size, file.path)
 
     def _shard_paths(self) -> list[str]:
@@ -378,6 +377,25 @@ class V1Reader(CheckpointReader):
             shard.close()
 
 
+class _RemainsReader(V1Reader):
+    """A V1 checkpoint whose blocks are found by walking its files, where their indexes do not tell."""
+
+    def _open_table(self, file: File) -> Table:
+        from ..tf.v1.remains import walked_table
+
+        try:
+            return super()._open_table(file)
+        except CheckpointError as error:
+            self.findings.append(Finding("error", error.code, error.message, None, file.path, error.offset))
+        return walked_table(file, self.findings)
+
+
+def _salvage(probe: Probe, finding: Finding) -> V1Reader | None:  # noqa: ARG001  its reader finds it again
+    from ..tf.v1.remains import begins_as_v1
+
+    return _RemainsReader(probe, lenient=True) if begins_as_v1(probe.location.head) else None
+
+
 def _sniff(probe: Probe) -> bool:
     return probe.is_v1
 
@@ -401,4 +419,5 @@ FORMAT = Format(
     _open,
     _create,
     frozenset(VALUE_FIELDS),
+    _salvage,
 )

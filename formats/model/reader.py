@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 from ..core.dtypes import INVALID
 from ..errors import CheckpointError, ConversionError, CorruptCheckpointError, TensorNotFoundError
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from .verification import Finding, Verification
     from .writer import CheckpointWriter, Target
 from .tensor import LazyTensor
+
+
+class Gap(Protocol):
+    """Bytes that are missing from a file."""
+
+    is_touched: bool
+    """Whether some of them were read since this was last set to False."""
 
 
 class CheckpointReader(Mapping[str, LazyTensor], ABC):
@@ -42,6 +49,9 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
 
     format: Format
     location: Location
+    gap: Gap | None = None
+    """The part of a damaged file that is not there, and reads as zeros."""
+
     object_graph: ObjectGraph | None = None
     findings: list[Finding]
     fingerprint: Fingerprint | None = None
@@ -184,6 +194,10 @@ class Format(NamedTuple):
     reader: Callable[[Probe, bool], CheckpointReader]
     writer: Callable[[Target], CheckpointWriter] | None
     dtypes: frozenset[str]
+
+    salvage: Callable[[Probe, Finding], CheckpointReader | None] | None = None
+    """Opens what is left of a file that its reader refuses, for the reason that the finding says; None where
+    the file is another format's.  A format without has no more to say than its lenient reader."""
 
     has_object_graph: bool = False
     """Whether keys belong to nodes of an object graph, which is a part of the checkpoint."""

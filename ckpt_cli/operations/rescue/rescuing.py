@@ -186,8 +186,8 @@ def _flaws(
 
 def _flaw(salvage: Salvage, key: str, advance: Callable[[int], None]) -> Finding | None:
     reader = salvage.reader
-    if salvage.cut is not None:
-        salvage.cut.is_touched = False
+    if reader.gap is not None:
+        reader.gap.is_touched = False
     try:
         tensor = reader[key]
         pieces = tensor.pieces()
@@ -197,7 +197,7 @@ def _flaw(salvage: Salvage, key: str, advance: Callable[[int], None]) -> Finding
             advance(part.spec.nbytes or 0)
     except CheckpointError as error:
         return _lost_for(error, key)
-    if salvage.cut is not None and salvage.cut.is_touched:
+    if reader.gap is not None and reader.gap.is_touched:
         return Finding("error", "hdf5-read", "some of it lay behind the cut", key, reader.location.head)
     return None
 
