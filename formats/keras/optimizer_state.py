@@ -20,39 +20,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..wire.jsontext import parse_object
 from .config import snake_case
+from .facts import keras_facts
+from .optimizers import BY_NAME, OPTIMIZERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..model.reader import CheckpointReader
+    from .facts import KerasFacts
 
 
 OPTIMIZER = "optimizer"
 
-SLOT_LISTS: dict[str, dict[str, str]] = {
-    "Adam": {"m": "_momentums", "v": "_velocities", "vhat": "_velocity_hats"},
-    "AdamW": {"m": "_momentums", "v": "_velocities", "vhat": "_velocity_hats"},
-    "Nadam": {"m": "_momentums", "v": "_velocities"},
-    "SGD": {"m": "momentums"},
-    "RMSprop": {
-        "velocity": "_velocities",
-        "momentum": "_momentums",
-        "average_gradient": "_average_gradients",
-    },
-    "Adagrad": {"accumulator": "_accumulators"},
-    "Adamax": {"m": "_m", "u": "_u"},
-    "Ftrl": {"accumulator": "_accumulators", "linear": "_linears"},
-    "Adadelta": {
-        "accumulated_grad": "_accumulated_grads",
-        "accumulated_delta_var": "_accumulated_delta_vars",
-    },
-}
-"""Attributes in which optimizers of Keras 2 list their slots, by class and the slot's name."""
-
 _COUNTED = re.compile(r"_\d+$")
+_SLOT_NAMES = frozenset(slot.keras2 for row in OPTIMIZERS for slot in row.slots)
 _LARGEST_RATE = 1e38  # What float32 holds.
 _LEGACY_SCALARS = ("beta", "beta_1", "beta_2", "decay", "learning_rate", "momentum", "rho")
 """Hyperparameters that a legacy optimizer's node has as variables, where its configuration has them."""
+
+
+Told = tuple[str | None, dict[str, Any]]
+"""The class of an optimizer and its settings, as far as a training configuration tells."""
 
 
 class Held(NamedTuple):
@@ -82,22 +70,32 @@ class OptimizerState(NamedTuple):
     settings: Mapping[str, Any] = {}
     """What a training configuration says of it."""
 
+    product: Held | None = None
+    """The product of Nadam's momentums."""
 
-def optimizer_state(source: CheckpointReader) -> OptimizerState | None:
-    """Return the state that a checkpoint has of its optimizer; None where it has none that is known here."""
+
+def optimizer_state(source: CheckpointReader, beside: KerasFacts | None = None) -> OptimizerState | None:
+    """Return the state that a checkpoint has of its optimizer; None where it has none that is known here.
+
+    `beside` are a configuration, and one of training, that are given beside the checkpoint.
+    """
     read = _READERS.get(source.format.name)
-    state = read(source) if read is not None else None
-    if state is None:
-        return None
-    name, settings = optimizer_settings(source)
-    return state._replace(name=state.name or name or "", settings=settings)
+    told = optimizer_settings(source, beside)
+    state = read(source, told) if read is not None else None
+    return state._replace(name=state.name or told[0] or "", settings=told[1]) if state is not None else None
 
 
-def optimizer_settings(source: CheckpointReader) -> tuple[str | None, dict[str, Any]]:
+def optimizer_settings(source: CheckpointReader, beside: KerasFacts | None = None) -> Told:
     """Return class and settings of the optimizer that a training configuration tells of."""
-    found = _told(source.metadata.get("training_config"), "optimizer_config")
+    own = keras_facts(source.facts)
+    return settings_in(*(facts for facts in (own, beside) if facts is not None))
+
+
+def settings_in(*texts: KerasFacts) -> Told:
+    """Return class and settings of the optimizer that the first of these tells of that does."""
+    found = next((one for facts in texts if (one := _told(facts.training_config, "optimizer_config"))), None)
     if found is None:
-        compiled = _told(source.metadata.get("config"), "compile_config")
+        compiled = next((one for facts in texts if (one := _told(facts.config, "compile_config"))), None)
         found = compiled.get("optimizer") if compiled is not None else None
     if not isinstance(found, dict):
         return None, {}
@@ -123,63 +121,76 @@ def _rates(names: Sequence[str], settings: Mapping[str, Any], prefix: str) -> di
     }
 
 
-def _of_h5(source: CheckpointReader) -> OptimizerState | None:
-    group = source.metadata.get("optimizer")
-    if not group:
+def _of_h5(source: CheckpointReader, told: Told) -> OptimizerState | None:
+    group = keras_facts(source.facts).optimizer
+    if group is None or not group.weights:
         return None
-    full = [name.removesuffix(":0") for name in group["weight_names"]]
-    first, settings = full[0], optimizer_settings(source)
-    held = [Held("", name, key) for name, key in zip(full, group["weights"], strict=True)]
+    held = [Held("", name, key) for key, name in group.names]
+    first, (called, settings) = held[0].full_name, told
     if first == "iteration":
-        name = settings[0] or (full[1].partition("/")[0] if len(full) > 1 else "")
-        slots = [
-            one._replace(name=one.full_name.split("/")[1]) if "/" in one.full_name else one for one in held
-        ]
-        return OptimizerState(
-            "2", name, held[0], tuple(slots[1:]), _rates(("learning_rate",), settings[1], "")
-        )
+        slots = [one._replace(name=_slot_name(one.full_name)) for one in held[1:]]
+        name = called or (slots[0].full_name.partition("/")[0] if slots else "")
+        return OptimizerState("2", name, held[0], tuple(slots), _rates(("learning_rate",), settings, ""))
     if first.endswith("/iter"):
         name = first.removesuffix("/iter")
         slots = [one._replace(name=one.full_name.rpartition("/")[2]) for one in held[1:]]
-        rates = _rates(_LEGACY_SCALARS, settings[1], f"{name}/")
-        return OptimizerState("legacy", name, held[0], tuple(slots), rates)
-    if first.endswith("/iteration") and len(full) > 1 and full[1].endswith("/learning_rate"):
-        name = settings[0] or _cased(first.partition("/")[0])
-        return OptimizerState("3", name, held[0], tuple(held[2:]), {"learning_rate": held[1]})
+        product = slots.pop(0) if slots and slots[0].name == "momentum_cache" else None
+        rates = _rates(_LEGACY_SCALARS, settings, f"{name}/")
+        return OptimizerState("legacy", name, held[0], tuple(slots), rates, product=product)
+    if first.endswith("/iteration") and len(held) > 1 and held[1].full_name.endswith("/learning_rate"):
+        name = called or _cased(first.partition("/")[0])
+        slots, product = _without_product(held[2:], source)
+        return OptimizerState("3", name, held[0], tuple(slots), {"learning_rate": held[1]}, product=product)
     return None
+
+
+def _slot_name(full_name: str) -> str:
+    """Return the slot in a full name of Keras 2.11 and later: `m` in `Adam/m/kernel` and in `m/kernel`."""
+    parts = full_name.split("/")[:2]
+    return next((part for part in parts if part in _SLOT_NAMES), "")
+
+
+def _without_product(held: list[Held], source: CheckpointReader) -> tuple[list[Held], Held | None]:
+    """Return slots without the product of momentums, a scalar that Keras 3's Nadam has behind them."""
+    last = source.specs[held[-1].key] if held and held[-1].key is not None else None
+    if last is None or last.shape or len(held) % 2 == 0:
+        return held, None
+    return held[:-1], held[-1]
 
 
 def _cased(name: str) -> str:
     """Return the class that an optimizer of Keras 3 is named after: `rm_sprop_1` after RMSprop."""
     base = _COUNTED.sub("", name)
-    return next((known for known in SLOT_LISTS if snake_case(known) == base), name)
+    return next((known for known in BY_NAME if snake_case(known) == base), name)
 
 
-def _of_weights(source: CheckpointReader) -> OptimizerState | None:
+def _of_weights(source: CheckpointReader, told: Told) -> OptimizerState | None:
     reader: Any = source
     keys = reader.variables("optimizer/vars")
     if not keys:
         return None
     held = [Held(key=key) for key in keys]
-    name = source.metadata["object_names"].get("optimizer/vars")
-    if name is None:
-        rates = _rates(("learning_rate",), optimizer_settings(source)[1], "")
-        return OptimizerState("2", "", held[0], tuple(held[1:]), rates)
-    if len(held) < 2:
-        return None
-    return OptimizerState("3", _cased(name), held[0], tuple(held[2:]), {"learning_rate": held[1]})
+    name = keras_facts(source.facts).object_names.get("optimizer/vars")
+    if name is None or len(held) < 2 or source.specs[keys[1]].shape:
+        # Of Keras 2; or of Keras 3 with a schedule, which is no variable.
+        rates = _rates(("learning_rate",), told[1], "")
+        return OptimizerState("2", _cased(name or ""), held[0], tuple(held[1:]), rates)
+    slots, product = _without_product(held[2:], source)
+    rates = {"learning_rate": held[1]}
+    return OptimizerState("3", _cased(name), held[0], tuple(slots), rates, product=product)
 
 
-def _of_graph(source: CheckpointReader) -> OptimizerState | None:
+def _of_graph(source: CheckpointReader, _: Told) -> OptimizerState | None:
     graph = source.object_graph
     if graph is None:
         return None
     keys = {node: key for key, (node, _, _) in graph.tensors(source.specs).items()}
-    # `Checkpoint(model=...)` has it below the model.
+    # `Checkpoint(model=...)` has it below the model, a LossScaleOptimizer of Keras 3 within itself.
     found_at = (dict(graph.children(at)).get(OPTIMIZER) for at in graph.reachable())
     node = next((at for at in found_at if at is not None), None)
     if node is None:
         return None
+    node = dict(graph.children(node)).get("inner_optimizer", node)
     edges = dict(graph.children(node))
 
     def held(at: int | None, name: str = "", owner: int | None = None) -> Held | None:
@@ -195,25 +206,26 @@ def _of_graph(source: CheckpointReader) -> OptimizerState | None:
         slots = [held(slot.node, slot.name, slot.variable) for slot in graph.slots if slot.optimizer == node]
         rates = {name: rate for name in _LEGACY_SCALARS if (rate := held(edges.get(name), name))}
         name = iteration.full_name.removesuffix("/iter")
-        return OptimizerState("legacy", name, iteration, tuple(slot for slot in slots if slot), rates)
+        product = held(edges.get("momentum_cache"))
+        found = tuple(slot for slot in slots if slot)
+        return OptimizerState("legacy", name, iteration, found, rates, product=product)
     listed = dict(graph.children(edges["_variables"])) if "_variables" in edges else {}
     order = [listed[name] for name in sorted(listed, key=lambda name: (len(name), name))]
     is_keras_3 = "_trainable_variables" in edges
-    stored = [held(at) for at in order[2 if is_keras_3 else 1 :]]
-    found = [one for one in stored if one is not None]
-    if len(found) < len(stored):
-        return None
     learning_rate = held(edges.get("_learning_rate"), "learning_rate")
-    names = [one.full_name.split("/") for one in found]
-    named = [
-        one._replace(name=parts[1] if len(parts) > 2 else "") for one, parts in zip(found, names, strict=True)
-    ]
+    product = held(edges.get("_u_product"))
+    numbers = {one.key for one in (iteration, learning_rate, product) if one is not None}
+    stored = [held(at) for at in order]
+    members = [one for one in stored if one is not None and one.key not in numbers]
+    if None in stored:
+        return None
+    named = [one._replace(name=_slot_name(one.full_name)) for one in members]
     rates = {"learning_rate": learning_rate} if learning_rate is not None else {}
-    name = _cased(names[0][0]) if names else ""
-    return OptimizerState("3" if is_keras_3 else "2", name, iteration, tuple(named), rates)
+    name = _cased((members[0] if members else iteration).full_name.partition("/")[0])
+    return OptimizerState("3" if is_keras_3 else "2", name, iteration, tuple(named), rates, product=product)
 
 
-_READERS: dict[str, Callable[[CheckpointReader], OptimizerState | None]] = {
+_READERS: dict[str, Callable[[CheckpointReader, Told], OptimizerState | None]] = {
     "keras-h5": _of_h5,
     "keras-weights": _of_weights,
     "keras": _of_weights,

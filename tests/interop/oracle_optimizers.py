@@ -213,13 +213,13 @@ def _make_keras(folder, family, optimizer, seed, steps):
 
 
 def _go_on_keras(family, optimizer, seed, path, truth):
-    if path.endswith((".h5", ".keras")) and not path.endswith(".weights.h5"):
+    if path.endswith(".h5") and not path.endswith(".weights.h5"):
         model = tf.keras.models.load_model(path)
         made, matched = model.optimizer, True
     else:
         model, made = _program(family, optimizer, seed + 2)
         _step(model, made, seed)
-        if path.endswith(".weights.h5"):
+        if path.endswith((".weights.h5", ".keras")):
             model.compile(optimizer=made, loss="mse")
             model.load_weights(path)
             matched = True

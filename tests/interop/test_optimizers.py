@@ -198,3 +198,49 @@ def test_another_optimizer_is_refused_by_name(
     assert "--weights-only" in done.err
     anew = run_ckpt("convert", path, tmp_path / "ckpt-3", "--like", fresh, "--weights-only", "--partial")
     assert anew.code == 0, anew.err
+
+
+class FileCase(NamedTuple):
+    """A conversion between files of Keras, or from a checkpoint, by the configuration of a file."""
+
+    source: str
+    held: str
+    target: str
+    file: str
+    optimizer: str
+
+    def __str__(self) -> str:
+        return f"{self.source}-{self.held}-{self.target}-{self.file}-{self.optimizer}"
+
+
+FILES = {
+    "legacy": ["ckpt-3", "model.h5"],
+    "new": ["ckpt-3", "model.h5", "model.keras"],
+    "k3": ["ckpt-3", "model.h5", "model.keras", "model.weights.h5"],
+}
+"""What tells of an optimizer's class; .weights.h5 of Keras 2 does not.  Keras 3 does not load its own .h5."""
+
+
+def file_cases() -> list[FileCase]:
+    return [
+        FileCase(source, held, target, file, optimizer)
+        for source, every in FILES.items()
+        for held in every
+        for target in ("new", "k3")
+        for file in ("model.weights.h5", "model.keras", *(["model.h5"] if target == "new" else []))
+        for optimizer in ("adam", "amsgrad", "adamax", "momentum", "rmsprop_centered", "adadelta", "ftrl")
+    ]
+
+
+@pytest.mark.parametrize("case", [file_cases()[number] for number in seeds(8, len(file_cases()))], ids=str)
+def test_training_goes_on_from_files_of_keras(
+    case: FileCase, trained: Callable, goes_on: Callable, tmp_path: Any
+) -> None:
+    folder, target = trained(case.source, case.optimizer), tmp_path / case.file
+    told = "model.h5" if case.file == "model.h5" else "model.keras"
+    config = os.path.join(trained(case.target, case.optimizer), told)
+    done = run_ckpt("convert", os.path.join(folder, case.held), target, "--config", config)
+    assert done.code == 0, done.err
+    found = goes_on(case.target, case.optimizer, str(target), folder)
+    assert found["iterations"] == 3
+    assert found["difference"] <= TOLERANCE

@@ -287,6 +287,10 @@ def test_without_a_learning_rate_the_slots_are_carried_all_the_same(
     assert not plan.dropped
     assert len(plan.moves) == 27
     plan = planned(str(source), "/nowhere/x", "keras-weights")
+    assert not plan.dropped
+    of_keras_3 = json.loads(read_config(data_path("keras3_mlp", "mlp.keras")))
+    del of_keras_3["compile_config"]
+    plan = planned(str(source), "/nowhere/x", "keras-weights", json.dumps(of_keras_3))
     assert len(plan.dropped) == 17
 
 

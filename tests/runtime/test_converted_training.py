@@ -34,8 +34,6 @@ KERAS_OPTIMIZERS = {
     "legacy Adam": lambda: tf.keras.optimizers.legacy.Adam(0.1),
     "legacy momentum": lambda: tf.keras.optimizers.legacy.SGD(0.001, momentum=0.5),
 }
-REFUSED = [(way, name) for name in ("legacy Adam", "legacy momentum") for way in ("keras", "keras-weights")]
-"""Keras 3 has no optimizers of before Keras 2.11, so its formats have no place for their state."""
 
 
 def config(*, keras3):
@@ -119,7 +117,7 @@ def test_training_continues_to_the_bit(tmp_path, way, kind):
 @pytest.mark.parametrize("name", KERAS_OPTIMIZERS)
 @pytest.mark.parametrize("way", KERAS_WAYS)
 def test_training_continues_to_the_bit_by_way_of_keras(tmp_path, way, name, capsys):
-    """The same by the formats that want a model's configuration: the state is held, or listed as left out.
+    """The same by the formats that want a model's configuration: the state is held, by what it means.
 
     The way back is to objects by the configuration, then by full names into the program's own.
     """
@@ -138,11 +136,6 @@ def test_training_continues_to_the_bit_by_way_of_keras(tmp_path, way, name, caps
         slots = {key for key, kind in reader.kinds.items() if kind == "slot"}
     objects = tmp_path / "objects-1"
     assert convert(middle, objects, "--config", described) == 0
-    if (way, name) in REFUSED:
-        assert {dropped[key] for key in slots} == {f"optimizer state that {way} does not hold in this form"}
-        assert convert(objects, back, "--like", path) == 3
-        assert "--partial" in capsys.readouterr().err
-        return
     assert not slots & dropped.keys()
     assert convert(objects, back, "--like", path) == 0
     assert continues(back, expected, make, sequential)

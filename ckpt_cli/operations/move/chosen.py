@@ -42,6 +42,9 @@ class Settings(NamedTuple):
     config: str | None = None
     """The configuration of the Keras model, where it is given."""
 
+    training_config: str | None = None
+    """That of its training, where the file that gives the model's has it."""
+
 
 def check_keys(moves: Sequence[Move], target: str) -> None:
     """Refuse two tensors that end on one key."""

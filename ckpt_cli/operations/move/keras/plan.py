@@ -85,6 +85,15 @@ def read_config(path: str) -> str:
     return config
 
 
+def read_training(path: str) -> str | None:
+    """Return the training configuration in a Keras file; None where there is none, or no such file."""
+    with open_file(path) as file:
+        if file.read(0, 64).lstrip().startswith(b"{"):
+            return None
+    with open_checkpoint(path) as reader:
+        return keras_facts(reader.facts).training_config
+
+
 def concerns(source: Format, target: Format) -> bool:
     """Whether a conversion from one format to another is one of layouts that a model explains."""
     of_keras = Family.KERAS
@@ -94,7 +103,7 @@ def concerns(source: Format, target: Format) -> bool:
 def lay_out(chosen: Chosen) -> Laid:
     """Return where the chosen tensors go; ConversionError, with the remedy, where that cannot be told."""
     source, target = chosen.source, chosen.into.name
-    if source.format is chosen.into:
+    if source.format is chosen.into and not _is_for_another_keras(chosen):
         return _same_layout(chosen)
     try:
         model = _model(chosen)
@@ -107,6 +116,16 @@ def lay_out(chosen: Chosen) -> Laid:
         shapes = {key: spec.shape for key, spec in source.specs.items()}
         model = model._replace(optimizer=model.optimizer.owned(model.unit, shapes))
     return _LAYOUTS[target](chosen, model)
+
+
+def _is_for_another_keras(chosen: Chosen) -> bool:
+    """Whether the configuration that is given is of another Keras than SRC, whose layout differs."""
+    config, facts = chosen.settings.config, keras_facts(chosen.source.facts)
+    if config is None:
+        return False
+    # In .weights.h5 only Keras 3 gives names to objects, beside which nothing tells a version.
+    major = facts.major if facts.version else "3" if facts.object_names else "2"
+    return KerasFacts(version=version_told(config, None)).major != major
 
 
 def _same_layout(chosen: Chosen) -> Laid:
@@ -133,8 +152,9 @@ def _model(chosen: Chosen) -> Model:
         hints = _HINTS if chosen.into.has_object_graph else (*_HINTS, _PLAIN)
         raise ConversionError(message, path=source.location.path, hints=hints)
     version = version_told(config, facts.version)
-    texts = KerasFacts(version=version, config=config, training_config=facts.training_config)
-    return Model(unit, optimizer_of(source), texts)
+    training = chosen.settings.training_config or facts.training_config
+    texts = KerasFacts(version=version, config=config, training_config=training)
+    return Model(unit, optimizer_of(source, texts), texts)
 
 
 def _laid(
@@ -213,7 +233,7 @@ def _h5(chosen: Chosen, model: Model) -> Laid:
     give_names(model.unit, model.unit.name if not suffix and model.unit.class_name == "Sequential" else "")
     variables, layers = h5_layout(model.unit, suffix)
     facts = model.facts._replace(config=config_in_h5(model.facts.config), layers=tuple(layers))
-    state = model.optimizer.in_order(model.unit).h5_names(major) if model.optimizer else None
+    state = model.optimizer.h5_names(model.unit, model.facts) if model.optimizer else None
     if state is not None:
         named = [(f"{OPTIMIZER_WEIGHTS}/{name}", name + suffix) for _, name in state]
         facts = facts._replace(optimizer=WeightGroup(OPTIMIZER_WEIGHTS, tuple(named)))
@@ -238,8 +258,9 @@ def _archive(chosen: Chosen, model: Model) -> Laid:
 
 def _weights(chosen: Chosen, model: Model) -> Laid:
     placed, names = weights_layout(model.unit)
-    state = model.optimizer.weights_paths("3") if model.optimizer else None
-    if state is not None and model.optimizer is not None:
+    state = model.optimizer.weights_paths(model.unit, model.facts.major) if model.optimizer else None
+    if state is not None and model.optimizer is not None and model.optimizer.name:
+        # Keras 2 writes no names and reads none, but the class is not told otherwise.
         names["optimizer/vars"] = snake_case(model.optimizer.name)
     facts = model.facts._replace(object_names=names, groups=tuple(names))
     return _laid(chosen, [*placed, *(state or ())], facts=facts)
