@@ -42,3 +42,23 @@ def save_refused(program, directory):
 
 def guided(directory, steps):
     return programs.guided(tf, None, directory, steps)
+
+
+def continue_the_guide(directory, steps):
+    return programs.continue_the_guide(tf, tf.keras, directory, steps)
+
+
+def save_with(program, path, options):
+    """Save after three elements of a pipeline with options, by dotted names; return the two that follow."""
+    chosen = tf.data.Options()
+    for name, value in options.items():
+        *owners, last = name.split(".")
+        owner = chosen
+        for part in owners:
+            owner = getattr(owner, part)
+        setattr(owner, last, value)
+    dataset = eval(program, {"D": tf.data.Dataset, "np": np, "tf": tf})
+    iterator = iter(dataset.with_options(chosen))
+    pipelines.drawn(iterator, 3)
+    tf.train.Checkpoint(iterator=iterator).write(path)
+    return pipelines.drawn(iterator, 2)

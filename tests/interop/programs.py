@@ -380,3 +380,34 @@ def guided(tf, keras, directory, steps):
         checkpoint.step.assign_add(1)
     manager.save()
     return {"losses": losses, "drawn": drawn, "step": int(checkpoint.step)}
+
+
+def continue_the_guide(tf, keras, directory, steps):
+    """Go on with the checkpoint guide's own program from its latest checkpoint, all of which is used."""
+
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.l1 = keras.layers.Dense(5)
+
+        def call(self, x):
+            return self.l1(x)
+
+    inputs = tf.range(10.0)[:, None]
+    labels = inputs * 5.0 + tf.range(5.0)[None, :]
+    dataset = tf.data.Dataset.from_tensor_slices({"x": inputs, "y": labels}).repeat().batch(2)
+    net, opt, iterator = Net(), keras.optimizers.legacy.Adam(0.1), iter(dataset)
+    checkpoint = tf.train.Checkpoint(step=tf.Variable(1), optimizer=opt, net=net, iterator=iterator)
+    status = checkpoint.restore(tf.train.latest_checkpoint(directory))
+    losses, drawn = [], []
+    for _ in range(steps):
+        example = next(iterator)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.abs(net(example["x"]) - example["y"]))
+        variables = net.trainable_variables
+        opt.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        checkpoint.step.assign_add(1)
+        losses.append(float(loss))
+        drawn.append(example["x"].numpy().reshape(-1).tolist())
+    status.assert_consumed()
+    return {"losses": losses, "drawn": drawn, "step": int(checkpoint.step)}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ckpt_cli.runtime as tf
+from ckpt_cli.runtime.guide import train
 from tests.interop import programs
 from tests.interop.pipelines import FOLLOWING, PIPELINES, POSITIONS, drawn, opened
 from tests.sampling import seeds
@@ -79,6 +80,36 @@ def test_tensorflows_goes_on_here_and_there_again(
     ]
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "no autotuning": {"autotune.enabled": False},
+    "no optimizations": {"experimental_optimization.apply_default_optimizations": False},
+    "neither": {
+        "autotune.enabled": False,
+        "experimental_optimization.apply_default_optimizations": False,
+    },
+    "no parallel maps": {"experimental_optimization.map_parallelization": False},
+    "no prefetch": {"experimental_optimization.inject_prefetch": False},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_pipelines_that_were_not_rewritten_go_on_here(
+    tensorflow: TensorFlow, name: str, tmp_path: Path
+) -> None:
+    for number, program in enumerate(
+        [
+            "D.range(30).map(lambda x: x + 1).batch(2).repeat(2)",
+            "D.range(30).shuffle(5, seed=1).repeat(2).map(lambda x: x + 1)",
+            "D.range(9).map(lambda x: x).batch(2)",
+            "D.range(9).flat_map(lambda x: D.range(6).map(lambda y: x + y).batch(2)).map(lambda x: x * 2)",
+        ]
+    ):
+        path = str(tmp_path / str(number))
+        asked = {"program": program, "path": path, "options": OPTIONS[name]}
+        expected = tensorflow.ask("iterators", "save_with", **asked)
+        assert drawn(restored(program, tmp_path / str(number)), 2) == expected, program
+
+
 REFUSED = {
     "D.range(9).map(lambda x: tf.random.uniform([]))": "RandomUniform is stateful",
     "D.range(9).map(lambda x, v=tf.Variable(1, dtype=tf.int64): x + v)": "ReadVariableOp is stateful",
@@ -116,3 +147,16 @@ def test_the_guides_loop_goes_on_where_the_other_side_stopped(tensorflow: Tensor
         losses = [one for part in parts for one in part["losses"]]
         np.testing.assert_allclose(losses, whole["losses"], rtol=2e-5)
         assert [part["step"] for part in parts] == [8, 20, 31]
+
+
+@pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])  # 2.21 comes without Keras 2
+def test_tensorflow_goes_on_with_the_guides_own_program(tensorflow: TensorFlow, tmp_path: Path) -> None:
+    """As `ckpt demo` runs it: 50 steps, the last save after 49."""
+    assert train(str(tmp_path), 0.1).checkpoints[-1] == "ckpt-5"
+    asked = {"directory": str(tmp_path), "steps": 12}
+    theirs = tensorflow.ask("iterators", "continue_the_guide", **asked)
+    ours = programs.continue_the_guide(tf, tf.keras, **asked)
+    assert theirs["drawn"] == ours["drawn"]
+    assert ours["drawn"][0] == [8.0, 9.0]
+    assert (theirs["step"], ours["step"]) == (62, 62)
+    np.testing.assert_allclose(theirs["losses"], ours["losses"], rtol=2e-4)

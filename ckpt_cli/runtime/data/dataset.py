@@ -27,7 +27,7 @@ from .iterators import OwnedIterator
 from .nesting import FlatMapped, Interleaved, Windowed
 from .passing import Filtered, Repeated, RepeatedForever, Sharded, Skipped, Taken, Unsaved
 from .recipe import INFINITE, UNKNOWN, Step
-from .rewriting import fused
+from .rewriting import as_it_is
 from .shuffling import Seeds, Shuffled
 from .sources import Generated, Nothing, Ranged, Single, Slices
 
@@ -183,7 +183,7 @@ class Dataset:
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Dataset:
         """Return the elements of the datasets that a function makes of elements, one after the other."""
         del name
-        return self._then(FlatMapped, Mapping(map_func), fused)
+        return self._then(FlatMapped, Mapping(map_func), as_it_is)
 
     def interleave(
         self,
@@ -202,7 +202,7 @@ class Dataset:
         if cycle == AUTOTUNE:
             cycle = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         block = 1 if block_length is None else _positive("block_length", block_length)
-        return self._then(Interleaved, Mapping(map_func), fused, _positive("cycle_length", cycle), block)
+        return self._then(Interleaved, Mapping(map_func), as_it_is, _positive("cycle_length", cycle), block)
 
     def window(
         self,

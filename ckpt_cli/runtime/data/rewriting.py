@@ -23,7 +23,7 @@ from .passing import Repeated, RepeatedForever
 from .recipe import Step
 from .shuffling import Shuffled, ShuffledRepeatedly
 
-__all__ = ["rewritings", "rewritten"]
+__all__ = ["as_it_is", "fused", "rewritings", "rewritten"]
 
 
 def rewritten(step: Step) -> Step:
@@ -34,6 +34,11 @@ def rewritten(step: Step) -> Step:
 def rewritings(step: Step) -> list[Step]:
     """Return the recipes that a pipeline can have been run as, that of TensorFlow's defaults first."""
     return [rewritten(step), fused(step).rebuilt(_ahead), _prefetched(fused(step)), fused(step), step]
+
+
+def as_it_is(step: Step) -> Step:
+    """Return what TensorFlow makes of a pipeline where its rewritings are turned off."""
+    return step
 
 
 def fused(step: Step) -> Step:
