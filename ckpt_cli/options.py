@@ -161,6 +161,31 @@ def output_option(
     return click.option("-o", "--output", "target", type=path, metavar=metavar, help=help, **settings)
 
 
+def each_option(help: str) -> Callable[[F], F]:  # noqa: A002
+    """Return the option that takes all checkpoints of a directory, where one is taken otherwise."""
+    return click.option("--each", is_flag=True, help=help)
+
+
+def depth_option(help: str) -> Callable[[F], F]:  # noqa: A002
+    """Return the option that says how deep to go."""
+    return click.option("--depth", type=click.IntRange(1), metavar="N", help=help)
+
+
+def no_values_option(help: str) -> Callable[[F], F]:  # noqa: A002
+    """Return the option with which indexes alone are read."""
+    return click.option("--no-values", is_flag=True, help=help)
+
+
+def fail_on_option(help: str, **settings: Any) -> Callable[[F], F]:  # noqa: A002
+    """Return the option that says what ends a command with exit code 1."""
+    return click.option("--fail-on", help=help, **settings)
+
+
+def save_map_option(help: str) -> Callable[[F], F]:  # noqa: A002
+    """Return the option that names a file for pairs of keys, as --map takes it."""
+    return click.option("--save-map", type=LocalPath(), metavar="FILE", help=help)
+
+
 def overwrite_option(help: str = "Replace DST where it is there already.") -> Callable[[F], F]:  # noqa: A002
     """Return the option without which nothing that is there is replaced."""
     return click.option("--overwrite", is_flag=True, help=help)

@@ -30,6 +30,7 @@ from ..options import (
     choosing,
     color_option,
     dry_run_option,
+    each_option,
     jobs_option,
     json_option,
     known_format,
@@ -37,6 +38,7 @@ from ..options import (
     overwrite_option,
     path_argument,
     rules_of,
+    save_map_option,
     selection_of,
     update_state_option,
 )
@@ -76,9 +78,7 @@ CANNOT = 3  # The exit code of input that cannot be read.
     "--pair-by-shape", is_flag=True, help="With --like, also pair shapes that occur once on both sides."
 )
 @click.option("--partial", is_flag=True, help="With --like, keep TEMPLATE's value where SRC has none.")
-@click.option(
-    "--save-map", type=LocalPath(), metavar="FILE", help="With --like, write the pairing, for --map."
-)
+@save_map_option("With --like, write the pairing, for --map.")
 @click.option(
     "--iterations",
     type=click.IntRange(0),
@@ -101,9 +101,7 @@ CANNOT = 3  # The exit code of input that cannot be read.
 @update_state_option
 @overwrite_option()
 @dry_run_option()
-@click.option(
-    "--each", is_flag=True, help="Convert all checkpoints of the directory SRC into the directory DST."
-)
+@each_option("Convert all checkpoints of the directory SRC into the directory DST.")
 @jobs_option
 @json_option
 @color_option

@@ -19,8 +19,11 @@ from ..options import (
     changing,
     choosing,
     color_option,
+    each_option,
+    fail_on_option,
     jobs_option,
     json_option,
+    no_values_option,
     path_argument,
     recursive_option,
     rules_of,
@@ -56,7 +59,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
 @path_argument("right")
 @choosing
 @changing
-@click.option("--no-values", is_flag=True, help="Compare keys, dtypes and shapes alone.")
+@no_values_option("Compare keys, dtypes and shapes alone.")
 @click.option("--exact", is_flag=True, help="Read values even where stored checksums agree.")
 @click.option(
     "--rtol",
@@ -87,15 +90,14 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     show_default=True,
     help="What the tensors of both sides are paired by.",
 )
-@click.option(
-    "--fail-on",
+@fail_on_option(
+    "Exit 1 for these; a renamed tensor is one removed and one added.",
     callback=_changes,
     default=",".join(CHANGES),
     show_default=True,
     metavar="CHANGE[,CHANGE]",
-    help="Exit 1 for these; a renamed tensor is one removed and one added.",
 )
-@click.option("--each", is_flag=True, help="Compare all checkpoints of one name in two directories.")
+@each_option("Compare all checkpoints of one name in two directories.")
 @recursive_option("With --each, also those of the directories below.")
 @jobs_option
 @json_option

@@ -13,6 +13,7 @@ from formats.store.paths import is_there
 from ..option_rules import excludes, needs, option_rules
 from ..options import (
     color_option,
+    depth_option,
     dry_run_option,
     json_option,
     output_option,
@@ -41,7 +42,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 
 @click.command("graph")
 @path_argument()
-@click.option("--depth", type=click.IntRange(1), metavar="N", help="Collapse what is deeper than N edges.")
+@depth_option("Collapse what is deeper than N edges.")
 @output_option("FILE", "Draw to a .svg, .dot, .mmd or .html file.")
 @overwrite_option("Replace FILE where it is there already.")
 @dry_run_option("Say what would be drawn and write nothing.")

@@ -23,6 +23,7 @@ from ..options import (
     completing,
     jobs_option,
     json_option,
+    no_values_option,
     path_argument,
     recursive_option,
     selection_of,
@@ -44,7 +45,7 @@ _MOST_TAGS = 10
 @click.command("log")
 @path_argument("directory", metavar="[DIR]", default=".", shell_complete=completing("directories"))
 @choosing
-@click.option("--no-values", is_flag=True, help="Read the indexes alone: no norms, no NaN.")
+@no_values_option("Read the indexes alone: no norms, no NaN.")
 @click.option("--tag", metavar="TAG", help="Show this number of the event files in place of the loss.")
 @click.option(
     "--events",

@@ -15,7 +15,15 @@ from ..operations.choose.select import Selection, choose
 from ..operations.look.listing import SORTS, in_order, missing_shards
 from ..operations.runs.listing import directory_document
 from ..option_rules import CHOOSING, excludes, option_rules
-from ..options import choosing, color_option, json_option, path_argument, recursive_option, selection_of
+from ..options import (
+    choosing,
+    color_option,
+    depth_option,
+    json_option,
+    path_argument,
+    recursive_option,
+    selection_of,
+)
 from ..render import base as render
 from ..render import listing_directory, listing_tensors
 from ..render.listing import Look
@@ -36,9 +44,7 @@ if TYPE_CHECKING:
     "-l", "--long", is_flag=True, help="Add kind, shard, offset, stored crc32c, object path, full name."
 )
 @click.option("--tree", "as_tree", is_flag=True, help="Show keys as a tree.")
-@click.option(
-    "--depth", type=click.IntRange(1), metavar="N", help="Show totals per prefix of N path components."
-)
+@depth_option("Show totals per prefix of N path components.")
 @click.option("--sort", type=click.Choice(list(SORTS)), default="key", show_default=True, help="Order.")
 @click.option("-r", "--reverse", is_flag=True, help="Reverse the order.")
 @click.option("-1", "--keys", "keys_only", is_flag=True, help="Print keys alone, one a line.")

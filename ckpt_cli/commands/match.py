@@ -9,7 +9,7 @@ import click
 from formats.core.words import counted
 
 from ..operations.choose.proposal import Candidate, propose
-from ..options import LocalPath, color_option, json_option, path_argument
+from ..options import color_option, json_option, path_argument, save_map_option
 from ..render import base as render
 from ..render.name_map import proposal_lines
 from ..render.name_map import save_map as write_map
@@ -36,9 +36,7 @@ _STYLES = {_MATTERS: "red", _LEFT: "yellow", _HARMLESS: "green"}
 @click.option(
     "--allow-unused", is_flag=True, help="Exit 0 although CHECKPOINT has values that TARGET does not take."
 )
-@click.option(
-    "--save-map", type=LocalPath(), metavar="FILE", help="Write pairs proposed from structure, to be read."
-)
+@save_map_option("Write pairs proposed from structure, to be read.")
 @json_option
 @color_option
 def command(checkpoint: str, target: str, allow_unused: bool, save_map: str | None, as_json: bool) -> int:

@@ -18,6 +18,7 @@ from ..operations.look.stats import Statistics, statistics_of
 from ..options import (
     choosing,
     color_option,
+    fail_on_option,
     jobs_option,
     json_option,
     path_argument,
@@ -49,7 +50,7 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
 @click.command("stats")
 @path_argument()
 @choosing
-@click.option("--fail-on", callback=_failures, metavar="nan,inf", help="Exit 1 if any value is one of these.")
+@fail_on_option("Exit 1 if any value is one of these.", callback=_failures, metavar="nan,inf")
 @recursive_option()
 @jobs_option
 @json_option

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import itertools
 import os
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import pytest
 
+import ckpt_cli.commands
 from ckpt_cli.main import cli
 from ckpt_cli.option_rules import label
 from formats.store.workers import Workers
@@ -289,3 +291,20 @@ def test_what_is_there_is_not_replaced_unless_asked(
         assert refused.code == 3
         assert "--overwrite" in refused.err
         assert refused.files == before
+
+
+def test_an_option_of_two_commands_is_made_in_one_place() -> None:
+    """So that it has one name, one type and one meaning."""
+    own: dict[str, set[str]] = {}
+    (folder,) = ckpt_cli.commands.__path__
+    for name in os.listdir(folder):
+        if name.endswith(".py"):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                tree = ast.parse(file.read())
+            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+            for call in calls:
+                if ast.unparse(call.func) == "click.option":
+                    long = [ast.literal_eval(each) for each in call.args if ast.unparse(each)[1:3] == "--"]
+                    own.setdefault(long[0], set()).add(name)
+    assert {option: commands for option, commands in own.items() if len(commands) > 1} == {}
+    assert own
