@@ -35,11 +35,16 @@ def modules() -> dict[str, str]:
 
 
 @cache
+def parsed(module: str) -> ast.Module:
+    path = modules()[module]
+    with open(path, encoding="utf-8") as file:
+        return ast.parse(file.read(), path)
+
+
+@cache
 def imports(module: str, *, for_types: bool = False) -> frozenset[str]:
     """Return the modules that a module's import statements name, those for annotations only if asked for."""
     path = modules()[module]
-    with open(path, encoding="utf-8") as file:
-        tree = ast.parse(file.read(), path)
     package = module if path.endswith("__init__.py") else module.rpartition(".")[0]
     found: set[str] = set()
 
@@ -56,7 +61,7 @@ def imports(module: str, *, for_types: bool = False) -> frozenset[str]:
         for child in ast.iter_child_nodes(node):
             visit(child)
 
-    visit(tree)
+    visit(parsed(module))
     return frozenset(found)
 
 
@@ -308,9 +313,7 @@ def test_listing_in_a_pipe_starts_with_click_alone(path: str) -> None:
 def test_nobody_tells_a_format_by_its_name(module: str) -> None:
     """What formats differ in, they say themselves (formats.model.reader.Format)."""
     names = {found.name for found in all_formats()}
-    with open(modules()[module], encoding="utf-8") as file:
-        tree = ast.parse(file.read())
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed(module)):
         if isinstance(node, ast.Compare):
             told = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
         elif isinstance(node, ast.Tuple | ast.List | ast.Set) and len(node.elts) > 1:
