@@ -7,9 +7,10 @@
 
 A model is a `Unit` with layers, a layer a `Unit` whose edges lead to its variables and to
 units within it, in the order in which Keras has them.  It is made from a configuration,
-whose classes `layers` knows, or from the names that an HDF5 file gives to
-its weights.  Layers of other classes take their variables' names from where they are
-stored.  keras/src/engine/base_layer.py, keras/src/saving/saving_lib.py (Keras 2.15, 3.15)
+whose classes `layers` knows, or from the names that an HDF5 file gives to its weights; a
+program that runs presents its own models so.  Layers of other classes take their variables'
+names from where they are stored.
+keras/src/engine/base_layer.py, keras/src/saving/saving_lib.py (Keras 2.15, 3.15)
 """
 
 from __future__ import annotations
