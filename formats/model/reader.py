@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
 from ..core.dtypes import INVALID
 from ..errors import CheckpointError, ConversionError, CorruptCheckpointError, TensorNotFoundError
@@ -66,11 +66,6 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     def facts(self) -> Facts:
         """What the file says of itself: producer, configuration."""
         return Nothing()
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """The same as plain data."""
-        return self.facts.document()
 
     @property
     @abstractmethod
