@@ -112,6 +112,9 @@ PIPELINES = [
         ".padded_batch(3, [9], tf.constant(-1, tf.int64), drop_remainder=True)"
     ),
     "D.range(1, 9).map(lambda x: (tf.fill([x], x), x)).padded_batch(3, ([None], [])).repeat(2)",
+    "D.range(12).map(lambda x: tf.fill([x % 3], x)).padded_batch(4).repeat(2)",
+    "D.range(12).map(lambda x: tf.fill([x % 3], x)).shuffle(4, seed=3).padded_batch(2).repeat(2)",
+    "D.range(22).flat_map(lambda x: D.range(x % 4)).map(lambda x: (x, -x)).batch(4)",
     "D.range(20).shard(3, 1)",
     "D.range(5).shard(2, 1)",
     "D.range(9).shard(1, 0)",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ckpt_cli.runtime as tf
-from formats.tf.run.iterator_state import decode, encode
+from formats.tf.run.iterator_state import decode, encode, own_key
 from formats.tf.run.pipeline import apart, pipeline
 from tests.iterators import Saved, saved_iterators
 
@@ -63,6 +63,31 @@ def test_what_was_restored_is_saved_again(saved: Saved) -> None:
     again = iterator_of(saved)
     restore(again, list(iterator._serialize()["ITERATOR"]))
     assert following(again) == saved.next
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_a_batch_that_was_begun_is_filled(drop: bool) -> None:
+    """TensorFlow saves one while it makes it: its elements so far, and how many calls it waits for."""
+    dataset = tf.data.Dataset.range(7).map(lambda x: (x, -x)).batch(4, drop_remainder=drop)
+    iterator = iter(dataset)
+    sections = decode(iterator._serialize()["ITERATOR"])
+    me, result = "Iterator::Root::MapAndBatch", "batch_results_0"
+    numbers = {
+        "call_counter": 2,
+        "batch_results_size": 1,
+        f"{result}_num_calls": 2,
+        f"{result}_num_elements": 2,
+        own_key(me, f"{result}_output_size"): 2,
+        own_key(me, f"{result}_status_code"): 0,
+    }
+    sections[me] = {key: np.asarray(value) for key, value in numbers.items()}
+    sections[own_key(me, result)] = {"output_0": np.arange(2), "output_1": -np.arange(2)}
+    sections[f"{me}::Range"] = {"next": np.asarray(2)}
+    restore(iterator, encode(sections))
+    again = iter(dataset)
+    restore(again, list(iterator._serialize()["ITERATOR"]))
+    expected = [[[0, 1, 2, 3], [0, -1, -2, -3]]] + ([] if drop else [[[4, 5, 6], [-4, -5, -6]]])
+    assert following(iterator) == following(again) == expected
 
 
 def changed(state: list[bytes], random: Random) -> list[bytes]:

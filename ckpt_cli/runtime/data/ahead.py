@@ -10,7 +10,7 @@ from formats.tf.run.iterator_state import own_key
 
 from ..nest import flatten, map_structure
 from ..tensor import Tensor
-from .batching import Batched, gathered, repeated, stacked
+from .batching import Batched, element_of, gathered, repeated, stacked
 from .cursors import Cursor
 from .saved import Sections, UnfitStateError
 
@@ -182,43 +182,61 @@ class MappedAhead(Ahead):
 
 
 class MappedBatches(Ahead):
-    """Batches of what a function makes of elements: TensorFlow makes one step of the two."""
+    """Batches of what a function makes of elements: TensorFlow makes one step of the two.
+
+    The last of the batches that a state holds may only have been begun.
+    """
 
     name = "MapAndBatch"
 
     def __init__(self, inputs: Sequence[Step], function: Mapping, size: int, drops: bool) -> None:
         super().__init__(inputs)
         self._function, self._size, self._drops = function, size, drops
+        self._begun: deque[Element] = deque()
 
     def made(self) -> Element:
-        return stacked(gathered(lambda: self._function(self._input.next()), self._size, self._drops))
+        return stacked(gathered(self._draw, self._size, self._drops))
+
+    def _draw(self) -> Element:
+        return self._begun.popleft() if self._begun else self._function(self._input.next())
 
     def save_ready(self, out: Sections, me: str) -> None:
         self._function.refuse_stateful(self._source)
-        out.put(me, {"call_counter": 0, "batch_results_size": len(self._ready)})
-        for number, batch in enumerate(self._ready):
-            result = f"batch_results_{number}"
-            rows = 0 if batch is END else len(flatten(batch)[0])
-            out.put(me, {f"{result}_num_calls": 0, f"{result}_num_elements": rows})
-            if batch is END:
-                out.put(me, {f"{result}_end_of_input": b""})
-            else:
-                out.put(me, {f"{result}_output_allocated": b""})
-                out.put_element(own_key(me, result), "output_{}", batch)
-            components = 0 if batch is END else len(flatten(batch))
-            values = {f"{result}_output_size": components, f"{result}_status_code": 0}
-            out.put(me, {own_key(me, key): value for key, value in values.items()})
+        results = [*self._ready, *([stacked(list(self._begun))] if self._begun else [])]
+        out.put(me, {"call_counter": len(self._begun), "batch_results_size": len(results)})
+        for number, batch in enumerate(results):
+            self._save_result(out, me, f"batch_results_{number}", batch)
+        if self._begun:
+            missing = self._size - len(self._begun)
+            out.put(me, {f"batch_results_{len(self._ready)}_num_calls": missing})
+
+    def _save_result(self, out: Sections, me: str, result: str, batch: Element) -> None:
+        leaves = [] if batch is END else flatten(batch)
+        out.put(me, {f"{result}_num_calls": 0, f"{result}_num_elements": len(leaves[0]) if leaves else 0})
+        if batch is END:
+            out.put(me, {f"{result}_end_of_input": b""})
+        else:
+            out.put(me, {f"{result}_output_allocated": b""})
+            out.put_element(own_key(me, result), "output_{}", batch)
+        values = {f"{result}_output_size": len(leaves), f"{result}_status_code": 0}
+        out.put(me, {own_key(me, key): value for key, value in values.items()})
 
     def restore_ready(self, state: Sections, me: str) -> Iterator[Element]:
         for number in range(state.number(me, "batch_results_size")):
             result = f"batch_results_{number}"
             _refuse_error(state, me, f"{result}_status_code")
             rows = state.number(me, f"{result}_num_elements", most=self._size)
-            if rows and not (self._drops and rows < self._size):
-                yield self._restored(state, me, result, rows)
-            if rows < self._size:
+            batch = self._restored(state, me, result, rows) if rows else None
+            if rows == self._size:
+                yield batch
+                continue
+            if state.has(me, f"{result}_end_of_input"):
+                if rows and not self._drops:
+                    yield batch
                 yield END
-                return
+            elif rows:
+                self._begun.extend(element_of(batch, number) for number in range(rows))
+            return
 
     def _restored(self, state: Sections, me: str, result: str, rows: int) -> Element:
         like = repeated(self._function.sample(self._source.structure), rows)

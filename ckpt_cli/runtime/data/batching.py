@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .recipe import Element, Step
 
-__all__ = ["Batched", "PaddedBatches", "Unbatched", "gathered", "repeated", "stacked"]
+__all__ = ["Batched", "PaddedBatches", "Unbatched", "element_of", "gathered", "repeated", "stacked"]
 
 
 class Batched(Derived):
@@ -87,7 +87,7 @@ class Unbatched(Derived):
             self._size = len(flatten(self._batch)[0])
         at = self._at
         self._at += 1
-        return map_structure(lambda leaf: Tensor(row(leaf._value, at)), self._batch)
+        return element_of(self._batch, at)
 
     def save(self, out: Sections, prefix: str) -> None:
         me = f"{prefix}::{self.name}"
@@ -114,6 +114,11 @@ class Unbatched(Derived):
     @classmethod
     def sample(cls, inputs: list[Element], more: int) -> Element:
         return map_structure(lambda leaf: first_row(leaf._value), inputs[0])
+
+
+def element_of(batch: Element, at: int) -> Element:
+    """Return one element of a batch."""
+    return map_structure(lambda leaf: Tensor(row(leaf._value, at)), batch)
 
 
 def gathered(draw: Any, size: int, drops: bool) -> list[Element]:

@@ -9,10 +9,11 @@
                  data:                a snappy block: the values of all keys, one after the other
                  component_metadata:  (dtype, shape, bytes of the value: of each string, or of all numbers)*
 
-A section is one iterator of the pipeline, or elements that one holds.  Its prefix says where
-that stands, `Iterator::Root::Prefetch::BatchV2::ForeverRepeat[0]::TensorSlice`: the last
-of it is the innermost, which produces what the others pass on.  Some iterators write
-their prefix into their keys once more; `own_key` and `short_key` go there and back.
+An empty value has no size among the bytes.  A section is one iterator of the pipeline, or
+elements that one holds.  Its prefix says where that stands,
+`Iterator::Root::Prefetch::BatchV2::ForeverRepeat[0]::TensorSlice`: the last of it is the
+innermost, which produces what the others pass on.  Some iterators write their prefix into
+their keys once more; `own_key` and `short_key` go there and back.
 tensorflow/core/data/serialization_utils.cc, tensorflow/core/data/compression_utils.cc
 """
 
@@ -123,7 +124,7 @@ def _decode_value(
     end = at + sum(sizes)
     if min((0, *shape, *sizes)) < 0 or end > len(data):
         raise ValueError(f"{what}: shape {shape}, {sum(sizes)} bytes, {len(data) - at} are left")
-    if len(sizes) != (count if dtype is STRING else 1):
+    if len(sizes) != (count if dtype is STRING else min(count, 1)):
         raise ValueError(f"{what}: shape {shape}, {len(sizes)} sizes")
     if dtype is STRING:
         value = np.empty(count, object)
@@ -155,7 +156,7 @@ def _encode_value(value: np.ndarray[Any, Any]) -> tuple[list[bytes], ComponentMe
     dtype = STRING if value.dtype == object else from_numpy(value.dtype)
     if dtype is None:
         raise TypeError(f"{value.dtype} cannot be saved")
-    pieces = list(value.reshape(-1)) if dtype is STRING else [value.tobytes()]
+    pieces = list(value.reshape(-1)) if dtype is STRING else [value.tobytes()] * min(value.size, 1)
     shape = TensorShapeProto(dim=[Dim(size=size) for size in value.shape])
     return pieces, ComponentMetadata(
         dtype=dtype.number, tensor_shape=shape, uncompressed_bytes=list(map(len, pieces))

@@ -88,6 +88,14 @@ def test_an_empty_value() -> None:
     assert decode(encode(state))["Iterator::Root"]["a"].shape == (0, 3)
 
 
+def test_an_empty_value_has_no_size() -> None:
+    """As TensorFlow writes it, which reads no other."""
+    (element,) = encode({"Iterator::Root": {"a": np.zeros((0, 3), np.float32)}})
+    tensor = VariantTensorProto.decode(VariantTensorDataProto.decode(element).tensors[0])
+    (component,) = CompressedElement.decode(tensor.variant_val[0].metadata).component_metadata
+    assert list(component.uncompressed_bytes) == []
+
+
 def changed(**changes: Any) -> bytes:
     """Return a section of one key whose compressed element is changed."""
     values = {"next": np.asarray(5)}
