@@ -109,7 +109,6 @@ CANNOT = 3  # The exit code of input that cannot be read.
     needs("--save-map", "--like"),
     needs("--pair-by-shape", "--like"),
     needs("--partial", "--like"),
-    needs("--iterations", "--like"),
     needs("--learning-rate", "--like"),
     excludes("--config", "--like"),
     excludes("--weights-only", "--kind"),
@@ -157,7 +156,9 @@ def _convert_one(
         into = convert.target_format(reader, target, options["to"])
         config = read_config(options["config"]) if options["config"] else None
         training = read_training(options["config"]) if options["config"] else None
-        settings = Settings(options["cast"], options["merge_slices"], names, config, training)
+        settings = Settings(
+            options["cast"], options["merge_slices"], names, options["iterations"], config, training
+        )
         return _carry_out(convert.plan_conversion(reader, keys, target, into, settings), options)
     with _open(options["like"], options) as template:
         _check_format(template, reader, target, options["to"])

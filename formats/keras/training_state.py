@@ -34,8 +34,11 @@ if TYPE_CHECKING:
 ITERATIONS, LEARNING_RATE, MOMENTUM_PRODUCT = "iterations", "learning_rate", "momentum_product"
 LOSS_SCALE, GOOD_STEPS = "loss_scale", "good_steps"
 
+COUNT = "iter"
+"""The edge to a legacy optimizer's count."""
+
 _NUMBERS = {
-    "iter": ITERATIONS,
+    COUNT: ITERATIONS,
     "_iterations": ITERATIONS,
     "learning_rate": LEARNING_RATE,
     "_learning_rate": LEARNING_RATE,
@@ -98,6 +101,11 @@ class TrainingState(NamedTuple):
         return " or ".join(names) or "an optimizer of unknown class"
 
 
+def is_added_count(path: str, full_name: str | None) -> bool:
+    """Whether a count of steps was added to TensorFlow 1's state: then its full name is its path."""
+    return full_name == path and path.rpartition("/")[2] == COUNT
+
+
 def optimizer_nodes(graph: ObjectGraph) -> set[int]:
     """Return the optimizers: nodes with slot triples, or with an edge that counts iterations."""
     return {
@@ -140,7 +148,7 @@ class _Graph:
     def state(self, node: int, wrapper: int | None) -> TrainingState:
         """Return the state of the optimizer at a node, within a wrapper or not."""
         edges = dict(self.graph.children(node))
-        generation = _generation(edges)
+        generation = self._generation(node, edges)
         numbers = self._numbers(edges)
         if wrapper is not None:
             for name, keys in self._numbers(dict(self.graph.children(wrapper))).items():
@@ -162,6 +170,16 @@ class _Graph:
         if generation == KERAS2:
             known = tuple(row for row in known if self._is_named_as(row, slots))
         return state._replace(known=known)
+
+    def _generation(self, node: int, edges: Mapping[str, int]) -> str:
+        if "_iterations" in edges:
+            return KERAS3 if "_trainable_variables" in edges else KERAS2
+        if COUNT not in edges:
+            return TF1
+        path, counter = f"{self.graph.paths.get(node)}/{COUNT}", self.keys.get(edges[COUNT], "")
+        # Every legacy optimizer of Keras has a decay.
+        is_added = is_added_count(path, self.full_names.get(counter)) and "decay" not in edges
+        return TF1 if is_added else LEGACY
 
     def _is_named_as(self, row: Optimizer, slots: Mapping[SlotOf, str]) -> bool:
         """Whether slots have the names in their full names that an optimizer gives them.
@@ -280,12 +298,6 @@ class _Graph:
             parts = full.removesuffix(owner).rstrip("/").split("/")
             return parts[0] if len(parts) > 1 else ""
         return ""
-
-
-def _generation(edges: Mapping[str, int]) -> str:
-    if "_iterations" in edges:
-        return KERAS3 if "_trainable_variables" in edges else KERAS2
-    return LEGACY if "iter" in edges else TF1
 
 
 def _rests(full_name: str, prefixes: set[str]) -> Iterator[str]:

@@ -203,3 +203,27 @@ def test_optimizers_are_known_by_any_of_their_names() -> None:
         "Adam",
         "AdamW",
     ]
+
+
+def test_objects_made_of_names_count_steps_and_go_back_to_the_same_names(
+    ckpt: Callable, tmp_path: Path
+) -> None:
+    source, objects, back = trained("tf1/adam"), tmp_path / "objects-3", tmp_path / "back-3"
+    assert ckpt("convert", source, objects, "--to", "object").code == 0
+    assert number(str(objects), "iterations") == 3
+    assert ckpt("convert", objects, back, "--to", "name").code == 0
+    assert ckpt("diff", source, back).code == 0
+    given = tmp_path / "given-3"
+    assert ckpt("convert", source, given, "--to", "object", "--iterations", "7").code == 0
+    assert number(str(given), "iterations") == 7
+    legacy = tmp_path / "legacy-3"
+    assert ckpt("convert", objects, legacy, "--like", fresh("legacy/adam")).code == 0
+    assert number(str(legacy), "iterations") == 3
+
+
+def test_objects_made_of_momentum_do_not_count_steps(ckpt: Callable, tmp_path: Path) -> None:
+    """Keras' SGD would take a sum of gradients for its momentum; without the count its restore says so."""
+    assert ckpt("convert", trained("tf1/momentum"), tmp_path / "o-3", "--to", "object").code == 0
+    with formats.open_checkpoint(str(tmp_path / "o-3")) as reader:
+        (state,) = states_of(reader) or ()
+        assert (state.generation, dict(state.numbers)) == ("tf1", {})

@@ -14,12 +14,15 @@ from formats.errors import (
     cast_or_leave_out,
     leave_out,
 )
+from formats.keras.optimizers import TF1
+from formats.keras.training_state import is_added_count, training_states
 from formats.model.location import bundle_prefix, step_of
 from formats.model.object_keys import table_part
-from formats.tf.graph.invent import Invented, invent_graph
+from formats.tf.graph.invent import Invented, add_count, invent_graph
 from formats.tf.graph.prune import prune
 
 from ..choose.keys import object_graph_of
+from .step_count import steps_taken
 from .transfer import Dropped, Move
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ class Settings(NamedTuple):
     merge_slices: bool = False
     names: Renamed | None = None
     """The source's keys, object paths and graph after rules that change them, where there are any."""
+
+    iterations: int | None = None
+    """How many steps the optimizer has taken, where that is given."""
 
     config: str | None = None
     """The configuration of the Keras model, where it is given."""
@@ -126,7 +132,9 @@ class Chosen:
         source = self.source
         weights, tables, unnamed = [], [], []
         for key in self.keys:
-            if self._is_save_counter(key):
+            if self._is_added_count(key):
+                self.dropped.append(Dropped(key, "counts steps, as other names do"))
+            elif self._is_save_counter(key):
                 self.dropped.append(Dropped(key, "counts saves of an object-based checkpoint"))
             elif source.kinds.get(key) != "state" or key in source.full_names:
                 weights.append(key)
@@ -144,6 +152,11 @@ class Chosen:
         else:
             self.notes.append("tensors are named by their object paths: full names are missing or not unique")
         return self._path_names([*weights, *tables])
+
+    def _is_added_count(self, key: str) -> bool:
+        """Whether a count of steps was added to TensorFlow 1's state, which is what its name says."""
+        path = self.source.object_paths.get(key)
+        return is_added_count(path or "", self.source.full_names.get(key)) and bool(path)
 
     def _is_save_counter(self, key: str) -> bool:
         return self.source.object_paths.get(key) == "save_counter" and self.source.kinds.get(key) == "state"
@@ -188,7 +201,43 @@ class Chosen:
         moves = [self.move(key, invented.keys[self.renamed(key)]) for key in self.keys]
         self.notes += [f"{name}-keys and {name}-values become a hash table" for name in invented.tables]
         moves.append(_save_counter(invented.save_counter, target))
+        moves += self._counted(invented)
         return _in_node_order(moves, invented.graph), invented.graph
+
+    def _counted(self, invented: Invented) -> list[Move]:
+        """Give optimizers of TensorFlow 1 the count of their steps, by which Keras' optimizers go on.
+
+        Those whose slots Keras takes for something else go without: what restores their
+        slots then misses the count, rather than nothing.
+        """
+        import numpy as np
+
+        origins = {invented.keys[self.renamed(key)]: key for key in self.keys}
+        specs = {key: self.source.specs[origin] for key, origin in origins.items()}
+        names = {key: name for name, key in invented.keys.items()}
+        states = [one for one in training_states(invented.graph, specs, names) if one.generation == TF1]
+        moves = []
+        for state in states:
+            turning = {slot.tf1 for row in state.known for slot in row.slots if slot.turns}
+            if not state.known or state.slot_names & turning:
+                continue
+            numbers = {name: tuple(origins[key] for key in keys) for name, keys in state.numbers.items()}
+            counted = state._replace(numbers=numbers)
+            try:
+                steps = steps_taken(
+                    self.source, counted, alone=len(states) == 1, asked=self.settings.iterations
+                )
+            except ConversionError as error:
+                self.notes.append(
+                    f"{state.path} gets no count of steps: {error.message}; --iterations N gives it"
+                )
+                continue
+            if steps is not None:
+                key = add_count(invented.graph, state.path)
+                spec = TensorSpec(key, BY_NAME["int64"], ())
+                moves.append(Move(spec, None, None, np.array(steps.taken, np.int64)))
+                self.notes.append(f"{state.path}/iter {steps.taken}: {steps.told_by}")
+        return moves
 
     def _invent(self, named: dict[str, TensorSpec]) -> Invented:
         try:

@@ -21,6 +21,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import ConversionError
+from ...keras.training_state import COUNT
 from ...model.object_graph import ObjectGraph
 from ...model.object_keys import (
     ATTRIBUTES,
@@ -186,6 +187,19 @@ def _tables(specs: Mapping[str, TensorSpec]) -> list[str]:
         and specs[name + of_keys].dtype.name in _TABLE_KEYS
         and specs[name + of_keys].shape[:1] == specs[name + of_values].shape[:1] != ()
     ]
+
+
+def add_count(graph: ObjectGraph, optimizer: str) -> str:
+    """Give an optimizer at a path of an invented graph a count of its steps; return the key of that."""
+    node = next(number for number, path in graph.paths.items() if path == optimizer)
+    key = f"{escape(optimizer)}/{COUNT}/{ATTRIBUTES}/{VARIABLE_VALUE}"
+    graph.nodes[node].children.append(ObjectReference(node_id=len(graph.nodes), local_name=COUNT))
+    # By this full name it is told from what a checkpoint of names had.
+    name = f"{optimizer}/{COUNT}"
+    attribute = SerializedTensor(name=VARIABLE_VALUE, full_name=name, checkpoint_key=key)
+    graph.nodes.append(TrackableObject(attributes=[attribute], has_checkpoint_values=BoolValue(value=True)))
+    del graph.paths
+    return key
 
 
 def _hang(root: _Node, names: Iterable[str]) -> dict[str, _Node]:

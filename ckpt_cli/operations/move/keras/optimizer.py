@@ -125,6 +125,13 @@ class Optimizer(NamedTuple):
         slots, rate = self._slots(generation, model), self.rates.get(_RATE)
         if slots is None or (generation == KERAS3 and rate is None and self.generation != KERAS3):
             return None
+        if (
+            generation != KERAS2
+            and self.row is not None
+            and self.row.name == "Nadam"
+            and self.product is None
+        ):
+            return None  # Keras 2 leaves its product out of files.
         prefix = self._prefix(generation)
         heads = {KERAS2: "iteration", LEGACY: f"{prefix}/iter", KERAS3: f"{prefix}/iteration"}
         listed = [(self.iteration, heads[generation])]
