@@ -128,3 +128,8 @@ def as_float(x: Any, dtype: Any) -> Tensor:
     """Return an input brought to a layer's dtype, if it is of another floating one."""
     tensor = as_tensor(x)
     return cast(tensor, dtype) if tensor.dtype.is_floating and tensor.dtype != dtype else tensor
+
+
+def is_known(name: str, function: Any) -> bool:
+    """Whether a name stands for this very function."""
+    return _BY_NAME.get(name) is function

@@ -28,6 +28,7 @@ from ..unknown import refuse
 from ..variable import Variable
 from . import initializers
 from .activations import as_float
+from .configs import options_of
 from .symbolic import Call, KerasTensor, call_symbolically
 
 if TYPE_CHECKING:
@@ -106,6 +107,11 @@ class Layer(Module):
     _inbound: list[Call]
     _losses: list[Any]
     _batch_input_shape: tuple[int | None, ...] | None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = super().__new__(cls)
+        made.__dict__["_made_with"] = args, kwargs
+        return made
 
     def __init__(
         self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any
@@ -381,11 +387,13 @@ class Layer(Module):
         return self._inbound[0].outputs
 
     def get_config(self) -> dict[str, Any]:
-        """Return what every layer is made with, to which a layer of a program's own adds the rest."""
+        """Return what makes a layer like this one; a layer of a program's own adds its options itself."""
+        config: dict[str, Any] = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
+        if self._batch_input_shape is not None:
+            config["batch_input_shape"] = tuple(self._batch_input_shape)
         if type(self) is not Layer and type(self).__module__.startswith(_OURS):
-            what = f"{type(self).__name__}.get_config()"
-            raise NotImplementedError(f"{what} is not known here: what the layer was made with is not kept")
-        return {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
+            config |= options_of(self, self.__dict__["_made_with"])
+        return config
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:

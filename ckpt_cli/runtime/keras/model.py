@@ -20,7 +20,7 @@ from ..reader import opened
 from ..state_file import latest_checkpoint, update_state_file
 from ..tensor import TensorShape, as_tensor
 from ..variable import without_effect
-from . import base_layer
+from . import base_layer, layers
 from .base_layer import Layer, deduplicated
 from .layers.structural import InputLayer
 from .symbolic import KerasTensor
@@ -45,6 +45,9 @@ class Model(Trainer, Layer):
 
             return object.__new__(Functional)
         return object.__new__(cls)
+
+    def get_config(self) -> dict[str, Any]:
+        raise NotImplementedError(f"{type(self).__name__}.get_config() is not known here")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args:
@@ -226,6 +229,25 @@ def layer_edges(layers: list[Layer], first: int = 0) -> dict[str, Trackable]:
     return edges
 
 
+def _described(layer: Layer) -> dict[str, Any]:
+    """Return a layer's class and configuration."""
+    return {"class_name": type(layer).__name__, "config": layer.get_config()}
+
+
+def _made_of(item: dict[str, Any], custom_objects: dict[str, Any] | None) -> Layer:
+    """Return a layer like one that was described, here or by Keras 2; ValueError for an unknown class."""
+    name = item["class_name"]
+    cls = (custom_objects or {}).get(name) or getattr(layers, name, None)
+    if cls is None:
+        raise ValueError(f"Unknown layer: '{name}'. Please ensure you are using `custom_objects`.")
+    return cls.from_config(item["config"])
+
+
+def _input_of(first: Layer, shape: tuple[Any, ...], dtype: str) -> InputLayer:
+    """Return the input of a Sequential model, named after the first of its layers."""
+    return InputLayer(batch_input_shape=shape, dtype=dtype, name=f"{first.name}_input")
+
+
 class Sequential(Model):
     """Layers one after the other."""
 
@@ -238,6 +260,15 @@ class Sequential(Model):
         self._put("_input", None)
         for layer in layers or ():
             self.add(layer)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the configurations of the layers, before them that of the input if it is known."""
+        known = [] if self._input is None else [self._input]
+        return {"name": self.name, "layers": [_described(layer) for layer in [*known, *self._stack]]}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Sequential:
+        return cls([_made_of(item, custom_objects) for item in config["layers"]], name=config["name"])
 
     def add(self, layer: Any) -> None:
         """Add a layer at the end; once the input's shape is known, it is built at once."""
@@ -253,7 +284,7 @@ class Sequential(Model):
             self._put("built", True)
             return
         if not self._stack and self._input is None and layer._batch_input_shape is not None:
-            self._put("_input", InputLayer(batch_input_shape=layer._batch_input_shape, dtype=layer.dtype))
+            self._put("_input", _input_of(layer, layer._batch_input_shape, layer.dtype))
             self._put("built", True)
         self._stack.append(layer)
         # A restore may be waiting under either of the names the layer has just got.
@@ -267,6 +298,10 @@ class Sequential(Model):
     @property
     def layers(self) -> list[Layer]:
         return list(self._stack)
+
+    @property
+    def _first(self) -> Layer:
+        return self._stack[0] if self._stack else self
 
     def _sublayers(self) -> list[Any]:
         return [*self._stack, *super()._sublayers()] if "_stack" in self.__dict__ else []
@@ -302,7 +337,7 @@ class Sequential(Model):
     def build(self, input_shape: Any = None) -> None:
         if self._input is None and input_shape is not None:
             dtype = self._stack[0]._row.input_dtype if self._stack else "float32"
-            self._put("_input", InputLayer(batch_input_shape=tuple(input_shape), dtype=dtype))
+            self._put("_input", _input_of(self._first, tuple(input_shape), dtype))
         if self._input is not None:
             self._build_stack()
         self._put("built", True)
@@ -312,7 +347,7 @@ class Sequential(Model):
         one = flatten(inputs)[0]
         self._put(
             "_input",
-            InputLayer(batch_input_shape=(None, *one.shape[1:]), dtype=dtypes.as_dtype(one.dtype).name),
+            _input_of(self._first, (None, *one.shape[1:]), dtypes.as_dtype(one.dtype).name),
         )
         self._build_stack(is_called=True)
         self._settle_layers()

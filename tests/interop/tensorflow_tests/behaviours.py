@@ -7,6 +7,7 @@ runtime computes something else.  Floats are compared in float32.
 import copy
 import functools
 import gc
+import json
 import operator
 import os
 import weakref
@@ -772,3 +773,52 @@ def texts_keep_their_zero_bytes(tf, directory):
     v.assign(b"")
     tf.train.Checkpoint(v=v).read(path)
     assert v.numpy() == b"a\0\0"
+
+
+def sequential_models_come_from_their_configurations(tf, directory):
+    layers = tf.keras.layers
+    made = tf.keras.Sequential(
+        [
+            layers.Dense(2, activation="relu", input_shape=(3,)),
+            layers.Dropout(0.5),
+            layers.BatchNormalization(),
+        ],
+        name="sq",
+    )
+    config = json.loads(json.dumps(made.get_config()))
+    assert [item["class_name"] for item in config["layers"]][1:] == ["Dense", "Dropout", "BatchNormalization"]
+    assert config["layers"][0]["config"]["name"] == "dense_input"
+    other = tf.keras.Sequential.from_config(made.get_config())
+    assert (other.name, [layer.name for layer in other.layers]) == (
+        "sq",
+        [layer.name for layer in made.layers],
+    )
+    other.set_weights(made.get_weights())
+    close(other(tf.ones([2, 3])), made(tf.ones([2, 3])))
+    assert tf.keras.Input([1]).shape[1] == 1
+    assert layers.Dense(2, kernel_initializer="ones").get_config()["units"] == 2
+
+
+def configurations_of_either_side_are_read(tf, directory):
+    """As Keras writes initializers, and by their names."""
+    start = {"class_name": "InputLayer", "config": {"batch_input_shape": [None, 2], "name": "a_input"}}
+    for one in ({"module": "keras.initializers", "class_name": "Ones", "config": {}}, "ones"):
+        dense = {"name": "a", "trainable": True, "dtype": "float32", "units": 2, "activation": "linear"}
+        item = {
+            "class_name": "Dense",
+            "config": {**dense, "kernel_initializer": one, "kernel_regularizer": None},
+        }
+        model = tf.keras.Sequential.from_config({"name": "read", "layers": [start, item]})
+        close(model(tf.ones([1, 2])), [[2.0, 2.0]])
+    raises(
+        (ValueError, TypeError),
+        tf.keras.Sequential.from_config,
+        {"name": "a", "layers": [{**item, "class_name": "No"}]},
+    )
+
+
+def inputs_of_sequential_models_take_no_name_from_others(tf, directory):
+    tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])
+    tf.keras.Sequential([tf.keras.layers.Dense(1)])(tf.ones([1, 2]))
+    image = tf.keras.Input([2])
+    assert tf.keras.Model(image, tf.keras.layers.Dense(1)(image)).layers[0].name == "input_1"

@@ -64,6 +64,10 @@ class InputLayer(Layer):
     def call(self, inputs: Any) -> Any:
         return inputs
 
+    def get_config(self) -> dict[str, Any]:
+        shape = {"batch_input_shape": tuple(self._init_input_shape), "dtype": self.dtype}
+        return {**shape, "sparse": False, "ragged": False, "name": self.name}
+
 
 def Input(  # noqa: N802  Keras' name
     shape: Any = None,
