@@ -8,6 +8,7 @@ keras/src/engine/functional.py: _map_graph_network
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,13 @@ class Functional(Model):
         ]
         if missing:
             raise ValueError(f"Graph disconnected: cannot obtain value for the inputs {missing}")
+        names = Counter(layer.name for layer in self._ordered)
+        for layer_name, count in names.items():
+            if count > 1:
+                raise ValueError(
+                    f'The name "{layer_name}" is used {count} times in the model. All layer names should be '
+                    "unique."
+                )
         self._put("built", True)
 
     @property

@@ -279,6 +279,11 @@ class Sequential(Model):
                 f"The added layer must be an instance of class Layer. Received: layer={layer} of type "
                 f"{type(layer)}."
             )
+        if any(one.name == layer.name and one is not layer for one in self._stack):
+            raise ValueError(
+                f'All layers added to a Sequential model should have unique names. Name "{layer.name}" is '
+                "already the name of a layer in this model. Update the `name` argument to pass a unique name."
+            )
         if isinstance(layer, InputLayer):
             self._put("_input", layer)
             self._put("built", True)

@@ -822,3 +822,17 @@ def inputs_of_sequential_models_take_no_name_from_others(tf, directory):
     tf.keras.Sequential([tf.keras.layers.Dense(1)])(tf.ones([1, 2]))
     image = tf.keras.Input([2])
     assert tf.keras.Model(image, tf.keras.layers.Dense(1)(image)).layers[0].name == "input_1"
+
+
+def layers_of_one_name_make_no_model(tf, directory):
+    """In HDF5 one would take the other's place."""
+    layers = tf.keras.layers
+    text = raises(ValueError, tf.keras.Sequential, [layers.Dense(1, name="a"), layers.Dense(1, name="a")])
+    assert "should have unique names" in text
+    image = tf.keras.Input([2])
+    out = layers.Dense(1, name="a")(layers.Dense(1, name="a")(image))
+    assert "is used 2 times in the model" in raises(ValueError, tf.keras.Model, image, out)
+    shared = layers.Dense(2)
+    twice = tf.keras.Sequential([shared, shared])
+    assert twice(tf.ones([1, 2])).shape == (1, 2)
+    assert len(twice.weights) == 2
