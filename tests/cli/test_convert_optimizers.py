@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -227,3 +228,15 @@ def test_objects_made_of_momentum_do_not_count_steps(ckpt: Callable, tmp_path: P
     with formats.open_checkpoint(str(tmp_path / "o-3")) as reader:
         (state,) = states_of(reader) or ()
         assert (state.generation, dict(state.numbers)) == ("tf1", {})
+
+
+@pytest.mark.parametrize(("source", "target"), [("legacy", "new"), ("legacy", "keras3"), ("new", "keras3")])
+def test_match_proposes_what_convert_does(source: str, target: str, ckpt: Callable, tmp_path: Path) -> None:
+    """The same optimizer of another generation goes on whole."""
+    mine, theirs = (data_path(f"guide_adam_{name}", "tf_ckpts", "ckpt-10") for name in (source, target))
+    line = ckpt("match", mine, theirs, "--json").json["fix"]
+    assert "--partial" not in line
+    _, command, path, _, *options = shlex.split(line)
+    assert ckpt(command, path, tmp_path / "fixed-10", *options).code == 0
+    assert number(str(tmp_path / "fixed-10"), "iterations") == number(mine, "iterations")
+    assert ckpt("match", tmp_path / "fixed-10", theirs, "--allow-unused").code == 0

@@ -104,11 +104,10 @@ def fix(
     if not _restores_into_itself(target):
         return None
     ways = [(changed, options), (None, [])] if changed is not None else [(None, [])]
-    found_pairs = [(_pairs(checkpoint, target, names), more) for names, more in ways]
-    paired = [(pairs, more) for pairs, more in found_pairs if pairs is not None]
     for partial in (False, True):
-        for pairs, more in paired:
-            if _converts(checkpoint, target, output, pairs, partial=partial):
+        for names, more in ways:
+            pairs = _pairs(checkpoint, target, names, partial=partial)
+            if pairs is not None and _converts(checkpoint, target, output, pairs, partial=partial):
                 flags = ["--partial"] if partial else []
                 return _command(["ckpt", "convert", ours, output, "--like", theirs, *more, *flags])
     return None
@@ -168,10 +167,15 @@ def _values(reader: CheckpointReader) -> list[str]:
     return [key for key in reader.specs if reader.kinds.get(key) != "graph"]
 
 
-def _pairs(checkpoint: CheckpointReader, target: CheckpointReader, names: Renamed | None) -> Pairing | None:
-    """Return the pairing of `convert --like TARGET`, None where a weight of TARGET gets no value."""
+def _pairs(
+    checkpoint: CheckpointReader, target: CheckpointReader, names: Renamed | None, *, partial: bool
+) -> Pairing | None:
+    """Return the pairing of `convert --like TARGET`, None where a weight of TARGET gets no value.
+
+    None, too, where an optimizer of TARGET's cannot go on from CHECKPOINT's, unless `partial`.
+    """
     try:
-        pairing = pair(checkpoint, _values(checkpoint), target, Strictness(partial=True), names)
+        pairing = pair(checkpoint, _values(checkpoint), target, Strictness(partial=partial), names)
     except CheckpointError:
         return None
     if any(kind == "variable" and key not in pairing.pairs for key, kind in target.kinds.items()):
