@@ -161,6 +161,7 @@ def _convert_one(
         )
         return _carry_out(convert.plan_conversion(reader, keys, target, into, settings), options)
     with _open(options["like"], options) as template:
+        template.prove_specs()  # of which no more than these is taken, as a rule
         _check_format(template, reader, target, options["to"])
         given = Given(options["iterations"], options["learning_rate"])
         strictness = pairing.Strictness(options["pair_by_shape"], options["partial"], options["cast"], given)

@@ -114,9 +114,11 @@ def command(left: str, right: str, **options: Any) -> int:
     """Show what was added, removed or changed from LEFT to RIGHT.
 
     Tensors whose stored checksums agree are not read.  The others are read in pieces and
-    compared in float64, a NaN being equal to a NaN.  Of a directory the latest checkpoint
-    is taken.  A listing (saved ls --json -l) takes part with its checksums.  Changes of
-    keys (--sub, --map, ...) apply to LEFT.  Exits 0 if nothing differs, 1 if something does.
+    compared in float64, a NaN being equal to a NaN.  Damage is no change: what differs in npz
+    and .keras is read for its checksum, with --no-values all of it.  Of a directory the
+    latest checkpoint is taken.  A listing (saved ls --json -l) takes part with its checksums.
+    Changes of keys (--sub, --map, ...) apply to LEFT.  Exits 0 if nothing differs, 1 if
+    something does.
 
     \b
       ckpt diff run/ckpt-10 run/ckpt-20

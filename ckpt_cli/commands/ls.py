@@ -67,7 +67,8 @@ def command(path: str, keys: tuple[str, ...], **options: Any) -> int:
 
     A directory lists its checkpoints, oldest first; anything that names a checkpoint
     lists its tensors with dtype, shape and size.  Only the index is read; with -l also the
-    graph beside it (.meta), which knows what is trained.
+    graph beside it (.meta), which knows what is trained.  Of npz and .keras, whose
+    checksums are over index and values, none is compared: ckpt verify does.
 
     Behind the first PATH, a word that is one of its keys is a KEY; else one that is there
     is a PATH, too; else it is a KEY (with --regex all are).  Paths that name one checkpoint,
@@ -134,8 +135,8 @@ def _list_several(paths: list[str], selection: Selection, look: Look, options: d
 
 
 def _list_checkpoint(location: Location, selection: Selection, look: Look, options: dict[str, Any]) -> None:
-    with opened(location) as reader:
-        chosen = [reader.specs[key] for key in choose(reader, selection)]
+    with opened(location, listed=True) as reader:
+        chosen = [reader.specs[key] for key in choose(reader, selection, listed=True)]
         specs = in_order(chosen, options["sort"], reverse=options["reverse"])
         trainable = _trainable(reader, as_json=look.as_json) if look.long else None
         listing_tensors.show(listing_tensors.Tensors(reader, specs, trainable), look)

@@ -62,6 +62,8 @@ def command(checkpoint: str, target: str, allow_unused: bool, save_map: str | No
     from ..operations.compare.match_fix import fix, likely_renames
 
     with opened(checkpoint) as reader, opened(target) as other:
+        for side in (reader, other):
+            side.prove_specs()
         found = match(reader, other)
         renames = likely_renames(found, reader, other)
         remedy = fix(found, renames, reader, other)

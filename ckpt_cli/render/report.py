@@ -22,8 +22,10 @@ _MOST_LISTED = 20
 
 
 @contextmanager
-def opened(path: str | Location, *, noted: bool = True) -> Iterator[CheckpointReader]:
+def opened(path: str | Location, *, noted: bool = True, listed: bool = False) -> Iterator[CheckpointReader]:
     """Open a checkpoint for a command: say which one was chosen, and in the end what is wrong with it.
+
+    That it has the keys that it lists is proved, but where it is merely to be `listed`.
 
     Some damage hides a tensor or two and keeps nobody from going on with the others.  Whatever
     a command then says of the checkpoint is said of what is left of it, so the person is told.
@@ -33,6 +35,8 @@ def opened(path: str | Location, *, noted: bool = True) -> Iterator[CheckpointRe
             render.note(reader.location.note)
         said = ""
         try:
+            if not listed:
+                reader.prove_specs(())
             yield reader
         except Exception as error:
             said = str(error)

@@ -35,7 +35,7 @@ from ..store.workers import SERIAL, Workers
 from ..wire.jsontext import parse_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ..h5.safe import H5File
     from ..keras.facts import KerasFacts
@@ -114,6 +114,10 @@ class KerasReader(WeightsReader):
         if not self.reads_unproved and self._weights_error is not None:
             error = self._weights_error
             raise type(error)(error.message, path=error.path, offset=error.offset, code=error.code)
+
+    def prove_specs(self, keys: Iterable[str] | None = None) -> None:  # noqa: ARG002  one checksum is over all
+        if self._copy is None:
+            self._check_weights()
 
     @cached_property
     def _weights_error(self) -> CorruptCheckpointError | None:

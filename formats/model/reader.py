@@ -8,7 +8,7 @@ read and written, and in what it differs from others.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
@@ -86,6 +86,15 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     def full_names(self) -> Mapping[str, str]:
         """Full name by key, for the keys that have one."""
         return {}
+
+    def prove_specs(self, keys: Iterable[str] | None = None) -> None:
+        """Compare the checksums that these keys, or all, with their dtypes and shapes lie under.
+
+        For whoever answers by specs and reads no values.  Of most formats opening has done
+        it, or there are none; npz and `.keras` have them in common with the values, so
+        that this reads those.  That no key is hidden is told even where `keys` are none.
+        Raises ChecksumError, CorruptCheckpointError.
+        """
 
     def read_unproved(self) -> str | None:
         """Read values from now on even where a checksum of all of them at once does not fit.

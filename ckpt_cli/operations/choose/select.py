@@ -82,8 +82,12 @@ class Sifted(NamedTuple):
     idle: tuple[str, ...] = ()
 
 
-def sift(reader: CheckpointReader, selection: Selection) -> Sifted:
-    """Return what a selection chooses and drops, in the order of the checkpoint."""
+def sift(reader: CheckpointReader, selection: Selection, *, listed: bool = False) -> Sifted:
+    """Return what a selection chooses and drops, in the order of the checkpoint.
+
+    Where dtypes or kinds choose, what they leave out is proved, unless all is merely
+    `listed`: of what is chosen values are read, with the checksums that cover both.
+    """
     specs = reader.specs
     kept: set[str] | None = set() if selection.keep else None
     unmatched = []
@@ -109,11 +113,16 @@ def sift(reader: CheckpointReader, selection: Selection) -> Sifted:
         and (selection.dtype is None or spec.dtype.name == selection.dtype)
         and (not selection.kinds or kinds.get(key) in selection.kinds)
     ]
+    if (selection.dtype or selection.kinds) and not listed:
+        left_out = specs.keys() - set(chosen)
+        reader.prove_specs(key for key in specs if key in left_out)
     return Sifted(chosen, dropped, tuple(unmatched), tuple(idle))
 
 
-def choose(reader: CheckpointReader, selection: Selection, *, noted: bool = True) -> list[str]:
-    """Return the chosen keys, in the order of the checkpoint.
+def choose(
+    reader: CheckpointReader, selection: Selection, *, noted: bool = True, listed: bool = False
+) -> list[str]:
+    """Return the chosen keys, in the order of the checkpoint, those left out being proved as `sift` says.
 
     Raises NothingSelectedError, with close keys, where a pattern to keep matches
     nothing, or nothing is left of them all.  A pattern to drop that matches nothing is
@@ -121,7 +130,7 @@ def choose(reader: CheckpointReader, selection: Selection, *, noted: bool = True
     """
     if selection.everything:
         return list(reader.specs)
-    found = sift(reader, selection)
+    found = sift(reader, selection, listed=listed)
     for text in found.unmatched:
         raise unmatched(reader, text)
     if not found.chosen:

@@ -281,23 +281,23 @@ def _steps(
     options: DiffOptions,
     advance: Callable[[int], None],
 ) -> Iterator[_Step]:
-    """Yield what is to be done for a pair: nothing, or tasks; what must be streamed is done here."""
+    """Yield what is to be done for a pair: nothing, or tasks; what must be streamed is done here.
+
+    Where specs are the answer they are proved; elsewhere the values are read, and that proves both.
+    """
     one = left.specs[pair.left] if pair.left is not None else None
     other = right.specs[pair.right] if pair.right is not None else None
     source = pair.left if pair.left != pair.key else None
     for reader, spec in ((left, one), (right, other)):
         if spec is not None and options.values and _is_damaged(reader, spec):
             reader[spec.key]  # says what is wrong: what cannot be decoded is not known to differ
-    if one is None or other is None:
-        yield _Step(Entry(pair.key, "added" if one is None else "removed", source, one, other))
+    change = _change(one, other)
+    if one is None or other is None or change is not None or not options.values:
+        left.prove_specs([one.key] if one is not None else ())
+        right.prove_specs([other.key] if other is not None else ())
+        yield _Step(Entry(pair.key, change or "same", source, one, other))
         return
     entry = Entry(pair.key, "same", source, one, other)
-    if one.shape != other.shape or one.dtype is not other.dtype:
-        yield _Step(entry._replace(change="shape" if one.shape != other.shape else "dtype"))
-        return
-    if not options.values:
-        yield _Step(entry)
-        return
     operands = Operand(left, one.key), Operand(right, other.key)
     comparison = Comparison(*operands, options.tolerance, exact=options.exact)
     for task in comparison.tasks:
@@ -308,6 +308,15 @@ def _steps(
     elif not comparison.tasks:
         advance(other.nbytes or 0)
         yield _Step(_with_values(entry, comparison.difference))
+
+
+def _change(one: TensorSpec | None, other: TensorSpec | None) -> str | None:
+    """Return what specs say of a pair; None where they are alike."""
+    if one is None or other is None:
+        return "added" if one is None else "removed"
+    if one.shape != other.shape:
+        return "shape"
+    return None if one.dtype is other.dtype else "dtype"
 
 
 def _is_damaged(reader: CheckpointReader, spec: TensorSpec) -> bool:
