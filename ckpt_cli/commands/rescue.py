@@ -65,6 +65,9 @@ def command(damaged: str, target: str, sibling: str | None, **options: Any) -> i
     is left of the damaged index, or by being the same as OTHER's; what nothing proves is
     written, too, and listed as unproved.  DAMAGED is never touched.
 
+    Of a .keras archive whose checksum over all weights differs, they are written as they
+    stand, unproved, and something unknown counts as lost.
+
     Exits 0 if all was saved, 1 if something is lost, 3 if nothing could be saved.
 
     \b

@@ -45,8 +45,8 @@ class Salvage(NamedTuple):
 
     `proofs` says of keys what proves them, "checksum" or "sibling", `doubts` why nothing
     does; of keys in neither, the format's own checksums decide.  `losses` are tensors that
-    are not among the reader's, many of them without a key; `findings` is what else was
-    come across.
+    are not among the reader's, many of them without a key, and what is damaged nobody knows
+    where; `findings` is what else was come across.
     """
 
     reader: CheckpointReader
@@ -119,6 +119,9 @@ def _salvage(reader: CheckpointReader, *found: Finding) -> Salvage:
     others = [finding for finding in reader.findings if finding not in told and finding.key is None]
     doubt = reader.read_unproved()
     doubts = dict.fromkeys(specs, doubt) if doubt is not None else {}
+    if doubt is not None:
+        # Damage that can be anywhere has changed a value or a name, or hidden a tensor.
+        losses.append(Finding("error", "tensor-checksum", doubt, file=reader.location.head))
     return Salvage(reader, tuple(losses), (*found, *others), doubts=doubts)
 
 

@@ -460,7 +460,8 @@ def test_keras_archive_whose_weights_fail_their_checksum(tmp_path: Path, ckpt: C
         at = file.read().index(value)
     flip(str(path), at + 1)
     done = ckpt("rescue", path, tmp_path / "out.keras", "--json")
-    assert done.code == SAVED
+    assert done.code == LOST
+    assert [(row["key"], row["code"]) for row in done.json["lost"]] == [(None, "tensor-checksum")]
     assert {row["proof"] for row in done.json["tensors"]} == {None}
     assert "CRC-32" in done.json["unproved"][0]["reason"]
 
