@@ -36,9 +36,16 @@ _COMMON = ("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
 _MODERN: dict[str, tuple[str, ...]] = {
     "SGD": ("momentum", "nesterov"),
     "Adam": ("beta_1", "beta_2", "epsilon", "amsgrad"),
+    "AdamW": ("beta_1", "beta_2", "epsilon", "amsgrad"),
+    "Adamax": ("beta_1", "beta_2", "epsilon"),
+    "Nadam": ("beta_1", "beta_2", "epsilon"),
     "Adagrad": ("initial_accumulator_value", "epsilon"),
+    "Adadelta": ("rho", "epsilon"),
     "RMSprop": ("rho", "momentum", "epsilon", "centered"),
-}
+    "Ftrl": ("learning_rate_power", "initial_accumulator_value", "l1_regularization_strength",
+             "l2_regularization_strength", "l2_shrinkage_regularization_strength", "beta"),
+    "Lion": ("beta_1", "beta_2"),
+}  # fmt: skip
 """Settings of the optimizers known here; the learning rate is one of all."""
 _IRRELEVANT = frozenset(
     ("name", "learning_rate", "lr", "decay", "jit_compile", "is_legacy_optimizer", "ema_momentum",

@@ -7,11 +7,13 @@ taken and means nothing: nothing here has a graph to be named in.
 from __future__ import annotations
 
 import builtins
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import dtypes, graphs
+from .compiled import compiled
 from .creation import constant, eye, fill, linspace, ones, ones_like, range, zeros, zeros_like
 from .indexed_slices import IndexedSlices, map_values
 from .ops.elementwise import cast, where
@@ -294,10 +296,16 @@ def group(*inputs: Any, **kwargs: Any) -> Any:
 
 
 def function(func: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Return a function as it is: everything runs eagerly here."""
+    """Return a function that runs as it would without: eagerly, as everything here."""
     if func is None:
         return lambda decorated: function(decorated, **options)
-    return func
+
+    @functools.wraps(func)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with compiled():
+            return func(*args, **kwargs)
+
+    return called
 
 
 def print(*inputs: Any, output_stream: Any = None, sep: str = " ", end: str = "\n", **options: Any) -> None:

@@ -169,7 +169,7 @@ def _with_settings(folder: Path, change: dict[str, object], class_name: str = "C
 @pytest.mark.parametrize(
     ("class_name", "change", "message"),
     [
-        ("Custom>Lion", {}, "optimizer 'Lion' is not known here"),
+        ("Custom>Lamb", {}, "optimizer 'Lamb' is not known here"),
         ("Adam", {"use_ema": True}, "optimizer 'Adam' with use_ema=True is not known here"),
         ("Adam", {"decay": 0.5}, "optimizer 'Adam' with decay=0.5 is not known here"),
         (

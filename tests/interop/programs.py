@@ -30,6 +30,17 @@ def optimizers(keras):
             kind + "rmsprop_momentum": lambda module=module: module.RMSprop(0.01, momentum=0.5),
             kind + "rmsprop_centered": lambda module=module: module.RMSprop(0.01, centered=True),
             kind + "rmsprop_both": lambda module=module: module.RMSprop(0.01, momentum=0.5, centered=True),
+            kind + "adamax": lambda module=module: module.Adamax(0.1),
+            kind + "adadelta": lambda module=module: module.Adadelta(1.0),
+            kind + "ftrl": lambda module=module: module.Ftrl(0.1),
+            kind + "ftrl_regularized": lambda module=module: module.Ftrl(
+                0.1,
+                learning_rate_power=-0.3,
+                l1_regularization_strength=0.01,
+                l2_regularization_strength=0.1,
+                l2_shrinkage_regularization_strength=0.2,
+                beta=0.3,
+            ),
             kind + "adam_clipped": lambda module=module: module.Adam(0.1, global_clipnorm=0.5),
         }
     found["legacy_adam_decay"] = lambda: keras.optimizers.legacy.Adam(0.1, decay=0.2)
@@ -37,6 +48,9 @@ def optimizers(keras):
     schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
     found["adam_scheduled"] = lambda: keras.optimizers.Adam(schedule)
     found["legacy_adam_scheduled"] = lambda: keras.optimizers.legacy.Adam(schedule)
+    found["adamw"] = lambda: keras.optimizers.AdamW(0.1)
+    found["lion"] = lambda: keras.optimizers.Lion(0.01)
+    found["legacy_nadam"] = lambda: keras.optimizers.legacy.Nadam(0.1)
     found["adam_weight_decay"] = lambda: keras.optimizers.Adam(0.1, weight_decay=0.01)
     return found
 
@@ -411,3 +425,21 @@ def continue_the_guide(tf, keras, directory, steps):
         drawn.append(example["x"].numpy().reshape(-1).tolist())
     status.assert_consumed()
     return {"losses": losses, "drawn": drawn, "step": int(checkpoint.step)}
+
+
+def optimizer_steps(tf, keras, optimizer, legacy, settings, steps=4):
+    """Take steps on a product, a sum and gathered rows; return the optimizer's variables and all values."""
+    random = np.random.RandomState(0)
+    shapes = [6, 4], [6, 3], [4, 3], [3], [7, 3]
+    x, y, w, b, table = (random.randn(*shape).astype(np.float32) for shape in shapes)
+    w, b, table = (tf.Variable(v, name=name) for v, name in ((w, "w"), (b, "b"), (table, "e")))
+    made = getattr(keras.optimizers.legacy if legacy else keras.optimizers, optimizer)(**settings)
+    for step in range(steps):
+        with tf.GradientTape() as tape:
+            rows = tf.gather(table, tf.constant([1, 3, 3, 1, step, 5]))
+            loss = tf.reduce_mean(tf.square(tf.matmul(tf.constant(x), w) + b + rows - tf.constant(y)))
+        gradients = tape.gradient(loss, [w, b, table])
+        made.apply_gradients(zip(gradients, [w, b, table], strict=True))
+    variables = made.variables() if callable(made.variables) else made.variables
+    values = np.concatenate([variable.numpy().ravel() for variable in (w, b, table)])
+    return {"variables": [variable.name for variable in variables], "values": values.tolist()}

@@ -12,6 +12,7 @@ import pytest
 import ckpt_cli.runtime as tf
 import formats
 from tests.interop import expressions, programs
+from tests.runtime.test_optimizers import recorded
 from tests.support import digest
 
 if TYPE_CHECKING:
@@ -82,6 +83,16 @@ def test_weight_files_go_both_ways(tensorflow: TensorFlow, model: str, suffix: s
     assert ours("weights", model=model, path=other, save=False) == saved
     if suffix:
         assert datasets(mine) == datasets(other)
+
+
+@pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
+def test_recorded_steps_are_tensorflows(tensorflow: TensorFlow) -> None:
+    """What the runtime's optimizers are held against is what TensorFlow computes."""
+    for row in recorded():
+        what = {name: row[name] for name in ("optimizer", "legacy", "settings")}
+        found = theirs(tensorflow, "optimizer_steps", **what)
+        assert found["variables"] == row["variables"]
+        np.testing.assert_allclose(found["values"], row["values"], rtol=1e-6, atol=1e-6)
 
 
 def datasets(path: str) -> dict[str, Any]:

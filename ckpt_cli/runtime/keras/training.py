@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..compiled import compiled
 from ..nest import flatten, map_structure
 from ..ops.random import generator_for
 from ..tape import GradientTape
@@ -39,16 +40,15 @@ class Trainer:
 
     optimizer: Any
     loss: Any
+    run_eagerly: bool
 
     def compile(
         self, optimizer: Any = "rmsprop", loss: Any = None, metrics: Any = None, **options: Any
     ) -> None:
         """Say what to train with."""
-        (
-            options.pop("run_eagerly", None),
-            options.pop("jit_compile", None),
-            options.pop("steps_per_execution", None),
-        )
+        for harmless in ("jit_compile", "steps_per_execution"):
+            options.pop(harmless, None)
+        object.__setattr__(self, "run_eagerly", bool(options.pop("run_eagerly", False)))
         refuse("compile", **options)
         self.optimizer = optimizers.get(optimizer)
         object.__setattr__(self, "loss", None if loss is None else losses.get(loss))
@@ -110,7 +110,8 @@ class Trainer:
             for step, data in enumerate(_batches(x, y, batch_size, shuffle)):
                 if steps_per_epoch is not None and step >= steps_per_epoch:
                     break
-                logs = self.train_step(data)
+                with compiled(not self.run_eagerly):
+                    logs = self.train_step(data)
             history.add(epoch, {name: float(value) for name, value in logs.items()})
         return history
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import arrays, elementwise, neural, random, reductions, state
+from . import arrays, elementwise, neural, random, reductions, state, training
 
-__all__ = ["arrays", "elementwise", "neural", "random", "reductions", "state"]
+__all__ = ["arrays", "elementwise", "neural", "random", "reductions", "state", "training"]

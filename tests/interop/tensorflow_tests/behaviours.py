@@ -36,6 +36,48 @@ def generator_draws_philox(tf, directory):
     assert halves == [[0, 0, 511886651086640123], [0, 0, 6557199171514225562], [0, 0, -3553185952259159048]]
 
 
+def nadam_counts_its_steps_eagerly(tf, directory):
+    optimizer = tf.keras.optimizers.Nadam(0.1)
+    w, b = tf.Variable([1.0, 2.0]), tf.Variable([1.0])
+    for _ in range(5):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(w * w) * 0.5 + tf.reduce_sum(b * b)
+        optimizer.apply_gradients(zip(tape.gradient(loss, [w, b]), [w, b], strict=True))
+    close(w, [0.6297535, 1.6160498])
+    close(b, [0.6297535])
+    close(optimizer._u_product, 0.031461526)
+
+
+def weight_decay_leaves_out_what_is_excluded(tf, directory):
+    found = []
+    for names in ([], ["bias"], ["^k", "bias"]):
+        optimizer = tf.keras.optimizers.AdamW(0.1, weight_decay=0.5)
+        optimizer.exclude_from_weight_decay(var_names=names)
+        kernel, bias = tf.Variable([1.0], name="kernel"), tf.Variable([1.0], name="bias")
+        optimizer.apply_gradients([(tf.constant([0.0]), kernel), (tf.constant([0.0]), bias)])
+        found.append([kernel.numpy()[0], bias.numpy()[0]])
+    close(found, [[0.95, 0.95], [0.95, 1.0], [1.0, 1.0]])
+    text = raises(ValueError, optimizer.exclude_from_weight_decay, var_names=["bias"])
+    assert text == "`exclude_from_weight_decay()` can only be configued before the optimizer is built."
+    assert "Missing value of `weight_decay`" in raises(
+        ValueError, tf.keras.optimizers.AdamW, weight_decay=None
+    )
+
+
+def rows_that_legacy_optimizers_leave_alone(tf, directory):
+    """A gradient of gathered rows moves no others, and of Nadam's means it decays all."""
+    legacy = tf.keras.optimizers.legacy
+    for make in (legacy.Adadelta, legacy.Adamax, legacy.Ftrl, legacy.Nadam):
+        optimizer, table = make(0.5), tf.Variable(tf.reshape(tf.range(6, dtype=tf.float32), [3, 2]) + 1.0)
+        for rows in ([0, 1, 1], [1, 1, 1]):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.square(tf.gather(table, rows)))
+            before = table.numpy()
+            optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+            moved = (table.numpy() != before).any(axis=1).tolist()
+            assert moved == [0 in rows, True, False], (make, rows, moved)
+
+
 def generator_seeds_fill_the_state(tf, directory):
     make = tf.random.Generator
     states = {

@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from . import legacy, schedules
-from .modern import SGD, Adagrad, Adam, Optimizer, RMSprop
+from .modern import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Ftrl, Lion, Nadam, Optimizer, RMSprop
 
-__all__ = ["SGD", "Adagrad", "Adam", "Optimizer", "RMSprop", "get", "legacy", "schedules"]
+__all__ = [
+    "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Ftrl", "Lion", "Nadam", "Optimizer", "RMSprop",
+    "get", "legacy", "schedules",
+]  # fmt: skip
 
-_CLASSES: dict[str, Any] = {cls.__name__.lower(): cls for cls in (SGD, Adam, Adagrad, RMSprop)}
+_CLASSES: dict[str, Any] = {
+    cls.__name__.lower(): cls
+    for cls in (SGD, Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lion, Nadam, RMSprop)
+}
 
 
 def get(identifier: object) -> object:

@@ -1,0 +1,254 @@
+"""Optimizers before Keras 2.11: hyperparameters are variables, and slots hang on the model's variables.
+
+    optimizer
+      iter                         int64
+      beta_1 beta_2 decay ...      float32, in the order of their names
+      slot variables               (variable, slot name) -> variable, in the object graph as triples
+
+A slot is made when its variable's first gradient comes, or earlier, when a checkpoint
+that holds it meets both the variable and the optimizer.
+keras/src/optimizers/legacy/optimizer_v2.py
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import graphs
+from ...indexed_slices import dense
+from ...names import name_scope
+from ...trackable import AutoTrackable
+from ...variable import Variable
+from .gradients import apply_by_rows, clipped, computed, present
+from .schedules import LearningRateSchedule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Optimizer"]
+
+
+class Optimizer(AutoTrackable):
+    """Base; a subclass has its hyperparameters and slots, and says which operation takes its step.
+
+    `hyper` are the hyperparameters that become variables, `settings` those that stay numbers.
+    """
+
+    _operation: str
+    """The row of the table of operations that applies one gradient to one variable."""
+
+    _by_rows: bool = False
+    """Whether a gradient of some rows leaves the others alone, with `_rows` behind the operation's name."""
+
+    _settings: tuple[str, ...]
+    _name: str
+    _hyper: dict[str, Any]
+    _slots: dict[int, tuple[Any, dict[str, Variable]]]
+    _slot_names: list[str]
+    _weights: list[Variable]
+    _iterations: Variable | None
+
+    def __init__(
+        self, name: str, hyper: dict[str, Any], settings: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        rate = kwargs.pop("lr", None)
+        self.clipnorm, self.clipvalue = kwargs.pop("clipnorm", None), kwargs.pop("clipvalue", None)
+        self.global_clipnorm = kwargs.pop("global_clipnorm", None)
+        values = {**hyper, "decay": kwargs.pop("decay", 0.0)}
+        if rate is not None:
+            values["learning_rate"] = rate
+        if kwargs:
+            raise TypeError(f"Unexpected keyword argument passed to optimizer: {sorted(kwargs)[0]}.")
+        own = object.__setattr__  # What follows is no node of the graph.
+        own(self, "_name", name)
+        own(self, "_hyper", values)
+        own(self, "_slots", {})
+        own(self, "_slot_names", [])
+        own(self, "_weights", [])
+        own(self, "_iterations", None)
+        own(self, "_settings", tuple(settings or ()))
+        for key, value in (settings or {}).items():
+            own(self, key, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "lr":
+            name = "learning_rate"
+        hyper = self.__dict__.get("_hyper", {})
+        if name not in hyper:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._create_hypers()
+        return self.__dict__["_hyper"][name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        name = "learning_rate" if name == "lr" else name
+        hyper = self.__dict__.get("_hyper", {})
+        if name not in hyper:
+            super().__setattr__(name, value)
+        elif isinstance(hyper[name], Variable) and not isinstance(value, LearningRateSchedule):
+            hyper[name].assign(value)
+        else:
+            hyper[name] = value
+
+    def _create_hypers(self) -> None:
+        """Make variables of the hyperparameters, in the order of their names; a schedule stays what it is."""
+        for name in sorted(self._hyper):
+            value = self._hyper[name]
+            if isinstance(value, Variable) or callable(value):
+                continue
+            self._hyper[name] = self._add_weight(name, value, "float32")
+
+    def _scope(self) -> name_scope:
+        """Return the scope of the optimizer's variables; in a graph it is within those that are open."""
+        return name_scope(self._name if graphs.current() is not None else f"{self._name}/")
+
+    def _add_weight(self, name: str, value: Any, dtype: str) -> Variable:
+        # Hyperparameters are within the optimizer's name, whoever asks for them first.
+        with self._scope():
+            variable = Variable(value, name=name, dtype=dtype, trainable=False)
+        self._track(variable, name)
+        return variable
+
+    @property
+    def iterations(self) -> Any:
+        """How many times gradients have been applied."""
+        if self._iterations is None:
+            step = self._add_weight("iter", 0, "int64")
+            object.__setattr__(self, "_iterations", step)
+            self._weights.append(step)
+        return self._iterations
+
+    @iterations.setter
+    def iterations(self, variable: Any) -> None:
+        if self._iterations is not None:
+            raise RuntimeError(
+                "Cannot set `iterations` to a new Variable after the Optimizer weights have been created."
+            )
+        object.__setattr__(self, "_iterations", variable)
+        self._track(variable, "iterations")
+        self._weights.append(variable)
+
+    @property
+    def weights(self) -> list[Any]:
+        return list(self._weights)
+
+    def variables(self) -> list[Any]:
+        return list(self._weights)
+
+    def get_slot_names(self) -> list[str]:
+        return list(self._slot_names)
+
+    def get_slot(self, var: Any, slot_name: str) -> Any:
+        """Return a slot variable; KeyError where there is none."""
+        return self._slots[id(var)][1][slot_name]
+
+    def _slot_or_none(self, var: Any, slot_name: str) -> Any:
+        return self._slots.get(id(var), (None, {}))[1].get(slot_name)
+
+    def add_slot(self, var: Any, slot_name: str, initializer: float = 0.0) -> Any:
+        """Return a variable's slot, made if it is not there."""
+        if slot_name not in self._slot_names:
+            self._slot_names.append(slot_name)
+        # The variable is kept beside its slots, so that its identity is nobody else's.
+        _, slots = self._slots.setdefault(id(var), (var, {}))
+        slot: Any = slots.get(slot_name)
+        if slot is None:
+            value = np.full_like(var._value, initializer)
+            slot = Variable(value, name=f"{var._shared_name}/{slot_name}", dtype=var.dtype, trainable=False)
+            slots[slot_name] = slot
+            self._weights.append(slot)
+        return slot
+
+    def _create_or_restore_slot_variable(self, slot_name: str, variable: Any) -> Any:
+        # A slot that a restore makes is in no scope, one that training makes in the optimizer's.
+        with name_scope(None):
+            return self.add_slot(variable, slot_name)
+
+    def _kinds(self) -> tuple[str, ...]:
+        """Return the names of a variable's slots, in the order in which each is made for all variables."""
+        raise NotImplementedError
+
+    def _create_slots(self, variables: list[Any]) -> None:
+        for kind in self._kinds():
+            for variable in variables:
+                self.add_slot(variable, kind)
+
+    def _slots_of(self, variable: Any) -> dict[str, Any]:
+        """Return a variable's slots, as the operation calls them."""
+        return {kind: self.get_slot(variable, kind) for kind in self._kinds()}
+
+    def _arguments(self) -> dict[str, Any]:
+        """Return the hyperparameters, as the operation calls them."""
+        own = {name: value for name, value in self._hyper.items() if name not in ("learning_rate", "decay")}
+        return {**own, **{name: getattr(self, name) for name in self._settings}}
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], name: str | None = None, **options: Any
+    ) -> Any:
+        """Take one step, and return the number of steps."""
+        del name, options
+        pairs = present(grads_and_vars)
+        pairs = clipped(pairs, self.clipnorm, self.clipvalue, self.global_clipnorm)
+        _ = self.iterations
+        self._create_hypers()
+        with self._scope():
+            self._create_slots([variable for _, variable in pairs])
+        for gradient, variable in pairs:
+            self._update(gradient, variable)
+            if variable.constraint is not None:
+                variable.assign(variable.constraint(variable))
+        return self.iterations.assign_add(1)
+
+    def _update(self, gradient: Any, variable: Any) -> None:
+        what = {"variable": variable, **self._slots_of(variable), **self._arguments(), **self._step()}
+        apply_by_rows(self._operation, gradient if self._by_rows else dense(gradient), **what)
+
+    def _step(self) -> dict[str, Any]:
+        """Return what every step's operation takes."""
+        rate = self._hyper["learning_rate"]
+        if callable(rate):
+            rate = self._scheduled(
+                rate(self.iterations) if isinstance(rate, LearningRateSchedule) else rate()
+            )
+        return {"lr": rate, "step": self.iterations, "decay": self._hyper["decay"]}
+
+    def _scheduled(self, rate: Any) -> Variable:
+        """Return a variable, no node of the graph, with this step's rate, which a replayed step looks up."""
+        current: Variable | None = self.__dict__.get("_current_rate")
+        if current is None:
+            current = Variable(rate, name="current_learning_rate", dtype="float32", trainable=False)
+            object.__setattr__(self, "_current_rate", current)
+            graph = graphs.current()
+            if graph is not None:
+                graph.make_derived(current)
+        return current.assign(rate)
+
+    def minimize(
+        self, loss: Any, var_list: Any, grad_loss: Any = None, name: str | None = None, tape: Any = None
+    ) -> Any:
+        del grad_loss
+        return self.apply_gradients(computed(loss, var_list, tape), name=name)
+
+    def get_updates(self, loss: Any, params: Any) -> list[Any]:
+        """Take one step on what the open graph has recorded, as model functions of Estimators do."""
+        graph = graphs.current()
+        if graph is None or graph.tape is None:
+            raise RuntimeError("get_updates needs a graph: call it within an Estimator's model_fn")
+        gradients = graph.tape.gradient(loss, list(params))
+        return [self.apply_gradients(zip(gradients, params, strict=True))]
+
+    def get_weights(self) -> list[Any]:
+        return [weight.numpy() for weight in self._weights]
+
+    def set_weights(self, weights: list[Any]) -> None:
+        for variable, value in zip(self._weights, weights, strict=True):
+            variable.assign(value)
+
+    def get_config(self) -> dict[str, Any]:
+        values = {name: float(v.numpy()) if isinstance(v, Variable) else v for name, v in self._hyper.items()}
+        return {"name": self._name, **values, **{name: getattr(self, name) for name in self._settings}}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Optimizer:
+        return cls(**config)
