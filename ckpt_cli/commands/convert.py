@@ -19,7 +19,7 @@ from ..operations.choose.keys import renamed
 from ..operations.choose.select import choose
 from ..operations.move import convert, pairing, transfer
 from ..operations.move.chosen import Settings
-from ..operations.move.keras.plan import read_config, read_training
+from ..operations.move.keras.plan import read_config
 from ..operations.move.optimizers import Given
 from ..operations.move.run_directory import converted_names, converted_state, refuse_state_file
 from ..option_rules import excludes, needs, option_rules
@@ -155,10 +155,7 @@ def _convert_one(
     if options["like"] is None:
         into = convert.target_format(reader, target, options["to"])
         config = read_config(options["config"]) if options["config"] else None
-        training = read_training(options["config"]) if options["config"] else None
-        settings = Settings(
-            options["cast"], options["merge_slices"], names, options["iterations"], config, training
-        )
+        settings = Settings(options["cast"], options["merge_slices"], names, options["iterations"], config)
         return _carry_out(convert.plan_conversion(reader, keys, target, into, settings), options)
     with _open(options["like"], options) as template:
         template.prove_specs()  # of which no more than these is taken, as a rule

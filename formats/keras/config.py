@@ -130,6 +130,35 @@ def config_in_h5(config: str | None) -> str | None:
     return json.dumps({"class_name": found.get("class_name"), "config": found.get("config")})
 
 
+def training_in_h5(config: str | None, major: str) -> str | None:
+    """Return how a model is compiled as whole models in HDF5 have it, out of what a `.keras` archive says.
+
+    None where it is not compiled, or no optimizer is told of, without which Keras takes none of it.
+    Keras 2 spells an object by class and settings alone.
+    """
+    compiled = parse_object(config).get("compile_config") if config is not None else None
+    optimizer = compiled.get("optimizer") if isinstance(compiled, dict) else None
+    if not isinstance(compiled, dict) or not isinstance(optimizer, dict):
+        return None
+    told = {key: compiled.get(key) for key in ("loss", "metrics", "weighted_metrics", "loss_weights")}
+    told["optimizer_config"] = {key: optimizer.get(key) for key in ("class_name", "config")}
+    return json.dumps(_by_class(told) if major == "2" else told)
+
+
+def _by_class(value: Any) -> Any:
+    """Return a configuration whose objects do not say their modules."""
+    if isinstance(value, list):
+        return [_by_class(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    is_object = {"module", "class_name", "config"} <= value.keys()
+    return {
+        key: _by_class(item)
+        for key, item in value.items()
+        if not (is_object and key in ("module", "registered_name", "build_config"))
+    }
+
+
 def snake_case(name: str) -> str:
     """Return a class name as Keras spells it in paths: `Conv2DTranspose` is `conv2d_transpose`."""
     name = re.sub(r"\W+", "", name)

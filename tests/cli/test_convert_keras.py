@@ -20,7 +20,7 @@ def test_the_command_takes_a_configuration(ckpt: Callable[..., Any], tmp_path: P
     assert missing.code == 3
     assert "configuration" in missing.err
     assert "--config FILE" in missing.err
-    (tmp_path / "config.json").write_text(read_config(data_path("keras_conv", "conv.full.h5")))
+    (tmp_path / "config.json").write_text(str(read_config(data_path("keras_conv", "conv.full.h5")).config))
     for number, config in enumerate((tmp_path / "config.json", data_path("keras_conv", "conv.full.h5"))):
         result = ckpt("convert", source, tmp_path / f"{number}.h5", "--config", config, "--json")
         assert result.code == 0

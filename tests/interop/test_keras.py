@@ -60,6 +60,15 @@ def check_loaded(tensorflow: TensorFlow, folder: str, name: str, path: str) -> N
 # From Keras 2 ---------------------------------------------------------------------------------
 
 
+def test_a_model_of_keras_3_is_loaded_by_the_keras_of_the_configuration(
+    old_tensorflow: TensorFlow, tmp_path: Path
+) -> None:
+    """What the file says of itself is Keras 2's, its training configuration among it."""
+    config = data_path("keras_mlp", "mlp.with_optimizer.h5")
+    written = converted(data_path("keras3_mlp", "mlp.keras"), tmp_path / "m.h5", config)
+    check_loaded(old_tensorflow, "keras3_mlp", "mlp", written)
+
+
 def test_a_variable_that_two_edges_lead_to_is_one(tensorflow: TensorFlow, tmp_path: Path) -> None:
     """Normalization of Keras 2 has `mean` as `adapt_mean`, too; Keras 3 expects three variables."""
     folder = "normalization"

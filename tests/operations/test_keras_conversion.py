@@ -29,13 +29,13 @@ MODELS = [
 ]
 
 
-def planned(source: str, target: object, to: str, config: str | None = None) -> transfer.Plan:
+def planned(source: str, target: object, to: str, config: KerasFacts | None = None) -> transfer.Plan:
     with formats.open_checkpoint(source) as reader:
         settings = convert.Settings(config=config)
         return convert.plan_conversion(reader, list(reader.specs), str(target), format_named(to), settings)
 
 
-def converted(source: object, target: Path, to: str, config: str | None = None) -> transfer.Plan:
+def converted(source: object, target: Path, to: str, config: KerasFacts | None = None) -> transfer.Plan:
     with formats.open_checkpoint(str(source)) as reader:
         settings = convert.Settings(config=config)
         keys = list(reader.specs)
@@ -44,9 +44,10 @@ def converted(source: object, target: Path, to: str, config: str | None = None) 
     return plan
 
 
-def refused(source: str, to: str, config: str | None = None) -> ConversionError:
+def refused(source: str, to: str, config: KerasFacts | str | None = None) -> ConversionError:
+    facts = KerasFacts(config=config) if isinstance(config, str) else config
     with pytest.raises(ConversionError) as caught:
-        planned(source, "/nowhere/x", to, config)
+        planned(source, "/nowhere/x", to, facts)
     return caught.value
 
 
@@ -141,6 +142,34 @@ def test_a_configuration_stays_as_it_is(tmp_path: Path) -> None:
     assert read_config(str(tmp_path / "m.keras")) == config
 
 
+@pytest.mark.parametrize(
+    ("source", "given", "target"),
+    [
+        ("keras3_mlp/mlp.keras", "keras_mlp/mlp.with_optimizer.h5", "m.h5"),
+        ("keras_mlp/mlp.with_optimizer.h5", "keras_mlp/mlp.with_optimizer.h5", "m.h5"),
+        ("keras_mlp/mlp_ckpt-1", "keras_mlp/mlp.with_optimizer.h5", "m.h5"),
+    ],
+)
+def test_compilation_and_version_come_with_the_configuration(
+    source: str, given: str, target: str, tmp_path: Path
+) -> None:
+    config = read_config(data_path(given))
+    assert config.training_config is not None
+    converted(data_path(source), tmp_path / target, "keras-h5", config)
+    with formats.open_checkpoint(tmp_path / target) as reader:
+        facts = keras_facts(reader.facts)
+    assert (facts.training_config, facts.version) == (config.training_config, config.version)
+
+
+def test_an_archive_tells_an_h5_file_how_it_is_compiled(tmp_path: Path) -> None:
+    archive = data_path("keras3_mlp", "mlp.keras")
+    converted(archive, tmp_path / "m.h5", "keras-h5")
+    told = json.loads(str(read_config(archive).config))["compile_config"]
+    found = json.loads(str(read_config(str(tmp_path / "m.h5")).training_config))
+    assert found["optimizer_config"] == {key: told["optimizer"][key] for key in ("class_name", "config")}
+    assert found["loss"] == told["loss"]
+
+
 # What is missing, and what does not fit ------------------------------------------------------
 
 
@@ -178,7 +207,7 @@ def test_the_configuration_of_another_model_is_refused(source: str, to: str, oth
 
 
 def test_shapes_that_contradict_the_configuration_are_refused() -> None:
-    config = json.loads(read_config(data_path("keras_mlp", "mlp.full.h5")))
+    config = json.loads(str(read_config(data_path("keras_mlp", "mlp.full.h5")).config))
     config["config"]["layers"][1]["config"]["units"] = 9
     error = refused(data_path("keras_mlp", "mlp"), "keras-h5", json.dumps(config))
     assert "kernel" in error.message
@@ -288,14 +317,14 @@ def test_without_a_learning_rate_the_slots_are_carried_all_the_same(
     assert len(plan.moves) == 27
     plan = planned(str(source), "/nowhere/x", "keras-weights")
     assert not plan.dropped
-    of_keras_3 = json.loads(read_config(data_path("keras3_mlp", "mlp.keras")))
+    of_keras_3 = json.loads(str(read_config(data_path("keras3_mlp", "mlp.keras")).config))
     del of_keras_3["compile_config"]
-    plan = planned(str(source), "/nowhere/x", "keras-weights", json.dumps(of_keras_3))
+    plan = planned(str(source), "/nowhere/x", "keras-weights", KerasFacts(config=json.dumps(of_keras_3)))
     assert len(plan.dropped) == 17
 
 
 def test_an_object_graph_with_fewer_layers_is_refused() -> None:
-    config = json.loads(read_config(data_path("keras3_mlp", "mlp.keras")))
+    config = json.loads(str(read_config(data_path("keras3_mlp", "mlp.keras")).config))
     config["config"]["layers"] *= 2
     error = refused(data_path("keras3_mlp", "mlp_ckpt"), "keras-weights", json.dumps(config))
     assert "other layers" in error.message

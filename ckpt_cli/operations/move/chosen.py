@@ -28,6 +28,7 @@ from .transfer import Dropped, Move
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from formats.keras.facts import KerasFacts
     from formats.model.object_graph import ObjectGraph
     from formats.model.reader import CheckpointReader, Format
 
@@ -45,11 +46,8 @@ class Settings(NamedTuple):
     iterations: int | None = None
     """How many steps the optimizer has taken, where that is given."""
 
-    config: str | None = None
-    """The configuration of the Keras model, where it is given."""
-
-    training_config: str | None = None
-    """That of its training, where the file that gives the model's has it."""
+    config: KerasFacts | None = None
+    """The configuration of the Keras model, where it is given, and what comes with it."""
 
 
 def check_keys(moves: Sequence[Move], target: str) -> None:

@@ -73,9 +73,11 @@ def _name(location: Location, into: Format) -> str:
 
 def _plan_back(between: CheckpointReader, source: CheckpointReader, path: str) -> Plan:
     keys = list(between.specs)
-    config = keras_facts(source.facts).config
-    if config is not None and (between.format.family is Family.KERAS or between.format.has_object_graph):
-        return plan_conversion(between, keys, path, source.format, Settings(config=config))
+    facts = keras_facts(source.facts)
+    if facts.config is not None and (
+        between.format.family is Family.KERAS or between.format.has_object_graph
+    ):
+        return plan_conversion(between, keys, path, source.format, Settings(config=facts))
     if source.object_graph is None and source.format.family is not Family.KERAS:
         return plan_conversion(between, keys, path, source.format, Settings())
     # Slots that could not be told apart on the way keep no value; that is found by the comparison.

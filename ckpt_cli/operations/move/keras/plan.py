@@ -14,7 +14,7 @@ from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.errors import ConversionError, leave_out
 from formats.find.opening import open_checkpoint
-from formats.keras.config import config_in_h5, snake_case, version_told
+from formats.keras.config import config_in_h5, snake_case, training_in_h5, version_told
 from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, keras_facts, rekeyed
 from formats.keras.layouts import give_names, graph_of, h5_layout, weights_layout
 from formats.keras.match import fill, stored_layers
@@ -62,8 +62,11 @@ class Model(NamedTuple):
     facts: KerasFacts
 
 
-def read_config(path: str) -> str:
-    """Return the model configuration in a JSON file, or in a Keras file that holds one."""
+def read_config(path: str) -> KerasFacts:
+    """Return the model's configuration in a JSON file, or in a Keras file that holds one.
+
+    With it comes what else that file says of a model: how it is compiled, and by which Keras.
+    """
     with open_file(path) as file:
         is_json = file.read(0, 64).lstrip().startswith(b"{")
         if is_json and file.size > _MOST_CONFIG:
@@ -77,21 +80,12 @@ def read_config(path: str) -> str:
             raise ConversionError(f"no configuration: {error}", path=path) from error
         if "class_name" not in found:
             raise ConversionError("no model configuration: it has no 'class_name'", path=path)
-        return text
+        return KerasFacts(config=text)
     with open_checkpoint(path) as reader:
-        config = keras_facts(reader.facts).config
-    if config is None:
+        facts = keras_facts(reader.facts)
+    if facts.config is None:
         raise ConversionError("holds no model configuration", path=path)
-    return config
-
-
-def read_training(path: str) -> str | None:
-    """Return the training configuration in a Keras file; None where there is none, or no such file."""
-    with open_file(path) as file:
-        if file.read(0, 64).lstrip().startswith(b"{"):
-            return None
-    with open_checkpoint(path) as reader:
-        return keras_facts(reader.facts).training_config
+    return KerasFacts(version=facts.version, config=facts.config, training_config=facts.training_config)
 
 
 def concerns(source: Format, target: Format) -> bool:
@@ -125,20 +119,23 @@ def _is_for_another_keras(chosen: Chosen) -> bool:
         return False
     # In .weights.h5 only Keras 3 gives names to objects, beside which nothing tells a version.
     major = facts.major if facts.version else "3" if facts.object_names else "2"
-    return KerasFacts(version=version_told(config, None)).major != major
+    return KerasFacts(version=version_told(config.config, config.version)).major != major
 
 
 def _same_layout(chosen: Chosen) -> Laid:
     facts = rekeyed(keras_facts(chosen.source.facts), {key: chosen.renamed(key) for key in chosen.keys})
-    if chosen.settings.config is not None:
-        facts = facts._replace(config=chosen.settings.config)
+    given = chosen.settings.config
+    if given is not None:
+        compiled = given.training_config or facts.training_config
+        facts = facts._replace(config=given.config, training_config=compiled)
     return Laid(chosen.with_keys(), facts=facts)
 
 
 def _model(chosen: Chosen) -> Model:
     source = chosen.source
-    facts = keras_facts(source.facts)
-    config = chosen.settings.config or facts.config
+    own = keras_facts(source.facts)
+    facts = chosen.settings.config or own
+    config = facts.config
     if config is not None:
         unit = from_config(config)
     elif chosen.into.has_object_graph and source.format.names_layers:
@@ -151,9 +148,10 @@ def _model(chosen: Chosen) -> Model:
             message = "without the model's configuration its layers have no order"
         hints = _HINTS if chosen.into.has_object_graph else (*_HINTS, _PLAIN)
         raise ConversionError(message, path=source.location.path, hints=hints)
-    version = version_told(config, facts.version)
-    training = chosen.settings.training_config or facts.training_config
-    texts = KerasFacts(version=version, config=config, training_config=training)
+    texts = KerasFacts(version=version_told(config, facts.version or own.version), config=config)
+    # Of how it is compiled another Keras would understand nothing.
+    compiled = facts.training_config or (own.training_config if own.major == texts.major else None)
+    texts = texts._replace(training_config=compiled)
     return Model(unit, optimizer_of(source, texts), texts)
 
 
@@ -232,8 +230,13 @@ def _h5(chosen: Chosen, model: Model) -> Laid:
     # A Sequential of Keras 3 has its name before those of its layers.
     give_names(model.unit, model.unit.name if not suffix and model.unit.class_name == "Sequential" else "")
     variables, layers = h5_layout(model.unit, suffix)
-    facts = model.facts._replace(config=config_in_h5(model.facts.config), layers=tuple(layers))
-    state = model.optimizer.h5_names(model.unit, model.facts) if model.optimizer else None
+    told = model.facts
+    facts = told._replace(
+        config=config_in_h5(told.config),
+        training_config=told.training_config or training_in_h5(told.config, major),
+        layers=tuple(layers),
+    )
+    state = model.optimizer.h5_names(model.unit, told) if model.optimizer else None
     if state is not None:
         named = [(f"{OPTIMIZER_WEIGHTS}/{name}", name + suffix) for _, name in state]
         facts = facts._replace(optimizer=WeightGroup(OPTIMIZER_WEIGHTS, tuple(named)))
