@@ -57,6 +57,8 @@ def cases() -> list[Case]:
         for optimizer in OPTIMIZERS[source]
         if source != target and GOES_ON_AS.get(optimizer, optimizer) in OPTIMIZERS[target]
         if optimizer != "adam_weight_decay"
+        # Gradient descent of TensorFlow 1 has no state that takes the count: the global step is TEMPLATE's.
+        if (target, optimizer) != ("tf1", "sgd")
     ]
 
 
