@@ -88,7 +88,12 @@ def use_color(stream: IO[str]) -> bool:
     """Whether to colour what goes to `stream`, by --color, NO_COLOR, TERM and what it is."""
     if _color != "auto":
         return _color == "always"
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+    return not os.environ.get("NO_COLOR") and not _is_dumb() and stream.isatty()
+
+
+def _is_dumb() -> bool:
+    """Whether the terminal can only print: nothing is coloured there, or taken back."""
+    return os.environ.get("TERM") == "dumb"
 
 
 def styled(text: str, stream: IO[str] | None = None, **style: Any) -> str:
@@ -288,12 +293,12 @@ def passes(verify: bool) -> tuple[str, ...]:
 
 @contextmanager
 def progress(total: int, what: str, stages: Sequence[str] = ("",)) -> Iterator[Callable[[int], None]]:
-    """Show a bar on stderr, if that is a terminal and the work takes longer than a second.
+    """Show a bar on stderr, if that is a terminal that can erase it and the work takes longer than a second.
 
     Yields a function that is told how many bytes were done.  All `total` bytes are gone through
     in each of `stages`, of which the bar says which one it is, and begins again with it.
     """
-    if _quiet or not sys.stderr.isatty():
+    if _quiet or _is_dumb() or not sys.stderr.isatty():
         yield lambda _: None
         return
     started = time.monotonic()

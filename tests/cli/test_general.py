@@ -47,20 +47,28 @@ def test_quiet_silences_notes_and_never_warnings_or_errors(tmp_path: Path, ckpt:
     assert ckpt("show", GUIDE).err == loud.err  # one command's wish is not the next one's
 
 
-def test_quiet_shows_no_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("quiet", "terminal", "is_shown"),
+    [(False, "xterm", True), (True, "xterm", False), (False, "dumb", False)],
+)
+def test_progress_is_shown_unless_it_is_unwanted_or_cannot_be_erased(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    quiet: bool,
+    terminal: str,
+    is_shown: bool,
+) -> None:
     import rich.progress  # noqa: F401  it keeps the clock that it finds when it is imported
 
     clock = iter(range(0, 1000, 2))
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    shown = []
-    for quiet in (False, True):
-        render.choose_quiet(quiet)
-        with render.progress(10, "the work") as advance:
-            advance(5)
-        shown.append("the work" in capsys.readouterr().err)
+    monkeypatch.setenv("TERM", terminal)
+    render.choose_quiet(quiet)
+    with render.progress(10, "the work") as advance:
+        advance(5)
     render.choose_quiet(False)
-    assert shown == [True, False]
+    assert bool(capsys.readouterr().err) == is_shown
 
 
 def test_a_comparison_that_is_quiet_warns_all_the_same(tmp_path: Path, ckpt: Callable) -> None:
