@@ -53,8 +53,10 @@ def test_no_kill_loses_more_than_the_save_it_hit(
         if child == 0:
             train_until_killed(log)
         os.close(log)
-        while moments.random() < 0.9 and not os.path.getsize("log"):
-            time.sleep(0.002)  # mostly until it has saved once
+        is_to_save = moments.random() < 0.9
+        while is_to_save and not os.path.getsize("log"):
+            assert os.waitpid(child, os.WNOHANG) == (0, 0), "the loop has ended by itself"
+            time.sleep(0.002)
         time.sleep(moments.uniform(0, 0.05))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
