@@ -57,8 +57,8 @@ def test_who_holds_it_is_told_after_a_second_and_the_lock_comes(
 ) -> None:
     assert holder.stdin is not None
     timer = threading.Timer(1.5, holder.stdin.close)
-    timer.start()
     started = time.monotonic()
+    timer.start()
     with holding(str(tmp_path)):
         assert time.monotonic() - started > 1.4
     timer.join()
@@ -85,7 +85,7 @@ def test_nobody_waits_for_ever(
     started = time.monotonic()
     with pytest.raises(CheckpointError) as caught, holding(str(tmp_path)):
         pass
-    assert 0.3 <= time.monotonic() - started < 1
+    assert 0.3 <= time.monotonic() - started < 60  # and not the 600 of who says nothing
     assert f"{tmp_path}: process {holder.pid} ({sys.executable}" in str(caught.value)
     assert "is changing files here, waited 0.3 s" in str(caught.value)
     assert "CKPT_LOCK_TIMEOUT" in caught.value.hints[0]

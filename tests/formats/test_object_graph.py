@@ -176,7 +176,7 @@ def test_deep_chain_does_not_fill_the_memory_with_paths() -> None:
 def test_keys_claimed_over_and_over_take_no_time() -> None:
     keys = dict.fromkeys(f"k{number}" for number in range(3000))
     graph = graph_of(*(node(keys=("k",)) for _ in range(3000)))
-    start = time.monotonic()
+    start = time.process_time()
     assert len(graph.tensors(keys)) == 3000
     assert len(list(graph.flaws(keys))) == 2999
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2

@@ -254,18 +254,30 @@ LINES = [
 RUN = "import sys; from ckpt_cli.main import main; main(sys.argv[1:])"
 
 
+SECONDS = 30
+"""Of the processor's time, which other programs take none of, that a line may take."""
+
+
 def limited(line: list[str], most: int) -> subprocess.CompletedProcess[str]:
     def within() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
-    return subprocess.run(  # noqa: PLW1510  the exit code is looked at; nothing else runs here
+    before = _seconds_of_children()
+    ended = subprocess.run(  # noqa: PLW1510  the exit code is looked at; nothing else runs here
         [sys.executable, "-c", RUN, *line],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=20 * SECONDS,  # where it waits for something
         preexec_fn=within,
         env={**os.environ, "PYTHONPATH": ROOT, "OPENBLAS_NUM_THREADS": "1"},
     )
+    assert _seconds_of_children() - before < SECONDS, line
+    return ended
+
+
+def _seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @pytest.mark.parametrize("make", BOMBS)
