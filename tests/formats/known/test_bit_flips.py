@@ -12,7 +12,7 @@ import pytest
 from tests.support import data_path
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "flip_bits.py")
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(PROGRAM)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(PROGRAM))))
 FILES = (
     "keras_nested/nest.full.h5",
     "keras3_mlp/mlp.weights.h5",

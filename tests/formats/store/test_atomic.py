@@ -339,7 +339,7 @@ CHILD = """
 def test_a_process_that_is_really_killed(name: str, at: int, sent: str, tmp_path: Path) -> None:
     save(tmp_path / "ckpt-1", OLD)
     before = files(tmp_path)
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    root = os.path.dirname(os.path.dirname(formats.__file__))
     arguments = [root, str(tmp_path / "ckpt-1"), name, str(at), sent]
     child = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(CHILD), *arguments],
