@@ -150,14 +150,17 @@ class Probe:
             return None
         from ..wire.jsontext import parse_object
 
-        text = self._whole
-        if text is None:
-            with open_file(self.location.head) as file:
-                text = file.read(0, file.size)
         try:
-            return parse_object(text)
+            return parse_object(self._content())  # which has no name here, so that parsing can let it go
         except ValueError:
             return None
+
+    def _content(self) -> bytes:
+        """Return all bytes of the file, of which a large one is not kept."""
+        if self._whole is not None:
+            return self._whole
+        with open_file(self.location.head) as file:
+            return file.read(0, file.size)
 
     def has_key(self, key: bytes) -> bool:
         """Whether a table has a key; False where this is none, or it cannot be told."""
