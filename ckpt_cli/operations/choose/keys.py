@@ -14,7 +14,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.spec import is_utf8
-from formats.errors import ConversionError, CorruptCheckpointError, DuplicateKeyError
+from formats.errors import (
+    UNREADABLE,
+    ConversionError,
+    CorruptCheckpointError,
+    DuplicateKeyError,
+    InaccessibleError,
+)
 from formats.model.object_keys import ATTRIBUTES, OPTIMIZER_SLOT, hides_attributes, unescape
 from formats.tf.graph.edit import edit_graph
 from formats.tf.graph.kinds import GRAPH_KEY, NamedSlot, named_slots
@@ -273,11 +279,15 @@ def _attribute_of(key: str) -> str:
 
 
 def object_graph_of(reader: CheckpointReader) -> ObjectGraph | None:
-    """Return the object graph; None where the format has none, CorruptCheckpointError where it is damaged."""
-    graph = reader.object_graph
-    if graph is not None or not reader.format.has_object_graph:
-        return graph
-    flaw = next(finding for finding in reader.findings if finding.key == GRAPH_KEY)
+    """Return the object graph; None where the format has none.
+
+    Raises CorruptCheckpointError where it is damaged, InaccessibleError where its file may not be read.
+    """
+    flaw = reader.paths_flaw
+    if flaw is None:
+        return reader.object_graph
+    if flaw.code == UNREADABLE:
+        raise InaccessibleError(flaw.message, path=flaw.file)
     message = f"its object graph cannot be read: {flaw.message}"
     hints = ("without it keys mean nothing; for all that is wrong: ckpt verify",)
     raise CorruptCheckpointError(message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=hints)
