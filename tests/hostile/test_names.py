@@ -186,7 +186,9 @@ def test_names_match_the_objects_made_of_them(arrays: Arrays) -> None:
         objects = convert(source, directory + "/objects-1", "tf-object")
         with open_checkpoint(source) as names, open_checkpoint(objects) as target:
             found = match(names, target)
-            assert found.existing_matched, found
+            # The objects have a count of steps besides, where names tell of one.
+            added = [key for key in found.unmatched_target if not key.startswith("save_counter/")]
+            assert all(key.endswith("/iter/.ATTRIBUTES/VARIABLE_VALUE") for key in added), found
             assert sorted(pair.checkpoint for pair in found.restored) == sorted(names.specs)
             assert all(target.full_names[pair.target] == pair.checkpoint for pair in found.restored)
     count("names matched with objects", len(others))

@@ -135,7 +135,7 @@ def test_a_subclassed_model_by_a_template(tensorflow: TensorFlow, target: str, t
     path = str(tmp_path / target)
     with formats.open_checkpoint(source) as reader, formats.open_checkpoint(template) as like:
         plan, pairs = pairing.plan_like(reader, list(reader.specs), like, path, pairing.Strictness())
-        assert len(pairs) == 14
+        assert len(pairs.pairs) == 14
         transfer.execute(plan)
     if tensorflow.is_old:
         check(tensorflow, "keras_nested", "tower", path)

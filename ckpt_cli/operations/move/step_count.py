@@ -69,12 +69,19 @@ def steps_taken(
 
 def _told(source: CheckpointReader, state: TrainingState, *, alone: bool) -> Iterator[Steps]:
     for key in state.numbers.get(ITERATIONS, ())[:1]:
-        yield Steps(int(source[key].read()), source.full_names.get(key) or ITERATIONS, key)
+        if _is_number(source, key, "int"):
+            yield Steps(int(source[key].read()), source.full_names.get(key) or ITERATIONS, key)
     for name, (base_name, usual) in _POWERS.items():
         if name in state.numbers:
             yield from _of_power(source, state, name, base_name, usual)
-    if alone and GLOBAL_STEP in source.specs and not source.specs[GLOBAL_STEP].shape:
+    if alone and GLOBAL_STEP in source.specs and _is_number(source, GLOBAL_STEP, "int"):
         yield Steps(int(source[GLOBAL_STEP].read()), GLOBAL_STEP, GLOBAL_STEP)
+
+
+def _is_number(source: CheckpointReader, key: str, family: str) -> bool:
+    """Whether a tensor is one number of a kind; of another shape or kind it is something of that name."""
+    spec = source.specs[key]
+    return not spec.shape and spec.dtype.family == family
 
 
 def _of_power(
@@ -83,11 +90,13 @@ def _of_power(
     import numpy as np
 
     key, *_ = state.numbers[name]
-    power = float(source[key].read())
-    if not _LEAST_POWER < power < 1:
-        return
     given = state.numbers.get(base_name)
+    if not all(_is_number(source, one, "float") for one in (key, *(given or ())[:1])):
+        return
+    power = float(source[key].read())
     base = float(np.float32(source[given[0]].read() if given else usual))
+    if not (_LEAST_POWER < power < 1 and 0 < base < 1):
+        return
     exact = math.log(power) / math.log(base) - 1
     count = round(exact)
     error = (count + 2) * _ROUNDING / -math.log(base)

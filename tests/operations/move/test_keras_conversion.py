@@ -316,11 +316,9 @@ def test_without_a_learning_rate_the_slots_are_carried_all_the_same(
     assert not plan.dropped
     assert len(plan.moves) == 27
     plan = planned(str(source), "/nowhere/x", "keras-weights")
-    assert not plan.dropped
-    of_keras_3 = json.loads(str(read_config(data_path("keras3_mlp", "mlp.keras")).config))
-    del of_keras_3["compile_config"]
-    plan = planned(str(source), "/nowhere/x", "keras-weights", KerasFacts(config=json.dumps(of_keras_3)))
     assert len(plan.dropped) == 17
+    plan = planned(str(source), "/nowhere/x", "keras-weights", read_config(str(source)))
+    assert not plan.dropped
 
 
 def test_an_object_graph_with_fewer_layers_is_refused() -> None:

@@ -44,6 +44,7 @@ _HINTS = (
 _PLAIN = "--to hdf5, with a DST that ends in .h5, writes the tensors by their keys, which no Keras loads"
 _SEEDS = "seed_generator"
 _MOST_CONFIG = 256 << 20
+KERAS_3 = "3.0.0"
 
 
 class Laid(NamedTuple):
@@ -256,10 +257,23 @@ def _archive(chosen: Chosen, model: Model) -> Laid:
             "weights alone need no other configuration: --to weights-h5, for model.load_weights(...)",
         )
         raise ConversionError(message, path=chosen.source.location.path, hints=hints)
-    return _weights(chosen, model)
+    return _weights_of(chosen, model)
 
 
 def _weights(chosen: Chosen, model: Model) -> Laid:
+    """Lay out a .weights.h5 for the Keras of --config, and where none is given for Keras 3.
+
+    Weights lie alike for both; an optimizer's state does not.
+    """
+    if chosen.settings.config is None and model.facts.major == "2":
+        if model.optimizer is not None:
+            text = "the optimizer's state is laid out for Keras 3; for Keras 2: --config FILE of that Keras"
+            chosen.notes.append(text)
+        model = model._replace(facts=model.facts._replace(version=KERAS_3))
+    return _weights_of(chosen, model)
+
+
+def _weights_of(chosen: Chosen, model: Model) -> Laid:
     placed, names = weights_layout(model.unit)
     state = model.optimizer.weights_paths(model.unit, model.facts.major) if model.optimizer else None
     if state is not None and model.optimizer is not None and model.optimizer.name:

@@ -1,0 +1,55 @@
+"""How many steps an optimizer has taken: which tensors tell, and which only bear the name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import formats
+from tests.support import numbers, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ADAM = {name: np.zeros(2, np.float32) for name in ("w", "w/Adam", "w/Adam_1")}
+ITER = "optimizer/iter/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+@pytest.mark.parametrize(
+    ("told", "steps"),
+    [
+        ({"global_step": np.int64(7)}, 7),
+        ({"beta1_power": np.float32(0.9**6)}, 5),
+        ({"beta1_power": np.float32(0.9**6), "global_step": np.int64(5)}, 5),
+        ({"global_step": np.float32(2.5)}, None),
+        ({"global_step": np.zeros(2, np.int64)}, None),
+        ({"beta1_power": np.zeros(3, np.float32)}, None),
+        ({"beta1_power": np.int32(1)}, None),
+        ({"beta1_power": np.float32(0)}, None),
+        ({"beta1_power": np.float32("nan")}, None),
+        ({}, None),
+    ],
+)
+def test_what_tells_of_steps(
+    told: dict[str, Any], steps: int | None, tmp_path: Path, ckpt: Callable[..., Any]
+) -> None:
+    source, target = str(tmp_path / "names"), str(tmp_path / "objects-1")
+    write_bundle(source, {name: numbers(np.asarray(value)) for name, value in {**ADAM, **told}.items()})
+    result = ckpt("convert", source, target, "--to", "object")
+    assert result.code == 0, result.err
+    with formats.open_checkpoint(target) as reader:
+        assert (int(reader[ITER].read()) if ITER in reader else None) == steps
+
+
+def test_contradictions_are_refused(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
+    source, target = str(tmp_path / "names"), str(tmp_path / "objects-1")
+    told = {"beta1_power": np.float32(0.9**6), "global_step": np.int64(700)}
+    write_bundle(source, {name: numbers(np.asarray(value)) for name, value in {**ADAM, **told}.items()})
+    result = ckpt("convert", source, target, "--to", "object")
+    assert result.code == 3
+    assert "beta1_power (with beta_1 0.9) says 5 steps, global_step says 700" in result.err
+    assert "--iterations N says how many there were" in result.err
+    assert ckpt("convert", source, target, "--to", "object", "--iterations", "6").code == 0
