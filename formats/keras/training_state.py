@@ -101,9 +101,17 @@ class TrainingState(NamedTuple):
         return " or ".join(names) or "an optimizer of unknown class"
 
 
+def name_of_added_count(path: str) -> str:
+    """Return the full name of a count of steps that was added to TensorFlow 1's state, at an object path.
+
+    No variable can have one with a space, so that none is taken for it.
+    """
+    return f"{path} (steps)"
+
+
 def is_added_count(path: str, full_name: str | None) -> bool:
-    """Whether a count of steps was added to TensorFlow 1's state: then its full name is its path."""
-    return full_name == path and path.rpartition("/")[2] == COUNT
+    """Whether a count of steps was added to TensorFlow 1's state, by its object path and full name."""
+    return full_name == name_of_added_count(path)
 
 
 def optimizer_nodes(graph: ObjectGraph) -> set[int]:

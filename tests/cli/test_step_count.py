@@ -44,6 +44,21 @@ def test_what_tells_of_steps(
         assert (int(reader[ITER].read()) if ITER in reader else None) == steps
 
 
+@pytest.mark.parametrize("there", [np.float32(2.5), np.int64(3), np.zeros(2, np.float32)])
+def test_what_bears_the_name_of_a_count_keeps_it(
+    there: Any, tmp_path: Path, ckpt: Callable[..., Any]
+) -> None:
+    source, target = str(tmp_path / "names"), str(tmp_path / "objects-1")
+    told = {"w/iter": there, "beta1_power": np.float32(0.9**6)}
+    write_bundle(source, {name: numbers(np.asarray(value)) for name, value in {**ADAM, **told}.items()})
+    assert ckpt("convert", source, target, "--to", "object").code == 0
+    assert ckpt("verify", target).code == 0
+    back = str(tmp_path / "back")
+    assert ckpt("convert", target, back, "--to", "name").code == 0
+    with formats.open_checkpoint(source) as first, formats.open_checkpoint(back) as second:
+        assert set(first.specs) <= set(second.specs)
+
+
 def test_contradictions_are_refused(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
     source, target = str(tmp_path / "names"), str(tmp_path / "objects-1")
     told = {"beta1_power": np.float32(0.9**6), "global_step": np.int64(700)}

@@ -15,7 +15,7 @@ from formats.errors import (
     leave_out,
 )
 from formats.keras.optimizers import TF1
-from formats.keras.training_state import is_added_count, training_states
+from formats.keras.training_state import ITERATIONS, is_added_count, training_states
 from formats.model.location import bundle_prefix, step_of
 from formats.model.object_keys import table_part
 from formats.tf.graph.invent import Invented, add_count, invent_graph
@@ -217,7 +217,8 @@ class Chosen:
         moves = []
         for state in states:
             turning = {slot.tf1 for row in state.known for slot in row.slots if slot.turns}
-            if not state.known or state.slot_names & turning:
+            # What is called as a count is there already, whatever it holds.
+            if not state.known or state.slot_names & turning or ITERATIONS in state.numbers:
                 continue
             numbers = {name: tuple(origins[key] for key in keys) for name, keys in state.numbers.items()}
             counted = state._replace(numbers=numbers)

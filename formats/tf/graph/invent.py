@@ -21,7 +21,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import ConversionError
-from ...keras.training_state import COUNT
+from ...keras.training_state import COUNT, name_of_added_count
 from ...model.object_graph import ObjectGraph
 from ...model.object_keys import (
     ATTRIBUTES,
@@ -195,7 +195,7 @@ def add_count(graph: ObjectGraph, optimizer: str) -> str:
     key = f"{escape(optimizer)}/{COUNT}/{ATTRIBUTES}/{VARIABLE_VALUE}"
     graph.nodes[node].children.append(ObjectReference(node_id=len(graph.nodes), local_name=COUNT))
     # By this full name it is told from what a checkpoint of names had.
-    name = f"{optimizer}/{COUNT}"
+    name = name_of_added_count(f"{optimizer}/{COUNT}")
     attribute = SerializedTensor(name=VARIABLE_VALUE, full_name=name, checkpoint_key=key)
     graph.nodes.append(TrackableObject(attributes=[attribute], has_checkpoint_values=BoolValue(value=True)))
     del graph.paths
