@@ -125,7 +125,7 @@ def test_every_optimizer_through_weights(name: str, tmp_path: Path, ckpt: Callab
     """State is carried there and back; the legacy ones' as that of those since Keras 2.11, which load it."""
     whole = _trained(tmp_path, OPTIMIZERS[name][0](), ckpt)
     weights, back = tmp_path / "b.weights.h5", tmp_path / "back.h5"
-    plan = ckpt("convert", "--json", whole, weights).json
+    plan = ckpt("convert", "--json", whole, weights, "--config", whole).json
     if name.startswith("legacy"):
         # Without momentum the newer SGD keeps some all the same, which nobody has here.
         assert bool(plan["dropped"]) == (name == "legacy SGD")

@@ -223,7 +223,15 @@ class Chosen:
             numbers = {name: tuple(origins[key] for key in keys) for name, keys in state.numbers.items()}
             counted = state._replace(numbers=numbers)
             asked = self.settings.iterations
-            steps = steps_taken(self.source, counted, alone=len(states) == 1, asked=asked)
+            try:
+                steps = steps_taken(self.source, counted, alone=len(states) == 1, asked=asked)
+            except (
+                ConversionError
+            ) as error:  # The names are carried all the same, and the count is not made up.
+                self.notes.append(
+                    f"{state.path} gets no count of steps: {error.message}; --iterations N gives it"
+                )
+                continue
             if steps is not None:
                 key = add_count(invented.graph, state.path)
                 spec = TensorSpec(key, BY_NAME["int64"], ())
