@@ -170,6 +170,12 @@ def test_an_archive_tells_an_h5_file_how_it_is_compiled(tmp_path: Path) -> None:
     assert found["loss"] == told["loss"]
 
 
+def test_an_h5_file_spells_the_configuration_of_an_archive_its_own_way(tmp_path: Path) -> None:
+    archive = read_config(data_path("keras3_mlp", "mlp.keras"))
+    converted(data_path("keras3_mlp", "mlp.legacy.h5"), tmp_path / "m.h5", "keras-h5", archive)
+    assert json.loads(str(read_config(str(tmp_path / "m.h5")).config)).keys() == {"class_name", "config"}
+
+
 # What is missing, and what does not fit ------------------------------------------------------
 
 

@@ -127,8 +127,9 @@ def _same_layout(chosen: Chosen) -> Laid:
     facts = rekeyed(keras_facts(chosen.source.facts), {key: chosen.renamed(key) for key in chosen.keys})
     given = chosen.settings.config
     if given is not None:
+        config = config_in_h5(given.config) if chosen.into.names_layers else given.config
         compiled = given.training_config or facts.training_config
-        facts = facts._replace(config=given.config, training_config=compiled)
+        facts = facts._replace(config=config, training_config=compiled)
     return Laid(chosen.with_keys(), facts=facts)
 
 
