@@ -28,7 +28,7 @@ from formats.model.object_keys import looks_object_based
 from formats.model.reader import Family
 from formats.tf.graph.invent import invent_graph
 
-from .step_count import GLOBAL_STEP, Steps, steps_taken
+from .step_count import GLOBAL_STEP, POWERS, Steps, steps_taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
 
 
-_BETAS = {"beta1_power": ("beta_1", 0.9), "beta2_power": ("beta_2", 0.999)}
 _NO_BIAS = 1e-3
 """How far the correction of Adam's bias is from 1 where it is as good as none, after some 6,200 steps."""
 
@@ -374,7 +373,7 @@ class _Pair(NamedTuple):
             state = state._replace(numbers={**state.numbers, ITERATIONS: tuple(named)})
         steps = steps_taken(self.source, state, alone=self.alone, asked=self.given.iterations)
         origins: dict[str, Origin] = {}
-        powers = [key for name in _BETAS for key in self.theirs.numbers.get(name, ())]
+        powers = [key for name in POWERS for key in self.theirs.numbers.get(name, ())]
         is_direct = self.mine.generation == self.theirs.generation == TF1 and self.given.iterations is None
         if is_direct:
             return origins
@@ -401,7 +400,7 @@ class _Pair(NamedTuple):
             origins[key] = Origin(steps.key) if copied else Origin(value=self._number(key, steps.taken))
         if steps.key is None or steps.told_by == GLOBAL_STEP:
             notes.append(f"iterations {steps.taken}: {steps.told_by}")
-        for name, (base_name, usual) in _BETAS.items():
+        for name, (base_name, usual) in POWERS.items():
             for key in self.theirs.numbers.get(name, ()):
                 origins[key] = Origin(value=self._power(key, base_name, usual, steps.taken))
         return origins

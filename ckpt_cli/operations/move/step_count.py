@@ -31,7 +31,7 @@ _LEAST_POWER = 1e-37
 _ROUNDING = 2.0**-24
 """How much of a float32 is lost in one multiplication."""
 
-_POWERS = {"beta1_power": ("beta_1", 0.9), "beta2_power": ("beta_2", 0.999)}
+POWERS = {"beta1_power": ("beta_1", 0.9), "beta2_power": ("beta_2", 0.999)}
 """Powers of TensorFlow 1's Adam: what Keras calls their base, and the base where nothing says another."""
 
 
@@ -71,7 +71,7 @@ def _told(source: CheckpointReader, state: TrainingState, *, alone: bool) -> Ite
     for key in state.numbers.get(ITERATIONS, ())[:1]:
         if _is_number(source, key, "int"):
             yield Steps(int(source[key].read()), source.full_names.get(key) or ITERATIONS, key)
-    for name, (base_name, usual) in _POWERS.items():
+    for name, (base_name, usual) in POWERS.items():
         if name in state.numbers:
             yield from _of_power(source, state, name, base_name, usual)
     if alone and GLOBAL_STEP in source.specs and _is_number(source, GLOBAL_STEP, "int"):
