@@ -94,10 +94,8 @@ class AdamW(Adam):
         )
 
 
-class Adamax(Optimizer):
-    """Adam with the largest gradient, decaying, in place of the mean square."""
-
-    _operation = "apply_adamax"
+class _OfMoments(Optimizer):
+    """What is made as Adam is, less amsgrad; its name is that of its class."""
 
     def __init__(
         self,
@@ -105,11 +103,17 @@ class Adamax(Optimizer):
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
-        name: str = "Adamax",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         settings = {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon}
-        super().__init__(name, learning_rate, settings, **kwargs)
+        super().__init__(name or type(self).__name__, learning_rate, settings, **kwargs)
+
+
+class Adamax(_OfMoments):
+    """Adam with the largest gradient, decaying, in place of the mean square."""
+
+    _operation = "apply_adamax"
 
     def _build_slots(self, variables: list[Any]) -> None:
         self._add_slots(variables, _m="m", _u="u")
@@ -118,7 +122,7 @@ class Adamax(Optimizer):
         return {"m": self._m[index], "u": self._u[index]}
 
 
-class Nadam(Optimizer):
+class Nadam(_OfMoments):
     """Adam with Nesterov's momentum; the product of its momentums is a variable beside the lists.
 
     How often that was multiplied is counted in a number that no checkpoint has.  So after a
@@ -127,18 +131,6 @@ class Nadam(Optimizer):
     """
 
     _operation = "apply_nadam"
-
-    def __init__(
-        self,
-        learning_rate: Any = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
-        name: str = "Nadam",
-        **kwargs: Any,
-    ) -> None:
-        settings = {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon}
-        super().__init__(name, learning_rate, settings, **kwargs)
 
     def _build_slots(self, variables: list[Any]) -> None:
         self._u_product: Any = Variable(1.0, dtype=variables[0].dtype)
