@@ -53,7 +53,6 @@ _NUMBERS = {
 _NUMBER = re.compile(r"_\d+$")
 _OPTIMIZER_EDGES = frozenset(("iter", "_iterations"))
 _INNER = "inner_optimizer"
-_NOT_TRAINED = frozenset(("moving_mean", "moving_variance", "count"))
 _MOST_LISTED = 4_000_000
 """Slots that are listed, all together: a hostile graph has many optimizers share one long list."""
 
@@ -269,7 +268,10 @@ class _Graph:
     @cached_property
     def in_order(self) -> list[int]:
         """The model's variables that are trained, depth-first, as Keras lists `trainable_variables`."""
-        return [node for node, edge in self._model if edge not in _NOT_TRAINED]
+        from .layers import WEIGHTS  # which listing a file has no use for
+
+        still = {name for name, weight in WEIGHTS.items() if not weight.trainable}
+        return [node for node, edge in self._model if edge not in still]
 
     @cached_property
     def _model(self) -> list[tuple[int, str]]:
