@@ -198,7 +198,7 @@ class SafetensorsReader(CheckpointReader):
             message = f"header of {length} bytes, the file has {self._file.size}"
             raise CorruptCheckpointError(message, path=self._file.path, offset=0, code="header", hints=_CUT)
         try:
-            header = parse_object(self._file.read_exactly(LENGTH_SIZE, length))
+            header = parse_object(self._file.read_exactly(LENGTH_SIZE, length), spells_bytes=False)
         except ValueError as error:
             raise self._corrupt(f"header: {error}", offset=LENGTH_SIZE) from error
         self._strings = header.pop(METADATA, {})

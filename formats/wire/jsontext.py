@@ -67,8 +67,11 @@ def _check_depth(value: Any) -> None:
     raise ValueError("nested too deeply")
 
 
-def parse_object(data: bytes | str) -> dict[str, Any]:
-    """Return a JSON object; ValueError, saying what is wrong, where the text is none."""
+def parse_object(data: bytes | str, *, spells_bytes: bool = True) -> dict[str, Any]:
+    """Return a JSON object; ValueError, saying what is wrong, where the text is none.
+
+    Half a character that is spelled is an error, unless it `spells_bytes`: our own texts do so.
+    """
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
         del data  # the text is as large
@@ -76,7 +79,8 @@ def parse_object(data: bytes | str) -> dict[str, Any]:
         value = json.loads(text, object_pairs_hook=_Objects().make)
         _check_depth(value)
         if _SPELLED_SURROGATE.search(text):
-            json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
+            errors = "surrogateescape" if spells_bytes else "strict"
+            json.dumps(value, ensure_ascii=False).encode("utf-8", errors)
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
