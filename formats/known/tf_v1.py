@@ -38,7 +38,7 @@ from ..tf.bundle.slices import extents_of, slice_key
 from ..tf.graph.kinds import name_kinds
 from ..tf.v1.values import VALUE_FIELDS, decode_values
 from ..wire.limits import KeySizes
-from ..wire.messages import SavedSliceMeta, SavedTensorSlices
+from ..wire.messages import SavedSliceMeta, SavedTensorSlices, TensorSliceProto
 from ..wire.sstable import Table
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ class _Shard:
             return None
         block = self._cached  # another thread may put another in its place
         if block[0] != at:
-            self._cached = block = at, dict(self.table.entries(self.table.index[at][1]))
+            entries = self.table.entries(self.table.index[at][1])
+            self._cached = block = at, dict(reversed(entries))  # of a key that comes twice, the first
         return block[1].get(key)
 
     def close(self) -> None:
@@ -192,11 +193,14 @@ class V1Tensor(LazyTensor):
             raise corrupt("its data is not in the file", "entry")
         try:
             saved = SavedTensorSlices.decode(value).data
-            values = decode_values(saved.data or b"", self.spec.dtype) if saved else None
+            if saved is None:
+                raise corrupt("its entry holds no data", "entry")
+            named, extents = saved.name, extents_of(saved.slice or TensorSliceProto())
+            values = decode_values(saved.data or b"", self.spec.dtype)
         except ValueError as error:
             raise corrupt(f"its data cannot be decoded: {error}", "entry") from error
-        if values is None:
-            raise corrupt("its entry holds no data", "entry")
+        if named != self.spec.key or extents not in ((), piece.extents):
+            raise corrupt(f"its data is said to be another's: {named!r}, {list(extents)}", "entry")
         shape = tuple(stop - start for start, stop in piece.region)
         expected = TensorSpec(self.spec.key, self.spec.dtype, shape).size
         if len(values) != expected:

@@ -5,7 +5,7 @@ Field names and numbers are those of the .proto files named at each group.
 
 from __future__ import annotations
 
-from .protobuf import BOOL, BYTES, FIXED32, INT32, INT64, NAME, TEXT, Field, Message, fields
+from .protobuf import BOOL, BYTES, FIXED32, INT32, INT64, MESSAGE, NAME, TEXT, Field, Message, fields
 
 # tensorflow/core/framework/versions.proto, tensor_shape.proto, tensor_slice.proto
 
@@ -100,7 +100,7 @@ class SavedSlice(Message):
     slice: TensorSliceProto | None
     data: bytes | None  # a TensorProto, decoded by its consumer: it can be most of the file
     FIELDS = fields(
-        name=Field(1, TEXT), slice=Field(2, TensorSliceProto), data=Field(3, BYTES, explicit=True)
+        name=Field(1, TEXT), slice=Field(2, TensorSliceProto), data=Field(3, MESSAGE, explicit=True)
     )
 
 

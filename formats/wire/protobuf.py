@@ -119,6 +119,8 @@ INT32 = Scalar(VARINT, _int32, encode_varint, 0)
 INT64 = Scalar(VARINT, signed64, encode_varint, 0)
 BOOL = Scalar(VARINT, bool, encode_varint, False)
 BYTES = Scalar(LENGTH, bytes, _bytes_with_length, b"")
+MESSAGE = Scalar(*BYTES)
+"""A message that whoever asks for it decodes: given twice, both are put together, as of any message."""
 
 
 def _text(raw: bytes | memoryview) -> str:
@@ -126,6 +128,14 @@ def _text(raw: bytes | memoryview) -> str:
         raise ValueError(f"a text of {len(raw)} bytes, at most {LARGE} are read")
     assert isinstance(raw, bytes)
     return raw.decode("utf-8", "surrogateescape")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # lone surrogates
+        return False
+    return True
 
 
 # Hostile or very old files hold strings that are not UTF-8; their bytes survive as lone surrogates.
@@ -227,7 +237,8 @@ class Message(metaclass=_Slotted):
     def _merge(self, data: bytes | memoryview) -> None:
         """Add the fields in `data`: a message given twice is both put together.
 
-        Of scalars given twice, the last counts.
+        Of scalars given twice, the last counts.  Whether a text is UTF-8 is asked by who reads it,
+        but for one that another takes the place of: protobuf refuses that as well.
         """
         unknown = []
         if len(data) >= LARGE:
@@ -243,7 +254,12 @@ class Message(metaclass=_Slotted):
                 if field.repeated:
                     self._add(name, _decode_scalars(scalar, wire_type, value))
                 elif wire_type == scalar.wire_type:
-                    setattr(self, name, scalar.decode(value))
+                    there, decoded = getattr(self, name), scalar.decode(value)
+                    if there and scalar is MESSAGE:
+                        decoded = there + decoded
+                    elif there and isinstance(there, str) and not _is_utf8(there):
+                        raise ValueError(f"{type(self).__name__}.{name}: given twice, not as UTF-8 at first")
+                    setattr(self, name, decoded)
                 else:
                     raise ValueError(f"{type(self).__name__}.{name}: wire type {wire_type}")
             elif isinstance(value, int) or wire_type != LENGTH:

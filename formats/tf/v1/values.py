@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 
 _LENGTH = 2  # The wire type of packed numbers and of strings.
+_ALONE = {None: 0, "<f4": 5, "<c8": 5, "<f8": 1, "<c16": 1}
+"""The wire type of a number that is not packed.  A field of any other is unknown, and passed over."""
+
 _BLOCK = 1 << 16
 """Varints encoded at a time: their rows then fit the processor's cache."""
 
@@ -75,11 +78,11 @@ def decode_varints(data: bytes) -> np.ndarray[Any, Any]:
     return values
 
 
-def _packed_values(proto: bytes, number: int) -> bytes:
+def _packed_values(proto: bytes, field: ValueField) -> bytes:
     """Return the payload of a repeated number, packed or not, as packed."""
     parts = []
-    for found, _, value, _, _ in iter_fields(proto):
-        if found == number:
+    for found, kind, value, _, _ in iter_fields(proto):
+        if found == field.number and kind in (_LENGTH, _ALONE[field.packed]):
             parts.append(encode_varint(value) if isinstance(value, int) else value)
     return b"".join(parts)
 
@@ -94,11 +97,15 @@ def decode_values(proto: bytes, dtype: DType) -> np.ndarray[Any, Any]:
 
     field = VALUE_FIELDS[dtype.name]
     if dtype is STRING:
-        strings = [value for number, _, value, _, _ in iter_fields(proto) if number == field.number]
+        strings = [
+            value
+            for number, kind, value, _, _ in iter_fields(proto)
+            if (number, kind) == (field.number, _LENGTH)  # what has another wire type is another field
+        ]
         out = np.empty(len(strings), object)
         out[:] = strings
         return out
-    data = _packed_values(proto, field.number)
+    data = _packed_values(proto, field)
     if field.packed is not None:
         if len(data) % np.dtype(field.packed).itemsize:
             raise ValueError(f"{len(data)} bytes of {dtype} values")

@@ -222,6 +222,12 @@ def test_last_of_a_repeated_scalar_wins() -> None:
     assert BundleEntryProto.decode(bytes.fromhex("28 08 28 10 28 00")).size == 0
 
 
+def test_a_text_given_twice_is_the_last_and_neither_may_be_other_than_utf8() -> None:
+    assert SavedSlice.decode(b"\x0a\x01a\x0a\x01b").name == "b"
+    with pytest.raises(ValueError, match="given twice, not as UTF-8"):
+        SavedSlice.decode(b"\x0a\x01\xf4\x0a\x01b")
+
+
 def test_message_given_twice_is_merged_as_protobuf_says() -> None:
     twice = BundleEntryProto.decode(bytes.fromhex("12 04 12 02 08 02 12 04 12 02 08 03"))
     assert twice.shape == shape(2, 3)

@@ -16,6 +16,7 @@ from formats.wire.messages import (
     SavedTensorSlices,
     VersionDef,
 )
+from formats.wire.sstable import Table
 from tests.support import shape_proto, slice_proto, write_table
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ def write_v1(path: str, shape: tuple[int, ...], pieces: list[tuple[Extents, list
     write_table(path, sorted(rows.items()))
 
 
+def rows_of(path: str) -> list[tuple[bytes, bytes]]:
+    with open(path, "rb") as file:
+        data = file.read()
+    return list(Table(lambda offset, size: data[offset : offset + size], len(data), path))
+
+
 def test_slices_are_one_array(tmp_path: Path) -> None:
     write_v1(str(tmp_path / "m-1"), (4,), [(((2, 2),), [3, 4]), (((0, 2),), [1, 2])])
     with open_checkpoint(tmp_path / "m-1") as reader:
@@ -54,6 +61,47 @@ def test_overlap_does_not_stand_in_for_a_gap(tmp_path: Path) -> None:
     ):
         reader["p"].read()
     assert (caught.value.key, caught.value.code) == ("p", "slice")
+
+
+@pytest.mark.parametrize(
+    ("name", "extents"), [("\udcff", ((0, -1),)), ("q", ((0, -1),)), ("p", ((0, 2),)), ("p", ((0, -1),) * 6)]
+)
+def test_data_of_another_slice_are_an_error(name: str, extents: Extents, tmp_path: Path) -> None:
+    """The record says whose they are; TensorFlow refuses some of these, and does not look at others."""
+    path = str(tmp_path / "m-1")
+    write_v1(path, (2,), [(((0, -1),), [1, 2])])
+    record = SavedSlice(name=name, slice=slice_proto(extents), data=b"\x2a\x08" + bytes(8))
+    rows = dict(rows_of(path))
+    rows[slice_key(b"p", ((0, -1),))] = SavedTensorSlices(data=record).encode()
+    write_table(path, sorted(rows.items()))
+    with open_checkpoint(path) as reader, pytest.raises(CorruptCheckpointError, match="another's"):
+        reader["p"].read()
+
+
+def test_data_in_two_parts_are_put_together(tmp_path: Path) -> None:
+    """They are one message, as protocol buffers have it."""
+    path = str(tmp_path / "m-1")
+    write_v1(path, (2,), [(((0, -1),), [1, 2])])
+    parts = [b"\x2a\x04" + np.float32(value).tobytes() for value in (3, 4)]
+    record = SavedSlice(name="p", slice=slice_proto(((0, -1),)), data=parts[0]).encode()
+    record += b"\x1a" + bytes((len(parts[1]),)) + parts[1]
+    rows = dict(rows_of(path))
+    rows[slice_key(b"p", ((0, -1),))] = b"\x12" + bytes((len(record),)) + record
+    write_table(path, sorted(rows.items()))
+    with open_checkpoint(path) as reader:
+        assert reader["p"].read().tolist() == [3, 4]
+
+
+def test_of_data_that_come_twice_the_first_are_read(tmp_path: Path) -> None:
+    """A search comes to them."""
+    path = str(tmp_path / "m-1")
+    write_v1(path, (2,), [(((0, -1),), [3, 4])])
+    other = rows_of(path)[1]
+    write_v1(path, (2,), [(((0, -1),), [1, 2])])
+    write_table(path, [*rows_of(path), other])
+    with open_checkpoint(path) as reader:
+        assert reader["p"].read().tolist() == [1, 2]
+        assert [finding.code for step in reader.verify() for finding in step.findings] == ["key-order"]
 
 
 def test_strings_of_which_the_metadata_lists_no_slice_are_listed_and_refused(tmp_path: Path) -> None:

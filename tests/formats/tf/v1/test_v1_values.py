@@ -47,6 +47,15 @@ def test_values_come_back(key: str) -> None:
     assert (proto == b"") == (array.size == 0)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "proto"),
+    [("string", "40 05"), ("int32", "3d 01 00 00 00"), ("float32", "29" + " 00" * 8), ("float64", "30 07")],
+)
+def test_a_field_of_another_wire_type_is_passed_over(dtype: str, proto: str) -> None:
+    """As protocol buffers take it, for one that is not known."""
+    assert decode_values(bytes.fromhex(proto), BY_NAME[dtype]).size == 0
+
+
 def test_every_dtype_of_v1_files_has_a_field() -> None:
     assert {field.number for field in VALUE_FIELDS.values()} == {5, 6, 7, 8, 9, 10, 11, 12, 13}
 
