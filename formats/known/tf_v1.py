@@ -33,13 +33,13 @@ from ..model.verification import Finding, Verification
 from ..store.beside import V1_SHARD
 from ..store.paths import open_file
 from ..store.workers import SERIAL, Workers
-from ..tf.bundle.index import EntryError, decode_shape
+from ..tf.bundle.index import EntryError, decode_shape, refusal_of
 from ..tf.bundle.slices import extents_of, slice_key
 from ..tf.graph.kinds import name_kinds
 from ..tf.v1.values import VALUE_FIELDS, decode_values
 from ..wire.limits import KeySizes
 from ..wire.messages import SavedSliceMeta, SavedTensorSlices, TensorSliceProto
-from ..wire.sstable import Table
+from ..wire.sstable import Table, is_found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -52,9 +52,6 @@ if TYPE_CHECKING:
     from ..model.writer import CheckpointWriter, Target
     from ..store.base import File
     from ..wire.sstable import BlockHandle
-
-
-READER_VERSION = 1
 
 
 class _Shard:
@@ -78,11 +75,9 @@ class _Shard:
             raise self.corrupt(f"metadata: {error}", 0, "header") from error
         if meta is None:
             raise self.corrupt("no metadata under the empty key", 0, "header")
-        if meta.versions is not None and meta.versions.min_consumer > READER_VERSION:
-            message = (
-                f"asks for readers of version {meta.versions.min_consumer}, this one is {READER_VERSION}"
-            )
-            raise UnsupportedFeatureError(message, path=self.path, offset=0, code="header")
+        refusal = refusal_of(meta.versions, self.path)
+        if refusal is not None:
+            raise refusal
         return meta.tensor
 
     def handle(self, key: bytes) -> BlockHandle | None:
@@ -350,7 +345,9 @@ class V1Reader(CheckpointReader):
 
     def _key_order(self, shard: _Shard) -> Iterator[Finding]:
         last = None
-        for _, handle in shard.table.index:
+        before: bytes | None = None
+        for bound, handle in shard.table.index:
+            above, before = before, bound
             try:
                 entries = shard.table.entries(handle)
             except CorruptCheckpointError as error:
@@ -368,6 +365,9 @@ class V1Reader(CheckpointReader):
                         handle.offset,
                     )
                 last = key
+            if not is_found([key for key, _ in entries], above, bound):
+                message = "the index block sends a search past this one: TensorFlow does not find all keys"
+                yield Finding("error", "key-order", message, None, shard.path, handle.offset)
 
     @cached_property
     def facts(self) -> Facts:

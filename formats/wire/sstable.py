@@ -31,10 +31,11 @@ from .crc32c import crc32c, extend, mask
 from .limits import LONGEST_KEY, are_keys_too_long
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
     "FOOTER_SIZE",
+    "LARGEST_KEY_GROWTH",
     "MAGIC",
     "BlockHandle",
     "Table",
@@ -42,6 +43,7 @@ __all__ = [
     "decode_block",
     "decode_columns",
     "encode_block",
+    "is_found",
     "most_entries",
 ]
 
@@ -51,7 +53,7 @@ TRAILER_SIZE = 5
 PLAIN, SNAPPY = 0, 1
 BLOCK_SIZE = 262_144
 RESTART_INTERVAL = 16
-_LARGEST_KEY_GROWTH = 32
+LARGEST_KEY_GROWTH = 32
 _SHOWN_OF_KEY = 40
 _LEAST_ENTRY = 12
 """Bytes that an entry takes at least: three lengths, some of a key, and a dtype, size and checksum.
@@ -125,7 +127,7 @@ def decode_columns(
     position = 0
     # Keys that share long prefixes could fill the memory from a small file.  With a restart
     # point every 16 entries they cannot grow beyond 16 times what is stored.
-    budget = _LARGEST_KEY_GROWTH * len(block) + (1 << 20)
+    budget = LARGEST_KEY_GROWTH * len(block) + (1 << 20)
     long = 0
     most = most_entries(len(block)) if most is None else most
     may_be_too_many = end > _LEAST_ENTRY_STORED * most
@@ -160,7 +162,7 @@ def decode_columns(
         budget -= shared
         if budget < 0:
             raise ValueError(
-                f"the keys of a block of {len(block)} bytes are longer than {_LARGEST_KEY_GROWTH} times that"
+                f"the keys of a block of {len(block)} bytes are longer than {LARGEST_KEY_GROWTH} times that"
             )
         position = value_at + value_size
         add_key(key)
@@ -176,6 +178,17 @@ def encode_block(entries: list[Entry], restart_interval: int = RESTART_INTERVAL)
     for key, value in entries:
         builder.add(key, value)
     return builder.finish()
+
+
+def is_found(keys: Sequence[bytes], before: bytes | None, last: bytes) -> bool:
+    """Whether a search comes to every one of a block's keys, which ascend.
+
+    The index block says `last` of it, and `before` of the block in front, None where there is none.
+    A search goes to the first block whose own is not below the key, and where that has ended
+    to the first key behind it.
+    """
+    above = before is None or (before <= last and (len(keys) < 2 or before < keys[1]))
+    return above and (not keys or keys[-1] <= last)
 
 
 class Table:

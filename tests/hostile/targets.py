@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from tests.hostile.mutation import Mutate
 
-__all__ = ["TARGETS", "Target", "outcome"]
+__all__ = ["TARGETS", "Target", "copy_shards", "outcome"]
 
 READ, DAMAGED, REFUSED = "read", "damaged", "refused"
 LARGEST_SEED = 40_000
@@ -274,11 +274,12 @@ def _bundle(data: bytes, workspace: str) -> str:
     directory = os.path.join(workspace, str(data[0]))
     if not os.path.isdir(directory):
         os.mkdir(directory)
-        _copy_shards(data[0], directory)
+        copy_shards(data[0], directory)
     return _file(os.path.join(directory, "b.index"), data[1:], directory)
 
 
-def _copy_shards(number: int, directory: str) -> None:
+def copy_shards(number: int, directory: str) -> None:
+    """Copy the data shards of the bundle of this number, which a case of an index names first."""
     for shard in _bundles()[number % len(_bundles())].shards:
         shutil.copy(shard, os.path.join(directory, "b" + shard[shard.rindex(".data-") :]))
 
@@ -367,7 +368,7 @@ def _command(data: bytes, workspace: str) -> str:
         os.mkdir(os.path.dirname(path))
         data_of_bundle = data[2:]
         if name.endswith(".index"):
-            _copy_shards(data[2], os.path.dirname(path))
+            copy_shards(data[2], os.path.dirname(path))
             data_of_bundle = data[3:]
         with open(path, "wb") as file:
             file.write(data_of_bundle)

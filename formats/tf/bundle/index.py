@@ -33,13 +33,14 @@ from ...store.beside import SHARD
 from ...store.paths import open_file
 from ...wire.limits import are_keys_too_long
 from ...wire.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto
-from ...wire.sstable import Table
+from ...wire.sstable import Table, is_found
 from .slices import extents_of, slice_key, slice_proto
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...core.region import Extents
+    from ...wire.messages import VersionDef
 
 
 OBJECT_GRAPH_KEY = b"_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -145,12 +146,39 @@ def decode_entry(value: bytes) -> BundleEntry:
     return entry
 
 
+def header_flaws(header: BundleHeaderProto, path: str) -> Iterator[CheckpointError]:
+    """Yield what keeps a bundle with this header from being read."""
+    refusal = refusal_of(header.version, path)
+    if refusal is not None:
+        yield refusal
+    if header.endianness not in (0, 1):
+        message = f"endianness {header.endianness}, expected 0 or 1"
+        yield CorruptCheckpointError(message, path=path, offset=0, code="header")
+    if header.num_shards < 0:
+        message = f"{header.num_shards} data shards"
+        yield CorruptCheckpointError(message, path=path, offset=0, code="header")
+
+
 def _varint(raw: bytes | None) -> int:
     """Return a varint that is there whole, or 0 where it is left out."""
     value = 0
     for byte in reversed(raw or b""):
         value = value << 7 | byte & 0x7F
     return value
+
+
+def refusal_of(version: VersionDef | None, path: str) -> CheckpointError | None:
+    """Return the error of a version that TensorFlow does not read, of a bundle or a V1 file."""
+    if version is None:
+        return None
+    if version.min_consumer > READER_VERSION or READER_VERSION in version.bad_consumers:
+        message = f"asks for readers of version {version.min_consumer}, this one is {READER_VERSION}"
+        hints = ("a newer TensorFlow wrote this; upgrade ckpt",)
+        return UnsupportedFeatureError(message, path=path, offset=0, code="header", hints=hints)
+    if version.producer < 0:
+        message = f"written by version {version.producer}, the first is 0"
+        return CorruptCheckpointError(message, path=path, offset=0, code="header")
+    return None
 
 
 @contextmanager
@@ -203,9 +231,12 @@ class BundleIndex:
     def _read(self, table: Table) -> list[bytes]:
         keys: list[bytes] = []
         last = None
+        before: bytes | None = None
         unsorted = size = 0
         first = (b"", b"", 0)
-        for _, handle in table.index:
+        hidden: list[int] = []
+        for bound, handle in table.index:
+            above, before = before, bound
             try:
                 found, values = table.columns(handle)
                 size += sum(map(len, found))
@@ -222,6 +253,8 @@ class BundleIndex:
                     first = first if unsorted else (key, last, handle.offset)
                     unsorted += 1
                 last = key
+            if not is_found(found, above, bound):
+                hidden.append(handle.offset)
             self._blocks.append((len(keys), handle.offset))
             keys += found
             self.values += values
@@ -230,6 +263,10 @@ class BundleIndex:
             where = f"{counted(unsorted, 'key')} out of order, the first after {key_text(before)!r}"
             message = f"{where}: TensorFlow does not find such keys"
             self.findings.append(Finding("error", "key-order", message, key_text(key), self.path, offset))
+        elif hidden:
+            blocks = counted(len(hidden), "block")
+            message = f"the index block sends a search past {blocks}: TensorFlow does not find all keys"
+            self.findings.append(Finding("error", "key-order", message, None, self.path, hidden[0]))
         return keys
 
     def _take_header(self, keys: list[bytes]) -> BundleHeaderProto:
@@ -254,20 +291,8 @@ class BundleIndex:
         except ValueError as error:
             self._flaw(CorruptCheckpointError(f"header: {error}", path=self.path, offset=0, code="header"))
             return BundleHeaderProto(num_shards=0)
-        version = header.version
-        newer = version is not None and (
-            version.min_consumer > READER_VERSION or READER_VERSION in version.bad_consumers
-        )
-        if newer and version is not None:
-            message = f"asks for readers of version {version.min_consumer}, this one is {READER_VERSION}"
-            hints = ("a newer TensorFlow wrote this; upgrade ckpt",)
-            self._flaw(UnsupportedFeatureError(message, path=self.path, offset=0, code="header", hints=hints))
-        if header.endianness not in (0, 1):
-            message = f"endianness {header.endianness}, expected 0 or 1"
-            self._flaw(CorruptCheckpointError(message, path=self.path, offset=0, code="header"))
-        if header.num_shards < 0:
-            message = f"{header.num_shards} data shards"
-            self._flaw(CorruptCheckpointError(message, path=self.path, offset=0, code="header"))
+        for flaw in header_flaws(header, self.path):
+            self._flaw(flaw)
         return header
 
     def _count_shards(self) -> int:

@@ -6,6 +6,7 @@ What each is to TensorFlow, `tests/interop/test_verdicts.py` asks it; what `veri
 
 from __future__ import annotations
 
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from formats.wire.messages import (
     TrackableObjectGraph,
     VersionDef,
 )
-from tests.support import HEADER, Entries, partitioned, shape_proto, strings, write_bundle
+from formats.wire.sstable import BlockHandle, Table, encode_block
+from tests.support import HEADER, Entries, partitioned, shape_proto, strings, table_of, write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,6 +158,12 @@ def header_of_a_later_version(prefix: str) -> None:
 
 
 @refused
+def header_of_a_version_before_all(prefix: str) -> None:
+    header = BundleHeaderProto(num_shards=1, version=VersionDef(producer=-1))
+    write_bundle(prefix, {"w": np.float32(1)}, header=header)
+
+
+@refused
 def header_that_bans_this_reader(prefix: str) -> None:
     version = VersionDef(producer=1, bad_consumers=[1])
     write_bundle(prefix, {"w": np.float32(1)}, header=BundleHeaderProto(num_shards=1, version=version))
@@ -222,6 +230,50 @@ def entry_of_another_checksum(prefix: str) -> None:
 @sound
 def header_without_a_version(prefix: str) -> None:
     write_bundle(prefix, {"w": np.float32(1)}, header=BundleHeaderProto(num_shards=1))
+
+
+# Blocks ---------------------------------------------------------------------------------------
+
+
+def _in_blocks(prefix: str, *blocks: tuple[int, bytes]) -> None:
+    """Write a header and `a` to `d`, so many to a block, of which the index block says this key."""
+    write_bundle(prefix, dict.fromkeys("abcd", np.float32(1)))
+    with open(prefix + ".index", "rb") as file:
+        data = file.read()
+    rows = iter(Table(lambda offset, size: data[offset : offset + size], len(data), prefix))
+    content = [encode_block(list(islice(rows, count))) for count, _ in blocks]
+    ends = accumulate(len(block) + 5 for block in content)
+    handles = [
+        BlockHandle(end - len(block) - 5, len(block)) for end, block in zip(ends, content, strict=True)
+    ]
+    bounds = [bound for _, bound in blocks]
+    with open(prefix + ".index", "wb") as file:
+        file.write(table_of(content, index=list(zip(bounds, handles, strict=True))))
+
+
+@refused
+def block_with_a_key_above_its_bound(prefix: str) -> None:
+    _in_blocks(prefix, (2, b"a"), (1, b"az"), (1, b"c"), (1, b"d"))
+
+
+@refused
+def block_with_keys_below_the_bound_in_front(prefix: str) -> None:
+    _in_blocks(prefix, (2, b"cz"), (3, b"d"))
+
+
+@sound
+def block_that_begins_below_the_bound_in_front(prefix: str) -> None:
+    _in_blocks(prefix, (2, b"bz"), (1, b"bz"), (1, b"c"), (1, b"d"))
+
+
+@overlooked
+def blocks_with_bounds_out_of_order(prefix: str) -> None:
+    _in_blocks(prefix, (2, b"a"), (1, b"b"), (1, b"c"), (0, b""), (1, b"d"))
+
+
+@sound
+def blocks_with_bounds_between_keys(prefix: str) -> None:
+    _in_blocks(prefix, (2, b"aa"), (1, b"b"), (1, b"cz"), (0, b"cz"), (1, b"z"))
 
 
 # Object graphs --------------------------------------------------------------------------------

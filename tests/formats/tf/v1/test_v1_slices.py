@@ -16,8 +16,8 @@ from formats.wire.messages import (
     SavedTensorSlices,
     VersionDef,
 )
-from formats.wire.sstable import Table
-from tests.support import shape_proto, slice_proto, write_table
+from formats.wire.sstable import BlockHandle, Table, encode_block
+from tests.support import shape_proto, slice_proto, table_of, write_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,6 +102,16 @@ def test_of_data_that_come_twice_the_first_are_read(tmp_path: Path) -> None:
     with open_checkpoint(path) as reader:
         assert reader["p"].read().tolist() == [1, 2]
         assert [finding.code for step in reader.verify() for finding in step.findings] == ["key-order"]
+
+
+def test_blocks_that_no_search_comes_to_are_found(tmp_path: Path) -> None:
+    path = str(tmp_path / "m-1")
+    write_v1(path, (2,), [(((0, -1),), [1, 2])])
+    block = encode_block(rows_of(path))
+    for bound, codes in ((b"\0zz", []), (b"\0", ["key-order", "entry"])):
+        (tmp_path / "m-1").write_bytes(table_of([block], index=[(bound, BlockHandle(0, len(block)))]))
+        with open_checkpoint(path) as reader:
+            assert [finding.code for step in reader.verify() for finding in step.findings] == codes
 
 
 def test_strings_of_which_the_metadata_lists_no_slice_are_listed_and_refused(tmp_path: Path) -> None:
