@@ -73,8 +73,8 @@ def decode_header(data: bytes) -> Header:
     if not data.startswith(MAGIC) or len(data) < 12:
         raise ValueError("no .npy header")
     major = data[6]
-    if major not in (1, 2, 3):
-        raise ValueError(f".npy version {major}, expected 1, 2 or 3")
+    if major not in (1, 2, 3) or data[7]:
+        raise ValueError(f".npy version {major}.{data[7]}, expected 1.0, 2.0 or 3.0")
     width = 2 if major == 1 else 4
     length = int.from_bytes(data[8 : 8 + width], "little")
     text = data[8 + width : 8 + width + length]

@@ -46,6 +46,7 @@ _ZIP64_MAGIC = b"PK\6\6"
 _ZIP64_SIZE = 56 + 20  # the record, and what says where it is
 _IN_ZIP64 = 0xFFFF
 _ENCRYPTED = 0x1
+_PATCHED = 0x20
 _UTF8_NAME = 0x800
 _SIZES_BEHIND = 0x8
 _IN_ZIP64_EXTRA = 0xFFFFFFFF
@@ -200,6 +201,8 @@ class Archive:
         info = self._infos[name]
         if info.flag_bits & _ENCRYPTED:
             raise self._refused(f"member {name!r} is encrypted")
+        if info.flag_bits & _PATCHED:
+            raise self._refused(f"member {name!r} is a patch of another file")
         if info.compress_type not in _METHODS:
             raise self._refused(
                 f"member {name!r} is compressed by method {info.compress_type}, not stored or deflated"

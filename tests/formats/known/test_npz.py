@@ -186,13 +186,24 @@ def edited(tmp_path, edit) -> str:
     return str(path)
 
 
-def test_encrypted_members_are_refused(tmp_path):
-    def encrypt(data, central):
-        data[6] |= 1
-        data[central + 8] |= 1
+@pytest.mark.parametrize(("flag", "said"), [(0x1, "is encrypted"), (0x20, "is a patch of another file")])
+def test_members_that_are_not_what_they_hold_are_refused(tmp_path, flag, said):
+    def edit(data, central):
+        data[6] |= flag
+        data[central + 8] |= flag
 
-    with pytest.raises(formats.UnsupportedFeatureError, match=r"'x.npy' is encrypted"):
-        formats.open_checkpoint(edited(tmp_path, encrypt))
+    with pytest.raises(formats.UnsupportedFeatureError, match=f"'x.npy' {said}"):
+        formats.open_checkpoint(edited(tmp_path, edit))
+
+
+def test_versions_of_headers_are_those_that_numpy_reads():
+    header = io.BytesIO()
+    np.save(header, np.zeros(2))
+    data = bytearray(header.getvalue())
+    decode_header(bytes(data))
+    data[7] = 1
+    with pytest.raises(ValueError, match=r"version 1\.1, expected 1\.0"):
+        decode_header(bytes(data))
 
 
 def test_other_compressions_are_refused(tmp_path):
