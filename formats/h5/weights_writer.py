@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..errors import ConversionError
 from ..keras.facts import keras_facts
 from ..store.staging import refusing
-from .writer import H5Writer, check_paths, copy_pieces
+from .writer import H5Writer, check_paths, check_text, copy_pieces
 
 if TYPE_CHECKING:
     from ..model.reader import Format
@@ -38,6 +38,9 @@ class WeightsWriter(H5Writer):
                 hints = ("--config FILE or --like TEMPLATE tells which object each tensor belongs to",)
                 raise ConversionError(message, path=target.path, key=spec.key, hints=hints)
         check_paths(target.path, [(spec.key, spec.key) for spec in target.specs])
+        facts = keras_facts(target.facts)
+        for group in (*facts.groups, *facts.object_names):
+            check_text(target.path, group, group)
         super().__init__(format, target)
         if not target.path.endswith(self.suffix):
             name = os.path.basename(target.path)

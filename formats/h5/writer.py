@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.chunks import PIECE
 from ..core.dtypes import BY_NAME
-from ..core.spec import key_bytes
+from ..core.spec import is_utf8, key_bytes
 from ..errors import ConversionError
 from ..model.writer import CheckpointWriter, Place
 from ..store.staging import refusing
@@ -164,6 +164,13 @@ def _plain(error: OSError | RuntimeError) -> OSError:
     return OSError(number, os.strerror(number)) if number else OSError(str(error).partition("\n")[0])
 
 
+def check_text(path: str, key: str, name: str) -> None:
+    """Refuse a name that is not UTF-8, as all are to HDF5's readers; ConversionError names the key."""
+    if not is_utf8(name):
+        hints = ("give it another key in an earlier step, or leave it out: --exclude",)
+        raise ConversionError("not UTF-8, which names in HDF5 are", path=path, key=key, hints=hints)
+
+
 def check_paths(path: str, datasets: Iterable[tuple[str, str]]) -> None:
     """Refuse (key, dataset's path) that cannot all be in one file; ConversionError names the key.
 
@@ -173,6 +180,7 @@ def check_paths(path: str, datasets: Iterable[tuple[str, str]]) -> None:
     groups: dict[str, str] = {}
     for key, dataset in datasets:
         components = dataset.split("/")
+        check_text(path, key, dataset)
         if len(components) > MOST_COMPONENTS or any(
             component in ("", ".") or "\0" in component for component in components
         ):

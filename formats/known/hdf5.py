@@ -27,7 +27,7 @@ from ..h5.facts import h5_facts
 from ..h5.reader import H5Reader
 from ..h5.safe import MOST_SOFT_LINKS
 from ..h5.specs import RAW
-from ..h5.writer import MOST_COMPONENTS
+from ..h5.writer import MOST_COMPONENTS, check_text
 from ..model.reader import Family, Format
 from ..model.writer import CheckpointWriter
 from ..store.staging import refusing
@@ -211,10 +211,7 @@ def _check_names(target: Target) -> None:
         key = spec.key
         parts = key.split("/")
         hints = ("give it another key in an earlier step, or leave it out: --exclude",)
-        if key_bytes(key) != key.encode("utf-8", "replace"):
-            raise ConversionError(
-                "not UTF-8, which names in HDF5 are", path=target.path, key=key, hints=hints
-            )
+        check_text(target.path, key, key)
         too_deep = len(parts) > MOST_COMPONENTS
         if too_deep or "\0" in key or any(part in ("", ".") for part in parts):
             raise ConversionError("no path that a dataset can have", path=target.path, key=key, hints=hints)

@@ -138,6 +138,28 @@ def test_keys_that_hdf5_cannot_name_are_refused(tmp_path: Path) -> None:
     assert "not UTF-8" in ended.err
 
 
+@pytest.mark.parametrize("command", ["rescue", "convert"])
+@pytest.mark.parametrize("suffix", [".weights.h5", ".keras"])
+@pytest.mark.parametrize("variables", [0, 1])
+def test_groups_that_hdf5_cannot_name_are_refused(
+    variables: int, suffix: str, command: str, tmp_path: Path
+) -> None:
+    """A flipped bit in the name of a layer was a UnicodeDecodeError within h5py."""
+    weights = io.BytesIO()
+    with h5py.File(weights, "w") as file:
+        file["layers/dense/vars/0"] = [1.0]
+        odd = file.create_group(b"layers/d\xecnse/vars")
+        for number in range(variables):
+            odd[str(number)] = [2.0]
+    config = b'{"class_name": "Sequential", "config": {"name": "s", "layers": []}}'
+    members = [("metadata.json", b"{}"), ("config.json", config), ("model.weights.h5", weights.getvalue())]
+    source, target = tmp_path / f"w{suffix}", str(tmp_path / f"o{suffix}")
+    source.write_bytes(weights.getvalue() if suffix == ".weights.h5" else pack_zip(members))
+    ended = run_command([command, str(source), target])
+    assert ended.code == 3
+    assert "not UTF-8" in ended.err
+
+
 @pytest.mark.parametrize(
     "character", ["\u06dd", "\u200b", "\u00ad", "\ufeff", "\u2060", "\U000e0041", "\u3000"]
 )
