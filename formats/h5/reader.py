@@ -22,7 +22,7 @@ from .specs import check_place, describe
 from .tensors import H5Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ..model.location import Location
     from .node import Node
@@ -50,6 +50,16 @@ class H5Reader(CheckpointReader):
         self._places: dict[str, _Place] = {}
         self._specs: dict[str, TensorSpec] = {}
         self._sizes = KeySizes()
+        self._unread: list[Finding] = []
+
+    def unread(self, finding: Finding) -> None:
+        """Take note of something that the file says of itself, and that cannot be read."""
+        self._unread.append(finding)
+        self.findings.append(finding)
+
+    def facts_findings(self) -> Sequence[Finding]:
+        self.facts  # noqa: B018  reads what there is
+        return self._unread
 
     def flaw(self, error: CheckpointError) -> None:
         """Raise what keeps tensors from being listed; with `lenient` it becomes a finding."""
@@ -109,6 +119,7 @@ class H5Reader(CheckpointReader):
         return []
 
     def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  the HDF5 library does one thing at a time
+        self.facts_findings()  # so that they are among the findings
         yield Verification(findings=tuple(self.findings))
         for key, spec in self._specs.items():
             if spec.dtype is not INVALID:

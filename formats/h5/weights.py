@@ -59,7 +59,7 @@ class WeightsReader(H5Reader):
                 group = file.find(path)
                 name = read_attribute(file, group, "name", text) if group is not None else None
             except CorruptCheckpointError as error:
-                self.findings.append(Finding.of(error))
+                self.unread(Finding.of(error))
                 continue
             if name is not None:
                 names[path] = name

@@ -140,13 +140,11 @@ class KerasReader(WeightsReader):
             most = min(_MOST_TEXT, self._archive.member(name).stored + _MOST_INFLATED)
             return self._archive.read(name, most).decode("utf-8")
         except UnicodeDecodeError as error:
-            self.findings.append(
+            self.unread(
                 Finding("error", "header", f"{name}: not UTF-8", file=self.location.head, offset=error.start)
             )
         except CheckpointError as error:
-            self.findings.append(
-                Finding("error", error.code, error.message, file=error.path, offset=error.offset)
-            )
+            self.unread(Finding("error", error.code, error.message, file=error.path, offset=error.offset))
         return None
 
     @cached_property
@@ -164,7 +162,7 @@ class KerasReader(WeightsReader):
         try:
             said = parse_object(self._text(METADATA) or "{}")
         except ValueError as error:
-            self.findings.append(Finding("error", "header", f"{METADATA}: {error}", file=self.location.head))
+            self.unread(Finding("error", "header", f"{METADATA}: {error}", file=self.location.head))
             said = {}
         layers = [
             WeightGroup(layer.name, tuple((key, "") for key in self._keys_below(group)), layer.class_name)

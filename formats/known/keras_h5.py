@@ -162,7 +162,7 @@ class KerasH5Reader(H5Reader):
                 try:
                     out[name] = out.get(name) or read_attribute(self._file, holder, name, text)
                 except CorruptCheckpointError as error:
-                    self.findings.append(Finding.of(error))
+                    self.unread(Finding.of(error))
                     out.setdefault(name, None)
         return out
 

@@ -8,11 +8,12 @@ read and written, and in what it differs from others.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
 from ..core.dtypes import INVALID
+from ..core.words import command_line
 from ..errors import CheckpointError, ConversionError, CorruptCheckpointError, TensorNotFoundError
 from ..store.workers import SERIAL, Workers
 from .facts import Facts, Nothing
@@ -95,6 +96,23 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         that this reads those.  That no key is hidden is told even where `keys` are none.
         Raises ChecksumError, CorruptCheckpointError.
         """
+
+    def proved_facts(self) -> Facts:
+        """Return `facts`; CorruptCheckpointError where something that the file says of itself cannot be read.
+
+        For whoever writes them into another file, from which it would be missing.
+        """
+        facts = self.facts
+        for finding in self.facts_findings():
+            hints = (f"to save the tensors: {command_line('rescue', self.location.path)} OUT",)
+            raise CorruptCheckpointError(
+                finding.message, path=finding.file, offset=finding.offset, code=finding.code, hints=hints
+            )
+        return facts
+
+    def facts_findings(self) -> Sequence[Finding]:
+        """Return what the file says of itself and cannot be read, and `facts` therefore lack."""
+        return ()
 
     def read_unproved(self) -> str | None:
         """Read values from now on even where a checksum of all of them at once does not fit.

@@ -160,6 +160,34 @@ def test_groups_that_hdf5_cannot_name_are_refused(
     assert "not UTF-8" in ended.err
 
 
+@pytest.mark.parametrize("name", ["training_config", "model_config", "keras_version"])
+def test_what_a_model_says_of_itself_is_not_lost(name: str, tmp_path: Path) -> None:
+    """Where it cannot be read, `verify` said ok, and `convert` left it out with a warning, exit 0."""
+    with open(data_path("keras_mlp", "mlp.with_optimizer.h5"), "rb") as file:
+        data = bytearray(file.read())
+    stored = name.encode() + b"\0"
+    space = data.index(stored) + -(-len(stored) // 8) * 8 + 24
+    data[space] ^= 1  # the version of the attribute's dataspace
+    path, other = str(tmp_path / "m.h5"), data_path("keras_mlp", "mlp.with_optimizer.h5")
+    (tmp_path / "m.h5").write_bytes(data)
+    assert run_command(["verify", path]).code == 1
+    assert f"attribute '{name}'" in run_command(["show", path]).err
+    for command in (
+        ["convert", path, str(tmp_path / "o.h5")],
+        ["convert", path, str(tmp_path / "o-1")],
+        ["rename", path, str(tmp_path / "o.h5"), "--add-prefix", "x/"],
+        ["average", other, path, "-o", str(tmp_path / "o.h5")],
+    ):
+        ended = run_command(command)
+        assert ended.code == 3, command
+        assert f"attribute '{name}'" in ended.err
+    assert os.listdir(tmp_path) == ["m.h5"]
+    assert run_command(["extract", path, "-o", str(tmp_path / "o.npz")]).code == 0
+    rescued = run_command(["rescue", path, str(tmp_path / "r.h5")])
+    assert rescued.code == 1
+    assert f"attribute '{name}'" in rescued.out + rescued.err
+
+
 @pytest.mark.parametrize(
     "character", ["\u06dd", "\u200b", "\u00ad", "\ufeff", "\u2060", "\U000e0041", "\u3000"]
 )

@@ -76,7 +76,7 @@ def plan_average(readers: Sequence[CheckpointReader], target: str) -> Plan:
         last.format.name,
         tuple(moves),
         slices=slices,
-        facts=last.facts,
+        facts=last.proved_facts(),
         notes=(note,),
         sources=tuple(readers),
         layout=layout_of(last, ((key, key) for key in last.specs)),

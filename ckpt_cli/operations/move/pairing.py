@@ -255,7 +255,7 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
         tuple(dropped),
         template.object_graph,
         {key: extents for key, extents in slices.items() if extents},
-        template.facts,
+        template.proved_facts(),
         tuple(carried.notes),
         (source, template),
         layout_of(template, ((key, key) for key in wanted)),

@@ -122,7 +122,7 @@ def _plan(reader: CheckpointReader, path: str, names: Renamed) -> Plan:
         tuple(sorted(moves, key=lambda move: move.spec)),
         sources=(reader,),
         slices={key: [extents for extents, _ in found] for key, found in pieces.items() if found},
-        facts=Nothing() if is_bundle else rekeyed(reader.facts, names.keys),
+        facts=Nothing() if is_bundle else rekeyed(reader.proved_facts(), names.keys),
         notes=tuple(names.notes),
     )
 

@@ -414,6 +414,7 @@ class _Planner:
         pieces = {move.spec.key: move.tensor.pieces() for move in moves if move.tensor is not None}
         slices = {key: [extents for extents, _ in found] for key, found in pieces.items() if found}
         dropped = tuple(Dropped(lost.key, lost.finding.message) for lost in self.lost if lost.key is not None)
+        self.lost += [Lost(None, None, finding) for finding in reader.facts_findings()]
         facts = Nothing() if into.is_bundle else reader.facts
         return Plan(
             self.source,

@@ -83,7 +83,7 @@ def read_config(path: str) -> KerasFacts:
             raise ConversionError("no model configuration: it has no 'class_name'", path=path)
         return KerasFacts(config=text)
     with open_checkpoint(path) as reader:
-        facts = keras_facts(reader.facts)
+        facts = keras_facts(reader.proved_facts())
     if facts.config is None:
         raise ConversionError("holds no model configuration", path=path)
     return KerasFacts(version=facts.version, config=facts.config, training_config=facts.training_config)
@@ -115,7 +115,7 @@ def lay_out(chosen: Chosen) -> Laid:
 
 def _is_for_another_keras(chosen: Chosen) -> bool:
     """Whether the configuration that is given is of another Keras than SRC, whose layout differs."""
-    config, facts = chosen.settings.config, keras_facts(chosen.source.facts)
+    config, facts = chosen.settings.config, keras_facts(chosen.source.proved_facts())
     if config is None:
         return False
     # In .weights.h5 only Keras 3 gives names to objects, beside which nothing tells a version.
@@ -124,7 +124,9 @@ def _is_for_another_keras(chosen: Chosen) -> bool:
 
 
 def _same_layout(chosen: Chosen) -> Laid:
-    facts = rekeyed(keras_facts(chosen.source.facts), {key: chosen.renamed(key) for key in chosen.keys})
+    facts = rekeyed(
+        keras_facts(chosen.source.proved_facts()), {key: chosen.renamed(key) for key in chosen.keys}
+    )
     given = chosen.settings.config
     if given is not None:
         config = config_in_h5(given.config) if chosen.into.names_layers else given.config
@@ -135,7 +137,7 @@ def _same_layout(chosen: Chosen) -> Laid:
 
 def _model(chosen: Chosen) -> Model:
     source = chosen.source
-    own = keras_facts(source.facts)
+    own = keras_facts(source.proved_facts())
     facts = chosen.settings.config or own
     config = facts.config
     if config is not None:
