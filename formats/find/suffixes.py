@@ -11,6 +11,8 @@ import os
 from typing import TYPE_CHECKING
 
 from ..errors import CheckpointError, ConversionError
+from ..model.location import is_leftover
+from ..store.beside import SHARD
 
 if TYPE_CHECKING:
     from ..model.reader import Format
@@ -48,8 +50,21 @@ _UNWRITTEN = {suffix: what for what, suffixes in _NEVER_WRITTEN.items() for suff
 _NOT_OFFERED = (".index", ".json")
 """A bundle is named by its prefix; a listing has no values, and nobody wants one by mistake."""
 
+_INDEX = ".index"
+
 _JSON = ".json"
 """How the maps of shards end, too: `.weights.json` and `.safetensors.index.json` share no container."""
+
+
+def _part_said(name: str) -> str | None:
+    """Return what a name says a file is a part of, or left by, by which no checkpoint is found."""
+    if name.endswith(_INDEX):
+        return "a bundle's index"
+    if SHARD.fullmatch(name):
+        return "a bundle's data shard"
+    if is_leftover(name, directory=False):
+        return "what an interrupted save leaves"
+    return None
 
 
 def _written(path: str) -> list[tuple[str, Format]]:
@@ -62,7 +77,7 @@ def _written(path: str) -> list[tuple[str, Format]]:
 
 def format_of_suffix(path: str) -> Format | None:
     """Return the format that a path's suffix says; None where it says none, as a prefix does."""
-    if "." not in os.path.basename(path) or path.endswith(".index"):
+    if "." not in os.path.basename(path) or path.endswith(_INDEX):
         return None
     found = _written(path)
     return max(found, key=lambda match: len(match[0]))[1] if found else None
@@ -70,11 +85,18 @@ def format_of_suffix(path: str) -> Format | None:
 
 def without_suffix(name: str) -> str:
     """Return a name without the suffix that tells a format, written here or not."""
-    if "." not in name or name.endswith(".index"):
+    if "." not in name or name.endswith(_INDEX):
         return name
     known = [suffix for suffix, _ in _written(name)]
     known += [suffix for suffix in _UNWRITTEN if name.lower().endswith(suffix)]
     return name[: -max(map(len, known))] or name if known else name
+
+
+def _is_true(own: Format, name: str, suffix: str, other: Format | None) -> bool:
+    """Whether a name ends as files of a format may; `other` is the format of its longest suffix."""
+    if suffix == _JSON:
+        return other is not None and other.name == own.name
+    return name.endswith((_INDEX, *own.suffixes)) or any(mine.endswith(suffix) for mine in own.suffixes)
 
 
 def refuse_false_suffix(own: Format, target: str, why: str | None = None, hint: str | None = None) -> None:
@@ -86,12 +108,14 @@ def refuse_false_suffix(own: Format, target: str, why: str | None = None, hint: 
     """
     name = os.path.basename(target).lower()
     stem, suffix = os.path.splitext(name)
-    if not stem or not suffix or name.endswith((".index", *own.suffixes)):
-        return
-    if suffix != _JSON and any(mine.endswith(suffix) for mine in own.suffixes):
-        return
     other = format_of_suffix(target)
-    if other is not None:
+    part = None if _INDEX in own.suffixes else _part_said(name)
+    if part is not None:
+        message = f"the name of {part}, and {why or f'what is written is {own.name}'}"
+        hints: tuple[str, ...] = ("name it otherwise",)
+    elif not stem or not suffix or _is_true(own, name, suffix, other):
+        return
+    elif other is not None:
         message = f"ends like {other.name}, and {why or f'what is written is {own.name}'}"
         hints = (hint,) if hint is not None else ()
     elif suffix in _UNWRITTEN:

@@ -17,6 +17,7 @@ from ..model.location import INDEX_SUFFIX
 from ..model.reader import Family, Format
 from ..model.weight_map import SAFETENSORS, shard_suffix
 from ..safetensors.reader import DTYPES_HELD, SafetensorsReader, begins_as_one
+from ..store.beside import SAFETENSORS_SHARD
 
 if TYPE_CHECKING:
     from ..model.probe import Probe
@@ -36,12 +37,13 @@ def _sniff(probe: Probe) -> bool:
 def _refuse_without_index(probe: Probe) -> None:
     """Refuse the shards of a folder, which a directory has found without the index that names them."""
     location = probe.location
-    if location.path == location.head:
+    shard = SAFETENSORS_SHARD.fullmatch(location.head)
+    if location.path == location.head or shard is None:
         return
     from ..model.location import beside_index, lone_shards
 
-    there, count = lone_shards(location.head), location.path.rpartition("-of-")[2].partition(".")[0]
-    message = f"{len(there)} of {int(count)} shards are there, but not {beside_index(location.head)}"
+    there, count = lone_shards(location.head), int(shard["count"])
+    message = f"{len(there)} of {count} shards are there, but not {beside_index(location.head)}"
     hints = (
         "the index says which tensors there are: fetch it from where the shards came from",
         f"to read one shard by itself, name it: {command_line('ls', location.head)}",

@@ -27,7 +27,7 @@ from formats.errors import (
     leave_out,
 )
 from formats.find.registry import format_named
-from formats.model.location import INDEX_SUFFIX
+from formats.model.location import INDEX_SUFFIX, MAP
 from formats.store.links import followed
 from formats.store.paths import is_folder, is_link, is_there, list_folder
 from formats.store.staging import (
@@ -110,6 +110,8 @@ def output_of(path: str) -> Output:
     if kind is None:
         known = ", ".join(_SUFFIXES)
         raise ValueError(f"{path!r} says not what to write: end it in {known} or / for a directory")
+    if kind == "json" and MAP.fullmatch(path):
+        raise ValueError(f"{path!r} is how the map of a model's shards is called; end it in .json alone")
     return Output(kind, path)
 
 

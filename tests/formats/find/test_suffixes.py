@@ -74,6 +74,8 @@ def test_no_format_is_written_under_the_suffix_of_what_is_never_written(
         ("keras", "x.h5", "keras-h5"),
         ("npz", "x.json", "listing"),
         ("tf-v1", "x.weights.h5", "keras-weights"),
+        ("listing", "x.weights.json", "keras-weights"),
+        ("listing", "x.safetensors.index.json", "safetensors"),
     ],
 )
 def test_no_format_is_written_under_the_suffix_of_another(
@@ -89,6 +91,21 @@ def test_suffixes_that_nobody_knows_are_free(target: str, tmp_path: Path) -> Non
         tmp_path / target, format="tf-name", specs=[spec_of("a", np.zeros(1))]
     ) as writer:
         writer.write("a", np.zeros(1))
+
+
+@pytest.mark.parametrize("target", ["x.index", "x.data-00000-of-00001", "x.npz.tempstate12"])
+@pytest.mark.parametrize("name", ["npz", "safetensors", "hdf5", "listing", "tf-v1"])
+def test_no_file_takes_the_name_of_a_part(name: str, target: str, tmp_path: Path) -> None:
+    """It would be opened as the bundle, not be found, or be removed as a leftover."""
+    with pytest.raises(formats.ConversionError, match=f"the name of .*, and what is written is {name}"):
+        formats.create_checkpoint(tmp_path / target, format=name, specs=[])
+
+
+def test_a_file_under_the_name_of_an_index_is_read(tmp_path: Path) -> None:
+    """It was taken for a shard whose index is not there, and ended in a ValueError."""
+    shutil.copy(data_path("interop", "weights.safetensors"), tmp_path / "x.index")
+    with formats.open_checkpoint(tmp_path / "x.index") as reader:
+        assert reader.format.name == "safetensors"
 
 
 def test_a_file_that_is_there_in_this_format_keeps_its_name(tmp_path: Path) -> None:
