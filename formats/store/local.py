@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,10 @@ _LARGEST_PREAD = 0x7FFFF000  # Linux transfers no more in one call.
 _FINE, _COARSE = 10_000_000, 2_000_000_000
 """Nanoseconds in which a directory can change twice under one time: a tick of the kernel's clock, or,
 where a file system stores whole seconds, two of them, as FAT does."""
+
+_CLOCK = 5 if sys.platform == "linux" else time.CLOCK_REALTIME
+"""The clock that files are stamped by (linux/time.h: CLOCK_REALTIME_COARSE).  Its ticks come late on a
+machine under load, and until one comes a change bears the time of the last."""
 
 _KINDS = {stat.S_IFREG: FILE, stat.S_IFDIR: FOLDER, stat.S_IFLNK: LINK}
 
@@ -142,7 +147,7 @@ class LocalStore(Store):
 
     def stamp(self, folder: str) -> Hashable | None:
         """Return a directory's identity and time; None while it can still change under that time."""
-        now = time.time_ns()
+        now = time.clock_gettime_ns(_CLOCK)
         try:
             status = os.stat(folder or os.curdir)
         except FileNotFoundError:

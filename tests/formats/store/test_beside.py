@@ -82,16 +82,19 @@ def test_what_comes_and_goes_is_seen(tmp_path: Path) -> None:
     assert files_beside(prefix, SHARD) == shards[1:]
 
 
-def test_a_listing_is_doubted_while_the_clock_stands_still(tmp_path: Path) -> None:
-    """What comes within one tick of the clock leaves the directory's time as it was."""
+def test_a_listing_is_doubted_while_the_clock_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes within one tick leaves the directory's time as it was, and a tick may take a second."""
     prefix = str(tmp_path / "ckpt-1")
+    stood = time.time_ns() - 1_000_000_001
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: stood)
     for number in range(3):
         open(f"{prefix}-{number:05d}-of-00003", "wb").close()
-        now = time.time_ns()
-        os.utime(tmp_path, ns=(now, now))
+        os.utime(tmp_path, ns=(stood, stood))
         assert len(files_beside(prefix, V1_SHARD)) == number + 1
         open(f"{prefix}.data-{number:05d}-of-00003", "wb").close()
-        os.utime(tmp_path, ns=(now, now))
+        os.utime(tmp_path, ns=(stood, stood))
         assert len(files_beside(prefix, SHARD)) == number + 1
 
 
