@@ -43,8 +43,8 @@ _LONGEST_STEM = 48
 _ASIDE = "aside"
 
 _HINTS = {
-    errno.ENOSPC: ("free some space or write elsewhere; nothing was changed",),
-    errno.EDQUOT: ("free some of your quota or write elsewhere; nothing was changed",),
+    errno.ENOSPC: ("free some space, or write elsewhere",),
+    errno.EDQUOT: ("free some of your quota, or write elsewhere",),
     errno.EACCES: ("the directory must be writable, since new files are made beside the old ones",),
     errno.EROFS: ("this file system is mounted read-only: write elsewhere",),
 }
