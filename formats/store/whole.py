@@ -16,8 +16,25 @@ if TYPE_CHECKING:
 _MOST_KEPT, _LARGEST_KEPT = 16 << 20, 4 << 20
 """Bytes that are kept of all files, and of one: the indexes of a run, none that is worth more than time."""
 
-_kept: dict[tuple[str, Identity], bytes] = {}
-_lock = threading.Lock()
+
+class _Kept:
+    """What is known of files, and how many bytes that is, which is not counted anew with each."""
+
+    def __init__(self) -> None:
+        self.files: dict[tuple[str, Identity], bytes] = {}
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def add(self, key: tuple[str, Identity], data: bytes) -> None:
+        with self._lock:
+            if self._size + len(data) > _MOST_KEPT:
+                self.files.clear()
+                self._size = 0
+            self.files[key] = data
+            self._size += len(data)
+
+
+_kept = _Kept()
 
 
 def whole(file: File) -> bytes:
@@ -26,16 +43,9 @@ def whole(file: File) -> bytes:
     Raises CorruptCheckpointError where the file ends before its size.
     """
     key = file.path, file.identity
-    data = _kept.get(key)
+    data = _kept.files.get(key)
     if data is None:
         data = file.read_exactly(0, file.size)
         if file.size <= _LARGEST_KEPT:
-            _keep(key, data)
+            _kept.add(key, data)
     return data
-
-
-def _keep(key: tuple[str, Identity], data: bytes) -> None:
-    with _lock:
-        if sum(map(len, _kept.values())) + len(data) > _MOST_KEPT:
-            _kept.clear()
-        _kept[key] = data
