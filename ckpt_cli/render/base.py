@@ -161,13 +161,20 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _json(value: Any) -> str:
-    return json.dumps(_finite(value), allow_nan=False)
+_encode = json.JSONEncoder(allow_nan=False).encode
+_encode_indented = json.JSONEncoder(allow_nan=False, indent=1).encode
+
+
+def _json(value: Any, encode: Callable[[Any], str] = _encode) -> str:
+    try:
+        return encode(value)  # nearly always, and what is not finite need not be looked for
+    except ValueError:
+        return encode(_finite(value))
 
 
 def document(fields: dict[str, Any]) -> None:
     """Print one JSON document, marked with the schema it follows."""
-    print(json.dumps(_finite({"schema": 1, **fields}), indent=1, allow_nan=False))
+    print(_json({"schema": 1, **fields}, _encode_indented))
 
 
 def long_document(

@@ -98,6 +98,7 @@ class CheckpointWriter(ABC):
         self.specs: dict[str, TensorSpec] = {spec.key: spec for spec in target.specs}
         keys = self.order or tuple(self.specs)
         self._unwritten: dict[str, list[Extents]] = {key: list(target.slices.get(key, ())) for key in keys}
+        self._turn = 0
         self._unfilled: dict[tuple[str, Extents | None], tuple[TensorSpec, Place]] = {}
         self.notes: list[str] = []
         self._state = "open"
@@ -160,8 +161,8 @@ class CheckpointWriter(ABC):
 
     def write(self, key: str, data: Any) -> None:
         """Write a tensor: an array of its dtype and shape, or its chunks (see `LazyTensor.chunks`)."""
-        turn = next(iter(self._unwritten), None)
-        if self.order is None or self._state != "open" or key == turn or key not in self._unwritten:
+        unordered = self.order is None or self._state != "open" or key not in self._unwritten
+        if unordered or key == self._next_in_order():
             self._write_in_turn(key, data)
         elif key in self._held:
             raise ValueError(f"tensor {key!r} is written already")
@@ -169,8 +170,19 @@ class CheckpointWriter(ABC):
             self._state = "interrupted"
             self._held.hold(self.specs[key], chunks_of(self.specs[key], data))
             self._state = "open"
-        while (waiting := next(iter(self._unwritten), None)) is not None and waiting in self._held:
+        while (waiting := self._next_in_order()) is not None and waiting in self._held:
             self._write_in_turn(waiting, self._held.release(waiting))
+
+    def _next_in_order(self) -> str | None:
+        """Return the key whose turn it is; None where there is no order, or nothing is left.
+
+        Asked of `_unwritten`, of which the first is always the next to go, each turn would pass over
+        all that went before it.
+        """
+        order = self.order or ()
+        while self._turn < len(order) and order[self._turn] not in self._unwritten:
+            self._turn += 1
+        return order[self._turn] if self._turn < len(order) else None
 
     def start_shard(self) -> None:  # noqa: B027  most formats have none
         """Begin another shard with what is written next, where no `shard_size` decides that."""
@@ -237,7 +249,7 @@ class CheckpointWriter(ABC):
             raise TensorNotFoundError("not one of the tensors to be written", path=self.target.path, key=key)
         if self._state != "open" or key not in self._unwritten:
             raise ValueError(f"tensor {key!r} is written already, or the writer is {self._state}")
-        if self.order is not None and key != next(iter(self._unwritten)):
+        if self.order is not None and key != self._next_in_order():
             raise ValueError(f"tensor {key!r} comes before its turn, see `order`")
         return self.specs[key]
 

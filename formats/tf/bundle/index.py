@@ -20,6 +20,7 @@ import bisect
 import gc
 import re
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core import dtypes
@@ -31,6 +32,7 @@ from ...model.location import data_shards
 from ...model.verification import Finding
 from ...store.beside import SHARD
 from ...store.paths import open_file
+from ...wire.coding import encode_fixed32, encode_varint
 from ...wire.limits import are_keys_too_long
 from ...wire.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto
 from ...wire.sstable import Table, is_found
@@ -55,6 +57,7 @@ _PLACE = (
     rb"(?:\x18([\x80-\xff]{0,3}[\0-\x7f]))?(?:\x20([\x80-\xff]{0,8}[\0-\x7f]))?"
     rb"(?:\x28([\x80-\xff]{0,8}[\0-\x7f]))?(?:\x35(.{4}))?"
 )
+_PLACE_TAGS, _CHECKSUM_TAG = (b"\x18", b"\x20", b"\x28"), b"\x35"
 _PLAIN_ENTRY, _PLAIN_PLACE = re.compile(_HEAD + _PLACE, re.DOTALL), re.compile(_PLACE, re.DOTALL)
 """An entry as TensorFlow writes nearly all: dtype and shape, shard, offset, size, checksum.
 
@@ -117,15 +120,21 @@ def encode_shape(shape: tuple[int, ...]) -> TensorShapeProto:
 
 def encode_entry(entry: BundleEntry) -> bytes:
     """Return an entry as TensorFlow writes it, of which `decode_entry` gives the entry back."""
-    return BundleEntryProto(
-        dtype=entry.dtype.number,
-        shape=encode_shape(entry.shape),
-        shard_id=entry.shard,
-        offset=entry.offset,
-        size=entry.size,
-        crc32c=entry.crc32c,
-        slices=[slice_proto(extents) for extents in entry.slices],
-    ).encode()
+    # As BundleEntryProto would encode it, but there are a hundred thousand, alike in dtype and shape.
+    value = _encode_head(entry.dtype.number, entry.shape)
+    for tag, number in zip(_PLACE_TAGS, (entry.shard, entry.offset, entry.size), strict=True):
+        if number:
+            value += tag + encode_varint(number)
+    if entry.crc32c:
+        value += _CHECKSUM_TAG + encode_fixed32(entry.crc32c)
+    if entry.slices:
+        value += BundleEntryProto(slices=[slice_proto(extents) for extents in entry.slices]).encode()
+    return value
+
+
+@lru_cache(1 << 12)
+def _encode_head(dtype: int, shape: tuple[int, ...]) -> bytes:
+    return BundleEntryProto(dtype=dtype, shape=encode_shape(shape)).encode()
 
 
 def decode_entry(value: bytes) -> BundleEntry:

@@ -259,28 +259,22 @@ def _too_deep(key: str) -> bool:
     return key.count("/") > _MOST_COMPONENTS
 
 
-def _split(key: str) -> Iterator[tuple[str, str]]:
-    """Yield (prefix, rest) of a key at each `/`, the longest prefix first."""
-    at = key.rfind("/")
-    while at > 0:
-        yield key[:at], key[at:]
-        at = key.rfind("/", 0, at)
-
-
 def named_slot(key: str, specs: Mapping[str, TensorSpec]) -> NamedSlot | None:
     """Return the slot that a key of a name-based checkpoint is, or None."""
     head, _, last = key.rpartition("/")
     if not last or last.startswith(_AVERAGE) or _too_deep(key):
         return None
     # <v>/Adam, <v>/t_0/Adagrad, <v>/adam_m: whatever the optimizer is called.
-    for variable, suffix in _split(key):
-        if _same_shape(specs, variable, key):
-            return NamedSlot(variable, "", suffix)
+    at = len(head)
+    while at > 0:  # nearly every tensor is no slot, and is asked so often
+        if key[:at] in specs and _same_shape(specs, key[:at], key):
+            return NamedSlot(key[:at], "", key[at:])
+        at = key.rfind("/", 0, at)
     numbered = NUMBERED.fullmatch(last)
     base = numbered[1] if numbered else last
     if base == "Adafactor" and head in specs and _less_one_dimension(specs[key].shape, specs[head].shape):
         return NamedSlot(head, "", f"/{last}")
-    adafactor = _ADAFACTOR.fullmatch(key)
+    adafactor = _ADAFACTOR.fullmatch(key) if "_slot_" in key else None
     if adafactor and adafactor[1] in specs:
         variable, slot = adafactor[1], adafactor[2]
         factored = slot in ("vr", "vc")

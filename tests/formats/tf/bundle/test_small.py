@@ -16,11 +16,19 @@ from formats.core import dtypes
 from formats.store.local import LocalFile
 from formats.store.readahead import ReadAhead
 from formats.tf.bundle import small
-from formats.tf.bundle.index import BundleEntry, BundleIndex, EntryError, decode_entry, encode_entry
+from formats.tf.bundle.index import (
+    BundleEntry,
+    BundleIndex,
+    EntryError,
+    decode_entry,
+    encode_entry,
+    encode_shape,
+)
 from formats.tf.bundle.reader import BundleReader
+from formats.tf.bundle.slices import slice_proto
 from formats.tf.bundle.small import PLACE, SMALL, decode_places
 from formats.wire.crc32c import mask
-from formats.wire.messages import BundleHeaderProto
+from formats.wire.messages import BundleEntryProto, BundleHeaderProto
 from tests.support import (
     BUNDLES,
     Entries,
@@ -92,6 +100,21 @@ ENTRIES = st.builds(
 def test_places_of_entries_as_tensorflow_writes_them(entries: list[BundleEntry]) -> None:
     values = [encode_entry(entry._replace(shard=entry.shard & 0x7FFFFFFF)) for entry in entries]
     assert agree(values) == sum(entry.size <= SMALL for entry in entries)
+
+
+@given(ENTRIES, st.lists(st.just(((0, 1), (2, 3))), max_size=2))
+def test_an_entry_is_encoded_as_its_message_is(entry: BundleEntry, slices: list[Any]) -> None:
+    entry = entry._replace(slices=tuple(slices))
+    message = BundleEntryProto(
+        dtype=entry.dtype.number,
+        shape=encode_shape(entry.shape),
+        shard_id=entry.shard,
+        offset=entry.offset,
+        size=entry.size,
+        crc32c=entry.crc32c,
+        slices=[slice_proto(extents) for extents in entry.slices],
+    )
+    assert encode_entry(entry) == message.encode()
 
 
 SPOILED = st.tuples(
