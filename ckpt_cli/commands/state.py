@@ -52,7 +52,8 @@ def command(directory: str, *, as_json: bool, dry_run: bool, **wishes: Any) -> i
     while another machine saves into the directory.
 
     --keep replaces the state file first and then deletes, with all their files, all but
-    the N latest checkpoints whose index and data files are there.
+    the N latest checkpoints whose index and data files are there.  What a symbolic link
+    of DIR leads to stays.
 
     \b
       ckpt state run/                   what it says, and what is wrong with it

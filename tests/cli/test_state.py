@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -402,6 +403,40 @@ def test_keep_spares_what_is_not_of_the_series(copy: Callable, ckpt: Callable) -
     assert {row[1] for row in result.rows} == {"ckpt-7", "ckpt-8", "ckpt-9"}
     assert "best has no step" in result.err
     assert os.path.exists(os.path.join(run, "best.index"))
+
+
+def _link(run: str, name: str, to: str) -> None:
+    for suffix in ("index", "data-00000-of-00001"):
+        link = os.path.join(run, f"{name}.{suffix}")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(link)
+        os.symlink(f"{to}.{suffix}", link)
+
+
+def test_keep_leaves_alone_what_a_link_that_stays_leads_to(copy: Callable, ckpt: Callable) -> None:
+    run = copy("guide_adam_legacy", "tf_ckpts")
+    _link(run, "best", "ckpt-8")
+    result = ckpt("state", "--keep", "1", run)
+    assert [row[:2] for row in result.rows] == [["delete", "ckpt-9"]]
+    assert "is a symbolic link to ckpt-8, which is left alone" in result.err
+    assert ckpt("verify", os.path.join(run, "best")).code == 0
+    assert state_of(run).paths == ("ckpt-8", "ckpt-10")
+
+
+def test_keep_leaves_alone_what_a_link_leads_over(copy: Callable, ckpt: Callable) -> None:
+    run = copy("guide_adam_legacy", "tf_ckpts")
+    _link(run, "ckpt-9", "ckpt-8")
+    _link(run, "ckpt-10", "ckpt-9")
+    assert ckpt("state", "--keep", "1", run).rows == []
+    assert ckpt("verify", os.path.join(run, "ckpt-10")).code == 0
+
+
+def test_keep_deletes_links_with_what_they_lead_to(copy: Callable, ckpt: Callable) -> None:
+    run = copy("guide_adam_legacy", "tf_ckpts")
+    _link(run, "ckpt-9", "ckpt-8")
+    os.symlink("round", os.path.join(run, "round"))
+    assert {row[1] for row in ckpt("state", "--keep", "1", run).rows} == {"ckpt-8", "ckpt-9"}
+    assert sorted(os.listdir(run)) == ["checkpoint", "ckpt-10.data-00000-of-00001", "ckpt-10.index", "round"]
 
 
 def test_keep_of_v1_and_hdf5_without_a_state_file(tmp_path: Path, ckpt: Callable) -> None:

@@ -258,9 +258,9 @@ class _Planner:
                 whole.append(entry)
             else:
                 self.warnings.append(f"{flaw}; {entry.name} is left alone and not counted")
-        for entry in order:
-            assert entry.location is not None
-            files = tuple(path for path in files_of(entry.location) if path not in spared)
+        going = self._not_led_to([(entry, _to_delete(entry, spared)) for entry in order])
+        order = [entry for entry, _ in going]
+        for entry, files in going:
             why = "not the latest" if count == 1 else f"not among the {count} latest"
             size = sum(os.lstat(path).st_size for path in files)
             self.changes.append(Change("delete", entry.name, why, files, nbytes=size))
@@ -270,6 +270,25 @@ class _Planner:
             self.latest = self.latest if self.latest in self.entries else None
             if self.run.state is not None and not self.entries:
                 self.entries = whole[:1]
+
+    def _not_led_to(self, going: list[tuple[Entry, tuple[str, ...]]]) -> list[tuple[Entry, tuple[str, ...]]]:
+        """Return those of some checkpoints, with their files, that no symbolic link that stays leads to."""
+        links = _links_in(self.run.path)
+        while links:
+            gone = {_place(path) for _, files in going for path in files}
+            needed = {place: link for link, places in links.items() if link not in gone for place in places}
+            met = {
+                entry: os.path.basename(needed[place])
+                for entry, files in going
+                for place in map(_place, files)
+                if place in needed
+            }
+            if not met:
+                break
+            for entry, link in met.items():
+                self.warnings.append(f"{link} is a symbolic link to {entry.name}, which is left alone")
+            going = [(entry, files) for entry, files in going if entry not in met]
+        return going
 
     def _in_order(self) -> list[Entry]:
         """Return the checkpoints among which the latest are kept, the latest last."""
@@ -330,6 +349,35 @@ class _Planner:
             what = f"{leftover.what}, {_spoken_age(age)} old"
             change = Change("remove", name, what, leftover=leftover, nbytes=leftover.nbytes)
             self.changes.append(change)
+
+
+def _to_delete(entry: Entry, spared: set[str]) -> tuple[str, ...]:
+    """Return the files of a checkpoint but for those that others have as well."""
+    assert entry.location is not None
+    return tuple(path for path in files_of(entry.location) if path not in spared)
+
+
+def _links_in(folder: str) -> dict[str, list[str]]:
+    """Return the places that each symbolic link of a folder leads over, by its own."""
+    with os.scandir(folder) as entries:
+        links = [entry.path for entry in entries if entry.is_symlink()]
+    return {_place(link): _way_of(link) for link in links}
+
+
+def _way_of(link: str) -> list[str]:
+    """Return the places that a link leads over, up to where it ends, or goes round in circles."""
+    places: list[str] = []
+    place = _place(link)
+    while os.path.islink(place) and place not in places:
+        place = _place(os.path.join(os.path.dirname(place), os.readlink(place)))
+        places.append(place)
+    return places
+
+
+def _place(path: str) -> str:
+    """Return a path without links in its folder, so that a file has but one."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)
 
 
 _AGES = ((86400, "day"), (3600, "hour"), (60, "minute"))
