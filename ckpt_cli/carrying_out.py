@@ -1,6 +1,6 @@
 """What the writing commands do around a plan: show progress, carry it out, tell of it.
 
-    plan    what becomes what (`operations.move.transfer.Plan`), made by the command's operation
+    plan    what becomes what (`operations.move.plans.Plan`), made by the command's operation
     run     what carries it out, or rehearses that: `transfer.execute`, bound to the plan
     how     what the command's options say of it
 
@@ -16,7 +16,7 @@ from formats.core.words import counted
 from formats.store.workers import workers
 
 from .operations.move.latest import make_latest, state_beside
-from .operations.move.transfer import verification
+from .operations.move.plans import verification
 from .render import base as render
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from formats.core.dtypes import DType
     from formats.store.workers import Workers
 
-    from .operations.move.transfer import Dropped, Plan
+    from .operations.move.plans import Dropped, Outcome, Plan
 
 
 _MOST_LISTED = 20
@@ -33,7 +33,7 @@ _MOST_NAMED = 2
 
 
 class Run(Protocol):
-    """Carries a plan out, or in a dry run refuses what would be refused; returns notes for the person."""
+    """Carries a plan out, or in a dry run refuses what would be refused; returns what came of it."""
 
     def __call__(
         self,
@@ -43,7 +43,7 @@ class Run(Protocol):
         dry_run: bool,
         workers: Workers,
         advance: Callable[[int], None],
-    ) -> list[str]: ...
+    ) -> Outcome: ...
 
 
 class How(NamedTuple):
@@ -71,8 +71,8 @@ class How(NamedTuple):
 
 def carry_out(
     plan: Plan, run: Run, how: How, *, label: str | None = None, nbytes: int | None = None
-) -> list[str]:
-    """Carry out a plan, and return notes for the person.
+) -> Outcome:
+    """Carry out a plan, and return what came of it.
 
     The bar of progress has a label, DST's name where none is given, and the bytes of the
     plan as its length, unless so many others are read.
@@ -85,21 +85,17 @@ def carry_out(
         workers(how.jobs) as pool,
         render.progress(nbytes, label, render.passes(how.verify)) as advance,
     ):
-        notes = run(
+        outcome = run(
             overwrite=how.overwrite, verify=how.verify, dry_run=how.dry_run, workers=pool, advance=advance
         )
     if how.update_state and not how.dry_run:
         make_latest(plan.target)
-    return notes
+    return outcome
 
 
-def tell(
-    plan: Plan, notes: Sequence[str], how: How, *, shared: bool = False, prefix: tuple[str, ...] = ()
-) -> None:
-    """Print notes and what a plan did or would do; `prefix` begins the lines of one of several.
-
-    What was written may have `shared` data shards with its source, whose values were not read.
-    """
+def tell(plan: Plan, outcome: Outcome, how: How, *, prefix: tuple[str, ...] = ()) -> None:
+    """Print what a plan did or would do, notes first; `prefix` begins the lines of one of several."""
+    notes, shared = outcome
     for text in notes:
         render.note(text)
     if how.as_json:

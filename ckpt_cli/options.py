@@ -201,6 +201,13 @@ def no_verify_option(other: str = "its source") -> Callable[[F], F]:
     return click.option("--no-verify", is_flag=True, help=f"Do not compare the result with {other}.")
 
 
+def link_option() -> Callable[[F], F]:
+    """Return the option that has a bundle take its source's files for data shards."""
+    return click.option(
+        "--link", is_flag=True, help="Share SRC's files where the file system can; write what is new alone."
+    )
+
+
 def path_argument(name: str = "path", **settings: Any) -> Callable[[F], F]:
     """Return an argument that names a checkpoint; it is taken literally, and need not exist as a file."""
     return click.argument(name, type=LocalPath(), **{"shell_complete": completing("checkpoints"), **settings})

@@ -66,8 +66,8 @@ def command(sources: tuple[str, ...], target: str, last: int | None, **options: 
         refuse_false_suffix(own, target, why, "to another format: ckpt convert, before or afterwards")
         plan = plan_average(readers, target)
         how = How.of(options)
-        notes = carry_out(plan, partial(execute, plan), how, label=f"mean of {len(readers)}")
-        tell(plan, notes, how)
+        outcome = carry_out(plan, partial(execute, plan), how, label=f"mean of {len(readers)}")
+        tell(plan, outcome, how)
     return 0
 
 

@@ -12,6 +12,7 @@ from formats.find.directory import Directory
 from formats.find.opening import is_directory, locate, open_location
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
 from formats.store.staging import holding, replace_file
+from formats.tf.bundle.shards import CLONE, LINK
 from formats.tf.run.state_file import FILE_NAME
 
 from ..carrying_out import How, carry_out, note_cast, tell
@@ -34,6 +35,7 @@ from ..options import (
     jobs_option,
     json_option,
     known_format,
+    link_option,
     no_verify_option,
     overwrite_option,
     path_argument,
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from formats.find.directory import Member
     from formats.model.location import Location
     from formats.model.reader import CheckpointReader, Format
+
+    from ..operations.move.plans import Plan
 
 
 CANNOT = 3  # The exit code of input that cannot be read.
@@ -97,6 +101,7 @@ CANNOT = 3  # The exit code of input that cannot be read.
     "--shard-size", type=click.IntRange(1), metavar="BYTES", help="Bound the bytes of a data shard."
 )
 @click.option("--merge-slices", is_flag=True, help="Write partitioned tensors whole.")
+@link_option()
 @no_verify_option()
 @update_state_option
 @overwrite_option()
@@ -112,6 +117,7 @@ CANNOT = 3  # The exit code of input that cannot be read.
     needs("--learning-rate", "--like"),
     excludes("--config", "--like"),
     excludes("--weights-only", "--kind"),
+    excludes("--shard-size", "--link"),
     excludes("--update-state", "--each"),
 )
 def command(source: str, target: str, **options: Any) -> int:
@@ -128,11 +134,20 @@ def command(source: str, target: str, **options: Any) -> int:
 
     The result is opened again and compared bit for bit before it is moved into place.
 
+    With --link a bundle takes SRC's files for its data shards, wherever they hold a tensor's
+    bytes just as it needs them: shards of a bundle, safetensors, stored members of an npz,
+    contiguous datasets.  Index, graph and what has other values are written, and compared; of
+    formats without CRC-32C the values are read once, for their checksums.  Files are
+    cloned where the file system can, else they are hard links: what then overwrites SRC in
+    place, as h5py, np.savez and torch.save do, changes both.  Where neither can be, values are
+    copied, with a note.
+
     \b
       ckpt convert bert_model.ckpt tf2/bert-1 --to object
       ckpt convert run/ckpt-10 weights.safetensors --weights-only
       ckpt convert model.h5 model.weights.h5
       ckpt convert bert_model.ckpt tf2/bert-1 --like fresh/ckpt-1 --map names.tsv
+      ckpt convert model.safetensors tf2/model-1 --link
     """
     if options["weights_only"]:
         options["kind"] = "variable"
@@ -143,10 +158,8 @@ def command(source: str, target: str, **options: Any) -> int:
     return 0
 
 
-def _convert_one(
-    reader: CheckpointReader, target: str, options: dict[str, Any]
-) -> tuple[transfer.Plan, bool]:
-    """Convert one checkpoint, or rehearse that; return what was done, and whether it was verified."""
+def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Convert one checkpoint, or rehearse that; return what `_carry_out` does."""
     keys = choose(reader, selection_of(options))
     rules = rules_of(options)
     names = renamed(reader, rules) if rules else None
@@ -195,19 +208,22 @@ def _check_format(template: CheckpointReader, reader: CheckpointReader, target: 
     refuse_false_suffix(own, target)
 
 
-def _carry_out(plan: transfer.Plan, options: dict[str, Any]) -> tuple[transfer.Plan, bool]:
+def _carry_out(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
+    """Carry a plan out, or rehearse it; return the document of one of several, where that is asked for."""
     rehearsal = options.get("rehearsal", False)
     how = How.of({**options, "dry_run": options["dry_run"] or rehearsal})
-    notes = carry_out(plan, partial(transfer.execute, plan, shard_size=options["shard_size"]), how)
+    ways = (CLONE, LINK) if options["link"] else ()
+    execute = partial(transfer.execute, plan, shard_size=options["shard_size"], ways=ways)
+    outcome = carry_out(plan, execute, how)
     if rehearsal:
-        return plan, how.verify
+        return {}
     note_cast(plan, options["cast"])
     if options["each"] and options["as_json"]:  # the documents of all become one
-        for text in notes:
+        for text in outcome.notes:
             render.note(text)
-    else:
-        tell(plan, notes, how, prefix=(plan.target,) if options["each"] else ())
-    return plan, how.verify
+        return plan.document(verified=how.verify, shared=outcome.shared)
+    tell(plan, outcome, how, prefix=(plan.target,) if options["each"] else ())
+    return {}
 
 
 def _formats_of(members: Sequence[Member], to: str | None) -> Iterator[tuple[Member, Format]]:
@@ -234,10 +250,10 @@ def _convert_each(source: str, target: str, options: dict[str, Any]) -> int:
         for member in sound:
             with _open(member.location, job) as reader:
                 path = os.path.join(target, names[member.name])
-                plan, verified = _convert_one(reader, path, job)
-                if options["as_json"] and not rehearsal:
-                    documents.append(plan.document(verified=verified))
-            del plan, reader  # the next one is not to be made while this one is held
+                document = _convert_one(reader, path, job)
+                if document:
+                    documents.append(document)
+            del reader  # the next one is not to be made while this one is held
         state = converted_state(directory, names)
         if rehearsal and state is not None and not options["overwrite"]:
             refuse_state_file(target)

@@ -28,7 +28,7 @@ from ..options import (
 from ..render.report import opened
 
 if TYPE_CHECKING:
-    from ..operations.move.transfer import Plan
+    from ..operations.move.plans import Plan
 
 
 @click.command("extract")

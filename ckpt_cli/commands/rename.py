@@ -16,6 +16,7 @@ from ..options import (
     dry_run_option,
     jobs_option,
     json_option,
+    link_option,
     no_verify_option,
     overwrite_option,
     path_argument,
@@ -32,7 +33,7 @@ from ..render.report import opened
 @changing
 @click.option("--full-names", is_flag=True, help="Change the full names of an object graph, too.")
 @click.option("--in-place", is_flag=True, help="Change SRC itself; there is no DST then.")
-@click.option("--link", is_flag=True, help="Share the data shards with SRC, where the file system can.")
+@link_option()
 @no_verify_option()
 @update_state_option
 @overwrite_option()
@@ -75,8 +76,8 @@ def command(source: str, target: str | None, **options: Any) -> int:
         )
         how = How.of(options)
         how = how._replace(overwrite=how.overwrite or target is None)
-        notes = carry_out(rename.plan, rename.run, how, nbytes=rename.nbytes)
-    tell(rename.plan, notes, how, shared=rename.shares)
+        outcome = carry_out(rename.plan, rename.run, how, nbytes=rename.nbytes)
+    tell(rename.plan, outcome, how)
     if render.is_terminal() and not options["as_json"]:
         render.note(f"{len(rename.changed):,} of {counted(len(rename.plan.moves), 'key')} changed")
     return 0

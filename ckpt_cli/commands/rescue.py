@@ -82,7 +82,7 @@ def command(damaged: str, target: str, sibling: str | None, **options: Any) -> i
         raise rescue.refusal
     notes, how = list(rescue.notes), How.of(options)
     if rescue.plan is not None:
-        notes = carry_out(rescue.plan, partial(execute, rescue.plan), how)
+        notes = carry_out(rescue.plan, partial(execute, rescue.plan), how).notes
     _show(rescue, notes, how)
     if rescue.plan is None:
         count, first = len(rescue.lost), rescue.lost[0].finding.message if rescue.lost else ""

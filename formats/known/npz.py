@@ -36,6 +36,7 @@ from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..model.writer import CheckpointWriter
 from ..store.archive import Archive, Cursor, Member, is_safe_name
+from ..store.ranges import FileRange
 from ..store.staging import refusing
 from ..store.workers import SERIAL, Workers
 from ..tf.graph.kinds import name_kinds
@@ -50,6 +51,10 @@ if TYPE_CHECKING:
     from ..core.region import Extents, Index
     from ..model.probe import Probe
     from ..model.writer import Target
+
+
+_NAME_AND_HEADER = 1024
+"""Bytes in which a member's name and the header of its array nearly always end."""
 
 
 class NpzTensor(LazyTensor):
@@ -87,6 +92,13 @@ class NpzTensor(LazyTensor):
         if not self._is_as_stored:
             return super().region_chunks(index, max_bytes)
         return keep_chunks(self.spec, self.chunks(), index, max_bytes)
+
+    def shard_range(self) -> FileRange | None:
+        if self._member.deflated or not self._is_as_stored:
+            return None
+        self._check()
+        offset = self._member.offset + self._header.data_offset
+        return FileRange(self._archive.file, offset, self._header.nbytes, self.spec.key)
 
     @property
     def _is_as_stored(self) -> bool:

@@ -91,6 +91,15 @@ class LazyTensor(ABC):
         """
         return None
 
+    def shard_range(self) -> FileRange | None:
+        """Return where the values lie, if a file has them in one piece just as a data shard of a bundle does.
+
+        The file can be a shard then.  The range's checksum is the one that the bundle's
+        index takes over; where there is none, whoever reads `chunks` to make it has them checked,
+        and they are the bytes of the range.  Raises CorruptCheckpointError.
+        """
+        return self.file_range()
+
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
         """Return the slices of a partitioned tensor, with their extents as stored; of others, none.
 

@@ -101,6 +101,7 @@ OWN = {
         "--cast": (_CONVERT, "--cast float16"),
         "--shard-size": (_CONVERT, "--shard-size 100"),
         "--merge-slices": ("convert parts-1 new/c-1", "--merge-slices"),
+        "--link": (_CONVERT, "--link"),
         "--no-verify": (f"{_CONVERT} --json", "--no-verify"),
         "--update-state": (_CONVERT, "--update-state"),
         "--overwrite": ("convert run/ckpt-10 there-1", "--overwrite"),

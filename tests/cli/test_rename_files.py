@@ -52,7 +52,7 @@ def rename(path: str, target: str | None = None, *, rules: Rules = RULES, **opti
     with open_checkpoint(path) as opened:
         overwrite = options.get("overwrite", False)
         plan = plan_rename(opened, target, rules, **options)
-        return plan.run(overwrite=overwrite or target is None)
+        return plan.run(overwrite=overwrite or target is None).notes
 
 
 def values(path: str) -> dict[str, np.ndarray[Any, Any]]:
@@ -343,8 +343,12 @@ class Scenario:
         self.content: dict[str, bytes] | None = None
 
     def prepare(self, directory: Path) -> str:
-        """Return the path of the target, with what is there before."""
-        path = str(directory / "ckpt-1")
+        """Return the path of the target, with what is there before; the source lies beside, to be linked."""
+        path, source = str(directory / "ckpt-1"), directory.parent / "source"
+        if not source.exists():
+            source.mkdir()
+            copy_of(self.parts, source)
+        self.source = str(source / "ckpt-1")
         if not self.in_place and not self.options.get("overwrite"):
             return path
         if self.content is None:
@@ -365,9 +369,7 @@ class Scenario:
             if self.in_place:
                 rename(path)
             else:
-                rename(
-                    data_path(*self.parts), path, **{**self.options, **({"overwrite": True} if again else {})}
-                )
+                rename(self.source, path, **{**self.options, **({"overwrite": True} if again else {})})
 
     def found(self, path: str) -> str:
         """Say which checkpoint is at the target; anything but a complete one is a failure."""

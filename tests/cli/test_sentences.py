@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ckpt_cli.carrying_out import say_dropped
-from ckpt_cli.operations.move.transfer import Dropped
+from ckpt_cli.operations.move.plans import Dropped
 from ckpt_cli.render import base as render
 from formats.core.words import counted
 from tests.support import data_path, write_bundle

@@ -46,6 +46,7 @@ CHANGES = {
 COMMANDS = {
     "convert": ("convert", "{source}", "out/v.hdf5", "--to", "hdf5"),
     "convert without a proof": ("convert", "{source}", "out/v-1", "--to", "name", "--no-verify"),
+    "convert with links": ("convert", "{source}", "out/v-1", "--to", "name", "--link"),
     "extract": ("extract", "{source}", "-o", "out/v.json"),
     "extract to a directory": ("extract", "{source}", "-o", "out/parts/"),
     "rename": ("rename", "{source}", "out/r{suffix}", "--add-prefix", "model/"),

@@ -76,6 +76,8 @@ COMMANDS = tuple(
     convert {} + --like =
     convert = + --like {}
     convert {} + --merge-slices --shard-size 100
+    convert {} + --to tf-name --link
+    convert {} + --to tf-object --link --merge-slices
     convert @ + --each
     average {} = -o +
     average {} {} -o +

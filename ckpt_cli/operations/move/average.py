@@ -15,7 +15,7 @@ from formats.errors import CheckpointNotFoundError, ConversionError
 
 from .computed import Computed, Mean
 from .layout import layout_of
-from .transfer import Move, Plan
+from .plans import Move, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,7 @@ def plan_average(readers: Sequence[CheckpointReader], target: str) -> Plan:
         facts=last.proved_facts(),
         notes=(note,),
         sources=tuple(readers),
-        layout=layout_of(last, ((key, key) for key in last.specs)),
+        layout=lambda: layout_of(last, ((key, key) for key in last.specs)),
     )
 
 

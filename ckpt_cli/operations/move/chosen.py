@@ -22,8 +22,8 @@ from formats.tf.graph.invent import Invented, add_count, invent_graph
 from formats.tf.graph.prune import prune
 
 from ..choose.keys import object_graph_of
+from .plans import Dropped, Move
 from .step_count import steps_taken
-from .transfer import Dropped, Move
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

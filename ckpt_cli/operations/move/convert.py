@@ -19,7 +19,7 @@ from ..choose.select import NothingSelectedError
 from .chosen import Chosen, Settings, check_keys
 from .keras import plan as keras_plan
 from .layout import layout_of
-from .transfer import Move, Plan
+from .plans import Move, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,7 @@ def plan_conversion(
         facts,
         tuple(chosen.notes),
         (source,),
-        _layout(source, moves) if source.format is into else {},
+        (lambda: _layout(source, moves)) if source.format is into else dict,
     )
 
 

@@ -42,7 +42,8 @@ from formats.store.workers import SERIAL, Workers
 
 from ..choose.safe_paths import dataset_names, safe_paths
 from ..look.values import as_json
-from .transfer import Dropped, Move, Plan, cast_chunks, execute
+from .plans import Dropped, Move, Outcome, Plan
+from .transfer import cast_chunks, execute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -219,8 +220,8 @@ def write(
     dry_run: bool = False,
     workers: Workers = SERIAL,
     advance: Callable[[int], None] = lambda _: None,
-) -> list[str]:
-    """Write a plan's target and return notes; nothing is left behind where that fails.
+) -> Outcome:
+    """Write a plan's target; nothing is left behind where that fails.
 
     Raises CheckpointExistsError for a target that is there, unless `overwrite`; of a
     directory, then, only the files of that name are replaced.  A dry run raises it, too,
@@ -233,12 +234,12 @@ def write(
             )
         if dry_run:
             _check_target(output, overwrite=overwrite)
-            return list(plan.notes)
+            return Outcome(list(plan.notes))
         _write_staged(plan, output, overwrite=overwrite, advance=advance)
     except ConversionError as error:
         error.path = error.path or plan.source
         raise
-    return list(plan.notes)
+    return Outcome(list(plan.notes))
 
 
 def _write_staged(plan: Plan, output: Output, *, overwrite: bool, advance: Callable[[int], None]) -> None:

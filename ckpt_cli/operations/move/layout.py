@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from formats.model.tensor import LazyTensor
     from formats.model.writer import CheckpointWriter
 
-    from .transfer import Move, Plan
+    from .plans import Move, Plan
 
 
 class Spot(NamedTuple):
@@ -50,9 +50,10 @@ def layout_of(reader: CheckpointReader, names: Iterable[tuple[str, str]]) -> Lay
     if not reader.format.is_bundle:
         return layout
     for new, old in names:
-        spots = {extents: _spot(piece) for extents, piece in reader[old].pieces()}
-        layout.update({(new, extents): spot for extents, spot in spots.items()})
-        layout[new, None] = min(spots.values()) if spots else _spot(reader[old])
+        tensor = reader[old]
+        spots: dict[Name, Spot] = {(new, extents): _spot(piece) for extents, piece in tensor.pieces()}
+        layout.update(spots)
+        layout[new, None] = min(spots.values()) if spots else _spot(tensor)
     if reader.object_graph is not None:
         layout[_GRAPH] = _spot(reader[GRAPH_KEY])
     return layout
@@ -94,19 +95,20 @@ def units(plan: Plan, order: Iterable[str] | None = None) -> Iterator[Unit]:
 
 def laid_out(plan: Plan, writer: CheckpointWriter) -> Iterator[Unit]:
     """Yield what is to be written in its order; begin shards, and write the graph, where the layout does."""
-    if writer.order is not None or not plan.layout:
+    layout = {} if writer.order is not None else plan.layout()
+    if not layout:
         yield from units(plan, writer.order)
         return
     new: list[Unit] = []
     placed: list[tuple[Spot, Unit | None]] = []
     for unit in units(plan):
-        spot = plan.layout.get(unit.name)
+        spot = layout.get(unit.name)
         if spot is None:
             new.append(unit)
         else:
             placed.append((spot, unit))
-    if plan.object_graph is not None and _GRAPH in plan.layout:
-        placed.append((plan.layout[_GRAPH], None))
+    if plan.object_graph is not None and _GRAPH in layout:
+        placed.append((layout[_GRAPH], None))
     placed.sort(key=itemgetter(0))
     for number, (spot, known) in enumerate(placed):
         if number and spot.shard != placed[number - 1][0].shard:

@@ -21,7 +21,7 @@ from .computed import Computed, Scale
 from .keras.models import pairs_between_models
 from .layout import layout_of
 from .optimizers import Carried, Given, carry, states_of
-from .transfer import Dropped, Move, Plan
+from .plans import Dropped, Move, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -258,7 +258,7 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
         template.proved_facts(),
         tuple(carried.notes),
         (source, template),
-        layout_of(template, ((key, key) for key in wanted)),
+        lambda: layout_of(template, ((key, key) for key in wanted)),
     )
 
 

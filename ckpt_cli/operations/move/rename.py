@@ -21,7 +21,8 @@ from formats.tf.bundle.rename import BundleRename
 from formats.tf.bundle.writer import BundleWriter, bundle_target
 
 from ..choose.keys import Renamed, renamed
-from .transfer import Move, Plan, execute
+from .plans import Move, Outcome, Plan
+from .transfer import execute
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,11 +40,6 @@ class Rename(NamedTuple):
     bundle: BundleRename | None
     nbytes: int
 
-    @property
-    def shares(self) -> bool:
-        """Whether what was written has data shards of its source, whose values were not read."""
-        return self.bundle is not None and self.bundle.shares
-
     def run(
         self,
         *,
@@ -52,13 +48,13 @@ class Rename(NamedTuple):
         dry_run: bool = False,
         workers: Workers = SERIAL,
         advance: Callable[[int], None] = lambda _: None,
-    ) -> list[str]:
-        """Carry it out; return notes for the person."""
+    ) -> Outcome:
+        """Carry it out."""
         if self.bundle is not None:
             if dry_run:
-                return list(self.plan.notes)
+                return Outcome(list(self.plan.notes))
             notes = self.bundle.run(overwrite=overwrite, verify=verify, workers=workers, advance=advance)
-            return [*self.plan.notes, *notes]
+            return Outcome([*self.plan.notes, *notes], self.bundle.shares)
         return execute(
             self.plan,
             overwrite=overwrite,

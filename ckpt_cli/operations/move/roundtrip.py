@@ -22,7 +22,8 @@ from formats.model.verification import Finding
 from .chosen import Settings
 from .convert import plan_conversion, target_format
 from .pairing import Strictness, plan_like
-from .transfer import Move, execute, same_tensor
+from .plans import Move
+from .transfer import execute, same_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from formats.model.location import Location
     from formats.model.reader import CheckpointReader
 
-    from .transfer import Plan
+    from .plans import Plan
 
 
 _CODE = "roundtrip"

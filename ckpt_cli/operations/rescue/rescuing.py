@@ -40,7 +40,7 @@ from formats.tf.bundle.index import OBJECT_GRAPH_KEY
 from formats.tf.bundle.writer import bundle_target
 from formats.tf.graph.salvage import claimed_keys, graph_of_keys, without_lost
 
-from ..move.transfer import Dropped, Move, Plan, verification
+from ..move.plans import Dropped, Move, Plan, verification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -133,7 +133,15 @@ class BundleTensor(LazyTensor):
         self._reader.check_size(self.spec, entry)
         return self._reader.data_range(self.spec.key, entry)
 
+    def shard_range(self) -> FileRange | None:
+        if self.entry.slices or (self._reader.index.big_endian and self.spec.dtype.itemsize != 1):
+            return None
+        self._reader.check_size(self.spec, self.entry)
+        return self._reader.data_range(self.spec.key, self.entry)
+
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
+        if not self.entry.slices:
+            return []
         pieces = self._reader.pieces(self.spec, self.entry)
         return [(extents, piece) for extents, (_, piece) in zip(self.entry.slices, pieces, strict=True)]
 

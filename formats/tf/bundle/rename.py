@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import struct
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ...core.dtypes import STRING
@@ -35,13 +34,13 @@ from ...store.workers import SERIAL, Workers
 from ...wire.coding import encode_varint
 from ...wire.crc32c import extend, mask
 from ...wire.messages import BundleHeaderProto
-from ...wire.sstable import Table, TableBuilder
-from .commit import BundleExchange
+from ...wire.sstable import Table
 from .index import OBJECT_GRAPH_KEY, BundleEntry, data_shard, decode_entry, encode_entry
-from .links import Mirror, followed_index, followed_prefix
+from .links import followed_index, followed_prefix
 from .payload import checksum, elements, length_bytes
-from .shards import CLONE, COPY, LINK, bring
+from .shards import CLONE, COPY, HARD_LINKS, LINK
 from .slices import slice_key
+from .staged import StagedBundle
 from .verify import verify_values
 from .writer import BundleWriter
 
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
 
     from ...model.object_graph import ObjectGraph
     from ...model.verification import Finding
+    from ...store.staging import StagedFile
     from .reader import BundleReader
 
 
@@ -150,7 +150,7 @@ class BundleRename:
 
     def _sources(self) -> dict[int, str]:
         """Return the shards to bring by number; none where the index alone is replaced."""
-        if self.in_place and self._graph is None:
+        if self._is_index_alone:
             return {}
         old = self._reader.index
         count = self._num_shards if self._graph is None else self._graph_shard
@@ -171,8 +171,11 @@ class BundleRename:
         values are compared with its checksum as they are with the copy.  What is shared is not read.
         """
         staging = Staging(self._prefix, BundleWriter.existing(self._prefix))
+        bundle = StagedBundle(staging, self._named, self._reader.index.header)
+        bundle.entries = self._entries
         try:
-            brought = self._stage(staging, advance)
+            brought = self._stage(bundle, advance)
+            staging.sync()
             if verify:
                 self._verify_index(staging)
                 self._verify_copies(staging, brought, workers, advance)
@@ -180,66 +183,45 @@ class BundleRename:
             with staging.alone():
                 if not (overwrite or self.in_place) and (found := BundleWriter.existing(self._prefix)):
                     raise CheckpointExistsError("has appeared meanwhile", path=found[0])
-                self._move_in(staging)
+                self._move_in(staging, bundle)
         finally:
             staging.remove()
         return self._notes(brought)
 
-    def _stage(self, staging: Staging, advance: Callable[[int], None]) -> dict[int, str]:
+    @property
+    def _is_index_alone(self) -> bool:
+        return self.in_place and self._graph is None
+
+    def _stage(self, bundle: StagedBundle, advance: Callable[[int], None]) -> dict[int, str]:
         """Stage all files, and return how each shard came."""
+        brought: dict[int, str] = {}
+        self.shares = self.in_place
+        if self._is_index_alone:
+            bundle.stage_index(self._num_shards)
+            return brought
         sources = self._sources()
-        brought = {
-            number: bring(staging, path, self._name(number, self._num_shards), self._ways, advance)
-            for number, path in sources.items()
-        }
-        if self._graph is not None:
-            self._stage_graph(staging)
+        for number in range(self._num_shards):
+            if number in sources:
+                brought[number] = bundle.share(sources[number], self._ways, advance) or COPY
+            elif number == self._graph_shard and self._graph is not None:
+                self._entries[OBJECT_GRAPH_KEY] = self._write_graph(self._graph, bundle.add_shard())
+            else:  # one that no entry speaks of, and the count of which is kept
+                bundle.add_shard()
         self.shares = self.in_place or any(way != COPY for way in brought.values())
-        if sources or self._graph is not None:
-            for number in set(range(self._num_shards)) - set(sources) - {self._new_shard}:
-                staging.create(self._name(number, self._num_shards))
-        self._stage_index(staging, self._num_shards)
-        staging.sync()
+        bundle.finish()
         return brought
 
-    @property
-    def _new_shard(self) -> int | None:
-        return None if self._graph is None else self._graph_shard
-
-    def _name(self, shard: int, num_shards: int) -> str:
-        return data_shard(os.path.basename(self._prefix), shard, num_shards)
-
-    def _stage_graph(self, staging: Staging) -> None:
-        assert self._graph is not None
+    def _write_graph(self, graph: bytes, shard: StagedFile) -> bytes:
+        """Write the object graph as a string in the bundle's byte order, and return its entry."""
         order = ">" if self._reader.index.big_endian else "<"
-        crc = extend(0, length_bytes(len(self._graph), order))
+        crc = extend(0, length_bytes(len(graph), order))
         stored = struct.pack(order + "I", mask(crc))
-        crc = extend(extend(crc, stored), self._graph)
-        file = staging.create(self._name(self._graph_shard, self._num_shards))
-        file.write(encode_varint(len(self._graph)) + stored + self._graph)
-        entry = BundleEntry(STRING, (), self._graph_shard, 0, file.size, mask(crc))
-        self._entries[OBJECT_GRAPH_KEY] = encode_entry(entry)
+        crc = extend(extend(crc, stored), graph)
+        shard.write(encode_varint(len(graph)) + stored + graph)
+        return encode_entry(BundleEntry(STRING, (), self._graph_shard, 0, shard.size, mask(crc)))
 
-    def _stage_index(self, staging: Staging, num_shards: int) -> None:
-        header = BundleHeaderProto.decode(self._reader.index.header.encode())
-        header.num_shards = num_shards
-        file = staging.create(os.path.basename(self._prefix) + ".index")
-        table = TableBuilder(file.write)
-        table.add(b"", header.encode())
-        for key in sorted(self._entries):
-            table.add(key, self._entries[key])
-        table.finish()
-
-    def _restage(self, staging: Staging, num_shards: int) -> None:
-        """Stage the same under another count of shards, those at the end empty."""
-        os.unlink(staging.path(os.path.basename(self._prefix) + ".index"))
-        for number in range(num_shards):
-            if number < self._num_shards:
-                staging.rename(self._name(number, self._num_shards), self._name(number, num_shards))
-            else:
-                staging.create(self._name(number, num_shards))
-        self._stage_index(staging, num_shards)
-        staging.sync()
+    def _name(self, shard: int) -> str:
+        return data_shard(os.path.basename(self._prefix), shard, self._num_shards)
 
     def _verify_index(self, staging: Staging) -> None:
         """Hold what is staged of the index against what it is to say, an entry at a time, and the graph."""
@@ -259,7 +241,7 @@ class BundleRename:
     def _graph_in(self, staging: Staging) -> bytes:
         """Return the object graph of what is staged, as its entry says where it is."""
         entry = decode_entry(self._entries[OBJECT_GRAPH_KEY])
-        with open_file(staging.path(self._name(entry.shard, self._num_shards))) as file:
+        with open_file(staging.path(self._name(entry.shard))) as file:
 
             def read(offset: int, size: int) -> bytes:
                 return file.read_exactly(entry.offset + offset, size)
@@ -278,11 +260,7 @@ class BundleRename:
         advance: Callable[[int], None],
     ) -> None:
         """Read the tensors of each shard that was copied from it and from the copy, checksums and all."""
-        copies = {
-            number: staging.path(self._name(number, self._num_shards))
-            for number, way in brought.items()
-            if way == COPY
-        }
+        copies = {number: staging.path(self._name(number)) for number, way in brought.items() if way == COPY}
         if not copies:
             return
         with self._reader.compared_with(copies):
@@ -306,20 +284,20 @@ class BundleRename:
     def _broken(self, message: str) -> ConversionError:
         return ConversionError(f"verification failed: {message}", path=self._prefix)
 
-    def _move_in(self, staging: Staging) -> None:
-        if self.in_place and self._graph is None:
-            with refusing(self._prefix):
-                staging.move(os.path.basename(self._prefix) + ".index")
-                sync_directory(staging.directory)
+    def _move_in(self, staging: Staging, bundle: StagedBundle) -> None:
+        if not self._is_index_alone:
+            bundle.move_in()
             return
-        restage = partial(self._restage, staging)
-        mirror = Mirror(self._named, self._prefix)
-        BundleExchange(staging, self._prefix, self._num_shards, restage, mirror).run()
+        with refusing(self._prefix):
+            staging.move(os.path.basename(self._prefix) + ".index")
+            sync_directory(staging.directory)
 
     def _notes(self, brought: Mapping[int, str]) -> list[str]:
         notes = []
         if COPY in brought.values() and self._ways != (COPY,):
             notes.append("the data shards could not be shared on this file system, and were copied")
+        if LINK in brought.values() and not self.in_place:
+            notes.append(HARD_LINKS)
         if is_file(self._reader.index.prefix + ".meta"):
             notes.append(
                 f"{self._reader.index.prefix}.meta is a graph with the old names, and stays as it is"

@@ -25,12 +25,11 @@ from ...store.staging import refusing
 from ...wire.coding import encode_fixed32, encode_varint
 from ...wire.crc32c import extend, mask
 from ...wire.messages import BundleHeaderProto, VersionDef
-from ...wire.sstable import TableBuilder
-from .commit import BundleExchange
-from .index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY, BundleEntry, data_shard, encode_entry
-from .links import Mirror, followed_prefix
+from .index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY, BundleEntry, encode_entry
+from .links import followed_prefix
 from .payload import length_bytes
 from .slices import slice_key
+from .staged import StagedBundle
 from .tiling import scatter
 
 if TYPE_CHECKING:
@@ -42,6 +41,9 @@ if TYPE_CHECKING:
     from ...model.writer import Target
     from ...store.staging import StagedFile
 
+
+_Stretch = tuple[int, int, int]
+"""A shard's number, an offset there, bytes."""
 
 PRODUCER = 1
 _MOST_IN_MEMORY = 16 * PIECE
@@ -78,14 +80,16 @@ class BundleWriter(CheckpointWriter):
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
         _check_keys(target)
         self._named = target.path
-        super().__init__(format, target)
-        self._entries: dict[bytes, bytes] = {}
         self._first_shards: dict[str, int] = {}
-        self._shards: list[StagedFile] = []
         self._filling: list[StagedFile] = []
         self._starts_shard = False
         self._open_places: Counter[StagedFile] = Counter()
+        super().__init__(format, target)
         self.notes += _notes(target)
+
+    def _start(self) -> None:
+        header = BundleHeaderProto(version=VersionDef(producer=PRODUCER))
+        self._bundle = StagedBundle(self.staging, self._named, header)
 
     @classmethod
     def followed(cls, path: str) -> str:
@@ -103,16 +107,36 @@ class BundleWriter(CheckpointWriter):
     def _shard(self, size: int) -> tuple[int, StagedFile]:
         """Return the number and the file of the shard that takes the next `size` bytes."""
         limit = self.target.shard_size
-        full = limit is not None and bool(self._shards) and 0 < self._shards[-1].size > limit - size
+        last = self._bundle.last_shard
+        full = limit is not None and last is not None and 0 < last.size > limit - size
         starts = self._starts_shard and limit is None
-        if full or starts or not self._shards:
+        if last is None or full or starts:
             self._starts_shard = False
-            self._filling.append(self.staging.create(f"shard-{len(self._shards)}"))
-            self._shards.append(self._filling[-1])
-        return len(self._shards) - 1, self._shards[-1]
+            last = self._bundle.add_shard()
+            self._filling.append(last)
+        return self._bundle.num_shards - 1, last
+
+    def share(self, path: str, ways: Sequence[str]) -> tuple[int, str] | None:
+        """Let a whole file be a data shard; return its number and the way in which it came, if one works.
+
+        `ways` are those of `formats.tf.bundle.shards`.  What is written next begins a shard of its own.
+        """
+        way = self._bundle.share(path, ways)
+        return (self._bundle.num_shards - 1, way) if way is not None else None
+
+    def refer(  # noqa: PLR0917  a name, and the place in the order of the index
+        self, key: str, extents: Extents | None, shard: int, offset: int, size: int, crc32c: int
+    ) -> None:
+        """Let a tensor, or slice, lie in a shard that is shared; it takes the tensor's turn, as `write` does.
+
+        The masked checksum is that of its bytes there.
+        """
+        spec = self._begin(key) if extents is None else self._begin_slice(key, extents)
+        self._add(spec, extents, (shard, offset, size), crc32c)
+        self._end(key, extents)
 
     def start_shard(self) -> None:
-        self._starts_shard = bool(self._shards)
+        self._starts_shard = self._bundle.num_shards > 0
 
     def _close_full_shards(self) -> None:
         """Close all shards but the last, so that there may be more of them than open files."""
@@ -121,13 +145,13 @@ class BundleWriter(CheckpointWriter):
             file.close()
             self._filling.remove(file)
 
-    def _add(self, spec: TensorSpec, extents: Extents | None, place: tuple[int, int, int], crc: int) -> None:
-        """Add the entry of a tensor, or slice, at (shard, offset, size) with this unmasked checksum."""
+    def _add(self, spec: TensorSpec, extents: Extents | None, place: _Stretch, crc32c: int) -> None:
+        """Add the entry of a tensor, or slice, that lies there and has this masked checksum."""
         key = key_bytes(spec.key)
         stored = key if extents is None else slice_key(key, extents)
         if extents is not None:
             self._first_shards[spec.key] = min(place[0], self._first_shards.get(spec.key, place[0]))
-        self._entries[stored] = encode_entry(BundleEntry(spec.dtype, spec.shape, *place, mask(crc)))
+        self._bundle.entries[stored] = encode_entry(BundleEntry(spec.dtype, spec.shape, *place, crc32c))
 
     def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:
         if spec.dtype is STRING:
@@ -143,7 +167,7 @@ class BundleWriter(CheckpointWriter):
             for chunk in chunks:
                 crc = extend(crc, chunk)
                 file.write(chunk)
-        self._add(spec, extents, place, crc)
+        self._add(spec, extents, place, mask(crc))
         self._close_full_shards()
 
     def _place(self, spec: TensorSpec) -> Place | None:
@@ -155,8 +179,8 @@ class BundleWriter(CheckpointWriter):
         return Place(file, file.reserve(size))
 
     def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, crc: int) -> None:
-        shard = self._shards.index(place.file)
-        self._add(spec, extents, (shard, place.offset, spec.nbytes or 0), crc)
+        shard = self._bundle.number_of(place.file)
+        self._add(spec, extents, (shard, place.offset, spec.nbytes or 0), mask(crc))
         self._open_places[place.file] -= 1
         self._close_full_shards()
 
@@ -216,11 +240,11 @@ class BundleWriter(CheckpointWriter):
         source.finish()
         for extents, region, place, crc in zip(slices, regions, places, crcs, strict=True):
             piece = spec._replace(shape=tuple(stop - start for start, stop in region))
-            self._add(piece, extents, place, crc)
+            self._add(piece, extents, place, mask(crc))
         self._close_full_shards()
 
     def write_object_graph(self) -> None:
-        if self.target.object_graph is not None and OBJECT_GRAPH_KEY not in self._entries:
+        if self.target.object_graph is not None and OBJECT_GRAPH_KEY not in self._bundle.entries:
             graph = TensorSpec(OBJECT_GRAPH_KEY.decode(), STRING, ())
             self._write(graph, None, iter([self.target.object_graph.encode()]))
 
@@ -231,43 +255,13 @@ class BundleWriter(CheckpointWriter):
             # Nothing of it lies there, but so say bundles that TensorFlow has merged.
             shard = self._first_shards.get(key, 0)
             whole = BundleEntry(spec.dtype, spec.shape, shard, 0, 0, 0, tuple(slices))
-            self._entries[key_bytes(key)] = encode_entry(whole)
-        if not self._shards:
-            self._shard(0)
-        count = len(self._shards)
-        for number in range(count):
-            self.staging.rename(f"shard-{number}", self._shard_name(number, count))
-        self._stage_index(count)
-
-    def _shard_name(self, shard: int, count: int) -> str:
-        return data_shard(os.path.basename(self.target.path), shard, count)
-
-    def _stage_index(self, num_shards: int) -> None:
-        """Write the staged index, which is of as many shards."""
-        file = self.staging.create(os.path.basename(self.target.path) + ".index")
-        header = BundleHeaderProto(num_shards=num_shards, version=VersionDef(producer=PRODUCER))
-        table = TableBuilder(file.write)
-        table.add(b"", header.encode())
-        for key in sorted(self._entries):
-            table.add(key, self._entries[key])
-        table.finish()
-
-    def _restage(self, num_shards: int) -> None:
-        """Stage the same bundle with more, empty, shards at its end."""
-        count = len(self._shards)
-        os.unlink(self.staging.path(os.path.basename(self.target.path) + ".index"))
-        for number in range(num_shards):
-            name = self._shard_name(number, num_shards)
-            if number < count:
-                self.staging.rename(self._shard_name(number, count), name)
-            else:
-                self.staging.create(name)
-        self._stage_index(num_shards)
-        self.staging.sync()
+            self._bundle.entries[key_bytes(key)] = encode_entry(whole)
+        if not self._bundle.num_shards:
+            self._bundle.add_shard()
+        self._bundle.finish()
 
     def _move_in(self) -> None:
-        mirror = Mirror(self._named, self.target.path)
-        BundleExchange(self.staging, self.target.path, len(self._shards), self._restage, mirror).run()
+        self._bundle.move_in()
 
 
 def _check_keys(target: Target) -> None:

@@ -12,8 +12,8 @@ import pytest
 from formats import CheckpointError
 from formats.store.staging import replace_file
 from formats.tf.bundle.links import Mirror
-from tests.cli.running import run_ckpt
 from tests.faults.steps import Killed, die, full, steps
+from tests.hostile.commands import Ended, run_command
 from tests.support import data_path, shard_path
 from tests.writing import files, read_all, save
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 OLD = {"a": np.arange(5), "b": np.ones((3, 2), np.float32)}
 NEW = {"a": np.arange(7), "c": np.zeros((3, 2), np.float32)}
 OBJECTS = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-8")
+
+
+def run_ckpt(*arguments: object) -> Ended:
+    return run_command([str(argument) for argument in arguments])
 
 
 def linked(tmp_path: Path, *, relative: bool = True, **layout: int) -> tuple[str, str]:

@@ -20,6 +20,8 @@ from tests.writing import files, h5_objects, read_all, save
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ckpt_cli.operations.move.plans import Plan
+
 MODELS = [
     ("keras_mlp", "mlp"),
     ("keras_conv", "conv"),
@@ -29,13 +31,13 @@ MODELS = [
 ]
 
 
-def planned(source: str, target: object, to: str, config: KerasFacts | None = None) -> transfer.Plan:
+def planned(source: str, target: object, to: str, config: KerasFacts | None = None) -> Plan:
     with formats.open_checkpoint(source) as reader:
         settings = convert.Settings(config=config)
         return convert.plan_conversion(reader, list(reader.specs), str(target), format_named(to), settings)
 
 
-def converted(source: object, target: Path, to: str, config: KerasFacts | None = None) -> transfer.Plan:
+def converted(source: object, target: Path, to: str, config: KerasFacts | None = None) -> Plan:
     with formats.open_checkpoint(str(source)) as reader:
         settings = convert.Settings(config=config)
         keys = list(reader.specs)

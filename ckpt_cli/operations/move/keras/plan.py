@@ -24,7 +24,7 @@ from formats.model.reader import Family
 from formats.store.paths import open_file
 from formats.wire.jsontext import parse_object
 
-from ..transfer import Dropped, Move
+from ..plans import Dropped, Move
 from .optimizer import Optimizer, optimizer_of
 
 if TYPE_CHECKING:

@@ -1,0 +1,176 @@
+"""Sharing a source's files with the bundle that is made of it: what `--link` does.
+
+A bundle's index may point anywhere in a data shard.  So a tensor whose bytes lie in a file
+just as a data shard holds them (`LazyTensor.shard_range`) need not move: the file itself becomes a
+shard, as a clone or under a second name, and the index says where in it the tensor lies.
+What has another value, or is stored in another way, goes to a shard of the bundle's own.
+
+A format without a checksum that a bundle could take over has it computed, which reads the values
+and writes nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.words import counted
+from formats.store.ranges import cut
+from formats.tf.bundle.payload import chunks_checksum
+from formats.tf.bundle.shards import HARD_LINKS, LINK, can_share
+from formats.wire.crc32c import mask
+
+from .computed import Values, cast
+from .layout import units
+from .tasks import Part, compared, done
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from formats.store.ranges import FileRange
+    from formats.store.workers import Workers
+    from formats.tf.bundle.writer import BundleWriter
+
+    from .layout import Name, Unit
+    from .plans import Plan
+
+
+class Stretch(NamedTuple):
+    """Where a tensor lies in a shared file: the shard's number, an offset, bytes, their masked checksum."""
+
+    shard: int
+    offset: int
+    size: int
+    crc32c: int
+
+
+class _File(NamedTuple):
+    """What became of a file: the shard's number, and the way in which it came to be one."""
+
+    shard: int
+    way: str
+
+
+class Shares:
+    """The tensors and slices that stay where they are, by name, and the files that they lie in.
+
+    A file that can be no shard here has None: its tensors are copied like all others.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[Name, Stretch] = {}
+        self._files: dict[str, _File | None] = {}
+        self._counts = [0, 0]
+        self._sizes = [0, 0]
+
+    def __contains__(self, name: Name) -> bool:
+        return name in self.places
+
+    def __bool__(self) -> bool:
+        return bool(self.places)
+
+    def take(self, plan: Plan, writer: BundleWriter, ways: Sequence[str]) -> Iterator[tuple[Unit, FileRange]]:
+        """Make shards of files in the first of `ways` that works; yield the units that lie in them."""
+        for unit in units(plan):
+            found = shard_range(plan, unit)
+            if found is not None:
+                path = found.file.path
+                if path not in self._files:
+                    brought = writer.share(path, ways)
+                    self._files[path] = _File(*brought) if brought is not None else None
+                if self._files[path] is not None:
+                    yield unit, found
+                    self._count(unit, shared=True)
+                    continue
+            self._count(unit, shared=False)
+
+    def rehearse(self, plan: Plan) -> None:
+        """Count what would be shared, as far as that can be told without doing it."""
+        for unit in units(plan):
+            found = shard_range(plan, unit)
+            if found is not None and found.file.path not in self._files:
+                path = found.file.path
+                self._files[path] = _File(0, "") if can_share(path, plan.target) else None
+            self._count(unit, shared=found is not None and self._files[found.file.path] is not None)
+
+    def place(self, unit: Unit, found: FileRange, crc32c: int) -> Stretch:
+        """Note where a unit lies, and return it."""
+        file = self._files[found.file.path]
+        assert file is not None
+        return self.places.setdefault(unit.name, Stretch(file.shard, found.offset, found.size, crc32c))
+
+    def _count(self, unit: Unit, *, shared: bool) -> None:
+        self._counts[shared] += 1
+        self._sizes[shared] += unit.move.spec.nbytes or 0
+
+    def notes(self, *, dry_run: bool = False) -> list[str]:
+        """Return what a person should know of it."""
+        refused = [path for path, file in self._files.items() if file is None]
+        taken = {path: file for path, file in self._files.items() if file is not None}
+        (copied, new), (stay, old) = zip(self._counts, self._sizes, strict=True)
+        notes = []
+        if refused:
+            what = "cannot be shared with the target's directory, and is copied"
+            notes.append(f"{_named(refused)}: {what}")
+        elif not taken:
+            notes.append("nothing is shared: no file of SRC has these values as a data shard holds them")
+        if taken:
+            verb = "would be shared" if dry_run else "shared"
+            rest = f"; written anew: {counted(copied, 'tensor')}, {new:,} bytes" if copied else ""
+            notes.append(f"{_named(taken)}: {verb}, {counted(stay, 'tensor')}, {old:,} bytes{rest}")
+        if any(file.way == LINK for file in taken.values()):
+            notes.append(HARD_LINKS)
+        return notes
+
+
+def _named(paths: Collection[str]) -> str:
+    """Return the first of some paths, and how many more there are."""
+    return next(iter(paths)) + (f" and {counted(len(paths) - 1, 'more file')}" if len(paths) > 1 else "")
+
+
+def shard_range(plan: Plan, unit: Unit) -> FileRange | None:
+    """Return where the values of a unit lie as a data shard holds them; None where they must be written."""
+    move, extents = unit
+    # What is TEMPLATE's own is no reason to keep all of TEMPLATE's data for as long as this bundle.
+    if move.source is None or move.tensor is None or (extents is None and move.spec.key in plan.slices):
+        return None
+    found = cast(move.tensor, move.spec.dtype).shard_range()
+    itemsize = move.spec.dtype.itemsize
+    if found is None or (itemsize is not None and found.size != move.spec.size * itemsize):
+        return None
+    return found
+
+
+def share(
+    plan: Plan,
+    writer: BundleWriter,
+    ways: Sequence[str],
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> Shares:
+    """Let all that can stay where it is be a part of the bundle that is written."""
+    shares = Shares()
+
+    def refer(unit: Unit, found: FileRange, crc32c: int) -> None:
+        writer.refer(*unit.name, *shares.place(unit, found, crc32c))
+
+    def to_be_read() -> Iterator[Part]:
+        for unit, found in shares.take(plan, writer, ways):
+            if found.crc32c is not None:
+                refer(unit, found, found.crc32c)
+                advance(found.size)
+                continue
+            assert unit.move.tensor is not None
+            if unit.values is None:  # what covers more than the values is checked as they go by
+                _, crc = chunks_checksum(unit.move.spec.dtype, unit.move.tensor.chunks())
+                refer(unit, found, mask(crc))
+                advance(found.size)
+                continue
+            for begin, end in cut(found.size):
+                yield Part(unit, Values(found.size, (found,)), begin, end)
+
+    with closing(done(partial(compared, plan.target), to_be_read(), workers, advance)) as read:
+        for part, sums in read:
+            refer(part.unit, part.values.sources[0], mask(sums.made.crc))
+    return shares

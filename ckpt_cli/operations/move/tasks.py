@@ -1,0 +1,98 @@
+"""The tasks that carrying out a plan is cut into, and what they add up to.
+
+A task reads a range of one tensor from the files that its values lie in, and returns checksums.
+Tasks do not depend on each other, so it does not matter who does them, or when
+(`formats.store.workers`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.chunks import equal_bytes
+from formats.errors import ConversionError
+from formats.store.ranges import buffers
+
+from .computed import Sums, Values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+    from formats.model.writer import Place
+    from formats.store.ranges import FileRange
+    from formats.store.workers import Workers
+
+    from .layout import Unit
+    from .plans import Move
+
+
+class Part(NamedTuple):
+    """A range of a unit's bytes.  Copied, it goes to `place`; compared, it is held against `other`."""
+
+    unit: Unit
+    values: Values
+    begin: int
+    end: int
+    place: Place | None = None
+    other: FileRange | None = None
+
+
+def copied(part: Part) -> Sums:
+    """Do one task."""
+    assert part.place is not None
+    sums, at = Sums(len(part.values.sources)), part.begin
+    for piece in part.values.pieces(part.begin, part.end, sums):
+        part.place.write(at, piece)
+        at += len(piece)
+    part.place.start_sync(part.begin, at)
+    return sums
+
+
+def done(
+    work: Callable[[Part], Sums], parts: Iterable[Part], workers: Workers, advance: Callable[[int], None]
+) -> Generator[tuple[Part, Sums]]:
+    """Have parts worked on; yield the last of each unit with the checksums of the whole.
+
+    Whoever stops before the end closes this: parts that are being copied would go on into
+    files that are removed.
+    """
+    waiting: deque[Part] = deque()
+
+    def noted() -> Iterator[Part]:
+        for part in parts:
+            waiting.append(part)
+            yield part
+
+    total = None
+    with closing(workers.map(work, noted(), lambda part: part.end - part.begin)) as results:
+        for sums in results:
+            part = waiting.popleft()
+            total = sums if total is None else total.add(sums)
+            if part.end == part.values.size:
+                yield part, total
+                total = None
+            advance(part.end - part.begin)
+
+
+def compared(target: str, part: Part) -> Sums:
+    """Do one task; ConversionError where the bytes are not the same."""
+    sums, at = Sums(len(part.values.sources)), part.begin
+    _, buffer = buffers()
+    for piece in part.values.pieces(part.begin, part.end, sums):
+        if part.other is not None and not equal_bytes(piece, part.other.read(at, at + len(piece), buffer)):
+            raise different(target, part.unit)
+        at += len(piece)
+    return sums
+
+
+def broken(target: str, message: str, move: Move | None = None) -> ConversionError:
+    """Return what is raised where the proof fails, about the tensor of a move where one is given."""
+    key = move.spec.key if move else None
+    return ConversionError(f"verification failed: {message}", path=target, key=key)
+
+
+def different(target: str, unit: Unit) -> ConversionError:
+    """Return what is raised where a tensor is not its source's."""
+    return broken(target, "its values differ from the source's", unit.move)

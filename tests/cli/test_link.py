@@ -1,0 +1,469 @@
+"""`ckpt convert --link`: which bytes stay where they are, which are written, and what is said of it."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import shutil
+import tempfile
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from formats import open_checkpoint
+from formats.model.location import data_shards
+from formats.store.memory import MemoryStore
+from formats.store.paths import reachable
+from formats.tf.bundle import shards
+from tests.faults.steps import no_links
+from tests.support import data_path, partitioned, same, shard_path, write_bundle
+from tests.writing import files, read_all, save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Result
+
+    Ckpt = Callable[..., Result]
+
+OBJECTS = ("guide_adam_legacy", "tf_ckpts", "ckpt-10")
+NAMES = ("name_based", "adam", "model.ckpt-5")
+GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+ARRAYS = {
+    "dense/kernel": np.arange(12, dtype=np.float32).reshape(3, 4),
+    "dense/bias": np.array([0.5, -0.0, np.nan], np.float64),
+    "count": np.array(7, np.int64),
+    "small": np.arange(5, dtype=np.uint8),
+}
+
+
+def copied(parts: tuple[str, ...], directory: Path, name: str = "c-1") -> str:
+    source = data_path(*parts)
+    for path in [f"{source}.index", *data_shards(source)]:
+        shutil.copy(path, directory / (name + path.removeprefix(source)))
+    return str(directory / name)
+
+
+def values(path: object) -> dict[str, np.ndarray[Any, Any]]:
+    return {key: value for key, value in read_all(path).items() if key != GRAPH}
+
+
+def is_shared(path: str, target: object) -> bool:
+    """Whether a file is one of the shards of a bundle."""
+    return any(os.path.samefile(path, shard) for shard in data_shards(str(target)))
+
+
+def own_bytes(target: object, *shared: str) -> int:
+    """Return the bytes of the shards that are a bundle's alone."""
+    mine = [path for path in data_shards(str(target)) if not any(map(os.path.samefile, [path] * 9, shared))]
+    return sum(map(os.path.getsize, mine))
+
+
+# Between names and objects -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--to", "name"],
+        ["--to", "object"],
+        ["--to", "name", "--sub", "e=>E"],
+        ["--to", "object", "--add-prefix", "x/"],
+        ["--to", "name", "--weights-only"],
+        ["--to", "object", "--exclude", "*bias*"],
+        ["--to", "name", "--cast", "float16"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("source", [OBJECTS, NAMES], ids=["objects", "names"])
+def test_a_bundle_that_shares_is_the_bundle_that_does_not(
+    ckpt: Ckpt, tmp_path: Path, source: tuple[str, ...], options: list[str]
+) -> None:
+    path = copied(source, tmp_path)
+    before = files(tmp_path)
+    assert ckpt("convert", path, tmp_path / "plain-1", *options).code == 0
+    done = ckpt("convert", path, tmp_path / "linked-1", *options, "--link", "--json")
+    assert (done.code, done.json["verified"], done.json["verification"]) == (0, True, "linked")
+    assert is_shared(shard_path(path), tmp_path / "linked-1")
+    assert ckpt("diff", "--exact", tmp_path / "plain-1", tmp_path / "linked-1").code == 0
+    assert ckpt("verify", tmp_path / "linked-1", "--json").json["results"][0]["findings"] == []
+    assert {name: content for name, content in files(tmp_path).items() if name in before} == before
+
+
+def test_what_is_new_goes_to_one_small_shard(ckpt: Ckpt, tmp_path: Path) -> None:
+    path = copied(NAMES, tmp_path)
+    done = ckpt("convert", path, tmp_path / "linked-1", "--to", "object", "--link")
+    assert done.code == 0
+    linked = tmp_path / "linked-1"
+    with open_checkpoint(str(linked)) as reader:
+        own = {key for key in reader if reader[key].stored.shard}
+        assert {GRAPH, "save_counter/.ATTRIBUTES/VARIABLE_VALUE"} <= own
+        assert all(not reader[key].stored.crc32c or key in own for key in own)
+    assert len(data_shards(str(linked))) == 2
+    assert own_bytes(linked, shard_path(path)) < 10_000
+
+
+def test_like_takes_the_values_from_where_they_lie(ckpt: Ckpt, tmp_path: Path) -> None:
+    names = tmp_path / "names-10"
+    template = copied(OBJECTS, tmp_path, "template-1")
+    assert ckpt("convert", template, names, "--to", "name").code == 0
+    done = ckpt("convert", names, tmp_path / "linked-1", "--like", template, "--link", "--json")
+    assert (done.code, done.json["verification"]) == (0, "linked")
+    assert is_shared(shard_path(str(names)), tmp_path / "linked-1")
+    assert ckpt("diff", "--exact", template, tmp_path / "linked-1").code == 0
+
+
+def test_momentum_that_is_turned_by_the_rate_is_written_anew(ckpt: Ckpt, tmp_path: Path) -> None:
+    source = copied(("optimizers", "tf1", "momentum", "ckpt-3"), tmp_path)
+    like = ["--like", data_path("optimizers", "legacy", "momentum", "fresh-1"), "--learning-rate", "0.5"]
+    done = ckpt("convert", source, tmp_path / "linked-1", *like, "--link", "--json")
+    assert (done.code, done.json["verification"]) == (0, "linked")
+    with open_checkpoint(str(tmp_path / "linked-1")) as reader:
+        shards_of = {reader.kinds[key]: reader[key].stored.shard for key in reader}
+    assert (shards_of["variable"], shards_of["slot"], shards_of["graph"]) == (0, 1, 1)
+    assert ckpt("convert", source, tmp_path / "plain-1", *like).code == 0
+    assert ckpt("diff", "--exact", tmp_path / "plain-1", tmp_path / "linked-1").code == 0
+
+
+def test_slices_stay_where_they_are_and_merged_ones_are_copied(ckpt: Ckpt, tmp_path: Path) -> None:
+    pieces = partitioned(np.eye(3, dtype=np.float32), [((0, 2), (0, -1)), ((2, 1), (0, -1))])
+    write_bundle(str(tmp_path / "w-1"), {"w": pieces, "v": np.arange(4.0)})
+    for target, options, own in (("a-1", [], 0), ("b-1", ["--merge-slices"], 36)):
+        done = ckpt("convert", tmp_path / "w-1", tmp_path / target, "--link", *options)
+        assert done.code == 0
+        assert own_bytes(tmp_path / target, shard_path(str(tmp_path / "w-1"))) == own
+        assert ckpt("verify", tmp_path / target).code == 0
+        expected = read_all(tmp_path / "w-1")
+        assert all(same(value, expected[key]) for key, value in read_all(tmp_path / target).items())
+
+
+def test_shards_that_hold_nothing_of_it_are_not_taken_along(ckpt: Ckpt, tmp_path: Path) -> None:
+    save(tmp_path / "c-1", {"a": np.zeros(40), "b": np.ones(40), "c": np.ones(3)}, shard_size=100)
+    done = ckpt("convert", tmp_path / "c-1", tmp_path / "d-1", "b", "c", "--link", "--json")
+    assert done.code == 0
+    assert len(data_shards(str(tmp_path / "d-1"))) == 2
+    assert not is_shared(shard_path(str(tmp_path / "c-1"), 0, 3), tmp_path / "d-1")
+    assert set(values(tmp_path / "d-1")) == {"b", "c"}
+
+
+# Files that are no bundles --------------------------------------------------------------
+
+
+def _safetensors(path: Path) -> None:
+    save(path, ARRAYS, "safetensors")
+
+
+def _npz(path: Path) -> None:
+    np.savez(path, **ARRAYS)  # type: ignore[arg-type]  # their stub takes the arrays for options
+
+
+def _plain_npz(path: Path) -> None:
+    """An archive without zip64, as other programs write it, its members where they come to lie."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for key, array in ARRAYS.items():
+            member = io.BytesIO()
+            np.save(member, array)
+            archive.writestr(f"{key}.npy", member.getvalue())
+
+
+def _hdf5(path: Path) -> None:
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        for key, array in ARRAYS.items():
+            file[key] = array
+
+
+FILES: dict[str, Callable[[Path], None]] = {
+    "m.safetensors": _safetensors,
+    "m.npz": _npz,
+    "plain.npz": _plain_npz,
+    "m.hdf5": _hdf5,
+}
+
+
+@pytest.mark.parametrize("to", ["name", "object"])
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_becomes_a_data_shard(ckpt: Ckpt, tmp_path: Path, name: str, to: str) -> None:
+    path = tmp_path / name
+    FILES[name](path)
+    before = path.read_bytes()
+    done = ckpt("convert", path, tmp_path / "linked-1", "--to", to, "--link", "--json")
+    assert (done.code, done.json["verification"]) == (0, "linked")
+    assert is_shared(str(path), tmp_path / "linked-1")
+    assert path.read_bytes() == before
+    assert ckpt("convert", path, tmp_path / "plain-1", "--to", to).code == 0
+    assert ckpt("diff", "--exact", tmp_path / "plain-1", tmp_path / "linked-1").code == 0
+    assert ckpt("verify", tmp_path / "linked-1", "--json").json["results"][0]["findings"] == []
+    with open_checkpoint(str(tmp_path / "linked-1")) as reader:
+        spot = next(reader[key].stored for key in reader if key.startswith("dense/kernel"))
+        assert spot.shard == 0
+
+
+@pytest.mark.parametrize(
+    ("parts", "to"),
+    [
+        (("keras_mlp", "mlp.with_optimizer.h5"), "name"),
+        (("keras_mlp", "mlp.with_optimizer.h5"), "object"),
+        (("keras3_mlp", "mlp.weights.h5"), "name"),
+        (("interop", "weights.safetensors"), "object"),
+        (("hf", "model.safetensors.index.json"), "name"),
+    ],
+)
+def test_files_of_their_producers_become_data_shards(
+    ckpt: Ckpt, tmp_path: Path, parts: tuple[str, ...], to: str
+) -> None:
+    shutil.copytree(data_path(parts[0]), tmp_path / "run")
+    path = tmp_path / "run" / parts[1]
+    options = ["--to", to]
+    assert ckpt("convert", path, tmp_path / "plain-1", *options).code == 0
+    done = ckpt("convert", path, tmp_path / "linked-1", *options, "--link", "--json")
+    assert (done.code, done.json["verification"]) == (0, "linked")
+    assert ckpt("diff", "--exact", tmp_path / "plain-1", tmp_path / "linked-1").code == 0
+    assert ckpt("verify", tmp_path / "linked-1").code == 0
+
+
+def _odd_npz(path: Path) -> None:
+    np.savez(
+        path,
+        plain=np.arange(6.0),
+        fortran=np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        big=np.arange(3, dtype=">f4"),
+        flag=np.array([True, False]),
+        text=np.array([b"ab", b"c"]),
+    )
+
+
+def _odd_hdf5(path: Path) -> None:
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        file["plain"] = np.arange(6.0)
+        file["big"] = np.arange(3, dtype=">f4")
+        file["flag"] = np.array([True, False])
+        file["text"] = np.array([b"ab", b"c"])
+        file.create_dataset("chunked", data=np.arange(6.0), chunks=(2,))
+        file.create_dataset("packed", data=np.arange(6.0), compression="gzip")
+        file.create_dataset("unwritten", (4,), "f4")
+
+
+@pytest.mark.parametrize(("name", "make"), [("m.npz", _odd_npz), ("m.hdf5", _odd_hdf5)])
+def test_what_is_stored_in_another_way_is_copied(
+    ckpt: Ckpt, tmp_path: Path, name: str, make: Callable[[Path], None]
+) -> None:
+    path = tmp_path / name
+    make(path)
+    done = ckpt("convert", path, tmp_path / "linked-1", "--to", "name", "--link")
+    assert done.code == 0
+    assert f"{path}: shared, 1 tensor, 48 bytes; written anew: " in done.err
+    with open_checkpoint(str(tmp_path / "linked-1")) as reader:
+        assert [key for key in reader if reader[key].stored.shard == 0] == ["plain"]
+    found, expected = read_all(tmp_path / "linked-1"), read_all(path)
+    assert found.keys() == expected.keys()
+    assert all(same(found[key], expected[key]) for key in found)
+    assert ckpt("verify", tmp_path / "linked-1").code == 0
+
+
+def test_a_deflated_archive_is_copied_and_that_is_said(ckpt: Ckpt, tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "m.npz", **ARRAYS)  # type: ignore[arg-type]
+    done = ckpt("convert", tmp_path / "m.npz", tmp_path / "c-1", "--to", "name", "--link", "--json")
+    assert (done.code, done.json["verification"]) == (0, "full")
+    assert "nothing is shared" in done.err
+
+
+def test_a_damaged_member_is_found_before_it_is_shared(ckpt: Ckpt, tmp_path: Path) -> None:
+    path = tmp_path / "m.npz"
+    _npz(path)
+    data = bytearray(path.read_bytes())
+    at = data.index(ARRAYS["dense/kernel"].tobytes())
+    data[at + 5] ^= 1
+    path.write_bytes(data)
+    done = ckpt("convert", path, tmp_path / "out" / "c-1", "--to", "name", "--link")
+    assert done.code == 3
+    assert "CRC-32" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_layouts_that_change_the_bytes_are_copied(ckpt: Ckpt, tmp_path: Path) -> None:
+    """An average, a cast, a multiple: what is computed lies nowhere."""
+    path = copied(OBJECTS, tmp_path)
+    done = ckpt("convert", path, tmp_path / "c-1", "--overwrite", "--cast", "float64", "--link", "--json")
+    assert (done.code, done.json["verification"]) == (0, "linked")
+    plain = copied(OBJECTS, tmp_path, "plain-1")
+    assert ckpt("convert", plain, tmp_path / "cast-1", "--cast", "float64").code == 0
+    assert ckpt("diff", "--exact", tmp_path / "cast-1", path).code == 0
+
+
+# Where nothing can be shared --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.EXDEV, errno.EPERM, errno.EMLINK])
+def test_where_files_cannot_be_shared_the_values_are_copied_and_compared(
+    ckpt: Ckpt, tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(shards, "_clone", no_links)
+    path = copied(NAMES, tmp_path)
+    done = ckpt("convert", path, tmp_path / "linked-1", "--to", "object", "--link", "--json")
+    assert (done.code, done.json["verification"]) == (0, "full")
+    assert f"{shard_path(path)}: cannot be shared" in done.err
+    assert ckpt("convert", path, tmp_path / "plain-1", "--to", "object").code == 0
+    assert ckpt("diff", "--exact", tmp_path / "plain-1", tmp_path / "linked-1").code == 0
+
+
+def test_what_lies_in_another_store_is_copied(ckpt: Ckpt, tmp_path: Path) -> None:
+    store = MemoryStore()
+    with reachable(store):
+        source = store.put_tree("mem://", os.path.dirname(data_path(*NAMES))) + f"/{NAMES[-1]}"
+        done = ckpt("convert", source, tmp_path / "c-1", "--to", "name", "--link", "--json")
+    assert (done.code, done.json["verification"]) == (0, "full")
+    assert "cannot be shared" in done.err
+    assert ckpt("diff", "--exact", data_path(*NAMES), tmp_path / "c-1").code == 0
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="there is no second file system")
+def test_a_dry_run_knows_another_file_system(ckpt: Ckpt, tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        if os.stat(other).st_dev == os.stat(tmp_path).st_dev:
+            pytest.skip("it is the same file system")
+        path = copied(NAMES, tmp_path)
+        words = ["convert", path, f"{other}/new/c-1", "--link", "--json"]
+        for options, verification in (["-n"], "none"), ([], "full"):
+            done = ckpt(*words, *options)
+            assert (done.code, done.json["verification"]) == (0, verification)
+            assert "cannot be shared" in done.err
+
+
+def test_clones_are_files_of_their_own(ckpt: Ckpt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FICLONE is the file system's; here it stands in for itself, and what goes around it is ours."""
+    import fcntl
+
+    def clone(target: int, request: int, source: int) -> int:
+        assert request == 0x40049409
+        return os.pwrite(target, os.pread(source, os.fstat(source).st_size, 0), 0)
+
+    monkeypatch.setattr(fcntl, "ioctl", clone)
+    path = copied(NAMES, tmp_path)
+    os.chmod(shard_path(path), 0o640)
+    done = ckpt("convert", path, tmp_path / "linked-1", "--link", "--json")
+    assert (done.code, done.json["verification"]) == (0, "linked")
+    assert not is_shared(shard_path(path), tmp_path / "linked-1")
+    assert "hard links" not in done.err
+
+
+def test_a_shared_file_keeps_its_mode_and_its_inode(ckpt: Ckpt, tmp_path: Path) -> None:
+    path = copied(NAMES, tmp_path)
+    os.chmod(shard_path(path), 0o440)
+
+    def told() -> tuple[int, int, int]:
+        status = os.stat(shard_path(path))
+        return status.st_ino, status.st_mode, status.st_mtime_ns
+
+    before = told()
+    assert ckpt("convert", path, tmp_path / "linked-1", "--to", "object", "--link").code == 0
+    assert told() == before
+    assert os.stat(shard_path(path)).st_nlink == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["out.npz"], 3, "npz has no data shards to share"),
+        (["out.safetensors", "--weights-only"], 3, "safetensors has no data shards to share"),
+        (["out-1", "--to", "v1"], 3, "tf-v1 has no data shards to share"),
+        (["out-1", "--shard-size", "100"], 2, "--shard-size does nothing beside --link"),
+    ],
+)
+def test_what_cannot_be_linked_is_refused_by_name(
+    ckpt: Ckpt, tmp_path: Path, arguments: list[str], code: int, message: str
+) -> None:
+    path = copied(NAMES, tmp_path)
+    before = files(tmp_path)
+    for dry_run in ([], ["-n"]):
+        done = ckpt("convert", path, tmp_path / arguments[0], *arguments[1:], "--link", *dry_run)
+        assert done.code == code
+        assert message in done.err
+        assert files(tmp_path) == before
+
+
+def test_a_dry_run_says_what_would_be_shared(ckpt: Ckpt, tmp_path: Path) -> None:
+    path = copied(NAMES, tmp_path)
+    before = files(tmp_path)
+    done = ckpt("convert", path, tmp_path / "out" / "o-1", "--to", "object", "--link", "-n", "--json")
+    assert (done.code, done.json["verification"]) == (0, "none")
+    assert f"{shard_path(path)}: would be shared, " in done.err
+    assert files(tmp_path) == before
+
+
+def test_each_checkpoint_shares_its_own(ckpt: Ckpt, tmp_path: Path) -> None:
+    shutil.copytree(data_path(*OBJECTS[:2]), tmp_path / "run")
+    done = ckpt("convert", tmp_path / "run", tmp_path / "out", "--each", "--to", "name", "--link", "--json")
+    assert done.code == 0
+    assert [one["verification"] for one in done.json["checkpoints"]] == ["linked"] * 3
+    for name in ("ckpt-8", "ckpt-9", "ckpt-10"):
+        assert is_shared(shard_path(str(tmp_path / "run" / name)), tmp_path / "out" / name)
+
+
+# What hard links mean -----------------------------------------------------------------------
+
+
+def test_the_other_checkpoint_outlives_whatever_is_done_to_one(ckpt: Ckpt, tmp_path: Path) -> None:
+    """Writers replace files: what is overwritten, renamed or deleted here is still there beside it."""
+    path = copied(OBJECTS, tmp_path, "ckpt-1")
+    linked = tmp_path / "ckpt-2"
+    expected = values(path)
+    assert ckpt("convert", path, linked, "--link", "--json").json["verification"] == "linked"
+    found = values(linked)
+    assert ckpt("rename", "--in-place", linked, "--sub", "^net=>model").code == 0
+    assert ckpt("average", path, path, "-o", linked, "--overwrite").code == 0
+    assert all(same(value, expected[key]) for key, value in values(path).items())
+    assert ckpt("convert", path, linked, "--link", "--overwrite").code == 0
+    assert ckpt("convert", data_path(*NAMES), path, "--overwrite").code == 0
+    assert all(same(value, found[key]) for key, value in values(linked).items())
+    (tmp_path / "checkpoint").write_text(
+        'model_checkpoint_path: "ckpt-2"\nall_model_checkpoint_paths: "ckpt-1"\n'
+        'all_model_checkpoint_paths: "ckpt-2"\n'
+    )
+    assert ckpt("state", tmp_path, "--keep", "1").code == 0
+    assert not os.path.exists(path + ".index")
+    assert all(same(value, found[key]) for key, value in values(linked).items())
+
+
+def test_of_a_damaged_one_the_rest_is_saved(ckpt: Ckpt, tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    _safetensors(path)
+    assert ckpt("convert", path, tmp_path / "c-1", "--to", "object", "--link").code == 0
+    assert ckpt("convert", path, tmp_path / "d-1", "--to", "object", "--link").code == 0
+    os.unlink(tmp_path / "d-1.index")  # an index that is lost is made again of another's
+    assert ckpt("rescue", tmp_path / "d-1", tmp_path / "again-1", "--sibling", tmp_path / "c-1").code == 0
+    assert ckpt("diff", "--exact", tmp_path / "c-1", tmp_path / "again-1").code == 0
+    data = path.read_bytes()
+    at = data.index(ARRAYS["dense/kernel"].tobytes())
+    with open(path, "r+b") as file:
+        file.seek(at + 5)
+        file.write(bytes([data[at + 5] ^ 1]))
+    done = ckpt("rescue", tmp_path / "c-1", tmp_path / "saved-1", "--json")
+    assert done.code == 1
+    assert [lost["key"] for lost in done.json["lost"]] == ["dense/kernel/.ATTRIBUTES/VARIABLE_VALUE"]
+    found = {key.partition("/.ATT")[0]: value for key, value in values(tmp_path / "saved-1").items()}
+    expected = {key: value for key, value in ARRAYS.items() if key != "dense/kernel"}
+    assert found.keys() == {*expected, "save_counter"}
+    assert all(same(found[key], np.asarray(value)) for key, value in expected.items())
+
+
+def test_what_overwrites_a_file_in_place_is_found(ckpt: Ckpt, tmp_path: Path) -> None:
+    path = tmp_path / "m.npz"
+    _npz(path)
+    done = ckpt("convert", path, tmp_path / "c-1", "--to", "name", "--link")
+    assert "data shards are hard links" in done.err
+    assert "np.savez" in done.err
+    with open(path, "r+b") as file:  # as np.savez does
+        file.write(b"\0" * os.path.getsize(path))
+    assert ckpt("verify", tmp_path / "c-1").code == 1
