@@ -142,6 +142,8 @@ MEMBER = {
     "nbytes": maybe(COUNT),
     "modified": TIME,
     "kept": maybe(FLAG),
+    "shared_with": listed(TEXT),
+    "shared_nbytes": COUNT,
 }
 FILE = {"name": TEXT, "nbytes": COUNT, "modified": TIME}
 DIRECTORY = {
@@ -170,6 +172,7 @@ SUMMARY = {
     "producer": maybe(TEXT),
     "step": maybe(INTEGER),
     "files": listed(fields({"name": TEXT, "nbytes": maybe(COUNT)})),
+    "shared": listed(fields({"name": TEXT, "with": listed(TEXT)})),
     "kinds": by_name(fields(SIZED)),
     "dtypes": by_name(fields(SIZED)),
     "metadata": {"type": "object", "description": "what the checkpoint says of itself, by its format"},

@@ -95,6 +95,7 @@ def _summary_rows(reader: CheckpointReader, fields: dict[str, Any]) -> list[tupl
     rows: list[tuple[str, object]] = [("format", fields["format"])]
     rows += [(name, fields[name]) for name in ("producer", "step") if fields[name] is not None]
     rows += [("file", f"{file['name']} ({size(file['nbytes'])})") for file in fields["files"]]
+    rows += [("shared", f"{file['name']} is also {', '.join(file['with'])}") for file in fields["shared"]]
     rows += [(kind, _counted(counts, size)) for kind, counts in fields["kinds"].items()]
     rows += [(f"dtype {name}", _counted(counts, size)) for name, counts in fields["dtypes"].items()]
     for name, value in fields["metadata"].items():

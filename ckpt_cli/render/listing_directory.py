@@ -48,13 +48,23 @@ def _as_table(rows: list[dict[str, Any]], latest: str | None) -> None:
             cell(row["step"]),
             cell(row["tensors"]),
             render.human_size(row["nbytes"]),
-            row["modified"].replace("T", " ").rstrip("Z"),
-            "latest" if row["name"] == latest else "kept" if row["kept"] else "",
+            cell(row["modified"]).replace("T", " ").rstrip("Z"),
+            _marks(row, latest),
         ]
         for row in rows
     ]
     styles = ["red" if row["format"] is None else "green" if row["name"] == latest else "" for row in rows]
     render.table(columns, cells, styles)
+
+
+def _marks(row: dict[str, Any], latest: str | None) -> str:
+    """Return what is to be said of a checkpoint: whether it is kept, what it shares with others."""
+    marks = ["latest"] if row["name"] == latest else ["kept"] if row["kept"] else []
+    if row["shared_with"]:
+        first, more = row["shared_with"][0], len(row["shared_with"]) - 1
+        others = render.escape(first) + (f" and {more:,} more" if more else "")
+        marks.append(f"shares {render.human_size(row['shared_nbytes'])} with {others}")
+    return ", ".join(marks)
 
 
 def _show_beside(found: dict[str, Any]) -> None:

@@ -32,12 +32,16 @@ Identity = tuple[int | str, ...]
 
 
 class Entry(NamedTuple):
-    """What lies at a path: one of the kinds above, bytes, seconds since 1970."""
+    """What lies at a path: one of the kinds above, bytes, seconds since 1970, 0 where nobody tells.
+
+    `links` are a file's names.
+    """
 
     kind: str
     size: int
     modified: float
     identity: Identity
+    links: int = 1
 
 
 class Listed(NamedTuple):

@@ -91,6 +91,17 @@ def entry_at(path: str) -> Entry | None:
     return store_of(path).stat(path)
 
 
+def other_names(path: str) -> list[str]:
+    """Return the other names, in its folder, of a file that has several; none of other files."""
+    entry = entry_at(path)
+    if entry is None or entry.kind != FILE or entry.links == 1:
+        return []
+    folder, own = split(path)
+    names = [name for name, is_directory in names_in(folder) if not is_directory and name != own]
+    found = ((name, entry_at(join(folder, name))) for name in names)
+    return [name for name, other in found if other is not None and other.identity == entry.identity]
+
+
 def is_file(path: str) -> bool:
     found = entry_at(path)
     return found is not None and found.kind == FILE

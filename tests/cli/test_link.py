@@ -436,6 +436,38 @@ def test_the_other_checkpoint_outlives_whatever_is_done_to_one(ckpt: Ckpt, tmp_p
     assert all(same(value, found[key]) for key, value in values(linked).items())
 
 
+def test_what_is_shared_is_marked_and_not_counted_twice(ckpt: Ckpt, terminal: Ckpt, tmp_path: Path) -> None:
+    path = copied(NAMES, tmp_path, "ckpt-1")
+    shutil.copy(path + ".index", tmp_path / "other-1.index")
+    shutil.copy(shard_path(path), shard_path(str(tmp_path / "other-1")))
+    before = {row["name"]: row for row in ckpt("ls", tmp_path, "--json").json["checkpoints"]}
+    assert {(tuple(row["shared_with"]), row["shared_nbytes"]) for row in before.values()} == {((), 0)}
+    assert ckpt("convert", path, tmp_path / "ckpt-2", "--to", "object", "--link").code == 0
+    rows = {row["name"]: row for row in ckpt("ls", tmp_path, "--json").json["checkpoints"]}
+    size = os.path.getsize(shard_path(path))
+    assert (rows["ckpt-1"]["shared_with"], rows["ckpt-1"]["shared_nbytes"]) == (["ckpt-2"], size)
+    assert (rows["ckpt-2"]["shared_with"], rows["ckpt-2"]["shared_nbytes"]) == (["ckpt-1"], size)
+    assert (rows["other-1"]["shared_with"], rows["other-1"]["shared_nbytes"]) == ([], 0)
+    assert rows["ckpt-1"]["nbytes"] == before["ckpt-1"]["nbytes"]
+    assert "with ckpt-2" in terminal("ls", tmp_path, columns=160).out
+    shard, other = os.path.basename(shard_path(path)), "ckpt-2.data-00000-of-00002"
+    assert ckpt("show", path, "--json").json["shared"] == [{"name": shard, "with": [other]}]
+    assert ["shared", f"{shard} is also {other}"] in ckpt("show", path).rows
+
+
+def test_deleting_says_what_it_frees(ckpt: Ckpt, tmp_path: Path) -> None:
+    path = copied(NAMES, tmp_path, "ckpt-1")
+    assert ckpt("convert", path, tmp_path / "ckpt-2", "--to", "object", "--link").code == 0
+    (change,) = ckpt("state", tmp_path, "--keep", "1", "-n", "--json").json["changes"]
+    index = os.path.getsize(path + ".index")
+    assert (change["name"], change["nbytes"]) == ("ckpt-1", index)
+    copied(NAMES, tmp_path, "ckpt-3")
+    changes = ckpt("state", tmp_path, "--keep", "1", "-n", "--json").json["changes"]
+    assert [change["name"] for change in changes] == ["ckpt-1", "ckpt-2"]
+    own = sum(os.path.getsize(tmp_path / f"ckpt-2{suffix}") for suffix in (".index", ".data-00001-of-00002"))
+    assert [change["nbytes"] for change in changes] == [index, own + os.path.getsize(shard_path(path))]
+
+
 def test_of_a_damaged_one_the_rest_is_saved(ckpt: Ckpt, tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     _safetensors(path)

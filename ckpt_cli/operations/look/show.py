@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import INVALID, VARIANT, from_numpy
 from formats.model.location import step_of
-from formats.store.paths import entry_at, name_of
+from formats.store.paths import entry_at, name_of, other_names
 
 from .stats import Statistics, statistics
 from .values import as_json
@@ -46,6 +46,9 @@ def summary(reader: CheckpointReader) -> dict[str, Any]:
         "producer": metadata.pop("producer", None),
         "step": step_of(reader.location.name),
         "files": [_file(path) for path in reader.files()],
+        "shared": [
+            {"name": name_of(path), "with": names} for path in reader.files() if (names := other_names(path))
+        ],
         "kinds": kinds,
         "dtypes": dtypes,
         "metadata": metadata,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
 from formats.errors import CheckpointError, CheckpointNotFoundError
@@ -14,13 +14,17 @@ from formats.model.location import is_event_file, step_of
 from formats.store.paths import absolute, entry_at, join, names_in, relative
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from formats.model.reader import CheckpointReader
+    from formats.store.base import Identity
 
 
 _ATTEMPTS = 3
 """How often a directory is looked at whose checkpoints go away meanwhile."""
+
+_MOST_NAMED = 100
+"""Checkpoints named of those that share a file with one: all of ten thousand would be a list for each."""
 
 _GRAPHS = ("graph.pbtxt", "graph.pb")
 
@@ -42,8 +46,15 @@ def findings_in_short(reader: CheckpointReader) -> list[str]:
     return [reader.findings[0].text + (f", and {counted(more, 'more finding')}" if more else "")]
 
 
-def _member_row(member: Member, *, kept: bool | None) -> tuple[dict[str, Any] | None, list[str]]:
-    """Return a checkpoint as a directory's listing shows it, and warnings; nothing where it has just gone."""
+class _Row(NamedTuple):
+    """A checkpoint as a directory's listing shows it; no fields where it has just gone."""
+
+    fields: dict[str, Any] | None
+    warnings: list[str]
+    files: frozenset[Identity] = frozenset()
+
+
+def _member_row(member: Member, *, kept: bool | None) -> _Row:
     row: dict[str, Any] = {
         "name": member.called(spelling(member.location)),
         "path": spelling(member.location),
@@ -53,18 +64,38 @@ def _member_row(member: Member, *, kept: bool | None) -> tuple[dict[str, Any] | 
         "nbytes": None,
         "modified": iso_time(member.modified),
         "kept": kept,
+        "shared_with": [],
+        "shared_nbytes": 0,
     }
     if member.error is not None:
-        return row, [str(member.error)]
+        return _Row(row, [str(member.error)])
     try:
         with open_location(member.location) as reader:
             sizes = [spec.nbytes or 0 for spec in reader.specs.values()]
             row |= {"format": reader.format.name, "tensors": len(sizes), "nbytes": sum(sizes)}
-            return row, findings_in_short(reader)
+            is_local = member.location.store.system_path(member.location.head) is not None
+            files = frozenset((reader.fingerprint or {}).values()) if is_local else frozenset()
+            return _Row(row, findings_in_short(reader), files)
     except CheckpointNotFoundError:
-        return None, []
+        return _Row(None, [])
     except CheckpointError as error:
-        return row, [str(error)]
+        return _Row(row, [str(error)])
+
+
+def _tell_shared(rows: Sequence[tuple[dict[str, Any], frozenset[Identity]]]) -> None:
+    """Say of each checkpoint how many bytes it has in common with others: files that are hard links to one.
+
+    Of the others, no more are named than anybody reads.
+    """
+    owners: dict[Identity, list[str]] = {}
+    for fields, files in rows:
+        for file in files:
+            owners.setdefault(file, []).append(fields["name"])
+    for fields, files in rows:
+        shared = [file for file in files if len(owners[file]) > 1]
+        others = dict.fromkeys(name for file in shared for name in owners[file][: _MOST_NAMED + 1])
+        fields["shared_with"] = [name for name in others if name != fields["name"]][:_MOST_NAMED]
+        fields["shared_nbytes"] = sum(size for _, _, size, _ in shared if isinstance(size, int))
 
 
 def directory_document(path: str) -> tuple[dict[str, Any], list[str], list[str]]:
@@ -82,22 +113,29 @@ def directory_document(path: str) -> tuple[dict[str, Any], list[str], list[str]]
 def _directory_document(path: str) -> tuple[tuple[dict[str, Any], list[str], list[str]], bool]:
     """Return the document, notes and warnings, and whether all was there from beginning to end."""
     directory = Directory(path)
-    rows, warnings = [], []
+    rows: list[tuple[dict[str, Any], frozenset[Identity]]] = []
+    warnings = []
     complete = True
     for member in directory.members:
         listed = absolute(member.location.path) in directory.listed
-        row, flaws = _member_row(member, kept=listed if directory.state is not None else None)
-        if row is None:
+        row = _member_row(member, kept=listed if directory.state is not None else None)
+        if row.fields is None:
             complete = False
             continue
-        rows.append(row)
-        warnings += flaws
+        rows.append((row.fields, row.files))
+        warnings += row.warnings
+    _tell_shared(rows)
     latest = directory.latest
     if directory.state is not None and latest is None:
         complete = False
         directory.notes.append(f"{path}: the state file names {directory.state.latest!r}, which is not there")
     name = relative(spelling(latest), path) if latest is not None else None
-    document = {"directory": path, "latest": name, "checkpoints": rows, **_beside(path)}
+    document = {
+        "directory": path,
+        "latest": name,
+        "checkpoints": [fields for fields, _ in rows],
+        **_beside(path),
+    }
     return (document, directory.notes, warnings), complete
 
 

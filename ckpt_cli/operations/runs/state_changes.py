@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.words import command_line, counted
@@ -39,6 +40,8 @@ from formats.tf.run.state_file import StateFile
 from .state import Entry, Run, flaw_of, is_inside
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from formats.find.directory import Member
     from formats.tf.run.leftovers import Leftover
 
@@ -260,9 +263,10 @@ class _Planner:
                 self.warnings.append(f"{flaw}; {entry.name} is left alone and not counted")
         going = self._not_led_to([(entry, _to_delete(entry, spared)) for entry in order])
         order = [entry for entry, _ in going]
+        names: Counter[tuple[int, int]] = Counter()
         for entry, files in going:
             why = "not the latest" if count == 1 else f"not among the {count} latest"
-            size = sum(os.lstat(path).st_size for path in files)
+            size = _freed(files, names)
             self.changes.append(Change("delete", entry.name, why, files, nbytes=size))
         if order:
             gone = {entry.name for entry in order}
@@ -378,6 +382,20 @@ def _place(path: str) -> str:
     """Return a path without links in its folder, so that a file has but one."""
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)
+
+
+def _freed(paths: Sequence[str], names: Counter[tuple[int, int]]) -> int:
+    """Return the bytes that removing files frees: a file goes with the last of its names.
+
+    `names` counts those that are gone by then, of each file; it is added to.
+    """
+    freed = 0
+    for status in map(os.lstat, paths):
+        file = status.st_dev, status.st_ino
+        names[file] += 1
+        if names[file] == status.st_nlink:
+            freed += status.st_size
+    return freed
 
 
 _AGES = ((86400, "day"), (3600, "hour"), (60, "minute"))
