@@ -88,7 +88,7 @@ class Container(Trackable):
 
     @property
     def layers(self) -> list[Any]:
-        return [element for element in self._elements() if hasattr(element, "trainable_variables")]
+        return [element for element in self._elements() if hasattr(type(element), "trainable_variables")]
 
 
 _IGNORED = (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from formats.core.spec import TensorSpec
 
-__all__ = ["Variable", "without_effect"]
+__all__ = ["Variable", "has_no_effect", "without_effect"]
 
 _ids = itertools.count()
 _trials: list[dict[int, tuple[Variable, Any]]] = []
@@ -46,6 +46,11 @@ def without_effect() -> Iterator[None]:
         observers[:] = recording
         for variable, value in trial.values():
             variable._set(value)
+
+
+def has_no_effect() -> bool:
+    """Whether what runs is for the sake of shapes alone."""
+    return bool(_trials)
 
 
 class Variable(TensorLike, Trackable):

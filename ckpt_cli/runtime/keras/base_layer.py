@@ -22,17 +22,17 @@ from ..containers import Container
 from ..module import Module
 from ..names import name_scope, to_snake_case, unique_name
 from ..nest import flatten, map_structure
-from ..tensor import Tensor, TensorLike, TensorShape
+from ..tensor import Tensor, TensorLike, TensorShape, as_tensor
 from ..trackable import AutoTrackable, Trackable
 from ..unknown import refuse
-from ..variable import Variable
+from ..variable import Variable, has_no_effect
 from . import initializers
 from .activations import as_float
 from .configs import options_of
 from .symbolic import Call, KerasTensor, call_symbolically
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
 __all__ = ["Layer", "deduplicated"]
@@ -184,7 +184,18 @@ class Layer(Module):
 
     @property
     def losses(self) -> list[Any]:
-        return list(self._losses)
+        """What this layer and those below it added: by functions, and in the last call by tensors."""
+        return [
+            as_tensor(loss()) if callable(loss) else loss
+            for layer in deduplicated(list(iterate_layers(self)))
+            for loss in sorted(layer._losses, key=callable)
+        ]
+
+    def _begin_call(self) -> None:
+        """Forget the losses of the last call; those that are functions stay."""
+        for layer in iterate_layers(self):
+            if layer._losses:
+                layer._put("_losses", [loss for loss in layer._losses if callable(loss)])
 
     def _sublayers(self) -> list[Any]:
         """Return the layers, containers and modules in attributes, in order of assignment, each once."""
@@ -307,9 +318,21 @@ class Layer(Module):
             setattr(self, name, made)
         self.built = True
 
-    def add_loss(self, loss: Any, **options: Any) -> None:
+    def add_loss(self, losses: Any, **options: Any) -> None:
+        """Add to what a model is trained by: tensors of the call that runs, or functions that return one."""
         del options
-        self._losses.append(loss)
+        for loss in losses if isinstance(losses, list | tuple) else [losses]:
+            if loss is None:
+                continue
+            if not callable(loss) and not _training:
+                raise ValueError(
+                    "Expected a symbolic Tensors or a callable for the loss value. Please wrap your loss "
+                    "computation in a zero argument `lambda`."
+                )
+            if callable(loss):
+                self._losses.append(loss)
+            elif not has_no_effect():
+                self._losses.append(as_float(loss, self._dtype))
 
     # Calling.
 
@@ -340,6 +363,8 @@ class Layer(Module):
         if inputs.__class__ is not Tensor or inputs._value.dtype.kind == "f":
             inputs = self._converted(inputs)
         args, training = spec.settle_training(args, kwargs)
+        if not _training:
+            self._begin_call()
         _training.append(training)
         scope = name_scope(self._name)
         scope.__enter__()
@@ -419,10 +444,12 @@ def _has_symbols(values: Any) -> bool:
 def iterate_layers(layer: Layer) -> Iterator[Layer]:
     """Yield a layer and all layers below it, depth first."""
     yield layer
-    for child in layer._sublayers():
+    yield from _layers_among(layer._sublayers())
+
+
+def _layers_among(children: Iterable[Any]) -> Iterator[Layer]:
+    for child in children:
         if isinstance(child, Layer):
             yield from iterate_layers(child)
         elif isinstance(child, Container):
-            yield from (
-                below for one in child.layers if isinstance(one, Layer) for below in iterate_layers(one)
-            )
+            yield from _layers_among(child.layers)

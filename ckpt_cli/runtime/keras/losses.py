@@ -8,7 +8,7 @@ from ..functions import clip_by_value, reduce_mean, reduce_sum
 from ..names import to_snake_case
 from ..ops.elementwise import cast
 from ..ops.neural import sigmoid_cross_entropy
-from ..tensor import OPERATIONS, Tensor, as_tensor
+from ..tensor import OPERATIONS, Tensor, TensorLike, as_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +68,19 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Tensor:
     return reduce_mean(0.5 * small * small + delta * (error - small), -1)
 
 
+def _of_one_rank(labels: Any, predictions: Any) -> tuple[Any, Any]:
+    """Return tensors of which one has a last axis of one more, without it; losses would broadcast them.
+
+    keras/utils/losses_utils.py, squeeze_or_expand_dimensions
+    """
+    if isinstance(labels, TensorLike) and isinstance(predictions, TensorLike):
+        if predictions.ndim == labels.ndim + 1 and predictions.shape[-1] == 1:
+            return labels, _op["squeeze"](predictions, axis=-1)
+        if labels.ndim == predictions.ndim + 1 and labels.shape[-1] == 1:
+            return _op["squeeze"](labels, axis=-1), predictions
+    return labels, predictions
+
+
 class Loss:
     """A function of labels and predictions, averaged over the batch, or summed, or neither."""
 
@@ -77,7 +90,7 @@ class Loss:
         self.function, self.reduction, self.name, self._options = function, reduction, name, options
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
-        losses = self.function(y_true, y_pred, **self._options)
+        losses = self.function(*_of_one_rank(y_true, y_pred), **self._options)
         if sample_weight is not None:
             losses = losses * cast(sample_weight, losses.dtype)
         if self.reduction == "none":

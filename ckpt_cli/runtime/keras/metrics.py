@@ -36,6 +36,13 @@ class Metric(Module):
         self.total = Variable(0.0, name="total", trainable=False)
         self.count = Variable(0.0, name="count", trainable=False)
 
+    @property
+    def variables(self) -> list[Any]:  # type: ignore[override]
+        """In the order in which they were made."""
+        return [self.total, self.count]
+
+    weights = variables
+
     def _observe(self, values: Any, sample_weight: Any = None) -> None:
         number = cast(values, "float32")
         weights = _op["ones_like"](number)
@@ -104,6 +111,20 @@ _BY_NAME: dict[str, type[Metric]] = {
 }
 
 
-def get(identifier: Any) -> Metric:
-    """Return a metric of its own for a name, or the metric itself."""
-    return _BY_NAME[identifier]() if isinstance(identifier, str) else identifier
+def get(identifier: Any, labels: Any = None, predictions: Any = None) -> Metric:
+    """Return a metric of its own for a name, or the metric itself; "accuracy" is one for what it compares."""
+    if not isinstance(identifier, str):
+        return identifier
+    if identifier in ("accuracy", "acc") and predictions is not None:
+        return _accuracy(as_tensor(labels), as_tensor(predictions))()
+    if identifier not in _BY_NAME:
+        raise NotImplementedError(f"metric {identifier!r} is not known here")
+    return _BY_NAME[identifier]()
+
+
+def _accuracy(labels: Tensor, predictions: Tensor) -> type[Metric]:
+    """Return which accuracy Keras takes, by the last axes."""
+    if predictions.shape[-1] == 1:
+        return BinaryAccuracy
+    is_sparse = labels.ndim < predictions.ndim or labels.shape[-1] == 1
+    return SparseCategoricalAccuracy if is_sparse else CategoricalAccuracy

@@ -13,9 +13,10 @@ import numpy as np
 
 from ..compiled import compiled
 from ..nest import flatten, map_structure
+from ..ops.elementwise import cast
 from ..ops.random import generator_for
 from ..tape import GradientTape
-from ..tensor import TensorLike, as_tensor
+from ..tensor import OPERATIONS, TensorLike, as_tensor
 from ..unknown import refuse
 from . import losses, metrics, optimizers
 
@@ -77,9 +78,8 @@ class Trainer:
         loss_function = self._loss_function()
         with GradientTape() as tape:
             predictions = self(x, training=True)  # type: ignore[operator]
-            loss = loss_function(y, predictions)
-            for extra in self.losses:  # type: ignore[attr-defined]
-                loss = loss + extra
+            y = _matched(y, predictions)
+            loss = self._with_added_losses(loss_function(y, predictions))
         variables = self.trainable_variables  # type: ignore[attr-defined]
         self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return self._progress.after(x, y, loss, predictions)  # type: ignore[attr-defined]
@@ -88,8 +88,14 @@ class Trainer:
         """Compute loss and metrics of one batch, (x, y). Models may have another."""
         x, y = unpacked(data)
         predictions = self(x, training=False)  # type: ignore[operator]
-        loss = self._loss_function()(y, predictions)
+        y = _matched(y, predictions)
+        loss = self._with_added_losses(self._loss_function()(y, predictions))
         return self._progress.after(x, y, loss, predictions)  # type: ignore[attr-defined]
+
+    def _with_added_losses(self, loss: Any) -> Any:
+        for extra in self.losses:  # type: ignore[attr-defined]
+            loss = loss + extra
+        return loss
 
     def predict_step(self, data: Any) -> Any:
         """Return the outputs for one batch. Models may have another."""
@@ -146,6 +152,22 @@ def unpacked(data: Any) -> tuple[Any, Any]:
     return (data[0], data[1]) if len(data) == 2 else (data[0], None)
 
 
+def _matched(labels: Any, predictions: Any) -> Any:
+    """Return labels as losses and metrics are given them: of the predictions' rank, and dtype if of a kind.
+
+    keras/engine/compile_utils.py, match_dtype_and_rank
+    """
+    if not (isinstance(labels, TensorLike) and isinstance(predictions, TensorLike)):
+        return labels
+    labels = as_tensor(labels)
+    if (labels.ndim, predictions.ndim) == (1, 2):
+        labels = OPERATIONS["reshape"](labels, shape=(-1, 1))
+    kinds = labels.dtype, predictions.dtype
+    if all(kind.is_floating for kind in kinds) or all(kind.is_integer for kind in kinds):
+        labels = cast(labels, predictions.dtype)
+    return labels
+
+
 class _Progress:
     """The loss and the metrics of one pass over the data, as far as it has got."""
 
@@ -165,9 +187,12 @@ class _Metrics:
     """The metrics of one pass over the data."""
 
     def __init__(self, names: list[Any]) -> None:
-        self._metrics = {getattr(name, "name", str(name)): metrics.get(name) for name in names}
+        self._given = {getattr(name, "name", str(name)): name for name in names}
+        self._metrics: dict[str, Any] = {}
 
     def update(self, y: Any, predictions: Any) -> None:
+        if not self._metrics:
+            self._metrics = {name: metrics.get(one, y, predictions) for name, one in self._given.items()}
         for metric in self._metrics.values():
             metric.update_state(y, predictions)
 

@@ -878,3 +878,85 @@ def layers_of_one_name_make_no_model(tf, directory):
     twice = tf.keras.Sequential([shared, shared])
     assert twice(tf.ones([1, 2])).shape == (1, 2)
     assert len(twice.weights) == 2
+
+
+def losses_are_of_the_last_call_and_of_all_layers(tf, directory):
+    layers = tf.keras.layers
+
+    class Adds(layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(2, kernel_initializer="ones")
+            self.w = tf.Variable(2.0)
+            self.add_loss(lambda: self.w * 3.0)
+
+        def call(self, inputs):
+            self.add_loss([tf.reduce_sum(inputs) * 0.1, None, 1.0])
+            return self.dense(inputs) * self.w
+
+    class Model(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.adding = [Adds(), {"nested": [Adds()]}]
+            self.first = self.adding[0]
+
+        def call(self, inputs):
+            inputs = self.adding[1]["nested"][0](self.first(inputs))
+            self.add_loss(tf.reduce_sum(inputs) * 0.01)
+            return inputs
+
+    model, x = Model(), np.ones((4, 2), np.float32)
+    for _ in range(2):
+        model(x)
+        close(model.losses, [1.28, 0.8, 1.0, 6.0, 3.2, 1.0, 6.0])
+    close(model.first.losses, [0.8, 1.0, 6.0])
+    assert raises(ValueError, model.add_loss, tf.constant(1.0)).startswith("Expected a symbolic Tensors or a")
+    model.compile(tf.keras.optimizers.SGD(0.01), "mse")
+    close(model.evaluate(x, x, verbose=0), 244.28, 1e-4)
+    close(model.fit(x, x, epochs=2, verbose=0, shuffle=False).history["loss"], [244.28, 1.289962], 1e-4)
+    stack = tf.keras.Sequential([layers.Dense(2, kernel_initializer="ones"), Adds()])
+    stack(x)
+    close(stack.losses, [1.6, 1.0, 6.0])
+
+
+def labels_of_another_rank_are_those_of_the_predictions(tf, directory):
+    """Labels of n elements against predictions of n by 1: broadcast, they were n by n."""
+    labels, found = tf.constant([0.0, 1.0, 1.0]), tf.constant([[0.2], [0.7], [0.4]])
+    for loss, expected in (
+        (tf.keras.losses.MeanSquaredError(), 0.1633333),
+        (tf.keras.losses.MeanAbsoluteError(), 0.3666667),
+        (tf.keras.losses.BinaryCrossentropy(), 0.4987032),
+        (tf.keras.losses.Huber(), 0.0816667),
+    ):
+        for one, other in ((labels, found), (labels[:, None], found[:, 0]), (labels[:, None], found)):
+            close(loss(one, other), expected, 1e-5)
+    close(tf.keras.losses.mean_squared_error(labels, found), [0.44, 0.2233333, 0.2933333], 1e-5)
+    x = np.arange(6, dtype=np.float32)[:, None] / 6
+    for loss in ("mse", tf.keras.losses.MeanSquaredError(), lambda y, p: tf.reduce_mean((y - p) ** 2)):
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="ones")])
+        model.compile(tf.keras.optimizers.SGD(0.0), loss)
+        for y in (np.zeros(6, np.float32), np.zeros((6, 1), np.float32), np.zeros(6)):
+            close(model.fit(x, y, verbose=0, shuffle=False).history["loss"], [0.2546296], 1e-5)
+            close(model.evaluate(x, y, verbose=0), 0.2546296, 1e-5)
+
+
+def accuracy_is_that_of_what_is_compared(tf, directory):
+    x = np.float32([[-1], [2], [3], [-4]])
+    for units, activation, loss, labels, expected in (
+        (1, "sigmoid", "binary_crossentropy", [0, 1, 0, 0], 0.75),
+        (1, "sigmoid", "binary_crossentropy", [[0], [1], [0], [0]], 0.75),
+        (2, "softmax", "sparse_categorical_crossentropy", [0, 0, 0, 1], 0.75),
+        (2, "softmax", "categorical_crossentropy", [[1, 0], [1, 0], [0, 1], [1, 0]], 0.75),
+    ):
+        for name in ("accuracy", "acc"):
+            model = tf.keras.Sequential([tf.keras.layers.Dense(units, activation)])
+            model.compile(tf.keras.optimizers.SGD(0.0), loss, metrics=[name])
+            model.build((None, 1))
+            model.set_weights(
+                [np.float32([[1.0]] if units == 1 else [[0.0, 0.0]]), np.float32([0, -1][2 - units :])]
+            )
+            history = model.fit(x, np.array(labels), verbose=0).history
+            assert list(history) == ["loss", name]
+            close(history[name], [expected])
+    mean = tf.keras.metrics.Mean()
+    assert [one.name for one in mean.variables] == ["total:0", "count:0"]
