@@ -17,6 +17,7 @@ from .compiled import compiled
 from .creation import constant, eye, fill, linspace, ones, ones_like, range, zeros, zeros_like
 from .indexed_slices import IndexedSlices, map_values
 from .ops.elementwise import cast, where
+from .ops.random import Traced
 from .ops.reductions import reduced
 from .shaping import (
     argsort,
@@ -295,14 +296,33 @@ def group(*inputs: Any, **kwargs: Any) -> Any:
     return graphs.Done() if graphs.current() is not None else None
 
 
+def _kind(value: Any) -> Any:
+    """Return what TensorFlow traces a function by: tensors by dtype and shape, all else by what it is."""
+    if isinstance(value, dict):
+        return tuple((key, _kind(one)) for key, one in sorted(value.items()))
+    if isinstance(value, list | tuple):
+        return tuple(map(_kind, value))
+    if isinstance(value, Tensor | np.ndarray):
+        return str(value.dtype), tuple(value.shape)
+    return (type(value), value) if isinstance(value, int | float | str | bytes | type(None)) else id(value)
+
+
 def function(func: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Return a function that runs as it would without: eagerly, as everything here."""
     if func is None:
         return lambda decorated: function(decorated, **options)
 
+    traced: dict[Any, Traced] = {}
+
     @functools.wraps(func)
     def called(*args: Any, **kwargs: Any) -> Any:
-        with compiled():
+        trace = Traced.within()
+        if trace is None:
+            kind = () if "input_signature" in options else _kind([args, kwargs])
+            if kind not in traced:
+                traced[kind] = Traced()
+            trace = traced[kind]
+        with compiled(), trace.called():
             return func(*args, **kwargs)
 
     return called

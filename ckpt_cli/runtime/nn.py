@@ -71,7 +71,7 @@ def bias_add(value: Any, bias: Any, **options: Any) -> Tensor:
 def dropout(x: Any, rate: float, seed: int | None = None, name: str | None = None) -> Tensor:
     del name
     tensor = as_tensor(x)
-    return tensor * OPERATIONS["dropout_mask"](tensor, rate=rate, seed=seed) if rate else tensor
+    return tensor * OPERATIONS["dropout_mask"](tensor, rate=rate, seed=seed)
 
 
 def embedding_lookup(params: Any, ids: Any, **options: Any) -> Tensor:

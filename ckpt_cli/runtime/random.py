@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from . import dtypes
+from .errors import InvalidArgumentError
 from .generator import Algorithm, Generator, create_rng_state, get_global_generator, set_global_generator
 from .ops.arrays import static_shape
 from .ops.random import reset_seed
-from .tensor import OPERATIONS, Tensor
+from .tensor import OPERATIONS, Tensor, as_tensor
 
 __all__ = [
     "Algorithm",
@@ -29,35 +30,34 @@ def set_seed(seed: int) -> None:
     reset_seed(int(seed))
 
 
-def _draw(kind: str, shape: Any, low: Any, high: Any, dtype: Any, seed: Any) -> Tensor:
+def _scaled(kind: str, shape: Any, scale: Any, offset: Any, dtype: Any, seed: Any) -> Tensor:
     wanted = dtypes.as_numpy(dtype)
-    return OPERATIONS["draw"](
-        kind=kind, shape=static_shape(shape), dtype=wanted, seed=seed, low=low, high=high
-    )
+    drawn = OPERATIONS["draw"](kind=kind, shape=static_shape(shape), dtype=wanted, seed=seed)
+    return drawn * as_tensor(scale, wanted) + as_tensor(offset, wanted)
 
 
 def normal(
     shape: Any,
-    mean: float = 0.0,
-    stddev: float = 1.0,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
     dtype: Any = dtypes.float32,
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
     del name
-    return _draw("normal", shape, mean, stddev, dtype, seed)
+    return _scaled("normal", shape, stddev, mean, dtype, seed)
 
 
 def truncated_normal(
     shape: Any,
-    mean: float = 0.0,
-    stddev: float = 1.0,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
     dtype: Any = dtypes.float32,
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
     del name
-    return _draw("truncated_normal", shape, mean, stddev, dtype, seed)
+    return _scaled("truncated_normal", shape, stddev, mean, dtype, seed)
 
 
 def uniform(
@@ -68,12 +68,22 @@ def uniform(
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
+    """Return numbers in [minval, maxval)."""
     del name
+    kind = dtypes.as_numpy(dtype)
+    if not dtypes.as_dtype(dtype).is_integer:
+        low = as_tensor(minval, kind)
+        return _scaled(
+            "uniform", shape, as_tensor(1 if maxval is None else maxval, kind) - low, low, dtype, seed
+        )
     if maxval is None:
-        if dtypes.as_dtype(dtype).is_integer:
-            raise ValueError(f"Must specify maxval for integer dtype {dtype!r}")
-        maxval = 1
-    return _draw("uniform", shape, minval, maxval, dtype, seed)
+        raise ValueError(f"Must specify maxval for integer dtype {dtype!r}")
+    start, end = int(minval), int(maxval)
+    if start >= end:
+        raise InvalidArgumentError(f"Need minval < maxval, got {start} >= {end}")
+    return OPERATIONS["draw"](
+        kind="integers", shape=static_shape(shape), dtype=kind, seed=seed, low=start, high=end
+    )
 
 
 def shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import pathlib
+import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 import ckpt_cli.runtime as tf
 
 DATA = pathlib.Path(__file__).parents[1] / "data"
+ROOT = DATA.parents[1]
 K, L = tf.keras, tf.keras.layers
 
 
@@ -391,11 +394,20 @@ class TestInitializers:
             sample(K.initializers.RandomNormal(seed=1)).tolist()
             == sample(K.initializers.RandomNormal(seed=1)).tolist()
         )
-        tf.random.set_seed(1)
+        K.utils.set_random_seed(1)
         first = sample("glorot_uniform").tolist()
         assert first != sample("glorot_uniform").tolist()
-        tf.random.set_seed(1)
+        K.utils.set_random_seed(1)
         assert first == sample("glorot_uniform").tolist()
+
+    def test_seeds_come_from_random_until_set_random_seed_was_called(self):
+        program = (
+            "import random, ckpt_cli.runtime as tf; random.seed(5); "
+            "print(*tf.keras.initializers.GlorotUniform()((2,)).numpy())"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, cwd=ROOT)
+        drawn_by_tensorflow_2_15 = [0.59064901, 0.51603019]
+        np.testing.assert_allclose(list(map(float, done.stdout.split())), drawn_by_tensorflow_2_15, 1e-5)
 
     def test_unknown(self):
         with pytest.raises(ValueError, match="Unknown initializer: 'nope'"):

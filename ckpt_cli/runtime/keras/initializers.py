@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dtypes import as_numpy
+from .. import distributions, graphs
+from ..distributions import scrambled
+from ..dtypes import DType, as_dtype
 from ..names import to_snake_case
-from ..ops.random import generator_for, truncated_normal
+from ..ops.random import drawn_seed
 from ..tensor import Tensor, TensorLike, as_tensor
 
 if TYPE_CHECKING:
@@ -25,23 +28,55 @@ __all__ = [
 _TRUNCATED_STDDEV = 0.87962566103423978
 
 
+_seeds: list[random.Random] = []
+"""Where initializers without a seed take theirs from, once `set_random_seed` was called."""
+
+
+def reset_seeds(seed: int) -> None:
+    """Have initializers take their seeds from another one, as `tf.keras.utils.set_random_seed` does."""
+    _seeds[:] = [random.Random(seed)]  # noqa: S311  Keras' choice
+
+
+def _drawn_seed() -> int:
+    """Return a seed: in a graph from its own, else as Keras draws it, who does not ask TensorFlow."""
+    seed = drawn_seed() if graphs.current() is not None else None
+    return (_seeds[0] if _seeds else random).randint(1, int(1e9)) if seed is None else seed
+
+
 class Initializer:
-    """Base: called with a shape and a dtype, returns a tensor of first values."""
+    """Base: called with a shape and a dtype, returns a tensor of first values.
+
+    One that draws them has a seed of its own from the first call on: it gives the same ones again.
+    keras/backend.py, RandomGenerator
+    """
+
+    _drawn: int | None = None
 
     def __init__(self, seed: int | None = None) -> None:
         self.seed = seed
 
-    def _values(self, shape: tuple[int, ...]) -> Any:
+    def _values(self, shape: tuple[int, ...], dtype: DType) -> Any:
         raise NotImplementedError
 
     def __call__(self, shape: Any, dtype: Any = None, **options: Any) -> Tensor:
         del options
-        return Tensor(
-            np.asarray(self._values(tuple(int(dim) for dim in shape)), as_numpy(dtype or "float32"))
-        )
+        wanted = as_dtype(dtype or "float32")
+        values = self._values(tuple(int(dim) for dim in shape), wanted)
+        return Tensor(np.asarray(values, wanted.numpy_dtype))
+
+    def _draw(
+        self, distribution: Any, shape: tuple[int, ...], dtype: DType, scale: float, offset: float = 0.0
+    ) -> Any:
+        """Return `scale` times a distribution's values plus `offset`, as stateless operations draw them."""
+        if self._drawn is None:
+            self._drawn = _drawn_seed() if self.seed is None else self.seed
+        kind = dtype.numpy_dtype.type
+        return distribution(scrambled(self._drawn, 0), math.prod(shape), dtype).reshape(shape) * kind(
+            scale
+        ) + kind(offset)
 
     def get_config(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {name: value for name, value in vars(self).items() if name != "_drawn"}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Initializer:
@@ -52,7 +87,7 @@ class Zeros(Initializer):
     def __init__(self) -> None:
         pass
 
-    def _values(self, shape: tuple[int, ...]) -> Any:
+    def _values(self, shape: tuple[int, ...], dtype: DType) -> Any:
         return np.zeros(shape)
 
 
@@ -60,7 +95,7 @@ class Ones(Initializer):
     def __init__(self) -> None:
         pass
 
-    def _values(self, shape: tuple[int, ...]) -> Any:
+    def _values(self, shape: tuple[int, ...], dtype: DType) -> Any:
         return np.ones(shape)
 
 
@@ -68,7 +103,7 @@ class Constant(Initializer):
     def __init__(self, value: Any = 0.0) -> None:
         self.value = value
 
-    def _values(self, shape: tuple[int, ...]) -> Any:
+    def _values(self, shape: tuple[int, ...], dtype: DType) -> Any:
         return np.broadcast_to(as_tensor(self.value)._value, shape)
 
 
@@ -77,13 +112,13 @@ class RandomNormal(Initializer):
         super().__init__(seed)
         self.mean, self.stddev = mean, stddev
 
-    def _values(self, shape: tuple[int, ...]) -> Any:
-        return generator_for(self.seed).standard_normal(shape) * self.stddev + self.mean
+    def _values(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        return self._draw(distributions.normal, shape, dtype, self.stddev, self.mean)
 
 
 class TruncatedNormal(RandomNormal):
-    def _values(self, shape: tuple[int, ...]) -> Any:
-        return truncated_normal(generator_for(self.seed), shape) * self.stddev + self.mean
+    def _values(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        return self._draw(distributions.truncated_normal, shape, dtype, self.stddev, self.mean)
 
 
 class RandomUniform(Initializer):
@@ -91,8 +126,10 @@ class RandomUniform(Initializer):
         super().__init__(seed)
         self.minval, self.maxval = minval, maxval
 
-    def _values(self, shape: tuple[int, ...]) -> Any:
-        return generator_for(self.seed).uniform(self.minval, self.maxval, shape)
+    def _values(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        kind = dtype.numpy_dtype.type
+        width = kind(self.maxval) - kind(self.minval)
+        return self._draw(distributions.uniform, shape, dtype, width, self.minval)
 
 
 class VarianceScaling(Initializer):
@@ -110,17 +147,18 @@ class VarianceScaling(Initializer):
             raise ValueError(f"`scale` must be positive float. Received: scale={scale}.")
         self.scale, self.mode, self.distribution = scale, mode.lower(), distribution.lower()
 
-    def _values(self, shape: tuple[int, ...]) -> Any:
+    def _values(self, shape: tuple[int, ...], dtype: DType) -> Any:
         fan_in, fan_out = _fans(shape)
         count = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2.0}[self.mode]
         variance = self.scale / max(1.0, count)
-        generator = generator_for(self.seed)
         if self.distribution in ("truncated_normal", "normal"):
-            return truncated_normal(generator, shape) * (math.sqrt(variance) / _TRUNCATED_STDDEV)
+            stddev = math.sqrt(variance) / _TRUNCATED_STDDEV
+            return self._draw(distributions.truncated_normal, shape, dtype, stddev)
         if self.distribution == "untruncated_normal":
-            return generator.standard_normal(shape) * math.sqrt(variance)
+            return self._draw(distributions.normal, shape, dtype, math.sqrt(variance))
         limit = math.sqrt(3.0 * variance)
-        return generator.uniform(-limit, limit, shape)
+        width = dtype.numpy_dtype.type(limit) - dtype.numpy_dtype.type(-limit)
+        return self._draw(distributions.uniform, shape, dtype, width, -limit)
 
 
 def _fans(shape: tuple[int, ...]) -> tuple[float, float]:
@@ -170,14 +208,14 @@ class Orthogonal(Initializer):
         super().__init__(seed)
         self.gain = gain
 
-    def _values(self, shape: tuple[int, ...]) -> Any:
+    def _values(self, shape: tuple[int, ...], dtype: DType) -> Any:
         if len(shape) < 2:
             raise ValueError(
                 f"The tensor to initialize must be at least two-dimensional. Received: shape={shape} of "
                 f"rank {len(shape)}."
             )
         rows, columns = int(np.prod(shape[:-1])), shape[-1]
-        drawn = generator_for(self.seed).standard_normal((max(rows, columns), min(rows, columns)))
+        drawn = self._draw(distributions.normal, (max(rows, columns), min(rows, columns)), dtype, 1.0)
         q, r = np.linalg.qr(drawn)
         q = q * np.sign(np.diag(r))  # One matrix for each draw, not one up to signs.
         return self.gain * (q.T if rows < columns else q).reshape(shape)
@@ -187,7 +225,7 @@ class Identity(Initializer):
     def __init__(self, gain: float = 1.0) -> None:
         self.gain = gain
 
-    def _values(self, shape: tuple[int, ...]) -> Any:
+    def _values(self, shape: tuple[int, ...], dtype: DType) -> Any:
         if len(shape) != 2:
             raise ValueError(
                 f"Identity matrix initializer can only be used for 2D matrices. Received: shape={shape}"

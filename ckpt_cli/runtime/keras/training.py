@@ -7,20 +7,30 @@ loop themselves, as the checkpoint guide does.
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from contextlib import contextmanager
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..compiled import compiled
+from ..data import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
 from ..nest import flatten, map_structure
 from ..ops.elementwise import cast
-from ..ops.random import generator_for
+from ..ops.random import Traced
 from ..tape import GradientTape
 from ..tensor import OPERATIONS, TensorLike, as_tensor
 from ..unknown import refuse
 from . import losses, metrics, optimizers
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 __all__ = ["History", "Trainer"]
+
+
+logger = logging.getLogger("ckpt_cli.runtime")
 
 
 class History:
@@ -42,6 +52,7 @@ class Trainer:
     optimizer: Any
     loss: Any
     run_eagerly: bool
+    _training: Traced | None
 
     def compile(
         self, optimizer: Any = "rmsprop", loss: Any = None, metrics: Any = None, **options: Any
@@ -54,6 +65,7 @@ class Trainer:
         self.optimizer = optimizers.get(optimizer)
         object.__setattr__(self, "loss", None if loss is None else losses.get(loss))
         object.__setattr__(self, "_metric_names", list(metrics or []))
+        object.__setattr__(self, "_training", None)
         self._begin()
 
     def _assert_compiled(self) -> None:
@@ -110,16 +122,29 @@ class Trainer:
         refuse("fit", **options)
         self._assert_compiled()
         history = History()
-        for epoch in range(epochs):
+        logs: dict[str, Any] = {}
+        for epoch, batches in enumerate(_epochs(x, y, batch_size, shuffle, epochs, steps_per_epoch)):
             self._begin()
-            logs: dict[str, Any] = {}
-            for step, data in enumerate(_batches(x, y, batch_size, shuffle)):
-                if steps_per_epoch is not None and step >= steps_per_epoch:
-                    break
-                with compiled(not self.run_eagerly):
+            for data in batches:
+                with self._as_compiled():
                     logs = self.train_step(data)
+            if not logs:
+                raise ValueError("Unexpected result of `train_function` (Empty Logs): there is no batch.")
+            if not batches.count:
+                logs = dict.fromkeys(logs, 0.0)  # As metrics that count nothing.
             history.add(epoch, {name: float(value) for name, value in logs.items()})
         return history
+
+    @contextmanager
+    def _as_compiled(self) -> Iterator[None]:
+        """Run a step as Keras compiles it, once for all calls of `fit` after `compile`."""
+        if self.run_eagerly:
+            yield
+            return
+        traced = self._training or Traced()
+        object.__setattr__(self, "_training", traced)
+        with compiled(), traced.called():
+            yield
 
     def evaluate(
         self, x: Any, y: Any = None, batch_size: int | None = None, verbose: Any = "auto", **options: Any
@@ -130,7 +155,7 @@ class Trainer:
         self._assert_compiled()
         self._begin()
         logs: dict[str, Any] = {}
-        for data in _batches(x, y, batch_size, False):
+        for data in chain.from_iterable(_epochs(x, y, batch_size, False, 1, None)):
             logs = self.test_step(data)
         values = [float(value) for value in logs.values()]
         return values[0] if len(values) == 1 else values
@@ -139,7 +164,8 @@ class Trainer:
         """Return the outputs for all of x as arrays."""
         del verbose
         refuse("predict", **options)
-        parts = [self.predict_step(data) for data in _batches(x, None, batch_size, False)]
+        batches = chain.from_iterable(_epochs(x, None, batch_size, False, 1, None))
+        parts = [self.predict_step(data) for data in batches]
         return map_structure(lambda *pieces: np.concatenate([piece.numpy() for piece in pieces]), *parts)
 
 
@@ -200,19 +226,76 @@ class _Metrics:
         return {name: float(metric.result()) for name, metric in self._metrics.items()}
 
 
-def _batches(x: Any, y: Any, batch_size: int | None, shuffle: bool) -> Any:
-    """Yield batches of arrays, or the elements of a dataset as they come."""
+def _epochs(
+    x: Any, y: Any, batch_size: int | None, shuffle: bool, epochs: int, steps: int | None
+) -> Iterator[_Counted]:
+    """Yield the batches of each epoch.
+
+    An epoch of so many steps that are not the whole dataset begins where the last one ended, and
+    training ends with the data. An epoch is as long as the first one was.
+    """
+    orders = Traced(kept=True)
+
+    def begin() -> Iterator[Any]:
+        if _is_arrays(x):
+            with orders.called():
+                size = len(flatten(x)[0])
+                order = OPERATIONS["shuffle"](np.arange(size), seed=None) if shuffle else np.arange(size)
+            return _batches_of_arrays(x, y, batch_size, np.asarray(order))
+        return (element if isinstance(element, tuple) else (element,) for element in x)
+
+    length = int(x.cardinality()) if isinstance(x, Dataset) else UNKNOWN_CARDINALITY
+    if steps is None and length == INFINITE_CARDINALITY:
+        raise ValueError(
+            "When providing an infinite dataset, you must specify the number of steps to run "
+            "(if you did not intend to create an infinite dataset, make sure to not call `repeat()` on "
+            "the dataset)."
+        )
+    if _is_arrays(x):
+        is_anew, batches = steps is None, chain.from_iterable(begin() for _ in range(epochs))
+    else:
+        # Keras begins a pass that nobody draws from, which takes random numbers of a shuffle.
+        is_anew, batches = isinstance(x, Dataset) and steps in (None, length), chain(begin())
+    if steps is None and length >= 0:
+        steps = length
+    for _ in range(epochs):
+        epoch = _Counted(islice(begin() if is_anew else batches, steps))
+        yield epoch
+        if steps is not None and epoch.count < steps:
+            logger.warning(
+                "Your input ran out of data; interrupting training. Make sure that your dataset or generator "
+                "can generate at least `steps_per_epoch * epochs` batches (in this case, %d batches).",
+                steps * epochs,
+            )
+            return
+        steps = epoch.count
+
+
+class _Counted:
+    """An iterator that says how much it gave."""
+
+    def __init__(self, iterator: Iterator[Any]) -> None:
+        self._iterator, self.count = iterator, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        element = next(self._iterator)
+        self.count += 1
+        return element
+
+
+def _is_arrays(x: Any) -> bool:
     leaves = flatten(x)
-    if not (leaves and isinstance(leaves[0], np.ndarray | TensorLike | list)):
-        for element in x:
-            yield element if isinstance(element, tuple) else (element,)
-        return
+    return bool(leaves) and isinstance(leaves[0], np.ndarray | TensorLike | list)
+
+
+def _batches_of_arrays(x: Any, y: Any, batch_size: int | None, order: Any) -> Iterator[Any]:
     arrays = map_structure(lambda leaf: as_tensor(leaf)._value, x)
     labels = map_structure(lambda leaf: as_tensor(leaf)._value, y) if y is not None else None
-    size = len(flatten(arrays)[0])
-    order = generator_for(None).permutation(size) if shuffle else np.arange(size)
     step = batch_size or 32
-    for start in range(0, size, step):
+    for start in range(0, len(order), step):
         chosen = order[start : start + step]
         batch = map_structure(lambda leaf, chosen=chosen: as_tensor(leaf[chosen]), arrays)
         if labels is None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ops.random import reset_seed
+from .initializers import reset_seeds
 
 __all__ = ["set_random_seed", "to_categorical"]
 
@@ -17,6 +18,7 @@ def set_random_seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)
     reset_seed(seed)
+    reset_seeds(seed)
 
 
 def to_categorical(y: Any, num_classes: int | None = None, dtype: str = "float32") -> Any:

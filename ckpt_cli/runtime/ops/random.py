@@ -1,104 +1,228 @@
-"""Random values: one global generator, seeded by `tf.random.set_seed`.
+"""Random values as TensorFlow's stateful operations draw them.
 
-The numbers are not TensorFlow's; distributions and their parameters are.  Drawing is
-an operation without inputs, or with the tensor whose shape it takes, so that a
-replayed program draws anew.
+An operation has two seeds (`operation_seeds`), which begin a stream of Philox's numbers, and a
+place in it: drawing moves the place on. Eagerly all operations of one kind, dtype and pair of
+seeds share a place, until the global seed is set again. In a function that TensorFlow traces each
+has a place of its own, and one without a seed counts those before it in the function for its
+second seed. Drawing is an operation without inputs, or with the tensor whose shape it takes,
+so that a replayed program draws anew.
+
+Authority: tensorflow/python/framework/random_seed.py, tensorflow/core/util/guarded_philox_random.h,
+kernels/random_op.cc and random_shuffle_op.cc.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import secrets
-import zlib
+import weakref
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import distributions, dtypes
+from ..distributions import RESERVED_SAMPLES, Stream
 from ..tensor import OPERATIONS, define
+from ..variable import has_no_effect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
-__all__ = ["generator_for", "operation_seeds", "reset_seed", "seeded", "truncated_normal"]
+__all__ = ["Traced", "drawn_seed", "operation_seeds", "reset_seed", "seeded", "site"]
 
 _op = OPERATIONS
-_state: dict[str, Any] = {"generator": np.random.default_rng(), "seed": None, "operations": None}
+
+_DEFAULT_SEED = 87654321
+_MODULUS = (1 << 31) - 1
+_BLOCK = 4
+"""Samples of a block of Philox."""
+
+
+@dataclass
+class Place:
+    """Two seeds, and how many blocks of their stream have been taken."""
+
+    seeds: tuple[int, int]
+    taken: int = 0
+
+
+@dataclass(eq=False)
+class Era:
+    """What is from one setting of the global seed to the next."""
+
+    seed: int | None
+    operations: random.Random
+    places: dict[Hashable, Place] = field(default_factory=dict)
+
+
+class Traced:
+    """A function that TensorFlow traces: its seed, and the places of its operations and of functions in it.
+
+    A setting of the global seed begins all places anew, not the seeds, unless they are `kept`.
+    """
+
+    def __init__(self, *, kept: bool = False) -> None:
+        self.seed = _state.era.seed
+        self._kept: tuple[dict[Hashable, Place], dict[Hashable, Traced]] | None = ({}, {}) if kept else None
+        self._found: weakref.WeakKeyDictionary[Era, Any] = weakref.WeakKeyDictionary()
+
+    def places(self) -> tuple[dict[Hashable, Place], dict[Hashable, Traced]]:
+        return self._kept or self._found.setdefault(_state.era, ({}, {}))
+
+    @contextlib.contextmanager
+    def called(self) -> Iterator[None]:
+        """Run the function: what is drawn within is drawn by its operations, in their order."""
+        before, _state.call = _state.call, Call(self, *self.places())
+        try:
+            yield
+        finally:
+            _state.call = before
+
+    @staticmethod
+    def within(key: Hashable | None = None) -> Traced | None:
+        """Return what a function is that is called by the one that runs: the next, or that of a key.
+
+        None where none runs.
+        """
+        call = _state.call
+        if call is None:
+            return None
+        found = call.functions.get(call.next_node() if key is None else key)
+        if found is None:
+            found = call.functions[call.nodes if key is None else key] = Traced(kept=True)
+            found.seed = call.function.seed if key is None else found.seed
+        return found
+
+
+def site() -> Hashable | None:
+    """Return what a thing is that a running function makes, the same in every call; None where none runs."""
+    return None if _state.call is None else (_state.call.function, _state.call.next_node())
+
+
+@dataclass
+class Call:
+    """A call of a function, and how far it has got."""
+
+    function: Traced
+    places: dict[Hashable, Place]
+    functions: dict[Hashable, Traced]
+    nodes: int = 0
+    unseeded: int = 0
+
+    def next_node(self) -> int:
+        self.nodes += 1
+        return self.nodes
+
+    def next_unseeded(self) -> int:
+        self.unseeded += 1
+        return self.unseeded - 1
+
+
+class _State:
+    """What the program's random numbers depend on."""
+
+    def __init__(self) -> None:
+        self.era = Era(None, random.Random())  # noqa: S311  TensorFlow's choice
+        self.call: Call | None = None
+
+
+_state = _State()
 
 
 def reset_seed(seed: int | None) -> None:
     """Seed everything random from here on."""
-    operations = random.Random(seed)  # noqa: S311  TensorFlow's choice
-    _state.update(generator=np.random.default_rng(seed), seed=seed, operations=operations)
+    _state.era = Era(seed, random.Random(seed))  # noqa: S311  TensorFlow's choice
 
 
 @contextlib.contextmanager
 def seeded(seed: int | None) -> Iterator[None]:
     """Seed everything random within, and go on as before after."""
-    before = dict(_state)
+    before = _state.era, _state.call
     reset_seed(seed)
+    _state.call = None
     try:
         yield
     finally:
-        _state.update(before)
+        _state.era, _state.call = before
 
 
-def generator_for(seed: int | None) -> np.random.Generator:
-    """Return the generator of an operation: the global one, or one of its own where it has a seed."""
-    if seed is None:
-        return _state["generator"]
-    base = _state["seed"]
-    return np.random.default_rng(seed if base is None else [base, zlib.crc32(str(seed).encode())])
-
-
-_DEFAULT_SEED = 87654321
-_MODULUS = (1 << 31) - 1
+def drawn_seed() -> int | None:
+    """Return the next number that the global seed gives an operation; None where none is set."""
+    return None if _state.era.seed is None else _state.era.operations.randint(0, _MODULUS)
 
 
 def operation_seeds(seed: int | None) -> tuple[int, int]:
     """Return the two seeds that TensorFlow derives for an operation from its own and the global one.
 
     Without either they are random.  With the global one alone, each operation's is the next
-    number drawn from it.  tensorflow/python/framework/random_seed.py
+    number drawn from it, and in a function the number of those before it.
     """
-    base = _state["seed"]
+    call = _state.call
+    base = _state.era.seed if call is None else call.function.seed
     if base is None and seed is None:
         return secrets.randbits(64), secrets.randbits(64)
     if seed is None:
-        seed = _state["operations"].randint(0, _MODULUS)
+        seed = _state.era.operations.randint(0, _MODULUS) if call is None else call.next_unseeded()
     first, second = (_DEFAULT_SEED if base is None else base) % _MODULUS, seed % _MODULUS
     return (first, second) if first or second else (0, _MODULUS)
 
 
-def truncated_normal(generator: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Return normal values, those beyond two standard deviations drawn again."""
-    out = generator.standard_normal(shape)
-    beyond = np.abs(out) > 2
-    while np.any(beyond):
-        out = np.where(beyond, generator.standard_normal(shape), out)
-        beyond = np.abs(out) > 2
-    return out
-
-
-def _draw(kind: str, shape: tuple[int, ...], dtype: Any, seed: Any, low: float, high: float) -> Any:
-    generator = generator_for(seed)
-    if kind == "uniform":
-        if np.dtype(dtype).kind in "iu":
-            return np.asarray(generator.integers(int(low), int(high), shape, dtype=dtype))
-        drawn = generator.random(shape) * (high - low) + low
-    elif kind == "normal":
-        drawn = generator.standard_normal(shape) * high + low
+def _stream(kind: str, dtype: Any, seed: int | None, blocks: int) -> Stream:
+    """Return where an operation draws, and take so many blocks."""
+    if has_no_effect():
+        return Stream(0, 0)
+    call, seeds = _state.call, operation_seeds(seed)
+    if call is None:
+        place = _state.era.places.setdefault((kind, dtype, seeds), Place(seeds))
     else:
-        drawn = truncated_normal(generator, shape) * high + low
-    return np.asarray(drawn, dtype)
+        place = call.places.setdefault(call.next_node(), Place(seeds))
+    first, second = place.seeds
+    stream = Stream(first, (second << 64) + place.taken)
+    place.taken += blocks
+    return stream
+
+
+_DISTRIBUTIONS: dict[str, Callable[..., Any]] = {
+    "normal": distributions.normal,
+    "truncated_normal": distributions.truncated_normal,
+    "uniform": distributions.uniform,
+    "integers": distributions.integers,
+}
+
+
+def _draw(kind: str, shape: tuple[int, ...], dtype: Any, seed: int | None, **more: Any) -> Any:
+    """Return values of a distribution; integers in the bounds `low` and `high`."""
+    count, wanted = math.prod(shape), dtypes.as_dtype(dtype)
+    stream = _stream(kind, wanted, seed, count * RESERVED_SAMPLES)  # Blocks, though it needs fewer.
+    return _DISTRIBUTIONS[kind](stream, count, wanted, **more).reshape(shape)
+
+
+def _dropout_mask(x: Any, rate: float, seed: int | None) -> Any:
+    """Return what to multiply with: 0, or what keeps the mean."""
+    if rate == 0:
+        operation_seeds(seed)  # TensorFlow takes a number of the global seed's nevertheless.
+        return np.ones_like(x)
+    kept = _draw("uniform", x.shape, x.dtype, seed) >= x.dtype.type(rate)
+    return kept.astype(x.dtype) * x.dtype.type(1 / (1 - rate))
+
+
+def _shuffle(x: Any, seed: int | None) -> Any:
+    """Return rows in another order: each place takes one of those not yet taken."""
+    size = len(x)
+    if x.size <= 1 or size <= 1:
+        operation_seeds(seed)
+        return x
+    numbers = _stream("shuffle", x.dtype, seed, -(-size // _BLOCK)).samples(size)
+    order = list(range(size))
+    for place, number in enumerate(numbers[:-1].tolist()):
+        other = place + number % (size - place)
+        order[place], order[other] = order[other], order[place]
+    return x[order]
 
 
 define("draw", _draw)
-define(
-    "dropout_mask",
-    lambda x, rate, seed: (
-        (generator_for(seed).random(x.shape) >= rate).astype(x.dtype) / x.dtype.type(1 - rate)
-    ),
-    None,
-)
-define("shuffle", lambda x, seed: generator_for(seed).permutation(x), None)
+define("dropout_mask", _dropout_mask, None)
+define("shuffle", _shuffle, None)

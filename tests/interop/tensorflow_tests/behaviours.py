@@ -919,6 +919,190 @@ def losses_are_of_the_last_call_and_of_all_layers(tf, directory):
     close(stack.losses, [1.6, 1.0, 6.0])
 
 
+class _Watched:
+    """Batches as a model that runs eagerly sees them."""
+
+    def __init__(self, tf):
+        seen = self.seen = []
+
+        class Model(tf.keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.dense = tf.keras.layers.Dense(1)
+
+            def call(self, inputs):
+                seen.append(inputs.numpy()[:, 0].astype(int).tolist())
+                return self.dense(inputs)
+
+        self.model = Model()
+        self.model.compile("sgd", "mse", run_eagerly=True)
+
+    def during(self, method, *arguments, **more):
+        self.seen.clear()
+        getattr(self.model, method)(*arguments, verbose=0, **more)
+        return self.seen[:]
+
+
+def epochs_of_some_steps_go_on_where_the_last_one_ended(tf, directory):
+    watched, x = _Watched(tf), np.arange(10, dtype=np.float32)[:, None]
+    data = tf.data.Dataset.from_tensor_slices((x, x))
+    halves = [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    assert watched.during("fit", data.batch(5), epochs=2, steps_per_epoch=1) == halves
+    assert watched.during("fit", data.batch(5), epochs=2, steps_per_epoch=2) == halves * 2
+    assert watched.during("fit", data.batch(5).repeat(), epochs=3, steps_per_epoch=1) == [*halves, halves[0]]
+    assert watched.during("fit", iter([(x[:2], x[:2]), (x[2:5], x[2:5])]), epochs=2, steps_per_epoch=1) == [
+        [0, 1],
+        [2, 3, 4],
+    ]
+    history = watched.model.fit(data.batch(5), epochs=3, steps_per_epoch=1, verbose=0).history["loss"]
+    assert (len(history), history[2]) == (3, 0.0)
+    raises(ValueError, watched.model.fit, data.batch(5).repeat(), verbose=0)
+
+
+def models_draw_shuffled_batches_in_one_order(tf, directory):
+    """Each of fit, evaluate and predict begins a pass that nobody sees."""
+    tf.random.set_seed(87654321)  # As where none is set.
+    watched, x = _Watched(tf), np.arange(10, dtype=np.float32)[:, None]
+    data = tf.data.Dataset.from_tensor_slices((x, x)).shuffle(10, seed=5).batch(4)
+    assert watched.during("fit", data) == [[4, 0, 5, 9], [2, 8, 6, 3], [1, 7]]
+    twice = watched.during("fit", data, epochs=2)
+    assert twice == [[4, 6, 0, 5], [3, 2, 7, 9], [8, 1], [0, 5, 9, 8], [6, 2, 3, 4], [7, 1]]
+    assert watched.during("evaluate", data) == [[0, 1, 5, 7], [9, 4, 3, 8], [2, 6]]
+    assert watched.during("predict", data) == [[3, 8, 1, 9], [2, 0, 6, 4], [7, 5]]
+
+
+def random_operations_draw_by_two_seeds(tf, directory):
+    """Eagerly those of one kind, dtype and pair of seeds go on where the last one ended."""
+    draw = tf.random
+    for _ in range(2):
+        draw.set_seed(1)
+        close(
+            draw.normal([2, 3]),
+            [[-1.1012203, 1.5457517, 0.383644], [-0.87965786, -1.2246722, -0.9811211]],
+            1e-5,
+        )
+        close(draw.normal([2]), [0.40308788, -1.0880208], 1e-5)
+    found = [
+        draw.uniform([2]),
+        draw.uniform([2], 1, 5),
+        draw.uniform([3], 0, 100, tf.int32),
+        draw.uniform([3], -5, 100, tf.int64),
+        draw.uniform([2], dtype=tf.float64),
+        draw.shuffle([1, 2, 3, 4, 5, 6, 7]),
+        draw.shuffle(tf.reshape(tf.range(8), [4, 2])),
+        draw.truncated_normal([3], 1.0, 2.0),
+    ]
+    told = [
+        [0.8292774, 0.63422799],
+        [1.94580841, 1.95509338],
+        [54, 54, 39],
+        [95, 0, 25],
+        [0.93733397, 0.56392872],
+        [4, 6, 1, 5, 2, 3, 7],
+        [[0, 1], [6, 7], [4, 5], [2, 3]],
+        [0.20500296, 3.19596958, 4.46966839],
+    ]
+    for one, expected in zip(found, told, strict=True):
+        close(one, expected, 1e-5)
+    draw.set_seed(1)
+    found = [
+        draw.uniform([2], seed=1),
+        draw.uniform([2], seed=1),
+        draw.uniform([2], seed=2),
+        draw.shuffle([1, 2, 3, 4], seed=1),
+    ]
+    found += [draw.uniform([2], seed=1), draw.shuffle([1, 2, 3, 4], seed=1)]
+    for one, expected in zip(
+        found,
+        [
+            [0.05554414, 0.01869845],
+            [0.57732832, 0.29636776],
+            [0.40639675, 0.85759962],
+            [3, 1, 4, 2],
+            [0.92476225, 0.93629789],
+            [4, 2, 3, 1],
+        ],
+        strict=True,
+    ):
+        close(one, expected)
+
+
+def dropout_leaves_out_what_tensorflow_does(tf, directory):
+    tf.random.set_seed(3)
+    x = tf.ones([10])
+    layer, seeded = tf.keras.layers.Dropout(0.4), tf.keras.layers.Dropout(0.4, seed=7)
+    found = [tf.nn.dropout(x, 0.5), tf.nn.dropout(x, 0), tf.nn.dropout(x, 0.3, seed=4)]
+    found += [
+        layer(x, training=True),
+        layer(x, training=True),
+        seeded(x, training=True),
+        seeded(x, training=True),
+    ]
+    kept = ["".join("01"[int(value > 0)] for value in one.numpy()) for one in found]
+    assert kept == [
+        "0100110010",
+        "1111111111",
+        "1111110101",
+        "0100110111",
+        "1001100101",
+        "1100101011",
+        "0011001110",
+    ], kept
+    close(found[0].numpy().max(), 2.0)
+
+
+def initializers_draw_by_seeds_of_their_own(tf, directory):
+    made = tf.keras.initializers
+    found = [
+        made.GlorotUniform(seed=1)((2, 2)),
+        made.HeNormal(seed=3)((2, 2)),
+        made.RandomNormal(1.0, 2.0, seed=4)((2,)),
+        made.RandomUniform(-1.0, 3.0, seed=5)((2,)),
+        made.TruncatedNormal(0.0, 0.5, seed=6)((2,)),
+        made.VarianceScaling(2.0, "fan_avg", "untruncated_normal", seed=7)((2,)),
+        made.Orthogonal(2.0, seed=8)((2, 2)),
+    ]
+    for one, expected in zip(
+        found,
+        [
+            [[0.92710292, -0.09802794], [0.24566245, -0.26308089]],
+            [[-0.76348931, 1.90541327], [-1.07346284, 0.69113374]],
+            [-0.16369736, 2.73071814],
+            [-0.75258684, 2.32667637],
+            [0.64163053, -0.23561737],
+            [-0.67417276, -0.35869256],
+            [[-0.67288399, -1.88340831], [1.88340831, -0.67288411]],
+        ],
+        strict=True,
+    ):
+        close(one, expected, 1e-5)
+    for _ in range(2):
+        tf.keras.utils.set_random_seed(11)
+        dense = tf.keras.layers.Dense(2)
+        dense(tf.ones([1, 1]))
+        close(dense.kernel, [[-0.17253876, -0.87535024]], 1e-5)
+
+
+def fit_draws_as_the_function_that_keras_compiles(tf, directory):
+    layers, x = tf.keras.layers, np.float32([[1, 2, 4, 8, 16]])
+    same = layers.Dense(5, kernel_initializer="identity", use_bias=False)
+    tf.random.set_seed(7)
+    model = tf.keras.Sequential([layers.Dropout(0.5), same])
+    model.compile(tf.keras.optimizers.SGD(0.0), lambda _, found: tf.reduce_sum(found, -1))
+    found = [model.fit(x, x, verbose=0, epochs=count).history["loss"] for count in (6, 3)]
+    assert found == [[18, 18, 32, 14, 16, 54], [46, 58, 44]]
+    tf.random.set_seed(3)
+    watched, rows = _Watched(tf), np.arange(10, dtype=np.float32)[:, None]
+    first = [[1, 2, 4, 6], [7, 0, 5, 3], [8, 9]]
+    assert watched.during("fit", rows, rows, batch_size=4, epochs=2) == [
+        *first,
+        [1, 5, 7, 6],
+        [3, 0, 2, 4],
+        [9, 8],
+    ]
+    assert watched.during("fit", rows, rows, batch_size=4) == first
+
+
 def labels_of_another_rank_are_those_of_the_predictions(tf, directory):
     """Labels of n elements against predictions of n by 1: broadcast, they were n by n."""
     labels, found = tf.constant([0.0, 1.0, 1.0]), tf.constant([[0.2], [0.7], [0.4]])

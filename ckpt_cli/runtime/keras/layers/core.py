@@ -152,13 +152,17 @@ class Dropout(Layer):
             raise ValueError(f"Invalid value {rate} received for `rate`, expected a value between 0 and 1.")
         refuse("Dropout", noise_shape=noise_shape)
         self.rate, self.seed = rate, seed
+        self._next_seed = seed
 
     def call(self, inputs: Tensor, training: Any = None) -> Tensor:
         if not training or self.rate == 0:
             return inputs
+        seed = self._next_seed
+        if seed is not None:
+            self._next_seed = seed + 1  # Keras gives every call a seed of its own.
         if self.rate == 1:
             return _op["zeros_like"](inputs)
-        return inputs * _op["dropout_mask"](inputs, rate=self.rate, seed=self.seed)
+        return inputs * _op["dropout_mask"](inputs, rate=self.rate, seed=seed)
 
 
 class Flatten(Layer):
