@@ -334,4 +334,5 @@ def print(*inputs: Any, output_stream: Any = None, sep: str = " ", end: str = "\
 
     del options
     shown = [one.numpy() if isinstance(one, TensorLike) else one for one in inputs]
+    _op["print"]()
     builtins.print(*shown, sep=sep, end=end, file=output_stream or sys.stderr)

@@ -74,7 +74,7 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     )
     if not fits:
         raise ValueError(f"Tensor's shape {tensor.shape} is not compatible with expected shape {shape}")
-    return tensor
+    return _op["ensured"](tensor)
 
 
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:

@@ -1,4 +1,4 @@
-"""Pipelines of `tf.data`, as programs that TensorFlow and the runtime both run: of `D`, `np` and `tf`."""
+"""Pipelines of `tf.data`, as programs of `D`, `np`, `tf` and `A` that TensorFlow and the runtime both run."""
 
 from __future__ import annotations
 
@@ -122,6 +122,52 @@ PIPELINES = [
     "D.range(12).batch(5).unbatch()",
     "D.from_tensor_slices(dict(a=[[1, 2], [3, 4]], b=[[b'a', b'b'], [b'c', b'd']])).unbatch().repeat(3)",
     "D.range(12).batch(2).shuffle(3, seed=4).unbatch().batch(3)",
+    # As programs ask for speed.
+    "D.range(20).map(lambda x: x * 2, num_parallel_calls=A).batch(4).prefetch(A)",
+    "D.range(20).map(lambda x: x * 2, num_parallel_calls=A).cache().shuffle(9).repeat().batch(4).prefetch(A)",
+    "D.range(20).batch(4, num_parallel_calls=A).prefetch(A)",
+    "D.range(22).map(lambda x: x + 1).batch(4, num_parallel_calls=2, drop_remainder=True).repeat(2)",
+    "D.range(9).map(lambda x: x + 1).batch(2, num_parallel_calls=A).map(lambda x: x * 2).unbatch().batch(5)",
+    "D.from_tensor_slices(dict(a=np.arange(9.), b=['x'] * 9)).batch(4, num_parallel_calls=2).repeat(2)",
+    "D.range(9).flat_map(lambda x: D.range(3).batch(2, num_parallel_calls=2))",
+    "D.range(5).interleave(lambda x: D.range(x * 10, x * 10 + 4), cycle_length=2, num_parallel_calls=2)",
+    (
+        "D.range(7).interleave(lambda x: D.range(x % 3), cycle_length=3, block_length=2, "
+        "num_parallel_calls=3).shuffle(3, seed=1).repeat(2)"
+    ),
+    "D.range(7).interleave(lambda x: D.range(x % 3), cycle_length=10, num_parallel_calls=A).repeat(2)",
+    "D.range(5).interleave(lambda x: D.from_tensors(x).repeat(3), num_parallel_calls=A)",
+    "D.range(4).interleave(lambda x: D.range(x + 1).repeat(), cycle_length=2, num_parallel_calls=2)",
+    (
+        "D.range(6).interleave(lambda x: D.range(3).map(lambda y: x * 10 + y).batch(2, "
+        "num_parallel_calls=2), cycle_length=2, num_parallel_calls=2)"
+    ),
+    (
+        "D.from_tensor_slices(['b', 'a', 'c']).interleave(lambda f: D.from_tensors(f).repeat(3), "
+        "cycle_length=2, block_length=2, num_parallel_calls=A, deterministic=True)"
+        ".shuffle(4, seed=2).batch(2).prefetch(A)"
+    ),
+    # Functions that change nothing but the structure.
+    "D.range(9).map(tf.identity).shuffle(3, seed=1).batch(2)",
+    "D.range(9).map(lambda x: tf.cast(x, tf.int64)).shuffle(3, seed=1).batch(2)",
+    "D.range(9).map(lambda x: tf.ensure_shape(x, [])).shuffle(3, seed=1)",
+    "D.range(9).map(lambda x: (x,)).repeat(2)",
+    "D.range(9).map(lambda x: (x, [x, x + 1])).batch(2)",
+    "D.zip((D.range(5), D.range(5, 10))).map(lambda *both: both).shuffle(3, seed=1)",
+    "D.zip((D.range(5), D.range(5, 10))).map(lambda a, b: (b, a)).shuffle(3, seed=1)",
+    (
+        "D.from_tensor_slices((np.arange(12.), np.arange(12))).map(lambda x, y: (dict(x=x), y)).shuffle(4)"
+        ".batch(4).map(lambda d, y: (d['x'] * 2, y)).prefetch(A)"
+    ),
+    (
+        "D.from_tensor_slices(dict(a=[1, 2, 3], b=[1., 2., 3.])).map(lambda d: (d['a'] * 2, d['b']))"
+        ".map(lambda a, b: dict(a=a, b=b)).batch(2)"
+    ),
+    (
+        "D.from_tensor_slices(dict(a=[1, 2, 3], b=[1., 2., 3.])).shuffle(3, seed=2)"
+        ".map(lambda d: (d['a'], d['b'])).map(lambda a, b: dict(q=a, r=b)).repeat(2)"
+    ),
+    "D.from_tensor_slices(dict(a=[1, 2], b=[1., 2.])).batch(2).map(lambda d: dict(z=d['a'], y=d['b']))",
 ]
 
 POSITIONS = [0, 1, 2, 3, 4, 6, 9, 14, 40]
@@ -132,7 +178,7 @@ FOLLOWING = 12
 def opened(tf: Any, np: Any, program: str) -> Any:
     """Return an iterator over a pipeline of `tf`."""
     tf.random.set_seed(1)
-    return iter(eval(program, {"D": tf.data.Dataset, "np": np, "tf": tf}))
+    return iter(eval(program, {"D": tf.data.Dataset, "np": np, "tf": tf, "A": tf.data.AUTOTUNE}))
 
 
 def drawn(iterator: Any, count: int) -> list[Any]:

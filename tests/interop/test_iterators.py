@@ -112,7 +112,17 @@ def test_pipelines_that_were_not_rewritten_go_on_here(
 
 REFUSED = {
     "D.range(9).map(lambda x: tf.random.uniform([]))": "RandomUniform is stateful",
+    "D.range(9).map(lambda x: tf.random.normal([]))": "RandomStandardNormal is stateful",
     "D.range(9).map(lambda x, v=tf.Variable(1, dtype=tf.int64): x + v)": "ReadVariableOp is stateful",
+    "D.range(9).map(lambda x, v=tf.Variable(1, dtype=tf.int64): v.assign_add(x))": (
+        "AssignAddVariableOp is stateful"
+    ),
+    "D.range(9).map(lambda x, g=tf.random.Generator.from_seed(1): g.uniform([]))": (
+        "RngReadAndSkip is stateful"
+    ),
+    "D.range(4).map(lambda x: D.range(x).reduce(np.int64(0), lambda a, b: a + b))": (
+        "ReduceDataset is stateful"
+    ),
     "D.range(9).filter(lambda x, v=tf.Variable(1, dtype=tf.int64): x < v)": "ReadVariableOp is stateful",
     "D.from_generator(lambda: iter([1, 2, 3]), tf.int64)": "PyFunc is stateful",
     "D.range(9).flat_map(lambda x: D.range(3).shuffle(2, seed=1))": "DummySeedGenerator is stateful",

@@ -323,6 +323,12 @@ VARIABLE = tf.Variable(1, dtype=tf.int64)
 REFUSED = {
     "generator": (lambda: Dataset.from_generator(lambda: iter(range(9)), tf.int64), "PyFunc is stateful"),
     "random": (lambda: Dataset.range(9).map(lambda x: tf.random.uniform([])), "RandomUniform is stateful"),
+    "later": (lambda: Dataset.range(9).map(lambda x: (x + 1) * VARIABLE), "ReadVariableOp is stateful"),
+    "normal": (lambda: Dataset.range(9).map(lambda x: tf.random.normal([])), "RandomStandardNormal is"),
+    "shuffled": (
+        lambda: Dataset.range(9).map(lambda x: tf.random.shuffle([x, x])),
+        "RandomShuffle is stateful",
+    ),
     "variable": (lambda: Dataset.range(9).map(lambda x: x + VARIABLE), "ReadVariableOp is stateful"),
     "predicate": (lambda: Dataset.range(9).filter(lambda x: x > VARIABLE), "ReadVariableOp is stateful"),
     "batched": (lambda: Dataset.range(9).map(lambda x: x + VARIABLE).batch(2), "ReadVariableOp is stateful"),
@@ -346,14 +352,43 @@ def test_what_cannot_cross_is_refused_at_save(tmp_path, name, before):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_not_implemented_is_refused_by_name(tmp_path):
-    with pytest.raises(tf.errors.UnimplementedError, match="num_parallel_calls is not implemented"):
-        Dataset.range(3).interleave(lambda x: Dataset.range(3), num_parallel_calls=2)
+def test_parallel_steps_give_elements_in_order():
+    def interleaved(**more):
+        made = Dataset.range(7).interleave(lambda x: Dataset.range(10 * x, 11 * x), 3, 2, **more)
+        return list(made.as_numpy_iterator())
+
+    assert interleaved(num_parallel_calls=2) == interleaved()
+    assert interleaved(num_parallel_calls=tf.data.AUTOTUNE, deterministic=False) == interleaved()
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="`num_parallel_calls` is 4 and `cycle_length` is 3"
+    ):
+        interleaved(num_parallel_calls=4)
+    batches = [
+        batch.tolist() for batch in Dataset.range(5).batch(2, num_parallel_calls=2).as_numpy_iterator()
+    ]
+    assert batches == [[0, 1], [2, 3], [4]]
+
+
+def test_a_function_is_looked_at_without_effect():
+    count, seen = tf.Variable(0), []
+
+    def counted(x):
+        count.assign_add(1)
+        return x
+
+    def chosen(x, y):
+        seen.append(type(x))
+        return (x, y) if x > 1 else (y, x)
+
+    assert len(list(Dataset.range(3).map(counted))) == int(count) == 3
+    pairs = Dataset.zip((Dataset.range(4), Dataset.range(10, 14)))
+    assert [int(one) for one, _ in pairs.map(chosen)] == [10, 11, 2, 3]
+    assert next(pairs.map(lambda x, y: {"b": y, "a": x}).as_numpy_iterator()) == {"a": 0, "b": 10}
+    assert len(seen) == 5
+
+
+def test_what_is_not_implemented_is_refused_by_name():
     with pytest.raises(tf.errors.UnimplementedError, match="a cache in a file is not implemented"):
         Dataset.range(3).cache("file")
     with pytest.raises(tf.errors.UnimplementedError, match="unknown size"):
         Dataset.range(3).shuffle(tf.data.UNKNOWN_CARDINALITY)
-    iterator = iter(Dataset.range(4).batch(2, num_parallel_calls=2))
-    assert next(iterator).numpy().tolist() == [0, 1]
-    with pytest.raises(tf.errors.UnimplementedError, match=r"batch\(num_parallel_calls\) cannot be saved"):
-        tf.train.Checkpoint(i=iterator).save(tmp_path / "ckpt")

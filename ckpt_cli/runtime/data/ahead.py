@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from formats.tf.run.iterator_state import own_key
 
 from ..nest import flatten, map_structure
 from ..tensor import Tensor
 from .batching import Batched, element_of, gathered, repeated, stacked
-from .cursors import Cursor
-from .saved import Sections, UnfitStateError
+from .cursors import Cursor, refuse_error
+from .saved import UnfitStateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from .functions import Mapping
     from .recipe import Element, Step
+    from .saved import Sections
 
 __all__ = [
     "END",
     "Ahead",
+    "BatchesAhead",
     "Mapped",
     "MappedAhead",
     "MappedBatches",
     "Prefetched",
     "PrefetchedNothing",
-    "_refuse_error",
+    "Repacked",
 ]
 
 
@@ -54,6 +56,18 @@ class Mapped(Cursor):
     @classmethod
     def sample(cls, inputs: list[Element], more: int, function: Mapping, *rest: Any) -> Element:
         return function.sample(inputs[0])
+
+
+class Repacked(Mapped):
+    """Components in another structure: TensorFlow, which has them in a row, leaves such a step out."""
+
+    name = "Repacked"
+
+    def save(self, out: Sections, prefix: str) -> None:
+        self._input.save(out, prefix)
+
+    def restore(self, state: Sections, prefix: str) -> None:
+        self._input.restore(state, prefix)
 
 
 END = object()
@@ -102,12 +116,6 @@ class Ahead(Cursor):
         self._input.restore(state, me)
 
 
-def _refuse_error(state: Sections, prefix: str, key: str) -> None:
-    """Refuse an element that is an error: which one cannot be told from its number."""
-    if code := state.number(prefix, key):
-        raise UnfitStateError(f"{prefix}: an element that could not be made, error {code}")
-
-
 class Prefetched(Ahead):
     name = "Prefetch"
 
@@ -124,7 +132,7 @@ class Prefetched(Ahead):
     def restore_ready(self, state: Sections, me: str) -> Iterator[Element]:
         for number in range(state.number(me, "buffer_size")):
             place = f"{me}::{number}"
-            _refuse_error(state, place, "status.code")
+            refuse_error(state, place, "status.code")
             size = state.number(place, "buffer.size")
             yield state.element(place, "buffer[{}]", size, self._source.structure)
 
@@ -169,7 +177,7 @@ class MappedAhead(Ahead):
     def restore_ready(self, state: Sections, me: str) -> Iterator[Element]:
         for number in range(state.number(me, "invocation_results_size")):
             place = f"{me}_invocation_results[{number}]"
-            _refuse_error(state, place, "_code")
+            refuse_error(state, place, "_code")
             if state.number(place, "end_of_input", most=1):
                 yield END
                 return
@@ -181,38 +189,42 @@ class MappedAhead(Ahead):
         return function.sample(inputs[0])
 
 
-class MappedBatches(Ahead):
-    """Batches of what a function makes of elements: TensorFlow makes one step of the two.
+class BatchesAhead(Ahead):
+    """Batches, where TensorFlow makes several at a time."""
 
-    The last of the batches that a state holds may only have been begun.
-    """
+    name = "ParallelBatch"
+    finished: ClassVar[tuple[str, int | bytes]] = ("call_finished", b"")
+    """The key by which TensorFlow knows that nothing works at a batch any more, and its value."""
 
-    name = "MapAndBatch"
-
-    def __init__(self, inputs: Sequence[Step], function: Mapping, size: int, drops: bool) -> None:
+    def __init__(self, inputs: Sequence[Step], size: int, drops: bool) -> None:
         super().__init__(inputs)
-        self._function, self._size, self._drops = function, size, drops
-        self._begun: deque[Element] = deque()
+        self._size, self._drops = size, drops
+
+    def draw(self) -> Element:
+        """Return an element of a batch."""
+        return self._input.next()
+
+    def drawn_structure(self) -> Element:
+        """Return what an element of a batch looks like."""
+        return self._source.structure
 
     def made(self) -> Element:
-        return stacked(gathered(self._draw, self._size, self._drops))
-
-    def _draw(self) -> Element:
-        return self._begun.popleft() if self._begun else self._function(self._input.next())
+        return stacked(gathered(self.draw, self._size, self._drops))
 
     def save_ready(self, out: Sections, me: str) -> None:
-        self._function.refuse_stateful(self._source)
-        results = [*self._ready, *([stacked(list(self._begun))] if self._begun else [])]
-        out.put(me, {"call_counter": len(self._begun), "batch_results_size": len(results)})
+        self.save_results(out, me, list(self._ready))
+
+    def save_results(self, out: Sections, me: str, results: list[Element]) -> None:
+        out.put(me, {"batch_results_size": len(results)})
         for number, batch in enumerate(results):
             self._save_result(out, me, f"batch_results_{number}", batch)
-        if self._begun:
-            missing = self._size - len(self._begun)
-            out.put(me, {f"batch_results_{len(self._ready)}_num_calls": missing})
 
     def _save_result(self, out: Sections, me: str, result: str, batch: Element) -> None:
         leaves = [] if batch is END else flatten(batch)
-        out.put(me, {f"{result}_num_calls": 0, f"{result}_num_elements": len(leaves[0]) if leaves else 0})
+        finished, value = self.finished
+        out.put(
+            me, {f"{result}_{finished}": value, f"{result}_num_elements": len(leaves[0]) if leaves else 0}
+        )
         if batch is END:
             out.put(me, {f"{result}_end_of_input": b""})
         else:
@@ -224,7 +236,7 @@ class MappedBatches(Ahead):
     def restore_ready(self, state: Sections, me: str) -> Iterator[Element]:
         for number in range(state.number(me, "batch_results_size")):
             result = f"batch_results_{number}"
-            _refuse_error(state, me, f"{result}_status_code")
+            refuse_error(state, me, f"{result}_status_code")
             rows = state.number(me, f"{result}_num_elements", most=self._size)
             batch = self._restored(state, me, result, rows) if rows else None
             if rows == self._size:
@@ -235,11 +247,15 @@ class MappedBatches(Ahead):
                     yield batch
                 yield END
             elif rows:
-                self._begun.extend(element_of(batch, number) for number in range(rows))
+                self.go_on_with(me, [element_of(batch, number) for number in range(rows)])
             return
 
+    def go_on_with(self, me: str, elements: list[Element]) -> None:
+        """Take the elements of a batch that has only been begun."""
+        raise UnfitStateError(f"{me}: a batch of {len(elements)} elements that is not the last")
+
     def _restored(self, state: Sections, me: str, result: str, rows: int) -> Element:
-        like = repeated(self._function.sample(self._source.structure), rows)
+        like = repeated(self.drawn_structure(), rows)
         size = state.number(me, f"{result}_output_size")
         batch = state.element(own_key(me, result), "output_{}", size, like)
         if any(leaf.ndim == 0 or len(leaf) < rows for leaf in flatten(batch)):
@@ -247,9 +263,50 @@ class MappedBatches(Ahead):
         return map_structure(lambda leaf: Tensor(leaf._value[:rows]), batch)
 
     @classmethod
-    def length(cls, inputs: list[int], function: Mapping, size: int, drops: bool) -> int:
-        return Batched.length(inputs, size, drops)
+    def length(cls, inputs: list[int], *settings: Any) -> int:
+        return Batched.length(inputs, *settings)
 
     @classmethod
-    def sample(cls, inputs: list[Element], more: int, function: Mapping, size: int, drops: bool) -> Element:
-        return Batched.sample([function.sample(inputs[0])], more, size, drops)
+    def sample(cls, inputs: list[Element], more: int, *settings: Any) -> Element:
+        return Batched.sample(inputs, more, *settings)
+
+
+class MappedBatches(BatchesAhead):
+    """Batches of what a function makes of elements: TensorFlow makes one step of the two.
+
+    The last of the batches that a state holds may only have been begun.
+    """
+
+    name = "MapAndBatch"
+    finished = ("num_calls", 0)
+
+    def __init__(self, inputs: Sequence[Step], function: Mapping, size: int, drops: bool) -> None:
+        super().__init__(inputs, size, drops)
+        self._function = function
+        self._begun: deque[Element] = deque()
+
+    def draw(self) -> Element:
+        return self._begun.popleft() if self._begun else self._function(self._input.next())
+
+    def drawn_structure(self) -> Element:
+        return self._function.sample(self._source.structure)
+
+    def save_ready(self, out: Sections, me: str) -> None:
+        self._function.refuse_stateful(self._source)
+        begun = [stacked(list(self._begun))] if self._begun else []
+        self.save_results(out, me, [*self._ready, *begun])
+        out.put(me, {"call_counter": len(self._begun)})
+        if self._begun:
+            missing = self._size - len(self._begun)
+            out.put(me, {f"batch_results_{len(self._ready)}_num_calls": missing})
+
+    def go_on_with(self, me: str, elements: list[Element]) -> None:
+        self._begun.extend(elements)
+
+    @classmethod
+    def length(cls, inputs: list[int], function: Mapping, *settings: Any) -> int:
+        return super().length(inputs, *settings)
+
+    @classmethod
+    def sample(cls, inputs: list[Element], more: int, function: Mapping, *settings: Any) -> Element:
+        return super().sample([function.sample(inputs[0])], more, *settings)

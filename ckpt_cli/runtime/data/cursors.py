@@ -17,6 +17,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .saved import UnfitStateError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from .recipe import Element, Step
     from .saved import Sections
 
-__all__ = ["Cursor", "Derived"]
+__all__ = ["Cursor", "Derived", "refuse_error"]
 
 
 class Cursor(ABC):
@@ -111,3 +113,9 @@ class Derived(Cursor):
         self.take(state, me)
         if self._input is not None:
             self._input.restore(state, self.inner(me))
+
+
+def refuse_error(state: Sections, prefix: str, key: str) -> None:
+    """Refuse an element that is an error: which one cannot be told from its number."""
+    if code := state.number(prefix, key):
+        raise UnfitStateError(f"{prefix}: an element that could not be made, error {code}")

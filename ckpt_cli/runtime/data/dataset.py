@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import dtypes
-from ..errors import UnimplementedError
+from ..errors import InvalidArgumentError, UnimplementedError
 from ..nest import flatten, map_structure
 from ..ops.random import operation_seeds
 from ..specs import TensorSpec
 from ..tensor import Tensor, as_tensor
-from .ahead import Mapped, Prefetched, PrefetchedNothing
+from .ahead import BatchesAhead, Mapped, Prefetched, PrefetchedNothing
 from .batching import Batched, PaddedBatches, Unbatched
 from .caching import Cached, Memory
 from .combining import Concatenated, Zipped
-from .functions import Mapping
+from .functions import Mapping, as_element
+from .interleaving import Interleaved, InterleavedAhead
 from .iterators import OwnedIterator
-from .nesting import FlatMapped, Interleaved, Windowed
-from .passing import Filtered, Repeated, RepeatedForever, Sharded, Skipped, Taken, Unsaved
+from .nesting import FlatMapped, Windowed
+from .passing import Filtered, Repeated, RepeatedForever, Sharded, Skipped, Taken
 from .recipe import INFINITE, UNKNOWN, Step
 from .rewriting import as_it_is
 from .shuffling import Seeds, Shuffled
@@ -61,7 +62,7 @@ class Dataset:
     def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
         """Return a dataset of the rows of tensors, which all have as many."""
         del name
-        tensors = map_structure(lambda leaf: as_tensor(leaf)._value, _plain(tensors))
+        tensors = map_structure(lambda leaf: as_tensor(leaf)._value, as_element(tensors))
         sizes = {len(leaf) if leaf.ndim else -1 for leaf in flatten(tensors)}
         if len(sizes) != 1 or -1 in sizes:
             raise ValueError(
@@ -73,7 +74,7 @@ class Dataset:
     def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
         """Return a dataset of one element."""
         del name
-        return Dataset(Step(Single, (), (_plain(tensors),)))
+        return Dataset(Step(Single, (), (as_element(tensors),)))
 
     @staticmethod
     def range(*args: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Dataset:
@@ -131,8 +132,8 @@ class Dataset:
         name: str | None = None,
     ) -> Dataset:
         del deterministic, name
-        batched = self._then(Batched, _positive("batch_size", batch_size), bool(drop_remainder))
-        return batched if num_parallel_calls is None else batched._then(Unsaved, "batch(num_parallel_calls)")
+        kind = Batched if num_parallel_calls is None else BatchesAhead
+        return self._then(kind, _positive("batch_size", batch_size), bool(drop_remainder))
 
     def padded_batch(
         self,
@@ -194,15 +195,25 @@ class Dataset:
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Return elements of several such datasets in turn; by default of as many as there are processors."""
+        """Return elements of several such datasets in turn.
+
+        By default of as many as there are processors. In parallel TensorFlow chooses no more than it
+        makes calls at a time, and where it is to choose that, too, a third of the processors.
+        """
         del deterministic, name
-        if num_parallel_calls is not None:
-            raise UnimplementedError("interleave: num_parallel_calls is not implemented; leave it out.")
+        calls = None if num_parallel_calls is None else int(num_parallel_calls)
         cycle = AUTOTUNE if cycle_length is None else int(cycle_length)
         if cycle == AUTOTUNE:
-            cycle = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+            cycle = _cycle(calls)
+        elif calls is not None and calls > cycle:
+            raise InvalidArgumentError(
+                "If `cycle_length` is set to a fixed value, `num_parallel_calls` must be either "
+                "`tf.data.AUTOTUNE` or a value less than or equal to `cycle_length`. However, "
+                f"`num_parallel_calls` is {calls} and `cycle_length` is {cycle}"
+            )
         block = 1 if block_length is None else _positive("block_length", block_length)
-        return self._then(Interleaved, Mapping(map_func), as_it_is, _positive("cycle_length", cycle), block)
+        kind = Interleaved if calls is None else InterleavedAhead
+        return self._then(kind, Mapping(map_func), as_it_is, _positive("cycle_length", cycle), block)
 
     def window(
         self,
@@ -315,6 +326,13 @@ def _spec(leaf: Any, longer: Any) -> Any:
     return TensorSpec(sizes, leaf.dtype)
 
 
+def _cycle(calls: int | None) -> int:
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if calls is None:
+        return processors
+    return -(-processors // 3) if calls == AUTOTUNE else min(calls, processors)
+
+
 def _positive(name: str, value: Any) -> int:
     number = int(value)
     if number <= 0:
@@ -351,13 +369,3 @@ def _fillings(values: Any, structure: Any) -> list[Any]:
         blank if value is None else as_tensor(value).numpy()
         for value, blank in zip(given, blanks, strict=True)
     ]
-
-
-def _plain(value: Any) -> Any:
-    """Return a structure in which lists of numbers are tensors and not structures."""
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, tuple):
-        parts = [_plain(one) for one in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return as_tensor(value)

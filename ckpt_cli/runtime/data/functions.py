@@ -3,24 +3,65 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
+import operator
 from typing import TYPE_CHECKING, Any
 
-from ..nest import map_structure
-from ..ops.random import seeded
+from ..nest import flatten, map_structure
+from ..ops.random import Traced, seeded, site
 from ..tensor import Tensor, as_tensor, observers
+from ..variable import without_effect
 from .recipe import call
 from .saved import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .recipe import Step
 
-__all__ = ["Mapping"]
+__all__ = ["Mapping", "as_element", "tell_of_reading"]
 
-_STATEFUL = {"draw": "RandomUniform", "dropout_mask": "RandomUniform", "shuffle": "RandomShuffle"}
-"""Operations whose outcome is not told by their inputs, and what TensorFlow calls them."""
+
+@contextlib.contextmanager
+def _for_a_look() -> Iterator[None]:
+    """Call a function for what it would make: nothing is drawn from what is random, no variable changes."""
+    with seeded(None), without_effect():
+        yield
+
+
+class ComputesError(Exception):
+    """A function does something with an element."""
+
+
+def _computes(*arguments: Any) -> Any:
+    raise ComputesError
+
+
+class Untouched(Tensor):
+    """A component that is there to be passed on: what looks into it raises ComputesError."""
+
+    __slots__ = ()
+    numpy = __array__ = __len__ = __iter__ = __bool__ = __int__ = __index__ = __float__ = _computes  # type: ignore[assignment]
+
+    def _read(self) -> Tensor:
+        return self
+
+
+_STATEFUL = {
+    "assign": "AssignVariableOp",
+    "assign_add": "AssignAddVariableOp",
+    "assign_sub": "AssignSubVariableOp",
+    "dropout_mask": "RandomUniform",
+    "generate": "RngReadAndSkip",
+    "integers": "RandomUniformInt",
+    "normal": "RandomStandardNormal",
+    "print": "PrintV2",
+    "scatter": "ResourceScatterUpdate",
+    "shuffle": "RandomShuffle",
+    "skip_random": "RngReadAndSkip",
+    "truncated_normal": "TruncatedNormal",
+    "uniform": "RandomUniform",
+}
+"""Operations that do more than their inputs tell, or what they draw, and what TensorFlow calls them."""
 
 
 class Mapping:
@@ -30,31 +71,49 @@ class Mapping:
     cannot be saved, as another could not go on with the same elements.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
+    def __init__(self, function: Callable[..., Any], calling: Callable[..., Any] = call) -> None:
+        """Take a function, and how it is called with an element."""
+        self.function, self._calling = function, calling
+        # TensorFlow traces a function within another one once, for all the pipelines that it makes.
+        self._site = site() or self
         self._was_called = False
         self._stateful: str | None = None
+        self._copies: dict[int, Tensor] | None = None
 
     def _call(self, element: Any) -> Any:
         self._was_called = True
         observers.append(self)
+        traced = Traced.within(self._site)
         try:
-            return call(self.function, element)
+            with contextlib.nullcontext() if traced is None else traced.called():
+                return self._calling(self.function, element)
         finally:
             observers.remove(self)
 
     def observe(self, operation: Any, inputs: Any, outputs: Any, attributes: dict[str, Any]) -> None:
         """Be told of an operation that the function ran."""
-        self._stateful = _STATEFUL.get(operation.name, self._stateful)
+        self._stateful = self._stateful or _STATEFUL.get(attributes.get("kind", operation.name))
+        if self._copies is not None:
+            if operation.name != "identity":
+                raise ComputesError
+            self._copies[id(outputs[0])] = self._copies.get(id(inputs[0]), inputs[0])
 
     def observe_read(self, variable: Any, output: Tensor) -> None:
         """Be told of a variable that the function read."""
-        self._stateful = "ReadVariableOp"
+        self._stateful = self._stateful or "ReadVariableOp"
+
+    def observe_reading(self) -> None:
+        """Be told that the function drew from a dataset itself."""
+        self._stateful = self._stateful or "ReduceDataset"
 
     def __call__(self, element: Any) -> Any:
         """Return an element made of another; a list is taken for a tuple."""
         made = self._call(element)
-        return map_structure(_component, tuple(made) if isinstance(made, list) else made)
+        return as_element(tuple(made) if isinstance(made, list) else made)
+
+    def then(self, other: Mapping) -> Mapping:
+        """Return the function that does what another does with what this one makes."""
+        return Mapping(lambda element: other(self(element)), lambda function, element: function(element))
 
     def holds(self, element: Any) -> bool:
         """Return what the function says of an element."""
@@ -71,41 +130,58 @@ class Mapping:
 
     def sample(self, element: Any) -> Any:
         """Return what an element looks like, and draw nothing from what is random."""
-        with seeded(None):
+        with _for_a_look():
             return self(element)
 
     def refuse_stateful(self, source: Step) -> None:
         """Raise FailedPreconditionError where another iterator could not go on with the same elements."""
         if not self._was_called and source.can_be_sampled:
             # TensorFlow knows a function from tracing it; a sample that it cannot take tells nothing.
-            with contextlib.suppress(Exception), seeded(None):
+            with contextlib.suppress(Exception), _for_a_look():
                 self._call(source.structure)
         if self._stateful is not None:
             raise refuse(self._stateful)
 
     def is_identity(self, source: Step) -> bool:
-        """Whether the function returns what it is given: TensorFlow leaves such a step out.
+        """Whether the function returns what it is given, in order: TensorFlow leaves such a step out.
 
-        Only one that names nothing is tried: it cannot do anything but with its arguments.
+        It is called for that with components that cannot be computed with, as TensorFlow traces each.
         """
-        code = getattr(self.function, "__code__", None)
-        if not inspect.isfunction(self.function) or code is None or code.co_names or code.co_freevars:
+        if not source.can_be_sampled:
             return False
-        probes = tuple(object() for _ in range(code.co_argcount))
+        self._copies, was_called = {}, self._was_called
         try:
-            made = self.function(*probes)
-        except Exception:  # It has done something with an argument.
+            with _for_a_look():
+                given = map_structure(_untouched, source.structure)
+                made = flatten(self(given))
+                origins = [self._copies.get(id(leaf), leaf) for leaf in made]
+        except Exception:  # Whatever it did with an argument, it did something.
             return False
-        if len(probes) == 1:
-            is_same = made is probes[0] and source.can_be_sampled
-            return is_same and not isinstance(source.structure, tuple)
-        return isinstance(made, tuple) and len(made) == len(probes) and all(map(_is, made, probes))
+        finally:
+            # It ended at the first operation, and others may tell more.
+            self._copies, self._was_called = None, was_called
+        leaves = flatten(given)
+        return (
+            self._stateful is None and len(origins) == len(leaves) and all(map(operator.is_, origins, leaves))
+        )
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
+def _untouched(leaf: Any) -> Any:
+    return Untouched(leaf._value) if isinstance(leaf, Tensor) else leaf
 
 
-def _component(leaf: Any) -> Any:
-    """Return a tensor, or a dataset as it is."""
-    return leaf if isinstance(leaf, Tensor) or hasattr(leaf, "step") else as_tensor(leaf)
+def tell_of_reading() -> None:
+    """Tell functions that run that a dataset is drawn from: TensorFlow makes a stateful operation of it."""
+    for observer in observers:
+        if isinstance(observer, Mapping):
+            observer.observe_reading()
+
+
+def as_element(value: Any) -> Any:
+    """Return a structure of tensors and datasets; a list is no structure, but a tensor."""
+    if isinstance(value, dict):
+        return {key: as_element(one) for key, one in value.items()}
+    if isinstance(value, tuple):
+        parts = [as_element(one) for one in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value if isinstance(value, Tensor) or hasattr(value, "step") else as_tensor(value)

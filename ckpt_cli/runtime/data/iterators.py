@@ -16,7 +16,9 @@ from formats.core.dtypes import VARIANT
 from formats.tf.run.iterator_state import decode, encode
 
 from ..errors import DataLossError, InvalidArgumentError, OutOfRangeError
+from ..ops.random import Traced
 from ..trackable import Trackable
+from .functions import tell_of_reading
 from .rewriting import rewritings, rewritten
 from .saved import Sections, UnfitStateError
 
@@ -41,19 +43,22 @@ class OwnedIterator(Trackable):
     _saved_dtype = VARIANT
 
     def __init__(self, dataset: Dataset) -> None:
+        tell_of_reading()
         self._dataset = dataset
         self._cursor = rewritten(dataset.step).open()
+        self._functions = Traced(kept=True)
 
     def __iter__(self) -> OwnedIterator:
         return self
 
     def __next__(self) -> Any:
-        return self._cursor.next()
+        with self._functions.called():
+            return self._cursor.next()
 
     def get_next(self) -> Any:
         """Return the next element; OutOfRangeError at the end."""
         try:
-            return self._cursor.next()
+            return next(self)
         except StopIteration:
             raise OutOfRangeError("End of sequence") from None
 

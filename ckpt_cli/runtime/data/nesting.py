@@ -1,9 +1,9 @@
-"""Datasets made of elements, and elements that are datasets: flat_map, interleave, window.
+"""Datasets made of elements, and elements that are datasets: flat_map, window; `interleaving` has the other.
 
 What a cursor here is within is another pipeline, made by a function of an element.  Its state
 has the element, from which the function makes the pipeline again, and the pipeline's
 own state behind it.
-tensorflow/core/kernels/data/{flat_map,interleave,window}_dataset_op.cc, window_dataset.cc
+tensorflow/core/kernels/data/{flat_map,window}_dataset_op.cc, window_dataset.cc
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
     from .functions import Mapping
 
-__all__ = ["FlatMapped", "Interleaved", "WindowRows", "Windowed"]
+__all__ = ["FlatMapped", "Inner", "Nesting", "WindowRows", "Windowed"]
 
 
 class Inner:
@@ -55,11 +55,11 @@ class Nesting(Cursor):
     def entered(self, element: Any) -> Inner:
         return Inner(self._function, self._rewrite, element)
 
-    def restored(self, state: Sections, me: str, place: int, count: str, key: str) -> Inner:
-        """Return the pipeline of the element at a key, at its place."""
-        components = state.number(me, count)
-        inner = self.entered(state.element(me, key, components, self._source.structure))
-        inner.cursor.restore(state, f"{me}[{place}]")
+    def restored(self, state: Sections, section: str, count: str, key: str, prefix: str) -> Inner:
+        """Return the pipeline of an element, which a section has under a key, where it was at a prefix."""
+        components = state.number(section, count)
+        inner = self.entered(state.element(section, key, components, self._source.structure))
+        inner.cursor.restore(state, prefix)
         return inner
 
     @classmethod
@@ -119,97 +119,8 @@ class FlatMapped(Nesting):
         self._input.restore(state, me)
         self._entered = state.number(me, "element_index")
         if not state.number(me, "current_element_iterator_uninitialized", most=1):
-            self._inner = self.restored(state, me, self._entered - 1, "inputs_size", "inputs[{}]")
-
-
-class Interleaved(Nesting):
-    """Several pipelines in turn, some elements of each; one that ends makes room for the next."""
-
-    name = "Interleave"
-
-    def __init__(
-        self,
-        inputs: Sequence[Step],
-        function: Mapping,
-        rewrite: Callable[[Step], Step],
-        cycle: int,
-        block: int,
-    ) -> None:
-        super().__init__(inputs, function, rewrite)
-        self._open: list[Inner | None] = [None] * cycle
-        self._block = block
-        self._place = self._within = self._entered = 0
-        self._has_ended = False
-
-    def next(self) -> Any:
-        while not self._has_ended or any(self._open):
-            inner = self._open[self._place]
-            if inner is None:
-                self._enter()
-                continue
-            try:
-                element = inner.cursor.next()
-            except StopIteration:
-                self._open[self._place] = None
-                self._turn()
-                continue
-            self._within += 1
-            if self._within == self._block:
-                self._turn()
-            return element
-        raise StopIteration
-
-    def _enter(self) -> None:
-        """Enter the pipeline of the next element, or go past a place that stays empty."""
-        if self._has_ended:
-            self._turn()
-            return
-        try:
-            element = self._input.next()  # type: ignore[union-attr]
-        except StopIteration:
-            self._has_ended = True
-            return
-        self._open[self._place] = self.entered(element)
-        self._entered += 1
-
-    def _turn(self) -> None:
-        self._within = 0
-        self._place = (self._place + 1) % len(self._open)
-
-    def save(self, out: Sections, prefix: str) -> None:
-        me = f"{prefix}::{self.name}"
-        self._function.refuse_stateful(self._source)
-        values = {
-            "cycle_index": self._place,
-            "block_index": self._within,
-            "end_of_input": int(self._has_ended),
-            "num_open": sum(inner is not None for inner in self._open),
-            "next_input_element_index": self._entered,
-            "last_checkpointed_input_element_index": -1,
-        }
-        out.put(me, values)
-        self._input.save(out, me)  # type: ignore[union-attr]
-        for place, inner in enumerate(self._open):
-            out.put(me, {f"current_elements_uninitialized[{place}]": int(inner is None)})
-            if inner is not None:
-                out.put(me, {f"args_size[{place}]": len(flatten(inner.element))})
-                out.put_element(me, f"args_list_[{place}][{{}}]", inner.element)
-                inner.save(out, f"{me}[{place}]")
-
-    def restore(self, state: Sections, prefix: str) -> None:
-        me = f"{prefix}::{self.name}"
-        if state.has(me, f"current_elements_uninitialized[{len(self._open)}]"):
-            raise UnfitStateError(f"{me}: more than {len(self._open)} pipelines at a time")
-        self._place = state.number(me, "cycle_index", most=len(self._open) - 1)
-        self._within = state.number(me, "block_index", most=self._block - 1)
-        self._has_ended = bool(state.number(me, "end_of_input", most=1))
-        self._input.restore(state, me)  # type: ignore[union-attr]
-        for place in range(len(self._open)):
-            if not state.number(me, f"current_elements_uninitialized[{place}]", most=1):
-                keys = f"args_size[{place}]", f"args_list_[{place}][{{}}]"
-                self._open[place] = self.restored(state, me, place, *keys)
-        entered = "next_input_element_index"  # Of 2.21 alone.
-        self._entered = state.number(me, entered) if state.has(me, entered) else sum(map(bool, self._open))
+            prefix = f"{me}[{self._entered - 1}]"
+            self._inner = self.restored(state, me, "inputs_size", "inputs[{}]", prefix)
 
 
 class WindowRows(Cursor):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import UnimplementedError
-from .cursors import Cursor, Derived
+from .cursors import Derived
 from .recipe import INFINITE, UNKNOWN
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from .recipe import Element, Step
     from .saved import Sections
 
-__all__ = ["Filtered", "Repeated", "RepeatedForever", "Sharded", "Skipped", "Taken", "Unsaved"]
+__all__ = ["Filtered", "Repeated", "RepeatedForever", "Sharded", "Skipped", "Taken"]
 
 
 class Repeated(Derived):
@@ -165,23 +164,3 @@ class Sharded(Derived):
     @classmethod
     def length(cls, inputs: list[int], shards: int, index: int) -> int:
         return inputs[0] if inputs[0] < 0 else len(range(index, inputs[0], shards))
-
-
-class Unsaved(Cursor):
-    """The same elements, of a step whose state is not known here."""
-
-    name = "Unsaved"
-
-    def __init__(self, inputs: Sequence[Step], what: str) -> None:
-        self._input, self._what = inputs[0].open(), what
-
-    def next(self) -> Element:
-        return self._input.next()
-
-    def save(self, out: Sections, prefix: str) -> None:
-        raise UnimplementedError(f"an iterator over {self._what} cannot be saved; leave that argument out.")
-
-    def restore(self, state: Sections, prefix: str) -> None:
-        raise UnimplementedError(
-            f"an iterator over {self._what} cannot be restored; leave that argument out."
-        )

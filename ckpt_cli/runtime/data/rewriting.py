@@ -1,10 +1,10 @@
 """What TensorFlow makes of a pipeline before it runs: the recipe whose state is saved.
 
-    map(lambda x: x)        left out, as is the function that returns all its arguments
+    map(lambda x: x)        left out, as is the function that returns all it is given, in order
     map, batch              MapAndBatch
     shuffle, repeat         ShuffleAndRepeat
     map                     ParallelMapV2, but for functions' pipelines
-    at the end              Prefetch, but after one, ParallelMapV2 and MapAndBatch
+    at the end              Prefetch, but after one and whatever runs ahead itself
 
 These are the rewritings that are on by default.  With `tf.data.Options` some of them can be
 turned off; a state of such a pipeline is told by the names in it, so it is tried with each
@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .ahead import Mapped, MappedAhead, MappedBatches, Prefetched
+from .ahead import Ahead, Mapped, MappedAhead, MappedBatches, Prefetched, Repacked
 from .batching import Batched
+from .interleaving import InterleavedAhead
 from .nesting import Nesting
 from .passing import Repeated, RepeatedForever
 from .recipe import Step
@@ -54,12 +55,23 @@ def _fused(step: Step) -> Step:
         return step
     source = step.inputs[0]
     if step.kind is Mapped and step.settings[0].is_identity(source):
-        return source
-    if step.kind is Batched and source.kind is Mapped:
-        return Step(MappedBatches, source.inputs, source.settings + step.settings)
-    if step.kind in (Repeated, RepeatedForever) and source.kind is Shuffled:
+        return Step(Repacked, (source,), step.settings)
+    # Two steps are made one whatever structure their components are in between.
+    packing = [source] if source.kind is Repacked else []
+    while packing and packing[-1].inputs[0].kind is Repacked:
+        packing.append(packing[-1].inputs[0])
+    within = packing[-1].inputs[0] if packing else source
+    if step.kind is Batched and within.kind is Mapped:
+        function = within.settings[0]
+        for one in reversed(packing):
+            function = function.then(one.settings[0])
+        return Step(MappedBatches, within.inputs, (function, *step.settings))
+    if step.kind in (Repeated, RepeatedForever) and within.kind is Shuffled:
         times = step.settings or (-1,)
-        return Step(ShuffledRepeatedly, source.inputs, source.settings + times)
+        made = Step(ShuffledRepeatedly, within.inputs, within.settings + times)
+        for one in reversed(packing):
+            made = replace(one, inputs=(made,))
+        return made
     return step
 
 
@@ -68,6 +80,8 @@ def _ahead(step: Step) -> Step:
 
 
 def _prefetched(step: Step) -> Step:
-    if issubclass(step.kind, (Prefetched, MappedAhead, MappedBatches)):
+    if step.kind is Repacked:
+        return replace(step, inputs=(_prefetched(step.inputs[0]),))
+    if issubclass(step.kind, (Ahead, InterleavedAhead)):
         return step
     return Step(Prefetched, (step,))

@@ -1027,6 +1027,49 @@ def random_operations_draw_by_two_seeds(tf, directory):
         close(one, expected)
 
 
+def random_operations_of_functions_have_places_of_their_own(tf, directory):
+    tf.random.set_seed(9)
+
+    @tf.function
+    def inner():
+        return tf.random.uniform([]), tf.random.uniform([])
+
+    @tf.function
+    def outer(x):
+        return tf.random.uniform([], seed=1), tf.random.uniform([], seed=1), inner()[0], tf.random.uniform([])
+
+    found = [inner(), inner(), outer(tf.ones([1])), outer(tf.ones([1])), outer(tf.ones([2])), inner()]
+    told = [
+        0.08012962,
+        0.99037385,
+        0.21256793,
+        0.76697242,
+        0.99037385,
+        0.99037385,
+        0.08012962,
+        0.08012962,
+        0.76697242,
+        0.76697242,
+        0.21256793,
+        0.21256793,
+        0.99037385,
+        0.99037385,
+        0.08012962,
+        0.08012962,
+        0.97336709,
+        0.51268637,
+    ]
+    close([one for several in found for one in several], told)
+    tf.random.set_seed(9)
+    close(inner(), told[:2])
+    data = tf.data.Dataset.range(3).map(lambda x: (tf.random.uniform([]), tf.random.uniform([], seed=2)))
+    for _ in range(2):
+        close(
+            [(one.numpy(), other.numpy()) for one, other in data],
+            [(0.08012962, 0.06724095), (0.21256793, 0.94858479), (0.97336709, 0.66417193)],
+        )
+
+
 def dropout_leaves_out_what_tensorflow_does(tf, directory):
     tf.random.set_seed(3)
     x = tf.ones([10])
@@ -1144,3 +1187,12 @@ def accuracy_is_that_of_what_is_compared(tf, directory):
             close(history[name], [expected])
     mean = tf.keras.metrics.Mean()
     assert [one.name for one in mean.variables] == ["total:0", "count:0"]
+
+
+def a_function_within_another_draws_on_from_pipeline_to_pipeline(tf, directory):
+    tf.random.set_seed(8)
+    data = tf.data.Dataset.range(4)
+    data = data.flat_map(lambda x: tf.data.Dataset.range(2).map(lambda y: tf.random.uniform([])))
+    found = [float(one) for one in data]
+    assert len(set(found)) == 8
+    assert found == [float(one) for one in data]
