@@ -50,9 +50,10 @@ def command(sources: tuple[str, ...], target: str, last: int | None, **options: 
     """Write the mean of checkpoints, element by element.
 
     Floating tensors are averaged in float64 and rounded once to their own dtype;
-    integers, strings and the object graph are those of the last SRC, as is the format.
-    All sources must agree in keys, dtypes and shapes.  Paths that name one checkpoint, as
-    run/ckpt-* does, are that one once; checkpoints of one name are taken in the order of steps.
+    integers, strings, iterators and the object graph are those of the last SRC, as is
+    the format.  All sources must agree in keys, dtypes and shapes.  Paths that name one
+    checkpoint, as run/ckpt-* does, are that one once; checkpoints of one name are taken in
+    the order of steps.
 
     \b
       ckpt average run/ckpt-8 run/ckpt-9 run/ckpt-10 -o run/average-10

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from formats.core.dtypes import VARIANT
 from formats.core.words import command_line, counted
 from formats.errors import CheckpointNotFoundError, ConversionError
 
@@ -47,6 +48,8 @@ def last_of(directory: Directory, count: int, target: str) -> list[Location]:
 def plan_average(readers: Sequence[CheckpointReader], target: str) -> Plan:
     """Return the plan of averaging checkpoints that agree in keys, dtypes and shapes.
 
+    The shape of a variant says of how many parts the state of an iterator is, which changes from
+    step to step: it is not asked for, as variants are those of the last checkpoint.
     Raises ConversionError, naming a tensor, where they do not, and where their format
     cannot be written.
     """
@@ -100,6 +103,8 @@ def _check_alike(reader: CheckpointReader, last: CheckpointReader) -> None:
             raise ConversionError(message, path=reader.location.path, key=keys[0], hints=hints)
     for key, spec in last.specs.items():
         mine = reader.specs[key]
+        if mine.dtype is spec.dtype is VARIANT:
+            continue
         if (mine.dtype, mine.shape) != (spec.dtype, spec.shape):
             message = (
                 f"{mine.dtype} {list(mine.shape)}, {spec.dtype} {list(spec.shape)} in {last.location.path}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from formats.core.dtypes import VARIANT
 from formats.core.words import counted
 from formats.errors import ConversionError
 from formats.keras.match import pairs_within_layers
@@ -274,7 +275,7 @@ def _move(
             return Move(spec._replace(stored=None), None, None, origin.value)
         return Move(spec, None, template[key])
     theirs = source[from_key]
-    if table_part(key):
+    if _has_any_rows(spec):
         spec = spec._replace(shape=theirs.spec.shape)
     if rules.cast is not None and theirs.spec.dtype.is_floating:
         spec = spec._replace(dtype=rules.cast)
@@ -284,6 +285,11 @@ def _move(
         )
         return Move(spec._replace(stored=None), from_key, turned)
     return Move(spec._replace(stored=theirs.spec.stored), from_key, theirs)
+
+
+def _has_any_rows(spec: TensorSpec) -> bool:
+    """Whether a tensor takes as many rows as were saved: of hash tables, and states of iterators."""
+    return bool(table_part(spec.key)) or spec.dtype is VARIANT
 
 
 def _extents(template: CheckpointReader, key: str) -> list[tuple[tuple[int, int], ...]]:
@@ -335,8 +341,7 @@ def _refuse_different(
     shapes, kinds = [], []
     for key, from_key in pairs.items():
         mine, theirs = source.specs[from_key], template.specs[key]
-        # A restored hash table has as many rows as were saved, whatever it had.
-        rows = 1 if table_part(key) else 0
+        rows = 1 if _has_any_rows(theirs) else 0
         if len(mine.shape) != len(theirs.shape) or mine.shape[rows:] != theirs.shape[rows:]:
             shapes.append(_difference(template, key, from_key, list(mine.shape), list(theirs.shape)))
         elif mine.dtype is not theirs.dtype and not _castable(mine, theirs, rules):

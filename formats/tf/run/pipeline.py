@@ -25,7 +25,8 @@ __all__ = ["Pipeline", "Position", "Step", "apart", "pipeline"]
 _ROOT = "Iterator::Root"
 _HELD = re.compile(
     r"(?:60d899aa0d8ce4351e7c3b419e92d25b\|)?"
-    r"(?P<step>.*?)(?:::\d+|:buffer(?:::\d+)?|_invocation_results\[\d+\]|:batch_results_\d+)$"
+    r"(?P<step>.*?)(?:::(?:current_elements::|future_elements::)?\d+|:buffer(?:::\d+)?"
+    r"|_invocation_results\[\d+\]|:batch_results_\d+)$"
 )
 """The prefix of a section that has what a step holds."""
 
@@ -42,15 +43,16 @@ _COUNTS: dict[str, tuple[str, ...]] = {
 _PASSES = ("FiniteRepeat", "ForeverRepeat")
 """Steps whose `i` says which pass their input is in."""
 _COMPONENT = re.compile(
-    r"^(?:inputs|tensors|component|buffer|args_list_\[\d+\]|buffer\[\d+\])?\[\d+\]$|^output_\d+$"
+    r"^(?P<element>(?:\.?inputs|tensors|component|buffer|args_list_\[\d+\]|buffer\[\d+\]|\.results\[\d+\])?"
+    r"\[|output_)\d+\]?$"
 )
-"""The key of a component of an element."""
-_BATCHES = ("BatchV2", "PaddedBatchV2", "MapAndBatch")
-_AHEAD = ("Prefetch", "ParallelMapV2", "MapAndBatch")
+"""The key of a component of an element, and which element of a section it is of."""
+_BATCHES = ("BatchV2", "ParallelBatch", "PaddedBatchV2", "MapAndBatch")
+_AHEAD = ("Prefetch", "ParallelBatch", "ParallelMapV2", "MapAndBatch")
 """Steps that hold what has not been given out; what others hold, they have given or choose from."""
 _THROUGH = {*_PASSES, *_BATCHES, *_AHEAD, "FiniteSkip", "Map", "MemoryCache", "Zip"}
 """Steps that give all that their first input does, in its order."""
-_AS_GIVEN = {"Prefetch", "BatchV2", "FiniteSkip", "Zip"}
+_AS_GIVEN = {"Prefetch", "BatchV2", "ParallelBatch", "FiniteSkip", "Zip"}
 """Steps whose first element begins with what their first input gave, in one pass."""
 _ENDED = ("input_impl_empty", "input_impls_empty", "exhausted")
 
@@ -173,11 +175,10 @@ def pipeline(state: State) -> Pipeline:
     for prefix, values in state.items():
         found = _HELD.match(prefix)
         step = _step(steps, found["step"] if found else prefix)
-        numbers, components = _parted({short_key(prefix, key): value for key, value in values.items()})
+        numbers, elements = _parted({short_key(prefix, key): value for key, value in values.items()})
         if found is None:
             step.numbers.update(numbers)
-        if components:
-            step.held.append(components)
+        step.held.extend(elements)
     return Pipeline(list(steps.values()))
 
 
@@ -194,17 +195,18 @@ def _step(steps: dict[str, Step], prefix: str) -> Step:
 
 def _parted(
     values: dict[str, np.ndarray[Any, Any]],
-) -> tuple[dict[str, int], list[np.ndarray[Any, Any]]]:
-    """Return a section's numbers, and the components of elements in it; a name without a value is 1."""
-    numbers, components = {}, []
+) -> tuple[dict[str, int], list[list[np.ndarray[Any, Any]]]]:
+    """Return a section's numbers, and the elements in it; a name without a value is 1."""
+    numbers: dict[str, int] = {}
+    elements: dict[str, list[np.ndarray[Any, Any]]] = {}
     for key, value in values.items():
-        if _COMPONENT.search(key):
-            components.append(value)
+        if component := _COMPONENT.search(key):
+            elements.setdefault(component["element"], []).append(value)
         elif value.dtype.kind == "i" and not value.shape:
             numbers[key] = int(value)
         elif value.dtype == object and value.size == 1 and not value.item():
             numbers[key] = 1
-    return numbers, components
+    return numbers, list(elements.values())
 
 
 def apart(one: State, other: State) -> str:

@@ -121,3 +121,29 @@ def test_apart_before_the_first_of_a_pass() -> None:
 def test_other_pipelines() -> None:
     found = apart(one("tf215", "range", 1), one("tf215", "slices", 1))
     assert found == "another pipeline: Prefetch(Range) and Prefetch(TensorSlice)"
+
+
+def test_parallel_steps() -> None:
+    """TensorFlow 2.15 with `range(50).batch(4, num_parallel_calls=2)` after a batch, with two ready."""
+    batch = "Iterator::Root::ParallelBatch"
+    ahead = {
+        f"60d899aa0d8ce4351e7c3b419e92d25b|{batch}:batch_results_{n}": {"output_0": np.arange(4) + 4 * n + 4}
+        for n in range(2)
+    }
+    state = {
+        batch: {"batch_results_size": np.asarray(2)},
+        **ahead,
+        f"{batch}::Range": {"next": np.asarray(12)},
+    }
+    found = pipeline(state)
+    assert (str(found), found.place) == ("ParallelBatch(Range)", "value 4 of Range")
+    interleave = "Iterator::Root::ParallelInterleaveV4"
+    place = {".inputs[0]": np.asarray(7), ".results[0][0]": np.asarray(1), ".results[1][0]": np.asarray(2)}
+    state = {
+        f"{interleave}::Range": {"next": np.asarray(2)},
+        f"{interleave}::current_elements::0": place,
+        f"{interleave}[0]::Range": {"next": np.asarray(3)},
+    }
+    found = pipeline(state)
+    assert str(found) == "ParallelInterleaveV4(Range, Range)"
+    assert [int(value) for (value,) in found.steps[0].held] == [7, 1, 2]
