@@ -22,7 +22,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..model.object_graph import ROOT
 from ..model.object_keys import VARIABLE_VALUE
-from .optimizers import KERAS2, KERAS3, LEGACY, OPTIMIZERS, TF1, Optimizer, candidates, is_another, named
+from .optimizers import (
+    KERAS2,
+    KERAS3,
+    LEGACY,
+    OPTIMIZERS,
+    TF1,
+    Optimizer,
+    candidates,
+    is_another,
+    named,
+    state_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -98,6 +109,12 @@ class TrainingState(NamedTuple):
         if self.called and (not names or named(self.called) is None):
             return self.called
         return " or ".join(names) or "an optimizer of unknown class"
+
+
+def common_rows(mine: TrainingState, theirs: TrainingState) -> list[tuple[Optimizer, Optimizer]]:
+    """Return the rows of the table that two optimizers can both be, equal names first."""
+    both = [(a, b) for a in mine.known for b in theirs.known if state_of(a) == state_of(b)]
+    return sorted(both, key=lambda rows: rows[0].name != rows[1].name)
 
 
 def name_of_added_count(path: str) -> str:

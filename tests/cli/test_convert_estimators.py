@@ -72,8 +72,8 @@ def test_partitioned_variables_and_their_slots(tmp_path: Path, ckpt: Callable) -
         "dnn/w": partitioned(array, parts),
         "dnn/w/Adam": partitioned(array + 1, parts),
         "dnn/w/Adam_1": partitioned(array + 2, parts),
-        "beta1_power": np.float32(0.9),
-        "beta2_power": np.float32(0.99),
+        "beta1_power": np.float32(0.9**4),
+        "beta2_power": np.float32(0.999**4),
         "global_step": np.int64(3),
     }
     source = str(tmp_path / "model.ckpt-3")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations.move.optimizers import states_of
 from formats.keras.optimizers import OPTIMIZERS, candidates, named
+from formats.tf.graph.states import states_of
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -77,6 +77,21 @@ def test_momentum_is_turned_by_the_rate(target: str, ckpt: Callable, tmp_path: P
     assert ckpt("convert", path, back, "--like", fresh("tf1/momentum")).code == 0
     for slot, value in slots(str(back)).items():
         np.testing.assert_allclose(value, sums[slot], rtol=1e-6)
+
+
+@pytest.mark.parametrize("source", ["legacy", "new", "k3"])
+def test_gradient_descent_of_tensorflow_1_goes_on_at_the_step(
+    source: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    """It leaves nothing in a checkpoint, and its program counts by the global step."""
+    target, like = tmp_path / "ckpt-3", ["--like", fresh("tf1/sgd")]
+    assert ckpt("convert", trained(f"{source}/sgd"), target, *like).code == 0
+    with formats.open_checkpoint(str(target)) as reader:
+        assert int(reader["global_step"].read()) == 3
+    again = ckpt("convert", trained(f"{source}/sgd"), tmp_path / "ckpt-9", *like, "--iterations", "9")
+    assert again.code == 0
+    with formats.open_checkpoint(str(tmp_path / "ckpt-9")) as reader:
+        assert int(reader["global_step"].read()) == 9
 
 
 def test_a_rate_that_is_given_is_the_rate(ckpt: Callable, tmp_path: Path) -> None:

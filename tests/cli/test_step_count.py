@@ -59,18 +59,19 @@ def test_what_bears_the_name_of_a_count_keeps_it(
         assert set(first.specs) <= set(second.specs)
 
 
-def test_a_count_is_not_made_up_where_two_contradict_each_other(
+def test_contradicting_counts_are_an_error_that_names_both_and_the_option(
     tmp_path: Path, ckpt: Callable[..., Any]
 ) -> None:
     source, target = str(tmp_path / "names"), str(tmp_path / "objects-1")
     told = {"beta1_power": np.float32(0.9**6), "global_step": np.int64(700)}
     write_bundle(source, {name: numbers(np.asarray(value)) for name, value in {**ADAM, **told}.items()})
+    before = sorted(tmp_path.iterdir())
     result = ckpt("convert", source, target, "--to", "object")
-    assert result.code == 0
+    assert (result.code, result.out) == (3, "")
     assert "beta1_power (with beta_1 0.9) says 5 steps, global_step says 700" in result.err
+    assert "--iterations N" in result.err
+    assert sorted(tmp_path.iterdir()) == before
+    assert ckpt("convert", source, target, "--to", "object", "--iterations", "6").code == 0
     with formats.open_checkpoint(target) as reader:
-        assert ITER not in reader
-    again = str(tmp_path / "again-1")
-    assert ckpt("convert", source, again, "--to", "object", "--iterations", "6").code == 0
-    with formats.open_checkpoint(again) as reader:
         assert int(reader[ITER].read()) == 6
+    assert ckpt("verify", source, "--roundtrip", "object").code == 0

@@ -15,6 +15,7 @@ from formats.errors import (
     leave_out,
 )
 from formats.keras.optimizers import TF1
+from formats.keras.step_count import steps_taken
 from formats.keras.training_state import ITERATIONS, is_added_count, training_states
 from formats.model.location import bundle_prefix, step_of
 from formats.model.object_keys import table_part
@@ -23,7 +24,6 @@ from formats.tf.graph.prune import prune
 
 from ..choose.keys import object_graph_of
 from .plans import Dropped, Move
-from .step_count import steps_taken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -223,15 +223,7 @@ class Chosen:
             numbers = {name: tuple(origins[key] for key in keys) for name, keys in state.numbers.items()}
             counted = state._replace(numbers=numbers)
             asked = self.settings.iterations
-            try:
-                steps = steps_taken(self.source, counted, alone=len(states) == 1, asked=asked)
-            except (
-                ConversionError
-            ) as error:  # The names are carried all the same, and the count is not made up.
-                self.notes.append(
-                    f"{state.path} gets no count of steps: {error.message}; --iterations N gives it"
-                )
-                continue
+            steps = steps_taken(self.source, counted, alone=len(states) == 1, asked=asked)
             if steps is not None:
                 key = add_count(invented.graph, state.path)
                 spec = TensorSpec(key, BY_NAME["int64"], ())

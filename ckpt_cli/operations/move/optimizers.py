@@ -16,19 +16,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
 from formats.errors import ConversionError
-from formats.keras.optimizers import BY_NAME, NO_SLOTS, TF1, TITLES, Optimizer, flaw_between, state_of
+from formats.keras.optimizers import (
+    BY_NAME,
+    NO_SLOTS,
+    TF1,
+    TITLES,
+    Optimizer,
+    flaw_between,
+)
+from formats.keras.step_count import GLOBAL_STEP, POWERS, Steps, is_count, steps_taken
 from formats.keras.training_state import (
     ITERATIONS,
     LEARNING_RATE,
     MOMENTUM_PRODUCT,
     TrainingState,
-    training_states,
+    common_rows,
 )
-from formats.model.object_keys import looks_object_based
-from formats.model.reader import Family
-from formats.tf.graph.invent import invent_graph
-
-from .step_count import GLOBAL_STEP, POWERS, Steps, steps_taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -83,26 +86,6 @@ class Carried(NamedTuple):
     notes: Sequence[str] = ()
 
 
-def states_of(reader: CheckpointReader) -> list[TrainingState] | None:
-    """Return the state of each optimizer that a checkpoint has; None where its layout is not known here."""
-    if reader.object_graph is not None:
-        return training_states(reader.object_graph, reader.specs, reader.full_names)
-    if reader.format.family is Family.KERAS or any(map(looks_object_based, reader.specs)):
-        return None
-    named = {key: spec for key, spec in reader.specs.items() if reader.kinds.get(key) != "graph"}
-    invented = invent_graph(named)
-    names = {key: name for name, key in invented.keys.items()}
-    specs = {key: named[name]._replace(key=key) for key, name in names.items()}
-    return [_renamed(state, names) for state in training_states(invented.graph, specs, names)]
-
-
-def _renamed(state: TrainingState, names: Mapping[str, str]) -> TrainingState:
-    return state._replace(
-        slots={(names[owner], slot): names[key] for (owner, slot), key in state.slots.items()},
-        numbers={name: tuple(names[key] for key in keys) for name, keys in state.numbers.items()},
-    )
-
-
 # Which is which ---------------------------------------------------------------------
 
 
@@ -121,8 +104,10 @@ def carry(  # noqa: PLR0917  from, to, by which variables, and with what
     Raises ConversionError where an optimizer cannot go on as TEMPLATE's; where `partial`,
     that keeps its own state, and SRC's is dropped.
     """
-    if not mine and source.format.is_by_name:
-        mine = [_without_slots() for state in there if len(there) == 1 and BY_NAME["SGD"] in state.known]
+    if not mine and _may_have_descended(source, there):
+        mine = [_without_slots()]
+    elif not there and _may_have_descended(template, mine):
+        there = [_without_slots()]
     carried = _Carrying()
     for theirs in there:
         one = _counterpart(mine, theirs, there, pairs)
@@ -141,6 +126,11 @@ def carry(  # noqa: PLR0917  from, to, by which variables, and with what
     return Carried(carried.origins, carried.kept, carried.dropped, carried.notes)
 
 
+def _may_have_descended(reader: CheckpointReader, others: Sequence[TrainingState]) -> bool:
+    """Whether a checkpoint without slots may be of gradient descent, as the only one opposite is."""
+    return reader.format.is_by_name and len(others) == 1 and BY_NAME["SGD"] in others[0].known
+
+
 def _without_slots() -> TrainingState:
     """Return TensorFlow 1's gradient descent, which leaves nothing in a checkpoint but the global step."""
     return TrainingState(TF1, "", NO_SLOTS, (BY_NAME["SGD"],), {}, {})
@@ -157,11 +147,11 @@ def _counterpart(
         return mine[0]
     wanted = {pairs[variable] for variable in theirs.variables if variable in pairs}
     found = [state for state in mine if state.variables & wanted]
-    if not found and not wanted:
-        found = [state for state in mine if state.path == theirs.path and not state.variables]
+    if not found:
+        found = [state for state in mine if state.path == theirs.path and (state.unowned or not wanted)]
     if len(found) > 1:
         alike = [state for state in found if state.path == theirs.path] or [
-            state for state in found if _common(state, theirs)
+            state for state in found if common_rows(state, theirs)
         ]
         found = alike or found
     if len(found) > 1:
@@ -170,12 +160,6 @@ def _counterpart(
         hints = ("--exclude leaves out the state of all but one",)
         raise ConversionError(message, hints=hints)
     return found[0] if found else None
-
-
-def _common(mine: TrainingState, theirs: TrainingState) -> list[tuple[Optimizer, Optimizer]]:
-    """Return the rows of the table that two optimizers can both be, equal names first."""
-    both = [(a, b) for a in mine.known for b in theirs.known if state_of(a) == state_of(b)]
-    return sorted(both, key=lambda rows: rows[0].name != rows[1].name)
 
 
 # One optimizer ----------------------------------------------------------------------
@@ -197,13 +181,13 @@ class _Pair(NamedTuple):
         if not mine.known or not theirs.known:
             self._carry_alike(carried)
             return
-        both = _common(mine, theirs)
+        both = common_rows(mine, theirs)
         if not both:
-            raise self._refused(f"SRC's optimizer is {_spell(mine)}, TEMPLATE's is {_spell(theirs)}")
+            raise self._refused(f"SRC's optimizer is {spell(mine)}, TEMPLATE's is {spell(theirs)}")
         row, into = both[0]
         flaw = flaw_between(row, mine.generation, theirs.generation)
         if flaw is not None:
-            raise self._refused(f"{_spell(mine, row)} does not go on as {_spell(theirs, into)}: {flaw}")
+            raise self._refused(f"{spell(mine, row)} does not go on as {spell(theirs, into)}: {flaw}")
         origins, notes = dict(self._slots(row, into, carried)), carried.notes
         numbers = self._numbers(row, into, notes)
         carried.origins.update(origins)
@@ -223,7 +207,7 @@ class _Pair(NamedTuple):
     def _say(self, row: Optimizer, into: Optimizer, notes: list[str]) -> None:
         mine, theirs = self.mine, self.theirs
         if (mine.generation, row.name) != (theirs.generation, into.name):
-            notes.append(f"optimizer: {_spell(mine, row)} goes on as {_spell(theirs, into)}")
+            notes.append(f"optimizer: {spell(mine, row)} goes on as {spell(theirs, into)}")
 
     def _refused(self, message: str) -> ConversionError:
         anew = (
@@ -244,13 +228,11 @@ class _Pair(NamedTuple):
         ) or len(mine.unowned) != len(theirs.unowned):
             unknown = mine if not mine.known else theirs
             what = (
-                f"it is not told whose {counted(len(unknown.unowned), 'slot')} of {_spell(unknown)} are"
+                f"it is not told whose {counted(len(unknown.unowned), 'slot')} of {spell(unknown)} are"
                 if unknown.unowned
-                else f"what {_spell(unknown)} keeps is not known"
+                else f"what {spell(unknown)} keeps is not known"
             )
-            raise self._refused(
-                f"{what}, so nothing of it is carried from {_spell(mine)} to {_spell(theirs)}"
-            )
+            raise self._refused(f"{what}, so nothing of it is carried from {spell(mine)} to {spell(theirs)}")
         if mine.unowned:
             # One list of one layout: the same program wrote both.
             for key, same in zip(theirs.unowned, mine.unowned, strict=True):
@@ -294,8 +276,8 @@ class _Pair(NamedTuple):
             keys = [key for (_, found), key in held.items() if found == meaning]
             if generation not in slot.idle_in:
                 message = (
-                    f"SRC's {_spell(self.mine, row)} keeps {slot.name(generation)!r} of "
-                    f"{counted(len(keys), 'variable')}, TEMPLATE's {_spell(self.theirs)} does not"
+                    f"SRC's {spell(self.mine, row)} keeps {slot.name(generation)!r} of "
+                    f"{counted(len(keys), 'variable')}, TEMPLATE's {spell(self.theirs)} does not"
                 )
                 raise self._refused(message)
             reason = f"{TITLES[generation]} keeps it with momentum 0, too, and TEMPLATE's optimizer has none"
@@ -304,9 +286,7 @@ class _Pair(NamedTuple):
     def _refuse_missing(self, into: Optimizer, missing: set[str], notes: list[str]) -> None:
         for meaning in missing:
             name = into.slot(meaning).name(self.theirs.generation)
-            what = (
-                f"TEMPLATE's {_spell(self.theirs, into)} keeps {name!r}, SRC's {_spell(self.mine)} does not"
-            )
+            what = f"TEMPLATE's {spell(self.theirs, into)} keeps {name!r}, SRC's {spell(self.mine)} does not"
             if self.theirs.generation not in into.slot(meaning).idle_in:
                 raise self._refused(what)
             notes.append(f"{what}: it starts at 0")
@@ -341,7 +321,7 @@ class _Pair(NamedTuple):
                     return rate
         message = (
             f"TensorFlow 1 keeps the sum of gradients as momentum, Keras -learning_rate times that, and "
-            f"neither SRC nor TEMPLATE holds the rate of {_spell(self.mine, row)}"
+            f"neither SRC nor TEMPLATE holds the rate of {spell(self.mine, row)}"
         )
         error = self._refused(message)
         error.hints = ("--learning-rate R gives it", *error.hints)
@@ -379,15 +359,15 @@ class _Pair(NamedTuple):
             return origins
         if (
             self.theirs.generation == TF1
-            and GLOBAL_STEP in self.template.specs
+            and is_count(self.template, GLOBAL_STEP)
             and GLOBAL_STEP not in self.pairs
         ):
             counters.append(GLOBAL_STEP)
         if steps is None:
             if into.counts and (counters or powers):
                 error = self._refused(
-                    f"nothing in SRC tells how many steps {_spell(self.mine, row)} has taken, "
-                    f"and those of {_spell(self.theirs, into)} depend on it"
+                    f"nothing in SRC tells how many steps {spell(self.mine, row)} has taken, "
+                    f"and those of {spell(self.theirs, into)} depend on it"
                 )
                 error.hints = ("--iterations N says how many there were", *error.hints)
                 raise error
@@ -411,7 +391,7 @@ class _Pair(NamedTuple):
         if row.corrects_bias == into.corrects_bias or abs(correction - 1) < _NO_BIAS:
             return
         message = (
-            f"{_spell(self.mine, row)} and {_spell(self.theirs, into)} keep the same, but only one of them "
+            f"{spell(self.mine, row)} and {spell(self.theirs, into)} keep the same, but only one of them "
             f"corrects bias: after {steps} steps its own go {correction:.3g} times as far"
         )
         raise self._refused(message)
@@ -429,7 +409,7 @@ class _Pair(NamedTuple):
         return np.array(value, self.template.specs[key].dtype.numpy)
 
 
-def _spell(state: TrainingState, row: Optimizer | None = None) -> str:
+def spell(state: TrainingState, row: Optimizer | None = None) -> str:
     """Return an optimizer with its generation, for people."""
     name = state.title if row is None else row.tf1 if state.generation == TF1 and row.tf1 else row.name
     if state.called == NO_SLOTS:

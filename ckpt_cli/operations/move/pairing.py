@@ -16,12 +16,13 @@ from formats.core.words import counted
 from formats.errors import ConversionError
 from formats.keras.match import pairs_within_layers
 from formats.model.object_keys import table_part
+from formats.tf.graph.states import states_of
 
 from ..choose.keys import path_of
 from .computed import Computed, Scale
 from .keras.models import pairs_between_models
 from .layout import layout_of
-from .optimizers import Carried, Given, carry, states_of
+from .optimizers import Carried, Given, carry
 from .plans import Dropped, Move, Plan
 
 if TYPE_CHECKING:

@@ -88,6 +88,10 @@ class _Owner(NamedTuple):
     number: int = 0
 
 
+_UNNAMED = _Owner("", "")
+"""The owner of slots whose names say nothing of their optimizer."""
+
+
 class _Node:
     """A node while the graph grows; `path` is what its key begins with.
 
@@ -162,9 +166,10 @@ def invent_graph(specs: Mapping[str, TensorSpec]) -> Invented:
 
     for key, owner, name in _slots_by_owner(slots, specs):
         optimizer(owner).add_slot(name, variables[slots[key].variable], key)
-    for key in (key for key in specs if key in hyperparameters):
-        owner, name = _hyperparameter(key, list(optimizers))
-        optimizer(owner).new_child(name).full_name = key
+    found = {key: _hyperparameter(key, list(optimizers)) for key in specs if key in hyperparameters}
+    restored = _restored(optimizers, {owner for owner, _ in found.values()})
+    for key, (owner, name) in found.items():
+        optimizer(_UNNAMED if owner == restored else owner).new_child(name).full_name = key
     _share_iterations(optimizers, variables)
     counter = root.new_child(SAVE_COUNTER)
     counter.full_name = SAVE_COUNTER
@@ -317,6 +322,19 @@ def _hyperparameter(key: str, owners: list[_Owner]) -> tuple[_Owner, str]:
         return scoped[number], power["name"]
     where = scoped[0] if scoped else _Owner(power["scope"], "Adam")
     return where, key.rpartition("/")[2]
+
+
+def _restored(optimizers: Mapping[_Owner, _Node], of_numbers: set[_Owner]) -> _Owner | None:
+    """Return whose numbers are those of the slots that no name tells the optimizer of.
+
+    Slots that a restore made, of a legacy optimizer of Keras, are `<variable>/m`; its numbers are
+    `Adam/iter` all the same.
+    """
+    strangers = [owner for owner in of_numbers if owner not in optimizers]
+    if _UNNAMED not in optimizers or len(strangers) != 1 or not strangers[0].scope or strangers[0].name:
+        return None
+    names = {name for name, _, _ in optimizers[_UNNAMED].slots}
+    return strangers[0] if names <= KERAS_SLOTS else None
 
 
 def _share_iterations(optimizers: Mapping[_Owner, _Node], variables: Mapping[str, _Node]) -> None:

@@ -69,3 +69,18 @@ def test_hyperparameter_with_a_slot_is_a_variable() -> None:
 def test_more_edges_than_keys_can_spell_are_refused() -> None:
     with pytest.raises(ConversionError, match="edges lead to it"):
         invent("/".join("a" * 2000))
+
+
+def test_slots_that_a_restore_made_are_of_the_optimizer_whose_numbers_there_are() -> None:
+    """Legacy Keras calls them `<variable>/m` then, its count `Adam/iter`: both are one optimizer's."""
+    arrays: dict[str, object] = {name: np.zeros(2, np.float32) for name in ("w", "w/m", "w/v")}
+    arrays |= {"Adam/iter": np.int64(3), "Adam/decay": np.float32(0)}
+    found = invent_graph({name: spec_of(name, np.asarray(array)) for name, array in arrays.items()})
+    assert found.keys["w/m"] == "w/.OPTIMIZER_SLOT/optimizer/m" + VALUE
+    assert found.keys["Adam/iter"] == "optimizer/iter" + VALUE
+    # Of two optimizers nothing tells whose they are.
+    arrays |= {"SGD/iter": np.int64(3)}
+    found = invent_graph({name: spec_of(name, np.asarray(array)) for name, array in arrays.items()})
+    assert {found.keys["Adam/iter"], found.keys["SGD/iter"]} == {
+        f"optimizer_{number}/iter{VALUE}" for number in (1, 2)
+    }

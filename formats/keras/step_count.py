@@ -14,14 +14,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.errors import ConversionError
-from formats.keras.training_state import ITERATIONS
+from ..errors import ConversionError
+from .training_state import ITERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from formats.keras.training_state import TrainingState
-    from formats.model.reader import CheckpointReader
+    from ..model.reader import CheckpointReader
+    from .training_state import TrainingState
 
 
 GLOBAL_STEP = "global_step"
@@ -69,13 +69,18 @@ def steps_taken(
 
 def _told(source: CheckpointReader, state: TrainingState, *, alone: bool) -> Iterator[Steps]:
     for key in state.numbers.get(ITERATIONS, ())[:1]:
-        if _is_number(source, key, "int"):
+        if is_count(source, key):
             yield Steps(int(source[key].read()), source.full_names.get(key) or ITERATIONS, key)
     for name, (base_name, usual) in POWERS.items():
         if name in state.numbers:
             yield from _of_power(source, state, name, base_name, usual)
-    if alone and GLOBAL_STEP in source.specs and _is_number(source, GLOBAL_STEP, "int"):
+    if alone and is_count(source, GLOBAL_STEP):
         yield Steps(int(source[GLOBAL_STEP].read()), GLOBAL_STEP, GLOBAL_STEP)
+
+
+def is_count(reader: CheckpointReader, key: str) -> bool:
+    """Whether a checkpoint has a key that holds one whole number."""
+    return key in reader.specs and _is_number(reader, key, "int")
 
 
 def _is_number(source: CheckpointReader, key: str, family: str) -> bool:
