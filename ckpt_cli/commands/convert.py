@@ -114,7 +114,6 @@ CANNOT = 3  # The exit code of input that cannot be read.
     needs("--save-map", "--like"),
     needs("--pair-by-shape", "--like"),
     needs("--partial", "--like"),
-    needs("--learning-rate", "--like"),
     excludes("--config", "--like"),
     excludes("--weights-only", "--kind"),
     excludes("--shard-size", "--link"),
@@ -163,17 +162,17 @@ def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any])
     keys = choose(reader, selection_of(options))
     rules = rules_of(options)
     names = renamed(reader, rules) if rules else None
+    given = Given(options["iterations"], options["learning_rate"])
     for text in names.notes if names and not options.get("rehearsal") else ():
         render.note(text)
     if options["like"] is None:
         into = convert.target_format(reader, target, options["to"])
         config = read_config(options["config"]) if options["config"] else None
-        settings = Settings(options["cast"], options["merge_slices"], names, options["iterations"], config)
+        settings = Settings(options["cast"], options["merge_slices"], names, given, config)
         return _carry_out(convert.plan_conversion(reader, keys, target, into, settings), options)
     with _open(options["like"], options) as template:
         template.prove_specs()  # of which no more than these is taken, as a rule
         _check_format(template, reader, target, options["to"])
-        given = Given(options["iterations"], options["learning_rate"])
         strictness = pairing.Strictness(options["pair_by_shape"], options["partial"], options["cast"], given)
         if options["save_map"]:
             # Before the plan, which is refused where pairs are missing: the map is there to add them.

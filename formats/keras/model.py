@@ -35,7 +35,8 @@ class ModelError(ValueError):
 class Variable:
     """A variable: its name at its owner, its full name, and the key of its values in the source.
 
-    `value` is what it holds where no tensor does but a configuration says so.
+    `value` is what it holds where no tensor does but a configuration says so, in each element
+    of a tensor as the one at the key `like`, or as a scalar.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Variable:
     full_name: str = ""
     key: str | None = None
     value: float | None = None
+    like: str | None = None
     live: Any = None
     """The variable of a running program that this presents."""
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..wire.jsontext import parse_object
 from .config import snake_case
 from .facts import keras_facts
-from .optimizers import BY_NAME, OPTIMIZERS
+from .optimizers import BY_NAME, OPTIMIZERS, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -68,7 +68,7 @@ class OptimizerState(NamedTuple):
     slots: tuple[Held, ...]
     rates: Mapping[str, Held]
     settings: Mapping[str, Any] = {}
-    """What a training configuration says of it."""
+    """What a training configuration says of it; nothing where that is of another class."""
 
     product: Held | None = None
     """The product of Nadam's momentums."""
@@ -82,7 +82,12 @@ def optimizer_state(source: CheckpointReader, beside: KerasFacts | None = None) 
     read = _READERS.get(source.format.name)
     told = optimizer_settings(source, beside)
     state = read(source, told) if read is not None else None
-    return state._replace(name=state.name or told[0] or "", settings=told[1]) if state is not None else None
+    if state is None:
+        return None
+    called, settings = told[0] or "", told[1]
+    known, beside_it = named(state.name), named(called)
+    is_another = known is not None and beside_it is not None and known is not beside_it
+    return state._replace(name=state.name or called, settings={} if is_another else settings)
 
 
 def optimizer_settings(source: CheckpointReader, beside: KerasFacts | None = None) -> Told:
@@ -131,8 +136,8 @@ def _of_h5(source: CheckpointReader, told: Told) -> OptimizerState | None:
         slots = [one._replace(name=_slot_name(one.full_name)) for one in held[1:]]
         name = called or (slots[0].full_name.partition("/")[0] if slots else "")
         return OptimizerState("2", name, held[0], tuple(slots), _rates(("learning_rate",), settings, ""))
-    if first.endswith("/iter"):
-        name = first.removesuffix("/iter")
+    if first == "iter" or first.endswith("/iter"):  # the former where a program looked at it before training
+        name = first.removesuffix("iter").removesuffix("/") or called or ""
         slots = [one._replace(name=one.full_name.rpartition("/")[2]) for one in held[1:]]
         product = slots.pop(0) if slots and slots[0].name == "momentum_cache" else None
         rates = _rates(_LEGACY_SCALARS, settings, f"{name}/")

@@ -41,7 +41,7 @@ class Slot(NamedTuple):
 
     `keras2` begins a full name (`Adam/m/dense/kernel`), `keras3` ends one
     (`adam/dense_kernel_momentum`); `list2` and `list3` are the attributes in which those
-    list it.  `optional` is what some settings do without (amsgrad, centered, momentum).
+    list it.  `made_by` is the setting without which it is not kept (amsgrad, centered, momentum).
     """
 
     meaning: str
@@ -52,7 +52,7 @@ class Slot(NamedTuple):
     list2: str = ""
     list3: str = ""
     pytorch: str = ""
-    optional: bool = False
+    made_by: str = ""
     turns: bool = False
     """Whether TensorFlow 1 and PyTorch keep the sum of gradients, Keras -learning_rate times that."""
 
@@ -69,8 +69,8 @@ class Optimizer(NamedTuple):
     """An optimizer: its class in Keras, and what it keeps.
 
     `order` says how Keras since 2.11 lists slots: for each variable those of the first
-    group, then for each those of the next; `legacy_order` how legacy optimizers do.  `state`
-    is one name for all whose slots mean the same.
+    group, then for each those of the next.  `state` is one name for all whose slots mean the
+    same.
     """
 
     name: str
@@ -90,9 +90,17 @@ class Optimizer(NamedTuple):
 
     generations: tuple[str, ...] = (LEGACY, KERAS2, KERAS3)
 
-    @property
-    def legacy_order(self) -> tuple[tuple[str, ...], ...]:
-        return self.order if self.interleaved else tuple((slot.meaning,) for slot in self.slots)
+    def listed(self, generation: str) -> tuple[tuple[str, ...], ...]:
+        """Return how a generation of Keras lists slots: `order`, or what the legacy one has instead."""
+        if generation != LEGACY:
+            return self.order
+        groups = self.order if self.interleaved else tuple((slot.meaning,) for slot in self.slots)
+        return tuple(group for group in groups if self.slot(group[0]).legacy)
+
+    def tf1_order(self, meanings: Collection[str]) -> list[Slot]:
+        """Return the slots that TensorFlow 1 makes where an optimizer keeps these, in its order."""
+        kept = [slot for slot in self.slots if slot.tf1 and (slot.meaning in meanings or TF1 in slot.idle_in)]
+        return sorted(kept, key=lambda slot: TF1 in slot.idle_in)
 
     def slot(self, meaning: str) -> Slot:
         return next(slot for slot in self.slots if slot.meaning == meaning)
@@ -104,14 +112,24 @@ class Optimizer(NamedTuple):
     def keeps(self, generation: str, names: Collection[str]) -> bool:
         """Whether slots of these names, and no others, are what it may have in a generation."""
         known = self.meanings(generation)
-        needed = {slot.name(generation) for slot in self.slots if not slot.optional}
+        needed = {
+            slot.name(generation) for slot in self.slots if not slot.made_by or generation in slot.idle_in
+        }
         return needed <= set(names) <= set(known)
 
 
 _M = Slot("m", "m", "m", "m", "momentum", "_momentums", "_momentums", "exp_avg")
 _V = Slot("v", "v", "v", "v", "velocity", "_velocities", "_velocities", "exp_avg_sq")
 _VHAT = Slot(
-    "vhat", "", "vhat", "vhat", "velocity_hat", "_velocity_hats", "_velocity_hats", "max_exp_avg_sq", True
+    "vhat",
+    "",
+    "vhat",
+    "vhat",
+    "velocity_hat",
+    "_velocity_hats",
+    "_velocity_hats",
+    "max_exp_avg_sq",
+    "amsgrad",
 )
 _ACCUMULATOR = Slot(
     "accumulator",
@@ -125,7 +143,14 @@ _ACCUMULATOR = Slot(
 )
 
 OPTIMIZERS = (
-    Optimizer("Adam", (_M, _V, _VHAT), (("m", "v"), ("vhat",)), "Adam", counts=True, has_powers=True),
+    Optimizer(
+        "Adam",
+        (_M, _V, _VHAT),
+        (("m", "v"), ("vhat",)),
+        "Adam",
+        counts=True,
+        has_powers=True,
+    ),
     Optimizer(
         "AdamW",
         (_M, _V, _VHAT),
@@ -152,7 +177,12 @@ OPTIMIZERS = (
         (("m", "u"),),
         counts=True,
     ),
-    Optimizer("Nadam", (_M._replace(tf1=""), _V._replace(tf1="")), (("m", "v"),), counts=True),
+    Optimizer(
+        "Nadam",
+        (_M._replace(tf1=""), _V._replace(tf1="")),
+        (("m", "v"),),
+        counts=True,
+    ),
     Optimizer(
         "SGD",
         (
@@ -165,7 +195,7 @@ OPTIMIZERS = (
                 "momentums",
                 "momentums",
                 "momentum_buffer",
-                optional=True,
+                "momentum",
                 turns=True,
                 idle_in=(KERAS2,),
             ),
@@ -196,7 +226,7 @@ OPTIMIZERS = (
                 "_momentums",
                 "_momentums",
                 "momentum_buffer",
-                optional=True,
+                "momentum",
                 idle_in=(TF1,),
             ),
             Slot(
@@ -208,7 +238,7 @@ OPTIMIZERS = (
                 "_average_gradients",
                 "_average_gradients",
                 "grad_avg",
-                optional=True,
+                "centered",
             ),
         ),
         (("rms",), ("momentum",), ("mg",)),
@@ -313,7 +343,8 @@ def candidates(generation: str, names: Collection[str]) -> Iterator[Optimizer]:
 def named(called: str) -> Optimizer | None:
     """Return the optimizer that a checkpoint calls so: by its class, or as TensorFlow 1 or snake case do."""
     plain = _plain(called)
-    return next((row for row in OPTIMIZERS if plain in (_plain(row.name), _plain(row.tf1))), None)
+    known = (row for row in OPTIMIZERS if plain in (_plain(row.name), _plain(row.tf1)))
+    return next(known, None) if plain else None
 
 
 def is_another(called: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import formats
+from formats.keras.facts import keras_facts
 from formats.keras.optimizers import OPTIMIZERS, candidates, named
 from formats.tf.graph.states import states_of
 from tests.support import data_path
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-LAYERS = {"net/d0": "0", "net/d1": "1", "net/out": "2"}
+KERAS_2 = data_path("optimizers", "new", "adam", "model.h5")
 
 
 def trained(name: str) -> str:
@@ -185,6 +187,50 @@ def test_another_optimizer_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("source", ["tf1/adam", "legacy/adam", "new/adam", "k3/adam", "legacy/momentum"])
+def test_slots_without_a_place_in_template_are_refused(source: str, ckpt: Callable, tmp_path: Path) -> None:
+    """A program without an optimizer has no use for one's state: that is for its user to say."""
+    template, target = tmp_path / "weights-1", tmp_path / "ckpt-3"
+    assert ckpt("convert", fresh(source), template, "--weights-only").code == 0
+    result = ckpt("convert", trained(source), target, "--like", template)
+    assert (result.code, result.out) == (3, "")
+    assert re.search(r"\d+ slots of .* have no place in TEMPLATE", result.err)
+    assert "--weights-only" in result.err
+    assert "--exclude" in result.err
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("ckpt-3")]
+    assert ckpt("convert", trained(source), target, "--like", template, "--weights-only").code == 0
+    assert ckpt("diff", "--kind", "variable", trained(source), target, "--exclude", "global_step").code == 0
+
+
+def test_slots_by_number_are_not_another_classs(ckpt: Callable, tmp_path: Path) -> None:
+    """Adam's velocity and Adamax's norm have one number in a file of Keras 3."""
+    mine, theirs = (data_path("optimizers", "k3", name, "model.weights.h5") for name in ("adam", "adamax"))
+    target = tmp_path / "model.weights.h5"
+    result = ckpt("convert", mine, target, "--like", theirs)
+    assert (result.code, result.out) == (3, "")
+    assert "SRC's optimizer is Adam of Keras 3, TEMPLATE's is Adamax of Keras 3" in result.err
+    assert list(tmp_path.iterdir()) == []
+    result = ckpt("convert", mine, target, "--like", theirs, "--partial")
+    assert (result.code, "TEMPLATE's own state is kept" in result.err) == (0, True)
+    with formats.open_checkpoint(str(target)) as reader, formats.open_checkpoint(theirs) as template:
+        slots = [key for key, kind in reader.kinds.items() if kind in ("slot", "optimizer")]
+        assert len(slots) == 14
+        assert all((reader[key].read() == template[key].read()).all() for key in slots)
+    assert ckpt("convert", mine, target, "--like", mine, "--overwrite").code == 0
+
+
+def test_slots_without_a_place_in_a_file_are_refused(ckpt: Callable, tmp_path: Path) -> None:
+    """Nadam of another generation decays its momentum otherwise, so its slots go into no file of Keras 3."""
+    config = ["--config", data_path("optimizers", "k3", "nadam", "model.keras")]
+    target = tmp_path / "model.keras"
+    result = ckpt("convert", trained("legacy/nadam"), target, *config)
+    assert (result.code, result.out) == (3, "")
+    assert "keras has no place for 12 slots of Nadam of legacy Keras" in result.err
+    assert "--weights-only" in result.err
+    assert list(tmp_path.iterdir()) == []
+    assert ckpt("convert", trained("legacy/nadam"), target, *config, "--weights-only").code == 0
+
+
 def test_partial_keeps_the_state_of_another_optimizer_as_it_is(ckpt: Callable, tmp_path: Path) -> None:
     """Momentum of Keras 2.11 is `m/<variable>`, as the first moment of its Adam is."""
     path = tmp_path / "ckpt-3"
@@ -215,6 +261,7 @@ def test_optimizers_are_known_by_any_of_their_names() -> None:
         assert row is not None
         assert row.name == name
     assert named("lamb") is None
+    assert named("") is None
     assert [row.name for row in candidates("keras3", {"_momentums", "_velocities", "_velocity_hats"})] == [
         "Adam",
         "AdamW",
@@ -255,3 +302,74 @@ def test_match_proposes_what_convert_does(source: str, target: str, ckpt: Callab
     assert ckpt(command, path, tmp_path / "fixed-10", *options).code == 0
     assert number(str(tmp_path / "fixed-10"), "iterations") == number(mine, "iterations")
     assert ckpt("match", tmp_path / "fixed-10", theirs, "--allow-unused").code == 0
+
+
+# What no file says ----------------------------------------------------------------------
+
+
+def test_a_rate_that_no_file_has_is_given(ckpt: Callable, tmp_path: Path) -> None:
+    """Keras 3 lists the rate with the state; Keras 2 has it in a training configuration, or nowhere."""
+    source, target = data_path("optimizers", "new", "adam", "model.h5"), tmp_path / "model.weights.h5"
+    result = ckpt("convert", source, target, "--learning-rate", "0.25", "--iterations", "77")
+    assert result.code == 0, result.err
+    with formats.open_checkpoint(str(target)) as reader:
+        assert float(reader["optimizer/vars/1"].read()) == 0.25
+        assert int(reader["optimizer/vars/0"].read()) == 77
+        assert reader.specs["optimizer/vars/0"].dtype.name == "int64"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "option", "why"),
+    [
+        ("k3/adam", "a.npz", ["--learning-rate", "0.5"], "tensors are taken as they are"),
+        ("k3/adam", "a.npz", ["--iterations", "5"], "tensors are taken as they are"),
+        ("k3/adam", "a.h5", ["--config", KERAS_2, "--learning-rate", "0.5"], "has no tensor for it"),
+        ("k3/adam", "a-1", ["--to", "object", "--iterations", "5"], "tensors are taken as they are"),
+        (
+            "tf1/momentum",
+            "a-1",
+            ["--to", "object", "--learning-rate", "0.5"],
+            "momentum as TensorFlow 1 does",
+        ),
+    ],
+)
+def test_what_would_change_nothing_is_refused(
+    source: str, target: str, option: list[str], why: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    result = ckpt("convert", trained(source), tmp_path / target, *option)
+    assert (result.code, result.out) == (3, "")
+    assert "changes nothing" in result.err
+    assert why in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("source", "target"), [("legacy", "new"), ("new", "legacy")])
+def test_files_list_slots_as_the_generation_of_the_configuration_does(
+    source: str, target: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    """Both are .h5 of Keras 2: the legacy ones list all m, then all v, the newer m and v of each variable."""
+    held, config = (data_path("optimizers", name, "adam", "model.h5") for name in (source, target))
+    path = tmp_path / "x.h5"
+    assert ckpt("convert", held, path, "--config", config).code == 0
+    with formats.open_checkpoint(str(path)) as reader, formats.open_checkpoint(config) as like:
+        told = [keras_facts(one.facts).optimizer for one in (reader, like)]
+        names = [[name.removeprefix("Adam/") for _, name in group.names] for group in told if group]
+    assert names[0] == names[1]
+
+
+def test_a_file_whose_optimizer_scales_the_loss_takes_no_state_of_another_layout(
+    ckpt: Callable, tmp_path: Path
+) -> None:
+    """Keras lists the scale and its steps first, and leaves out a list of another length."""
+    config = tmp_path / "config.json"
+    layers = [
+        {"class_name": "InputLayer", "config": {"name": "i", "batch_shape": [None, 3]}},
+        *({"class_name": "Dense", "config": {"name": name, "units": 3}} for name in "ab"),
+    ]
+    model = {"class_name": "Sequential", "config": {"name": "net", "layers": layers}}
+    compiled = {"optimizer": {"class_name": "LossScaleOptimizer", "config": {"name": "scaled"}}}
+    config.write_text(json.dumps({**model, "compile_config": compiled}))
+    source = data_path("several_optimizers", "new", "scaled_trained-1")
+    result = ckpt("convert", source, tmp_path / "x.weights.h5", "--config", config)
+    assert (result.code, result.out) == (3, "")
+    assert "a LossScaleOptimizer lists numbers of its own before it" in result.err

@@ -58,6 +58,36 @@ class AdamWeightDecay(V1.train.Optimizer):
             return global_step.assign_add(1).op
 
 
+class Several(tf.Module):
+    """Three optimizers, two of one class, each of which trains a layer."""
+
+    def __init__(self, *optimizers):
+        super().__init__()
+        self.first, self.second, self.third = optimizers
+
+    @property
+    def iterations(self):
+        return self.third.iterations
+
+    def build(self, variables):
+        for number, optimizer in enumerate((self.first, self.second, self.third)):
+            optimizer.build(variables[2 * number : 2 * number + 2])
+
+    def apply_gradients(self, pairs):
+        every = list(pairs)
+        for number, optimizer in enumerate((self.first, self.second, self.third)):
+            optimizer.apply_gradients(every[2 * number : 2 * number + 2])
+
+    def minimize(self, loss, global_step):
+        """Return a step of TensorFlow 1; the last optimizer counts it."""
+        every = V1.trainable_variables()
+        return tf.group(
+            self.first.minimize(loss, var_list=every[:2]),
+            self.second.minimize(loss, var_list=every[2:4]),
+            self.third.minimize(loss, var_list=every[4:], global_step=global_step),
+        )
+
+
 def v1_optimizers():
     train = V1.train
     return {
@@ -71,6 +101,9 @@ def v1_optimizers():
         "adadelta": lambda: train.AdadeltaOptimizer(0.5),
         "ftrl": lambda: train.FtrlOptimizer(0.1),
         "sgd": lambda: train.GradientDescentOptimizer(0.1),
+        "several": lambda: Several(
+            train.AdamOptimizer(0.01), train.MomentumOptimizer(0.01, 0.9), train.AdamOptimizer(0.02)
+        ),
         "adam_weight_decay": AdamWeightDecay,
     }
 
@@ -139,12 +172,26 @@ def keras_optimizers(family):
         "adamax": lambda: optimizers.Adamax(0.01, **precise),
         "nadam": lambda: optimizers.Nadam(0.01, **precise),
         "sgd": lambda: optimizers.SGD(0.1),
+        "several": lambda: Several(
+            optimizers.Adam(0.01, **precise),
+            optimizers.SGD(0.01, momentum=0.9),
+            optimizers.Adam(0.02, **precise),
+        ),
+        "several_others": lambda: Several(
+            optimizers.Adam(0.01, **precise),
+            optimizers.RMSprop(0.01, momentum=0.5, epsilon=1e-10),
+            optimizers.Adam(0.02, **precise),
+        ),
     }
     if family == "legacy":
         found["adam_weight_decay"] = lambda: _legacy_weight_decay()(0.01, epsilon=1e-6)
     else:
         found["adamw"] = lambda: optimizers.AdamW(0.01, weight_decay=0.01, **precise)
         found["lion"] = lambda: optimizers.Lion(0.01)
+        # The averages take the weights' place at every other step, so that they are judged with them.
+        averaging = {"use_ema": True, "ema_momentum": 0.9, "ema_overwrite_frequency": 2}
+        found["averaged"] = lambda: optimizers.Adam(0.01, **precise, **averaging)
+        found["averaged_sgd"] = lambda: optimizers.SGD(0.1, **averaging)
         found["adam_weight_decay"] = lambda: optimizers.AdamW(0.01, weight_decay=0.01, epsilon=1e-6)
     return found
 
@@ -195,15 +242,16 @@ def _step(model, optimizer, seed):
 
 def _make_keras(folder, family, optimizer, seed, steps):
     model, made = _program(family, optimizer, seed)
-    for _ in range(steps):
+    made.iterations.assign(steps - 3)
+    for _ in range(3):
         _step(model, made, seed)
     tf.train.Checkpoint(model=model, optimizer=made).write(f"{folder}/ckpt-{steps}")
     with contextlib.suppress(Exception):  # Keras 2 saves no Nadam
         model.compile(optimizer=made, loss="mse")
-        model.save(f"{folder}/model.h5")
         if family != "legacy":
             model.save(f"{folder}/model.keras")
             model.save_weights(f"{folder}/model.weights.h5")
+        model.save(f"{folder}/model.h5")  # last: after it Keras 3 leaves the optimizer out of archives
     for _ in range(2):
         _step(model, made, seed)
     np.savez(f"{folder}/truth.npz", *model.get_weights())
@@ -252,7 +300,10 @@ def names(family):
 
 
 def make(folder, family, optimizer, seed, steps=3):
-    """Train, save ckpt-<steps>, a template fresh-1 of other weights, and the truth after two more steps."""
+    """Train, save ckpt-<steps>, a template fresh-1 of other weights, and the truth after two more steps.
+
+    Keras takes three steps; those before are only counted.
+    """
     os.makedirs(folder, exist_ok=True)
     if family == "tf1":
         _make_v1(folder, optimizer, seed, steps)

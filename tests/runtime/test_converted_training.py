@@ -36,15 +36,20 @@ KERAS_OPTIMIZERS = {
 }
 
 
-def config(*, keras3):
-    """Return the configuration of the model below, as a `.h5` file or a `.keras` archive has it."""
+def config(optimizer, *, keras3):
+    """Return the configuration of the model below, as a `.h5` file or a `.keras` archive has it.
+
+    How it is compiled tells which slots there are, of which a list has numbers only.
+    """
     shape = {"batch_shape" if keras3 else "batch_input_shape": [None, 1]}
     module = {"module": "keras", "registered_name": None} if keras3 else {}
     layers = [
         {**module, "class_name": "InputLayer", "config": {"name": "x", **shape}},
         {**module, "class_name": "Dense", "config": {"name": "l1", "units": 5}},
     ]
-    return json.dumps({**module, "class_name": "Sequential", "config": {"name": "net", "layers": layers}})
+    settings = {"class_name": type(optimizer).__name__, "config": optimizer.get_config()}
+    whole = {**module, "class_name": "Sequential", "config": {"name": "net", "layers": layers}}
+    return json.dumps({**whole, "compile_config": {"optimizer": settings}})
 
 
 class Net(tf.keras.Model):
@@ -128,7 +133,7 @@ def test_training_continues_to_the_bit_by_way_of_keras(tmp_path, way, name, caps
     path = training.checkpoint.save(tmp_path / "ckpt")
     expected = training.run(50)
     described, middle, back = tmp_path / "net.json", tmp_path / KERAS_WAYS[way], tmp_path / "back" / "ckpt-1"
-    described.write_text(config(keras3=way == "keras"))
+    described.write_text(config(make(), keras3=way == "keras"))
 
     assert convert(path, middle, "--to", way, "--config", described, "--json") == 0
     dropped = {entry["key"]: entry["reason"] for entry in json.loads(capsys.readouterr().out)["dropped"]}

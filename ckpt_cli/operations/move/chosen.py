@@ -23,6 +23,7 @@ from formats.tf.graph.invent import Invented, add_count, invent_graph
 from formats.tf.graph.prune import prune
 
 from ..choose.keys import object_graph_of
+from .optimizers import Given
 from .plans import Dropped, Move
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ class Settings(NamedTuple):
     names: Renamed | None = None
     """The source's keys, object paths and graph after rules that change them, where there are any."""
 
-    iterations: int | None = None
-    """How many steps the optimizer has taken, where that is given."""
+    given: Given = Given()
+    """What is said of the optimizer that no file says."""
 
     config: KerasFacts | None = None
     """The configuration of the Keras model, where it is given, and what comes with it."""
@@ -222,7 +223,7 @@ class Chosen:
                 continue
             numbers = {name: tuple(origins[key] for key in keys) for name, keys in state.numbers.items()}
             counted = state._replace(numbers=numbers)
-            asked = self.settings.iterations
+            asked = self.settings.given.iterations
             steps = steps_taken(self.source, counted, alone=len(states) == 1, asked=asked)
             if steps is not None:
                 key = add_count(invented.graph, state.path)

@@ -40,6 +40,9 @@ ALIASES = {
 }
 
 
+_AS_THEY_ARE = "tensors are taken as they are"
+
+
 def target_format(source: CheckpointReader, path: str, to: str | None) -> Format:
     """Return the format to write: the one asked for, that of the path's suffix, or the source's own.
 
@@ -74,6 +77,7 @@ def plan_conversion(
     if not chosen.keys:
         reasons = "; ".join(sorted({dropped.reason for dropped in chosen.dropped})) or "it is made anew"
         raise NothingSelectedError(f"nothing is left to write: {reasons}", path=source.location.path)
+    _refuse_idle(source, into, settings)
     graph: ObjectGraph | None = None
     facts: Facts = Nothing()
     if keras_plan.concerns(source.format, into):
@@ -101,6 +105,24 @@ def plan_conversion(
         (source,),
         (lambda: _layout(source, moves)) if source.format is into else dict,
     )
+
+
+def _refuse_idle(source: CheckpointReader, into: Format, settings: Settings) -> None:
+    """Refuse what is said of an optimizer where tensors are taken as they are, whatever is said."""
+    given, has_objects = settings.given, source.object_graph is not None
+    if keras_plan.concerns(source.format, into) or (into.is_by_name and has_objects):
+        return
+    of_names = into.has_object_graph and not has_objects
+    if given.learning_rate is not None:
+        why = "objects made of names keep momentum as TensorFlow 1 does" if of_names else _AS_THEY_ARE
+        raise _idle(source, "--learning-rate", why)
+    if given.iterations is not None and not of_names:
+        raise _idle(source, "--iterations", _AS_THEY_ARE)
+
+
+def _idle(source: CheckpointReader, option: str, why: str) -> ConversionError:
+    hints = ("--like TEMPLATE, a checkpoint of the program that goes on, takes it",)
+    return ConversionError(f"{option} changes nothing: {why}", path=source.location.path, hints=hints)
 
 
 def _layout(source: CheckpointReader, moves: Sequence[Move]) -> Layout:

@@ -49,6 +49,10 @@ _ALIKE = frozenset((LEARNING_RATE, ITERATIONS, MOMENTUM_PRODUCT, "loss_scale", "
 """Numbers that mean the same in all generations."""
 
 
+START_ANEW = "to start it anew, the weights alone: --weights-only --partial, which keeps TEMPLATE's own state"
+"""The hint where an optimizer cannot go on as TEMPLATE's."""
+
+
 class Given(NamedTuple):
     """What options say of an optimizer that no file does."""
 
@@ -210,10 +214,7 @@ class _Pair(NamedTuple):
             notes.append(f"optimizer: {spell(mine, row)} goes on as {spell(theirs, into)}")
 
     def _refused(self, message: str) -> ConversionError:
-        anew = (
-            "to start it anew, the weights alone: --weights-only --partial, which keeps TEMPLATE's own state"
-        )
-        return ConversionError(message, hints=(anew,))
+        return ConversionError(message, hints=(START_ANEW,))
 
     # Optimizers that the table does not have ----------------------------------------------
 

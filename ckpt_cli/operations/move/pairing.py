@@ -9,6 +9,7 @@ what stays without a value is an error that says so.
 from __future__ import annotations
 
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.dtypes import VARIANT
@@ -21,8 +22,9 @@ from formats.tf.graph.states import states_of
 from ..choose.keys import path_of
 from .computed import Computed, Scale
 from .keras.models import pairs_between_models
+from .keras.optimizer import differing_optimizers
 from .layout import layout_of
-from .optimizers import Carried, Given, carry
+from .optimizers import START_ANEW, Carried, Given, carry, spell
 from .plans import Dropped, Move, Plan
 
 if TYPE_CHECKING:
@@ -49,10 +51,16 @@ class Strictness(NamedTuple):
 
 
 class Pairing(NamedTuple):
-    """The key in SRC for each key of TEMPLATE that has one, and what becomes of optimizers' state."""
+    """The key in SRC for each key of TEMPLATE that has one, and what becomes of optimizers' state.
+
+    `left` are slots of variables that are paired, which have no place themselves, each with
+    its optimizer as people call it.  `notes` say what was paired by more than names.
+    """
 
     pairs: dict[str, str]
     optimizers: Carried
+    notes: tuple[str, ...] = ()
+    left: Mapping[str, str] = MappingProxyType({})
 
     def rows(self) -> dict[str, str]:
         """Return the key in SRC by that in TEMPLATE, optimizers' state with it."""
@@ -75,8 +83,8 @@ def pair(
     Raises ConversionError where an optimizer's state has no place in TEMPLATE's.
     """
     mine, theirs = states_of(source), states_of(template)
-    if mine is None or theirs is None:  # files of Keras, whose names say all that they do of it
-        return Pairing(_pair_by_names(source, keys, template, names, rules), Carried())
+    if mine is None or theirs is None:
+        return _pair_files(source, keys, template, rules, names)
     here, there = _own_keys(source, mine), _own_keys(template, theirs)
     others = [key for key in keys if key not in here]
     pairs = _pair_by_names(source, others, template, names, rules, without=there)
@@ -91,7 +99,53 @@ def pair(
         partial=rules.partial,
     )
     settled = carried.origins.keys() | carried.kept
-    return Pairing({key: pairs[key] for key in pairs if key not in settled}, carried)
+    pairing = Pairing({key: pairs[key] for key in pairs if key not in settled}, carried)
+    return pairing._replace(left=_left(mine, set(keys), pairing))
+
+
+def _pair_files(
+    source: CheckpointReader,
+    keys: Sequence[str],
+    template: CheckpointReader,
+    rules: Strictness,
+    names: Renamed | None,
+) -> Pairing:
+    """Pair where one side is a file of Keras: optimizers' state by names, which mean the same in one class.
+
+    Raises ConversionError where one side's optimizer is not the other's, unless `partial`:
+    then TEMPLATE keeps its own.
+    """
+    here, there = _state_in(source) & set(keys), _state_in(template)
+    carried, without = Carried(), frozenset[str]()
+    why = differing_optimizers(source, template) if here and there else None
+    if why is not None and not rules.partial:
+        hints = (
+            "--config FILE, a Keras file of the program, in place of --like carries it by what it means",
+            START_ANEW,
+        )
+        raise ConversionError(why, path=source.location.path, hints=hints)
+    if why is not None:
+        carried, without = Carried(notes=(f"{why}; TEMPLATE's own state is kept",)), frozenset(there)
+        keys = [key for key in keys if key not in here]
+    pairs = _pair_by_names(source, keys, template, names, rules, without=without)
+    used, kinds = set(pairs.values()), source.kinds
+    left = [key for key in keys if kinds.get(key) == "slot" and key not in used]
+    return Pairing(pairs, carried, (), dict.fromkeys(left, "SRC's optimizer"))
+
+
+def _state_in(reader: CheckpointReader) -> set[str]:
+    return {key for key, kind in reader.kinds.items() if kind in ("slot", "optimizer")}
+
+
+def _left(states: Sequence[TrainingState], keys: Container[str], pairing: Pairing) -> dict[str, str]:
+    """Return the slots that have no place although their variables have, each with its optimizer."""
+    settled = {*pairing.rows().values(), *pairing.optimizers.dropped}
+    return {
+        key: spell(state)
+        for state in states
+        for (variable, _), key in state.slots.items()
+        if variable in settled and key in keys and key not in settled
+    }
 
 
 def _same_names(  # noqa: PLR0917  as pair
@@ -150,8 +204,8 @@ def _pair_by_names(  # noqa: PLR0917  as pair
     ):
         _join(pairs, keys, wanted, of_source, of_template)
     _join_in_layers(pairs, source, keys, template, wanted)
-    if names is None:
-        here, there = set(keys) - set(pairs.values()), set(wanted) - pairs.keys()
+    here, there = set(keys) - set(pairs.values()), set(wanted) - pairs.keys()
+    if names is None and any(template.kinds.get(key) == "variable" for key in there):
         pairs.update(pairs_between_models(source, here, template, there))
     if rules.by_shape:
         _join(pairs, keys, wanted, lambda key: _shape(source, key), lambda key: _shape(template, key))
@@ -241,6 +295,7 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
     _refuse_missing(
         source, keys, template, [key for key in wanted if key not in has_value], rules=rules, pairs=pairs
     )
+    _refuse_left(source, {} if rules.partial else pairing.left)
     _refuse_different(source, template, pairs, rules)
     moves = [_move(source, template, key, pairing, rules) for key in wanted]
     used = set(pairs.values())
@@ -258,7 +313,7 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
         template.object_graph,
         {key: extents for key, extents in slices.items() if extents},
         template.proved_facts(),
-        tuple(carried.notes),
+        (*pairing.notes, *carried.notes),
         (source, template),
         lambda: layout_of(template, ((key, key) for key in wanted)),
     )
@@ -329,6 +384,18 @@ def _refuse_missing(
         else "SRC has no tensors left to pair",
         "--partial keeps TEMPLATE's values for them; --weights-only leaves the slots of SRC out",
     )
+    raise ConversionError(message, path=source.location.path, hints=hints)
+
+
+def _refuse_left(source: CheckpointReader, left: Mapping[str, str]) -> None:
+    if not left:
+        return
+    listed = ", ".join(repr(_shown(source, key)) for key in list(left)[:3])
+    more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+    owners = " and ".join(dict.fromkeys(left.values()))
+    what = counted(len(left), "slot")
+    message = f"{what} of {owners} {'has' if len(left) == 1 else 'have'} no place in TEMPLATE: {listed}{more}"
+    hints = ("--weights-only leaves the state of optimizers out, --exclude a part of it",)
     raise ConversionError(message, path=source.location.path, hints=hints)
 
 

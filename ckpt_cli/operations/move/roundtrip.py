@@ -21,6 +21,7 @@ from formats.model.verification import Finding
 
 from .chosen import Settings
 from .convert import plan_conversion, target_format
+from .optimizers import Given
 from .pairing import Strictness, plan_like
 from .plans import Move
 from .transfer import execute, same_tensor
@@ -51,7 +52,7 @@ def roundtrip(
         # A count of steps that is added to TensorFlow 1's state stays on the way: any will do.
         counted = into.has_object_graph and source.object_graph is None
         counted = counted and source.format.family is not Family.KERAS
-        settings = Settings(iterations=0 if counted else None)
+        settings = Settings(given=Given(iterations=0) if counted else Given())
         try:
             there = plan_conversion(source, list(source.specs), middle, into, settings)
             execute(there, advance=advance)

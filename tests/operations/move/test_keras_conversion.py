@@ -252,22 +252,27 @@ def test_malformed_configurations(config: str) -> None:
     assert "does not fit the model" in refused(data_path("keras_conv", "conv"), "keras-h5", config).message
 
 
-def test_optimizer_state_that_has_no_form_in_the_target_is_listed(tmp_path: Path) -> None:
-    """RMSprop of Keras 2 and 3 list their slots in other orders, so nothing is carried between them."""
+def test_slots_without_a_place_in_the_target_are_refused(tmp_path: Path) -> None:
+    """Without momentum an SGD of Keras 2.11 keeps one all the same; that is left out, other slots are not."""
     arrays = {
         "d/kernel": np.ones((2, 1), np.float32),
         "optimizer_weights/iteration": np.int64(3),
-        "optimizer_weights/RMSprop/velocity/d/kernel": np.ones((2, 1), np.float32),
+        "optimizer_weights/Mine/m/d/kernel": np.ones((2, 1), np.float32),
     }
     layer = {"class_name": "Dense", "config": {"name": "d", "units": 1, "use_bias": False}}
     config = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [layer]}})
     save(tmp_path / "m.h5", arrays, "keras-h5", facts=KerasFacts(config=config))
-    plan = converted(tmp_path / "m.h5", tmp_path / "m.weights.h5", "keras-weights")
-    assert [move.spec.key for move in plan.moves] == ["layers/dense/vars/0"]
-    assert [dropped.key for dropped in plan.dropped] == sorted(arrays)[1:]
-    assert all("optimizer state" in dropped.reason for dropped in plan.dropped)
+    error = refused(str(tmp_path / "m.h5"), "keras-weights")
+    assert "no place for 1 slot of Mine of Keras 2.11 to 2.15" in error.message
+    assert "--weights-only" in error.hints[0]
     whole = converted(tmp_path / "m.h5", tmp_path / "m", "tf-object")
     assert not whole.dropped
+    settings = {"momentum": 0.0, "learning_rate": 0.5}
+    told = json.dumps({"optimizer_config": {"class_name": "SGD", "config": settings}})
+    idle = {key.replace("Mine", "SGD"): array for key, array in arrays.items()}
+    save(tmp_path / "idle.h5", idle, "keras-h5", facts=KerasFacts(config=config, training_config=told))
+    plan = converted(tmp_path / "idle.h5", tmp_path / "idle.weights.h5", "keras-weights")
+    assert [dropped.key for dropped in plan.dropped] == ["optimizer_weights/SGD/m/d/kernel"]
 
 
 def test_a_layer_left_incomplete_is_refused() -> None:
@@ -310,7 +315,7 @@ def test_the_state_of_an_optimizer_is_carried_whole_or_not_at_all(to: str) -> No
         "[" * 100_000,
     ],
 )
-def test_without_a_learning_rate_the_slots_are_carried_all_the_same(
+def test_without_a_learning_rate_objects_hold_the_slots_and_keras_3_does_not(
     training_config: str, tmp_path: Path
 ) -> None:
     """A schedule has no one rate, and a text may be anything; Keras 3 needs the rate, objects do not."""
@@ -323,8 +328,9 @@ def test_without_a_learning_rate_the_slots_are_carried_all_the_same(
     plan = planned(str(source), "/nowhere/x", "tf-object")
     assert not plan.dropped
     assert len(plan.moves) == 27
-    plan = planned(str(source), "/nowhere/x", "keras-weights")
-    assert len(plan.dropped) == 17
+    error = refused(str(source), "keras-weights")
+    assert "no place for 16 slots of Adam of Keras 2.11 to 2.15" in error.message
+    assert "learning rate" in error.message
     plan = planned(str(source), "/nowhere/x", "keras-weights", read_config(str(source)))
     assert not plan.dropped
 

@@ -8,19 +8,23 @@ In keras-h5 the list is `optimizer_weights`, in .weights.h5 and .keras `/optimiz
 TensorFlow's graph the edge `_variables`; a legacy one's slots are slot variables there.  A
 slot is carried as what it means of its variable (`formats.keras.optimizers`), and listed
 where the target's Keras looks for it.  State of which that is not known goes to the same
-generation only, as it is listed; elsewhere it is left out, and listed.
+generation only, as it is listed; elsewhere it has no place (`NoPlaceError`).
 keras/src/optimizers/ (Keras 2.15, 3.15)
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import compress, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from formats.errors import ConversionError
 from formats.keras.config import snake_case
 from formats.keras.model import Edge, Unit, Variable, legacy_order, trained_order
-from formats.keras.optimizer_state import optimizer_state, settings_in
-from formats.keras.optimizers import KERAS2, KERAS3, LEGACY, flaw_between, named
+from formats.keras.optimizer_state import optimizer_settings, optimizer_state, settings_in
+from formats.keras.optimizers import KERAS2, KERAS3, LEGACY, TITLES, flaw_between, named
 from formats.keras.training_state import ITERATIONS, training_states
+from formats.model.reader import Family
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,11 +36,17 @@ if TYPE_CHECKING:
     from formats.keras.optimizers import Slot
     from formats.model.reader import CheckpointReader
 
+    from ..optimizers import Given
+
 
 _GENERATIONS = {"2": KERAS2, "legacy": LEGACY, "3": KERAS3}
-_RATE = "learning_rate"
+RATE = "learning_rate"
 _PRODUCT = {KERAS2: "_u_product", KERAS3: "variable", LEGACY: "momentum_cache"}
 """What the product of Nadam's momentums is called."""
+
+
+class NoPlaceError(ConversionError):
+    """A layout has no place for an optimizer's state; the message says why."""
 
 
 class Optimizer(NamedTuple):
@@ -59,6 +69,20 @@ class Optimizer(NamedTuple):
 
     held: Mapping[tuple[int, str], Variable] = {}
     """The slot of each variable of the model, by its identity and the slot's meaning, where that is known."""
+
+    scaled: bool = False
+    """Whether the configuration has it within a LossScaleOptimizer."""
+
+    def given(self, given: Given) -> Optimizer:
+        """Return the same with what options say in place of what SRC does."""
+        found = self
+        if given.iterations is not None:
+            found = found._replace(iteration=replace(found.iteration, key=None, value=given.iterations))
+        if given.learning_rate is not None:
+            rate = found.rates.get(RATE, Variable(RATE, False, RATE))
+            rates = {**found.rates, RATE: replace(rate, key=None, value=given.learning_rate)}
+            found = found._replace(rates=rates)
+        return found
 
     # Whose the slots are ------------------------------------------------------------------
 
@@ -102,41 +126,53 @@ class Optimizer(NamedTuple):
         groups = self._groups(len(trained))
         return [(variable, meaning) for group in groups for variable in trained for meaning in group]
 
-    def _groups(self, trained: int) -> list[tuple[str, ...]]:
-        """Return the groups of slots that there are, by their number or, where that is not enough, names."""
+    def _groups(self, trained: int) -> Sequence[tuple[str, ...]]:
+        """Return the groups of slots that there are; none where not even their number tells it."""
         assert self.row is not None
-        groups = list(self._order(self.row, self.generation))
-        if self.row.name == "RMSprop" and len(self.slots) == 2 * trained:
-            spoken = {slot.name for slot in self.slots if slot.name}
-            is_centered = bool(self.settings.get("centered")) or bool(spoken & {"average_gradient", "mg"})
-            return [groups[0], groups[2 if is_centered else 1]] if self.settings or spoken else []
-        while groups and sum(map(len, groups)) * trained > len(self.slots):
-            groups.pop()
-        return groups
+        every = self.row.listed(self.generation)
+        choices = product(*(self._may_be_there(self.row.slot(group[0])) for group in every))
+        found = [tuple(compress(every, chosen)) for chosen in choices]
+        fitting = [groups for groups in found if sum(map(len, groups)) * trained == len(self.slots)]
+        return fitting[0] if len(fitting) == 1 else ()
 
-    @staticmethod
-    def _order(row: Row, generation: str) -> tuple[tuple[str, ...], ...]:
-        return row.legacy_order if generation == LEGACY else row.order
+    def _may_be_there(self, slot: Slot) -> tuple[bool, ...]:
+        """Return whether there are slots of a meaning, by settings or names; both where those do not tell."""
+        if not slot.made_by or self.generation in slot.idle_in:
+            return (True,)
+        if self.settings:
+            return (bool(self.settings.get(slot.made_by)),)
+        spoken = {held.name for held in self.slots if held.name}
+        return (bool(spoken & {slot.keras2, slot.legacy}),) if spoken else (True, False)
 
     # In a generation ----------------------------------------------------------------------
 
-    def listed(self, generation: str, model: Unit) -> list[tuple[Variable, str]] | None:
-        """Return the list that a generation has, each with its full name; None where that is not known."""
-        slots, rate = self._slots(generation, model), self.rates.get(_RATE)
-        if slots is None or (generation == KERAS3 and rate is None and self.generation != KERAS3):
-            return None
+    def listed(self, generation: str, model: Unit) -> list[tuple[Variable, str]]:
+        """Return the list that a generation has, each with its full name.
+
+        Raises NoPlaceError where that is not known.
+        """
+        if self.scaled:
+            message = (
+                "a LossScaleOptimizer lists numbers of its own before it, whose layout is not known here"
+            )
+            raise NoPlaceError(message)
+        slots, rate = self._filled(generation, model)._slots(generation, model), self.rates.get(RATE)
+        if generation == KERAS3 and rate is None and self.generation != KERAS3:
+            message = "Keras 3 lists the learning rate with it, which nothing here tells"
+            raise NoPlaceError(message, hints=("--learning-rate R gives it",))
         if (
             generation != KERAS2
             and self.row is not None
             and self.row.name == "Nadam"
             and self.product is None
         ):
-            return None  # Keras 2 leaves its product out of files.
+            message = f"{TITLES[self.generation]} leaves the product of Nadam's momentums out of files"
+            raise NoPlaceError(message)
         prefix = self._prefix(generation)
         heads = {KERAS2: "iteration", LEGACY: f"{prefix}/iter", KERAS3: f"{prefix}/iteration"}
         listed = [(self.iteration, heads[generation])]
         if generation == KERAS3 and rate is not None:
-            listed.append((rate, f"{prefix}/{_RATE}"))
+            listed.append((rate, f"{prefix}/{RATE}"))
         if generation == LEGACY and self.product is not None:
             listed.append((self.product, f"{prefix}/{_PRODUCT[LEGACY]}"))
         listed += slots
@@ -144,32 +180,73 @@ class Optimizer(NamedTuple):
             listed.append((self.product, _PRODUCT[KERAS3]))
         return listed
 
-    def _slots(self, generation: str, model: Unit) -> list[tuple[Variable, str]] | None:
+    def _slots(self, generation: str, model: Unit) -> list[tuple[Variable, str]]:
         """Return the slots of a generation in its order, each with its full name."""
-        if self.row is not None and self.row.name == "SGD" and self._is_without_momentum():
-            if generation != KERAS2:
-                return []
-            if not self.slots:
-                return [] if self.generation == KERAS2 else None
-        if not self.held:
-            return self._as_stored() if generation == self.generation else None
-        assert self.row is not None
-        if flaw_between(self.row, self.generation, generation) is not None:
-            return None
+        row = self.row
+        if row is None or not self._is_told:
+            if generation == self.generation:
+                return self._as_stored()
+            raise NoPlaceError(self._unknown)
+        flaw = flaw_between(row, self.generation, generation)
+        if flaw is not None:
+            raise NoPlaceError(flaw)
         listed = []
-        for group in self._order(self.row, generation):
+        for group in row.listed(generation):
             for variable in legacy_order(model):
                 for meaning in group:
                     slot = self.held.get((id(variable), meaning))
-                    if slot is not None:
+                    if slot is not None and (
+                        meaning not in self._idle or generation in row.slot(meaning).idle_in
+                    ):
                         if not slot.full_name or generation != self.generation:
-                            slot.full_name = self._full_name(generation, self.row.slot(meaning), variable)
+                            slot.full_name = self._full_name(generation, row.slot(meaning), variable)
                         listed.append((slot, slot.full_name))
         return listed
 
-    def _is_without_momentum(self) -> bool:
-        """Whether an SGD has no momentum: Keras 2 keeps it all the same, the others do not."""
-        return not self.slots or self.settings.get("momentum") == 0
+    @property
+    def _is_told(self) -> bool:
+        """Whether it is told whose the slots are; of gradient descent, which may have none, it is."""
+        row = self.row
+        return bool(self.held) or (
+            not self.slots and row is not None and all(one.made_by for one in row.slots)
+        )
+
+    @property
+    def _unknown(self) -> str:
+        if self.row is None:
+            return f"what {self.name or 'an optimizer of unknown class'} keeps is not known here"
+        return "nothing tells which slots they are; --config with a file of the compiled model would"
+
+    @property
+    def title(self) -> str:
+        """Its name for people, with its generation."""
+        return f"{self.name or 'an optimizer of unknown class'} of {TITLES[self.generation]}"
+
+    @property
+    def idle(self) -> set[str]:
+        """The keys of slots that are made without need, as Keras 2.11 does of SGD without momentum."""
+        found = (slot for (_, meaning), slot in self.held.items() if meaning in self._idle)
+        return {slot.key for slot in found if slot.key is not None}
+
+    @property
+    def _idle(self) -> set[str]:
+        """The meanings of slots that are made here though a setting turns them off."""
+        settings, slots = self.settings, self.row.slots if self.row is not None else ()
+        off = {slot.meaning for slot in slots if slot.made_by in settings and not settings[slot.made_by]}
+        return {slot.meaning for slot in slots if slot.meaning in off and self.generation in slot.idle_in}
+
+    def _filled(self, generation: str, model: Unit) -> Optimizer:
+        """Return the same with zeros for slots that another generation makes without need."""
+        if self.row is None or not self._is_told or generation == self.generation:
+            return self
+        have = {meaning for _, meaning in self.held}
+        added = {
+            (id(variable), slot.meaning): Variable(slot.name(generation), False, value=0.0, like=variable.key)
+            for slot in self.row.slots
+            if generation in slot.idle_in and slot.meaning not in have
+            for variable in trained_order(model)
+        }
+        return self._replace(held={**self.held, **added})
 
     def _as_stored(self) -> list[tuple[Variable, str]]:
         prefix = self._prefix(self.generation)
@@ -197,13 +274,12 @@ class Optimizer(NamedTuple):
 
     # In the layouts ----------------------------------------------------------------------
 
-    def graph(self, model: Unit) -> tuple[Unit, list[SlotOf]] | None:
+    def graph(self, model: Unit) -> tuple[Unit, list[SlotOf]]:
         """Return the optimizer's node in the graph of Keras 2, and its slot variables."""
         if self.generation == LEGACY:
             return self._legacy_graph(model)
-        listed = self.listed(KERAS2, model)
-        if listed is None:
-            return None
+        whole = self._filled(KERAS2, model)
+        listed = whole.listed(KERAS2, model)
         for variable, full_name in listed:
             variable.full_name = full_name
         node = Unit()
@@ -211,11 +287,11 @@ class Optimizer(NamedTuple):
             Edge("_variables", _list([variable for variable, _ in listed])),
             Edge("_iterations", self.iteration),
         ]
-        if _RATE in self.rates:
-            node.edges.append(Edge(f"_{_RATE}", self.rates[_RATE]))
+        if RATE in self.rates:
+            node.edges.append(Edge(f"_{RATE}", self.rates[RATE]))
         node.edges.append(Edge("_index_dict", Unit()))
         for slot in self.row.slots if self.row is not None else ():
-            members = [self.held.get((id(variable), slot.meaning)) for variable in legacy_order(model)]
+            members = [whole.held.get((id(variable), slot.meaning)) for variable in legacy_order(model)]
             found = [member for member in members if member is not None]
             if found:
                 node.edges.append(Edge(slot.list2, _list(found)))
@@ -223,9 +299,9 @@ class Optimizer(NamedTuple):
             node.edges.append(Edge(_PRODUCT[KERAS2], self.product))
         return node, []
 
-    def _legacy_graph(self, model: Unit) -> tuple[Unit, list[SlotOf]] | None:
+    def _legacy_graph(self, model: Unit) -> tuple[Unit, list[SlotOf]]:
         if self.slots and not self.held:
-            return None
+            raise NoPlaceError(self._unknown)
         slots = [
             (slot.legacy, variable, self.held[id(variable), slot.meaning])
             for slot in (self.row.slots if self.row is not None else ())
@@ -238,20 +314,15 @@ class Optimizer(NamedTuple):
             node.edges.append(Edge(_PRODUCT[LEGACY], self.product))
         return node, slots
 
-    def h5_names(self, model: Unit, facts: KerasFacts) -> list[tuple[Variable, str]] | None:
+    def h5_names(self, model: Unit, facts: KerasFacts) -> list[tuple[Variable, str]]:
         """Return the names, without `:0`, under which keras-h5 has the state; `facts` are the file's own."""
         if facts.major == "3":
             return self.listed(KERAS3, model)
-        _, settings = settings_in(facts)
-        # Of Keras 2 the newer ones say that they are not legacy, the legacy ones have a decay.
-        told = KERAS2 if "is_legacy_optimizer" in settings else LEGACY if "decay" in settings else None
-        return self.listed(told or (LEGACY if self.generation == LEGACY else KERAS2), model)
+        return self.listed(generation_told(facts) or (LEGACY if self.generation == LEGACY else KERAS2), model)
 
-    def weights_paths(self, model: Unit, major: str) -> list[Placed] | None:
+    def weights_paths(self, model: Unit, major: str) -> list[Placed]:
         """Return the paths under which keras-weights and keras have the state."""
         listed = self.listed(KERAS3 if major == "3" else KERAS2, model)
-        if listed is None:
-            return None
         return [(variable, f"optimizer/vars/{number}") for number, (variable, _) in enumerate(listed)]
 
 
@@ -260,6 +331,15 @@ def _list(variables: Sequence[Variable]) -> Unit:
 
 
 # From the layouts ------------------------------------------------------------------------
+
+
+def generation_told(facts: KerasFacts) -> str | None:
+    """Return the generation of the optimizer that a training configuration tells of, if it does."""
+    _, settings = settings_in(facts)
+    if facts.major == "3":
+        return KERAS3 if settings else None
+    # Of Keras 2 the newer ones say that they are not legacy, the legacy ones have a decay.
+    return KERAS2 if "is_legacy_optimizer" in settings else LEGACY if "decay" in settings else None
 
 
 def optimizer_of(source: CheckpointReader, beside: KerasFacts | None = None) -> Optimizer | None:
@@ -281,8 +361,29 @@ def optimizer_of(source: CheckpointReader, beside: KerasFacts | None = None) -> 
         rates,
         state.settings,
         _variable(state.product) if state.product is not None else None,
+        scaled=optimizer_settings(source, beside)[0] in ("LossScaleOptimizer", "LossScaleOptimizerV3"),
     )
     return _in_graph(found, source) if source.object_graph is not None else found
+
+
+def differing_optimizers(source: CheckpointReader, template: CheckpointReader) -> str | None:
+    """Return why the state of one is not that of the other, whatever its names are; None where it is.
+
+    In .weights.h5 and .keras slots have numbers for names, which another class counts otherwise.
+    Of what only has such names, an .npz that was made of one, they are all there is to tell.
+    """
+    if any(
+        reader.format.family is not Family.KERAS and reader.object_graph is None
+        for reader in (source, template)
+    ):
+        return None
+    mine, theirs = optimizer_of(source), optimizer_of(template)
+    if mine is None or theirs is None or not mine.name or not theirs.name:
+        side = "TEMPLATE" if mine is not None and mine.name else "SRC"
+        return f"nothing tells of which class {side}'s optimizer is, and so what its slots mean"
+    if (mine.generation, mine.row or mine.name) == (theirs.generation, theirs.row or theirs.name):
+        return None
+    return f"SRC's optimizer is {mine.title}, TEMPLATE's is {theirs.title}"
 
 
 def _in_graph(optimizer: Optimizer, source: CheckpointReader) -> Optimizer:

@@ -8,10 +8,11 @@ they are, and no model is needed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
+from formats.core.words import counted
 from formats.errors import ConversionError, leave_out
 from formats.find.opening import open_checkpoint
 from formats.keras.config import config_in_h5, snake_case, training_in_h5, version_told
@@ -25,10 +26,10 @@ from formats.store.paths import open_file
 from formats.wire.jsontext import parse_object
 
 from ..plans import Dropped, Move
-from .optimizer import Optimizer, optimizer_of
+from .optimizer import RATE, NoPlaceError, Optimizer, generation_told, optimizer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from formats.keras.layouts import Placed
     from formats.model.object_graph import ObjectGraph
@@ -114,19 +115,27 @@ def lay_out(chosen: Chosen) -> Laid:
 
 
 def _is_for_another_keras(chosen: Chosen) -> bool:
-    """Whether the configuration that is given is of another Keras than SRC, whose layout differs."""
+    """Whether the configuration that is given is of another Keras, or generation of optimizers, than SRC."""
     config, facts = chosen.settings.config, keras_facts(chosen.source.proved_facts())
     if config is None:
         return False
     # In .weights.h5 only Keras 3 gives names to objects, beside which nothing tells a version.
     major = facts.major if facts.version else "3" if facts.object_names else "2"
-    return KerasFacts(version=version_told(config.config, config.version)).major != major
+    generations = {generation_told(config), generation_told(facts)} - {None}
+    return (
+        KerasFacts(version=version_told(config.config, config.version)).major != major or len(generations) > 1
+    )
 
 
 def _same_layout(chosen: Chosen) -> Laid:
-    facts = rekeyed(
-        keras_facts(chosen.source.proved_facts()), {key: chosen.renamed(key) for key in chosen.keys}
-    )
+    if any(said is not None for said in chosen.settings.given):
+        message = (
+            "between files of one layout tensors are taken as they are: no count of steps, no rate changes"
+        )
+        hints = ("--config FILE of another Keras lays the state of the optimizer out anew",)
+        raise ConversionError(message, path=chosen.source.location.path, hints=hints)
+    told = keras_facts(chosen.source.proved_facts())
+    facts = rekeyed(told, {key: chosen.renamed(key) for key in chosen.keys})
     given = chosen.settings.config
     if given is not None:
         config = config_in_h5(given.config) if chosen.into.names_layers else given.config
@@ -156,11 +165,41 @@ def _model(chosen: Chosen) -> Model:
     # Of how it is compiled another Keras would understand nothing.
     compiled = facts.training_config or (own.training_config if own.major == texts.major else None)
     texts = texts._replace(training_config=compiled)
-    return Model(unit, optimizer_of(source, texts), texts)
+    optimizer = optimizer_of(source, texts)
+    return Model(unit, optimizer and optimizer.given(chosen.settings.given), texts)
+
+
+_State = TypeVar("_State")
+
+
+def _state_of(chosen: Chosen, model: Model, lay: Callable[[Optimizer], _State]) -> _State | None:
+    """Return where an optimizer's state lies; None where there is none, or but counts, without a place."""
+    if model.optimizer is None:
+        return None
+    try:
+        return lay(model.optimizer)
+    except NoPlaceError as error:
+        slots = {slot.key for slot in model.optimizer.slots} & set(chosen.keys)
+        if not slots:
+            return None
+        title = model.optimizer.title
+        raise _without_place(chosen, len(slots), title, error.message, error.hints) from error
+
+
+def _without_place(
+    chosen: Chosen, number: int, title: str, why: str, more: Sequence[str] = ()
+) -> ConversionError:
+    message = f"{chosen.into.name} has no place for {counted(number, 'slot')} of {title} in this form: {why}"
+    hints = (
+        *more,
+        "--weights-only leaves the state of optimizers out, --exclude a part of it",
+    )
+    return ConversionError(message, path=chosen.source.location.path, hints=hints)
 
 
 def _laid(
     chosen: Chosen,
+    model: Model,
     placed: list[Placed],
     graph: ObjectGraph | None = None,
     facts: Facts | None = None,
@@ -168,6 +207,12 @@ def _laid(
     """Return the moves of weights and of an optimizer's state; what has no place is listed or refused."""
     held = {variable.key for variable, _ in placed}
     source, target = chosen.source, chosen.into.name
+    idle = model.optimizer.idle if model.optimizer is not None else set()
+    lost = [
+        key for key in chosen.keys if key not in held and key not in idle and source.kinds.get(key) == "slot"
+    ]
+    if lost:
+        raise _without_place(chosen, len(lost), *_whose(chosen, model))
     for key in chosen.keys:
         if key in held:
             continue
@@ -178,16 +223,45 @@ def _laid(
             raise ConversionError(message, path=source.location.path, key=key, hints=hints)
         what = "optimizer state" if kind in ("slot", "optimizer") else "state"
         chosen.dropped.append(Dropped(key, f"{what} that {target} does not hold in this form"))
-    moves = [_move(chosen, variable, name) for variable, name in placed]
+    _refuse_idle(chosen, model, placed)
+    moves = [_move(chosen, model, variable, name) for variable, name in placed]
     return Laid(moves, graph, facts or Nothing())
 
 
-def _move(chosen: Chosen, variable: Variable, name: str) -> Move:
+def _refuse_idle(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
+    """Refuse what is said of an optimizer where the target has no tensor for it."""
+    given, optimizer = chosen.settings.given, model.optimizer
+    for option, said, variable in (
+        ("--iterations", given.iterations, optimizer and optimizer.iteration),
+        ("--learning-rate", given.learning_rate, optimizer and optimizer.rates.get(RATE)),
+    ):
+        if said is not None and all(one is not variable for one, _ in placed):
+            message = f"{option} changes nothing: {chosen.into.name} has no tensor for it here"
+            hints = ("where Keras looks for it: --config FILE, of a model that is compiled with it",)
+            raise ConversionError(message, path=chosen.source.location.path, hints=hints)
+
+
+def _whose(chosen: Chosen, model: Model) -> tuple[str, str]:
+    """Return whose slots are left that no place was looked for, and why."""
+    if model.optimizer is not None:
+        return "another optimizer", f"its one place is that of {model.optimizer.title}"
+    if chosen.source.format.is_by_name:
+        why = "--like TEMPLATE, a checkpoint of the program, makes objects of them first"
+        return "an optimizer of TensorFlow 1", why
+    return "an optimizer", "its layout is not known here"
+
+
+def _move(chosen: Chosen, model: Model, variable: Variable, name: str) -> Move:
     if variable.key is not None:
         return chosen.move(variable.key, name)
     import numpy as np
 
-    return Move(TensorSpec(name, BY_NAME["float32"], ()), None, None, np.float32(variable.value))
+    is_count = model.optimizer is not None and variable is model.optimizer.iteration
+    spec = TensorSpec(name, BY_NAME["int64" if is_count else "float32"], ())
+    if variable.like is not None:
+        spec = chosen.source.specs[variable.like]._replace(key=name)
+    value = np.broadcast_to(np.array(variable.value, spec.dtype.numpy), spec.shape)
+    return Move(spec, None, None, value)
 
 
 def _choose(chosen: Chosen, model: Model) -> Model:
@@ -220,9 +294,9 @@ def _choose(chosen: Chosen, model: Model) -> Model:
 
 def _objects(chosen: Chosen, model: Model) -> Laid:
     give_names(model.unit)
-    node = model.optimizer.graph(model.unit) if model.optimizer else None
+    node = _state_of(chosen, model, lambda optimizer: optimizer.graph(model.unit))
     graph, placed = graph_of(model.unit, *(node or ()))
-    return _laid(chosen, placed, graph)
+    return _laid(chosen, model, placed, graph)
 
 
 # keras-h5 -----------------------------------------------------------------------------------
@@ -240,12 +314,12 @@ def _h5(chosen: Chosen, model: Model) -> Laid:
         training_config=told.training_config or training_in_h5(told.config, major),
         layers=tuple(layers),
     )
-    state = model.optimizer.h5_names(model.unit, told) if model.optimizer else None
+    state = _state_of(chosen, model, lambda optimizer: optimizer.h5_names(model.unit, told))
     if state is not None:
         named = [(f"{OPTIMIZER_WEIGHTS}/{name}", name + suffix) for _, name in state]
         facts = facts._replace(optimizer=WeightGroup(OPTIMIZER_WEIGHTS, tuple(named)))
         state = [(variable, f"{OPTIMIZER_WEIGHTS}/{name}") for variable, name in state]
-    return _laid(chosen, [*variables, *(state or ())], facts=facts)
+    return _laid(chosen, model, [*variables, *(state or ())], facts=facts)
 
 
 # keras-weights, keras -----------------------------------------------------------------------
@@ -278,12 +352,13 @@ def _weights(chosen: Chosen, model: Model) -> Laid:
 
 def _weights_of(chosen: Chosen, model: Model) -> Laid:
     placed, names = weights_layout(model.unit)
-    state = model.optimizer.weights_paths(model.unit, model.facts.major) if model.optimizer else None
+    major = model.facts.major
+    state = _state_of(chosen, model, lambda optimizer: optimizer.weights_paths(model.unit, major))
     if state is not None and model.optimizer is not None and model.optimizer.name:
         # Keras 2 writes no names and reads none, but the class is not told otherwise.
         names["optimizer/vars"] = snake_case(model.optimizer.name)
     facts = model.facts._replace(object_names=names, groups=tuple(names))
-    return _laid(chosen, [*placed, *(state or ())], facts=facts)
+    return _laid(chosen, model, [*placed, *(state or ())], facts=facts)
 
 
 _LAYOUTS: dict[str, Callable[[Chosen, Model], Laid]] = {
