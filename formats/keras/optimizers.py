@@ -294,6 +294,9 @@ OPTIMIZERS = (
 
 BY_NAME = {optimizer.name: optimizer for optimizer in OPTIMIZERS}
 
+_NO_MOMENTUM = 1e-6
+"""How far momentums may be apart for the next steps to be the same within what float32 can tell."""
+
 OTHERS = frozenset(
     (
         "adafactor",
@@ -321,15 +324,33 @@ def state_of(optimizer: Optimizer) -> str:
     return optimizer.state or optimizer.name
 
 
-def flaw_between(optimizer: Optimizer, generation: str, following: str) -> str | None:
-    """Return why an optimizer's state of one generation is of no use to another; None where it is."""
+def flaw_between(
+    optimizer: Optimizer, generation: str, following: str, decay: float | None = None, steps: int = 0
+) -> str | None:
+    """Return why an optimizer's state of one generation is of no use to another; None where it is.
+
+    `decay` is what a legacy Nadam has as its decay, `steps` are those taken.
+    """
     if optimizer.name != "Nadam" or generation == following:
         return None
-    if LEGACY in (generation, following):
-        return "legacy Keras decays the momentum by 0.96 ** (0.004 * step), the newer by 0.96 ** step"
+    if LEGACY in (generation, following) and not _is_one_schedule(decay, steps):
+        told = f", decay being {decay:.6g}" if decay is not None else ""
+        return (
+            f"legacy Keras decays the momentum by 0.96 ** (decay * step){told}, the newer by 0.96 ** step, "
+            "so that the next steps would be others"
+        )
     if following == KERAS2:
         return "it does not restore the number of times that it decayed the momentum, not even its own"
     return None
+
+
+def _is_one_schedule(decay: float | None, steps: int) -> bool:
+    """Whether the momentums of Nadam's next steps are those of the newer generations, too.
+
+    They are beta_1 * (1 - 0.96 ** (decay * step) / 2): the same where decay is 1, and where
+    so many steps were taken that nothing is left of the power.
+    """
+    return decay is not None and abs(0.96 ** (decay * (steps + 1)) - 0.96 ** (steps + 1)) < _NO_MOMENTUM
 
 
 def candidates(generation: str, names: Collection[str]) -> Iterator[Optimizer]:

@@ -242,6 +242,29 @@ def test_partial_keeps_the_state_of_another_optimizer_as_it_is(ckpt: Callable, t
             assert (reader[key].read() == template[key].read()).all()
 
 
+@pytest.mark.parametrize(
+    ("source", "target"), [("legacy/nadam_decay_1", "k3/nadam"), ("k3/nadam", "legacy/nadam_decay_1")]
+)
+def test_nadam_goes_on_where_its_momentum_decays_alike(
+    source: str, target: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    """With a decay of 1 the schedules are one; by TensorFlow's next two steps the difference is 6e-8."""
+    path = tmp_path / "ckpt-3"
+    result = ckpt("convert", trained(source), path, "--like", fresh(target))
+    assert result.code == 0, result.err
+    assert slots(str(path)).keys() == slots(trained(source)).keys()
+    for name in ("iterations", "momentum_product"):
+        assert number(str(path), name) == number(trained(source), name)
+
+
+def test_nadam_goes_on_where_its_momentum_has_decayed(ckpt: Callable, tmp_path: Path) -> None:
+    """After 400,000 steps nothing is left of either schedule's power."""
+    like = ["--like", fresh("k3/nadam"), "--iterations"]
+    path = tmp_path / "ckpt-3"
+    assert ckpt("convert", trained("legacy/nadam"), path, *like, "20000").code == 3
+    assert ckpt("convert", trained("legacy/nadam"), path, *like, "400000").code == 0
+
+
 def test_names_of_slots_are_told_from_another_in_each_generation() -> None:
     for row in OPTIMIZERS:
         for generation in ("tf1", *row.generations):

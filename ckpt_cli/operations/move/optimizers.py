@@ -18,6 +18,7 @@ from formats.core.words import counted
 from formats.errors import ConversionError
 from formats.keras.optimizers import (
     BY_NAME,
+    LEGACY,
     NO_SLOTS,
     TF1,
     TITLES,
@@ -189,7 +190,7 @@ class _Pair(NamedTuple):
         if not both:
             raise self._refused(f"SRC's optimizer is {spell(mine)}, TEMPLATE's is {spell(theirs)}")
         row, into = both[0]
-        flaw = flaw_between(row, mine.generation, theirs.generation)
+        flaw = flaw_between(row, mine.generation, theirs.generation, *self._schedule(row))
         if flaw is not None:
             raise self._refused(f"{spell(mine, row)} does not go on as {spell(theirs, into)}: {flaw}")
         origins, notes = dict(self._slots(row, into, carried)), carried.notes
@@ -198,6 +199,16 @@ class _Pair(NamedTuple):
         carried.origins.update(numbers)
         self._settle(carried, set(origins) | set(numbers))
         self._say(row, into, notes)
+
+    def _schedule(self, row: Optimizer) -> tuple[float | None, int]:
+        """Return the decay of a legacy optimizer on either side, and the steps that SRC's has taken."""
+        if row.name != "Nadam":
+            return None, 0
+        steps = steps_taken(self.source, self.mine, alone=self.alone, asked=self.given.iterations)
+        for reader, state in ((self.source, self.mine), (self.template, self.theirs)):
+            if state.generation == LEGACY and "decay" in state.numbers:
+                return float(reader[state.numbers["decay"][0]].read()), steps.taken if steps else 0
+        return None, 0
 
     def _settle(self, carried: _Carrying, filled: set[str]) -> None:
         """Let the rest of TEMPLATE's numbers keep their values, and list what is left of SRC's."""
