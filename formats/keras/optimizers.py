@@ -141,8 +141,18 @@ _ACCUMULATOR = Slot(
     "_accumulators",
     "sum",
 )
+AVERAGE = "average"
+_AVERAGE = Slot(
+    AVERAGE,
+    keras2="average",
+    keras3="average",
+    list2="_model_variables_moving_average",
+    list3="_model_variables_moving_average",
+    made_by="use_ema",
+)
+"""The moving average of the variable itself, which any optimizer of Keras since 2.11 may keep."""
 
-OPTIMIZERS = (
+_ROWS = (
     Optimizer(
         "Adam",
         (_M, _V, _VHAT),
@@ -290,6 +300,16 @@ OPTIMIZERS = (
         interleaved=True,
     ),
 )
+
+
+def _averaging(row: Optimizer) -> Optimizer:
+    """Return a row with the average of the variable, which Keras lists before the optimizer's own slots."""
+    if KERAS2 not in row.generations:
+        return row
+    return row._replace(slots=(*row.slots, _AVERAGE), order=((AVERAGE,), *row.order))
+
+
+OPTIMIZERS = tuple(map(_averaging, _ROWS))
 """The table: what is not in it is carried between equals only, and otherwise refused by name."""
 
 BY_NAME = {optimizer.name: optimizer for optimizer in OPTIMIZERS}

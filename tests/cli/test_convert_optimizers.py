@@ -66,6 +66,32 @@ def test_slots_of_adam_follow_their_variables(
     assert number(str(path), "iterations") == 3
 
 
+@pytest.mark.parametrize(("source", "target"), [("new", "k3"), ("k3", "new")])
+def test_averages_of_variables_are_slots(source: str, target: str, ckpt: Callable, tmp_path: Path) -> None:
+    """What `use_ema` keeps, beside Adam's own."""
+    path = tmp_path / "ckpt-3"
+    result = ckpt("convert", trained(f"{source}/averaged"), path, "--like", fresh(f"{target}/averaged"))
+    assert result.code == 0, result.err
+    before, after = slots(trained(f"{source}/averaged")), slots(str(path))
+    assert sorted(meaning for _, meaning in after) == sorted(["average", "m", "v"] * 6)
+    assert {slot: value.tobytes() for slot, value in after.items()} == {
+        slot: value.tobytes() for slot, value in before.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "template"),
+    [("new/averaged", "k3/adam"), ("tf1/adam", "k3/averaged"), ("k3/adam", "new/averaged")],
+)
+def test_averages_that_one_side_alone_keeps_are_refused_by_name(
+    source: str, template: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    result = ckpt("convert", trained(source), tmp_path / "ckpt-3", "--like", fresh(template))
+    assert (result.code, result.out) == (3, "")
+    assert "keeps '_model_variables_moving_average'" in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("target", ["legacy", "new", "k3"])
 def test_momentum_is_turned_by_the_rate(target: str, ckpt: Callable, tmp_path: Path) -> None:
     path, back = tmp_path / "ckpt-3", tmp_path / "back-3"

@@ -142,6 +142,19 @@ def test_every_optimizer_through_weights(name: str, tmp_path: Path, ckpt: Callab
         assert all((first[key].read() == second[key].read()).all() for key in keys[0])
 
 
+def test_slots_that_nothing_tells_apart_are_refused(tmp_path: Path, ckpt: Callable) -> None:
+    """Beside Adam's two there is a third of each variable: of amsgrad, or an average of the variable."""
+    whole = _trained(tmp_path, K.optimizers.Adam(0.1, amsgrad=True), ckpt)
+    weights, described = tmp_path / "b.weights.h5", tmp_path / "config.json"
+    assert ckpt("convert", whole, weights).code == 0  # as Keras 3 lists them
+    with formats.open_checkpoint(str(whole)) as reader:
+        facts = keras_facts(reader.facts)
+    described.write_text(facts.config or "")
+    refused = ckpt("convert", weights, tmp_path / "b-1", "--config", described)
+    assert (refused.code, "--config with a file of the compiled model" in refused.err) == (3, True)
+    assert ckpt("convert", weights, tmp_path / "b-1", "--config", whole).code == 0
+
+
 def _is_array(held: object) -> bool:
     return isinstance(held, h5py.Dataset)
 
