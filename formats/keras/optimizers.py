@@ -11,7 +11,14 @@ A slot is known by its meaning, which is the same in all generations, and never 
 number in a list: `_variables/3` is another slot in each.  Its value is the same, too,
 but where it `turns`: TensorFlow 1 keeps for momentum the sum of gradients, PyTorch as well,
 Keras the step that follows of it, -learning_rate times that.
-tensorflow/python/training/, keras/src/optimizers/legacy/ and keras/src/optimizers/ (Keras 2.15, 3.15)
+
+PyTorch keeps the same for each parameter, with `step`, a float, beside it, and for NAdam
+`mu_product`; its SGD keeps no step.  Between its programs and TensorFlow's differs what no
+checkpoint holds: Adam adds epsilon after the bias is corrected, RMSprop and Adagrad after
+the root, Adagrad's sum starts at 0, and `weight_decay` of all but AdamW is part of the
+gradient.  NAdam is that of legacy Keras, whose momentum decays as slowly.
+tensorflow/python/training/, keras/src/optimizers/legacy/ and keras/src/optimizers/ (Keras 2.15, 3.15),
+torch/optim/ (PyTorch 2.13)
 """
 
 from __future__ import annotations
@@ -56,6 +63,9 @@ class Slot(NamedTuple):
     turns: bool = False
     """Whether TensorFlow 1 and PyTorch keep the sum of gradients, Keras -learning_rate times that."""
 
+    is_step: bool = False
+    """Whether it is PyTorch's times learning_rate in all generations."""
+
     idle_in: tuple[str, ...] = ()
     """Generations that make it without need, where momentum is 0."""
 
@@ -84,6 +94,9 @@ class Optimizer(NamedTuple):
     corrects_bias: bool = True
     has_powers: bool = False
     """Whether TensorFlow 1 keeps beta1_power and beta2_power, from which the count follows."""
+
+    pytorch: str = ""
+    """Its class in torch.optim, where that has it."""
 
     interleaved: bool = False
     """Whether the legacy one lists its slots as the newer do; else all of one meaning, then of the next."""
@@ -160,6 +173,7 @@ _ROWS = (
         "Adam",
         counts=True,
         has_powers=True,
+        pytorch="Adam",
     ),
     Optimizer(
         "AdamW",
@@ -167,6 +181,7 @@ _ROWS = (
         (("m", "v"), ("vhat",)),
         state="Adam",
         counts=True,
+        pytorch="AdamW",
         generations=(KERAS2, KERAS3),
     ),
     Optimizer(
@@ -186,12 +201,14 @@ _ROWS = (
         ),
         (("m", "u"),),
         counts=True,
+        pytorch="Adamax",
     ),
     Optimizer(
         "Nadam",
         (_M._replace(tf1=""), _V._replace(tf1="")),
         (("m", "v"),),
         counts=True,
+        pytorch="NAdam",
     ),
     Optimizer(
         "SGD",
@@ -212,14 +229,15 @@ _ROWS = (
         ),
         (("momentum",),),
         "Momentum",
+        pytorch="SGD",
     ),
     Optimizer(
         "Lion",
-        (Slot("m", "", "", "m", "momentum", "momentums", "_momentums", "exp_avg"),),
+        (Slot("m", "", "", "m", "momentum", "momentums", "_momentums"),),
         (("m",),),
         generations=(KERAS2, KERAS3),
     ),
-    Optimizer("Adagrad", (_ACCUMULATOR,), (("accumulator",),), "Adagrad"),
+    Optimizer("Adagrad", (_ACCUMULATOR,), (("accumulator",),), "Adagrad", pytorch="Adagrad"),
     Optimizer(
         "ProximalAdagrad", (_ACCUMULATOR,), (("accumulator",),), "ProximalAdagrad", "Adagrad", generations=()
     ),
@@ -237,6 +255,7 @@ _ROWS = (
                 "_momentums",
                 "momentum_buffer",
                 "momentum",
+                is_step=True,
                 idle_in=(TF1,),
             ),
             Slot(
@@ -253,6 +272,7 @@ _ROWS = (
         ),
         (("rms",), ("momentum",), ("mg",)),
         "RMSProp",
+        pytorch="RMSprop",
     ),
     Optimizer(
         "Adadelta",
@@ -280,6 +300,7 @@ _ROWS = (
         ),
         (("accumulated_grad", "accumulated_delta_var"),),
         "Adadelta",
+        pytorch="Adadelta",
     ),
     Optimizer(
         "Ftrl",

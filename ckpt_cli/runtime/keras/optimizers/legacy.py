@@ -134,11 +134,15 @@ class Nadam(Optimizer):
     def _kinds(self) -> tuple[str, ...]:
         return ("m", "v")
 
+    def restore_cache(self, product: float, dtype: Any = "float32") -> None:
+        """Let the product of momentums so far be this."""
+        cache = self._add_weight("momentum_cache", product, dtype)
+        object.__setattr__(self, "_cache", cache)
+        self._weights.append(cache)
+
     def _create_slots(self, variables: list[Any]) -> None:
         if self._cache is None:
-            cache = self._add_weight("momentum_cache", 1.0, variables[0].dtype)
-            object.__setattr__(self, "_cache", cache)
-            self._weights.append(cache)
+            self.restore_cache(1.0, variables[0].dtype)
         super()._create_slots(variables)
         # Once a step, before the first variable moves.
         OPERATIONS["advance_product"](
