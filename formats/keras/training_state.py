@@ -10,15 +10,17 @@ that is invented for names alone are told apart by their edges:
 
 Wrappers are looked through: a LossScaleOptimizer's numbers are those of the optimizer in
 it.  Nothing is taken from the numbers of a list: Keras 3 lists the variables that its
-slots belong to, before that their full names tell, or the model's order where it has
-as many variables as the list has slots, of the same shapes.
+slots belong to, before that their full names and shapes tell, and the model's order where
+several variables have both.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..model.object_graph import ROOT
 from ..model.object_keys import VARIABLE_VALUE
@@ -36,7 +38,7 @@ from .optimizers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ..core.spec import TensorSpec
     from ..model.object_graph import ObjectGraph
@@ -62,6 +64,7 @@ _NUMBERS = {
 """Numbers that generations call differently, by their edges; all others have the edge's name."""
 
 _NUMBER = re.compile(r"_\d+$")
+_COUNTED = re.compile(r"([^0-9]*)([0-9]{0,18})")
 _OPTIMIZER_EDGES = frozenset(("iter", "_iterations"))
 _INNER = "inner_optimizer"
 _MOST_LISTED = 4_000_000
@@ -191,6 +194,8 @@ class _Graph:
             generation, self.graph.paths.get(node, ""), called, (), slots, numbers, tuple(unowned)
         )
         known = _known(state)
+        if generation == KERAS3 and not self._members(edges["_trainable_variables"]):
+            known = ()  # Before its first step it has no slots, whatever it is.
         if generation == KERAS2:
             known = tuple(row for row in known if self._is_named_as(row, slots))
         return state._replace(known=known)
@@ -263,47 +268,68 @@ class _Graph:
         return self.specs[self.keys[node]].shape
 
     def _owners(self, name: str, members: Sequence[int]) -> list[int]:
-        """Return whose the slots of a list are: by their full names, or else by the model's order."""
+        """Return whose the slots of a list are, by their full names and shapes; [] where those do not tell.
+
+        Several variables of one name and shape are told apart by their order, where it is one in
+        all kinds of objects, and of Keras: another's `Variable`s a program lists as it likes.
+        """
         prefixes = {slot.keras2 for row in OPTIMIZERS for slot in row.slots if slot.list2 == name}
-        owners = [
-            next((self.named[rest] for rest in _rests(full, prefixes) if rest in self.named), None)
-            for full in (self.full_names.get(self.keys[member], "") for member in members)
+        said: defaultdict[tuple[str, tuple[int, ...]], list[int]] = defaultdict(list)
+        for member in members:
+            rests = _rests(self.full_names.get(self.keys[member], ""), prefixes)
+            shape = self._shape(member)
+            said[next((rest for rest in rests if (rest, shape) in self.named), ""), shape].append(member)
+        owners: dict[int, int] = {}
+        for (full_name, shape), same in said.items():
+            found = self.named.get((full_name, shape), [])
+            if len(found) != len(same) or (len(found) > 1 and not self._is_ordered(full_name, found)):
+                return []
+            owners.update(zip(same, found, strict=True))
+        return [owners[member] for member in members]
+
+    @cached_property
+    def named(self) -> dict[tuple[str, tuple[int, ...]], list[int]]:
+        """The model's variables by their full names and shapes, depth-first."""
+        nodes: defaultdict[tuple[str, tuple[int, ...]], list[int]] = defaultdict(list)
+        for node in self._orders[0]:
+            full_name = self.full_names.get(self.keys[node], "")
+            if full_name:
+                nodes[full_name, self._shape(node)].append(node)
+        return dict(nodes)
+
+    def _is_ordered(self, full_name: str, nodes: Sequence[int]) -> bool:
+        """Whether variables of one name, as Keras gives it, come one after another in all orders."""
+        return "/" in full_name and all(
+            order[one] < order[other] for order in self._orders for one, other in pairwise(nodes)
+        )
+
+    @cached_property
+    def _orders(self) -> list[dict[int, int]]:
+        """The places of the model's variables in the orders in which a program may list them.
+
+        A Keras layer has its own variables before those of others, a model behind them, as their
+        attributes were set; a tf.Module has its own first, too, and goes by its attributes' names.
+        """
+        keys: list[Callable[[tuple[str, int]], Any]] = [
+            lambda _: 0,
+            lambda child: child[1] not in self.keys,
+            lambda child: child[1] in self.keys,
+            lambda child: (child[1] not in self.keys, _natural(child[0])),
         ]
-        found = [owner for owner in owners if owner is not None]
-        if len(set(found)) == len(members):
-            return found
-        return self.in_order
+        return [{node: at for at, node in enumerate(self._depth_first(key))} for key in keys]
 
-    @cached_property
-    def named(self) -> dict[str, int]:
-        """The model's variables by their full names, where those are unique."""
-        nodes: dict[str, list[int]] = {}
-        for node, _ in self._model:
-            nodes.setdefault(self.full_names.get(self.keys[node], ""), []).append(node)
-        return {name: found[0] for name, found in nodes.items() if name and len(found) == 1}
-
-    @cached_property
-    def in_order(self) -> list[int]:
-        """The model's variables that are trained, depth-first, as Keras lists `trainable_variables`."""
-        from .layers import WEIGHTS  # which listing a file has no use for
-
-        still = {name for name, weight in WEIGHTS.items() if not weight.trainable}
-        return [node for node, edge in self._model if edge not in still]
-
-    @cached_property
-    def _model(self) -> list[tuple[int, str]]:
-        """The variables that no optimizer owns, depth-first, each with the edge that leads to it."""
-        return [(node, edge) for node, edge in self._depth_first() if node in self.keys]
-
-    def _depth_first(self) -> Iterator[tuple[int, str]]:
-        seen, waiting = set(self.optimizers), [(ROOT, "")]
+    def _depth_first(self, key: Callable[[tuple[str, int]], Any]) -> Iterator[int]:
+        """Yield the variables that no optimizer owns, the children of each node ordered by `key`."""
+        seen, waiting = set(self.optimizers), [ROOT]
         while waiting:
-            node, name = waiting.pop()
+            node = waiting.pop()
             if node in seen:
                 continue
             seen.add(node)
-            yield node, name
-            waiting += [(child, edge) for edge, child in reversed(list(self.graph.children(node)))]
+            if node in self.keys:
+                yield node
+            children = sorted(self.graph.children(node), key=key)
+            waiting += [child for _, child in reversed(children)]
 
     # Names --------------------------------------------------------------------------
 
@@ -325,6 +351,11 @@ class _Graph:
             parts = full.removesuffix(owner).rstrip("/").split("/")
             return parts[0] if len(parts) > 1 else ""
         return ""
+
+
+def _natural(name: str) -> list[tuple[str, int]]:
+    """Return what orders names by the numbers in them: `layer-2` before `layer-10`."""
+    return [(text, int(number or 0)) for text, number in _COUNTED.findall(name)]
 
 
 def _rests(full_name: str, prefixes: set[str]) -> Iterator[str]:

@@ -406,6 +406,43 @@ def test_files_list_slots_as_the_generation_of_the_configuration_does(
     assert names[0] == names[1]
 
 
+def test_slots_of_variables_of_one_name_go_by_the_order_of_keras(ckpt: Callable, tmp_path: Path) -> None:
+    """Keras lists a layer's own weights first, the graph behind the layers in it: only their names tell."""
+    source, template = (data_path("equal_names", f"block_{name}-1") for name in ("new", "legacy"))
+    path = tmp_path / "ckpt-1"
+    result = ckpt("convert", source, path, "--like", template)
+    assert result.code == 0, result.err
+    with formats.open_checkpoint(str(path)) as reader, formats.open_checkpoint(template) as same:
+        slots = [key for key, kind in reader.kinds.items() if kind == "slot"]
+        assert len(slots) == 12
+        for key in slots:
+            np.testing.assert_allclose(reader[key].read(), same[key].read(), atol=1e-4)
+
+
+@pytest.mark.parametrize("names", [("new", "legacy"), ("legacy", "new")])
+def test_slots_of_variables_that_a_program_lists_as_it_likes_are_refused(
+    names: tuple[str, str], ckpt: Callable, tmp_path: Path
+) -> None:
+    """TensorFlow calls every variable `Variable`, and a tf.Module lists them by its attributes' names."""
+    source, template = (data_path("equal_names", f"module_{name}-1") for name in names)
+    result = ckpt("convert", source, tmp_path / "ckpt-1", "--like", template)
+    assert (result.code, result.out) == (3, "")
+    assert "it is not told whose 6 slots" in result.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("template", ["new", "k3"])
+def test_an_optimizer_before_its_first_step_takes_no_state(
+    template: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    """It is no SGD without momentum, from which Keras 2.11 to 2.15 differs by slots of no use."""
+    path = data_path("unbuilt", f"{template}-1")
+    result = ckpt("convert", data_path("unbuilt", "trained-1"), tmp_path / "ckpt-1", "--like", path)
+    assert (result.code, result.out) == (3, "")
+    assert "has no slots, as before its first step" in result.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_whose_optimizer_scales_the_loss_takes_no_state_of_another_layout(
     ckpt: Callable, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from formats.keras.optimizers import (
     TITLES,
     Optimizer,
     flaw_between,
+    is_another,
 )
 from formats.keras.step_count import GLOBAL_STEP, POWERS, Steps, is_count, steps_taken
 from formats.keras.training_state import (
@@ -243,6 +244,8 @@ class _Pair(NamedTuple):
                 f"it is not told whose {counted(len(unknown.unowned), 'slot')} of {spell(unknown)} are"
                 if unknown.unowned
                 else f"what {spell(unknown)} keeps is not known"
+                if unknown.slots or is_another(unknown.called)
+                else f"{spell(unknown)} has no slots, as before its first step"
             )
             raise self._refused(f"{what}, so nothing of it is carried from {spell(mine)} to {spell(theirs)}")
         if mine.unowned:
