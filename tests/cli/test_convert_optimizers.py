@@ -353,6 +353,49 @@ def test_match_proposes_what_convert_does(source: str, target: str, ckpt: Callab
     assert ckpt("match", tmp_path / "fixed-10", theirs, "--allow-unused").code == 0
 
 
+def layered(name: str) -> str:
+    return data_path("layer_names", *f"{name}-1".split("/"))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "said"),
+    [
+        ("keras2/unlike", "keras3/unlike", "'a' is 'x', 'b' is 'y'"),
+        ("keras3/unlike", "keras2/unlike", "'x' is 'a', 'y' is 'b'"),
+        ("keras2/counted", "keras3/counted", "'dense' is 'dense_2', 'dense_1' is 'dense_3'"),
+        ("keras2/ab", "keras3/ab", ""),
+    ],
+)
+def test_layers_that_are_paired_by_order_are_said(
+    source: str, target: str, said: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    result = ckpt("convert", layered(source), tmp_path / "ckpt-1", "--like", layered(target))
+    assert result.code == 0
+    assert ("layers are paired by their order" in result.err) == bool(said)
+    assert said in result.err
+    assert slots(str(tmp_path / "ckpt-1")).keys() == slots(layered(source)).keys()
+
+
+@pytest.mark.parametrize("target", ["keras3/xy", "keras3/bc"])
+def test_layers_that_could_change_places_are_refused(target: str, ckpt: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "ckpt-1"
+    result = ckpt("convert", layered("keras2/ab"), path, "--like", layered(target))
+    assert (result.code, result.out) == (3, "")
+    names = "'x' and 'y'" if target == "keras3/xy" else "'b' and 'c'"
+    assert f"layers 'a' and 'b' of SRC have the shapes of {names} of TEMPLATE" in result.err
+    assert "--map FILE" in result.err
+    crossed = tmp_path / "crossed.tsv"
+    crossed.write_text(
+        "".join(
+            f"model/layer_with_weights-{mine}/{weight}\toptimizer/_trainable_variables/{at}\n"
+            for mine, weight, at in ((0, "kernel", 2), (0, "bias", 3), (1, "kernel", 0), (1, "bias", 1))
+        )
+    )
+    done = ckpt("convert", layered("keras2/ab"), path, "--like", layered(target), "--map", crossed)
+    assert done.code == 0, done.err
+    assert slots(str(path)).keys() == slots(layered("keras2/ab")).keys()
+
+
 # What no file says ----------------------------------------------------------------------
 
 
@@ -406,6 +449,62 @@ def test_files_list_slots_as_the_generation_of_the_configuration_does(
     assert names[0] == names[1]
 
 
+# Several optimizers, and wrapped ones ---------------------------------------------------
+
+
+def of_several(name: str) -> str:
+    return data_path("several_optimizers", *f"{name}-1".split("/"))
+
+
+def every_slot(path: str) -> dict[tuple[bytes, str, str], bytes]:
+    """Return the slots of all optimizers by (their variable's bytes, optimizer, meaning)."""
+    found = {}
+    with formats.open_checkpoint(path) as reader:
+        for state in states_of(reader) or ():
+            meanings = state.known[0].meanings(state.generation)
+            for (variable, name), key in state.slots.items():
+                of = reader[variable].read().tobytes(), state.known[0].name, meanings[name]
+                found[of] = reader[key].read().tobytes()
+    return found
+
+
+def every_count(path: str) -> list[int]:
+    with formats.open_checkpoint(path) as reader:
+        counts = [key for state in states_of(reader) or () for key in state.numbers["iterations"][:1]]
+        return sorted(int(reader[key].read()) for key in counts)
+
+
+@pytest.mark.parametrize(
+    ("program", "slots", "counts"), [("scaled", 8, [3]), ("three", 7, [3, 6, 9]), ("gan", 12, [3, 3])]
+)
+@pytest.mark.parametrize("target", ["legacy", "new", "k3"])
+@pytest.mark.parametrize("source", ["legacy", "new", "k3"])
+def test_each_optimizer_goes_on_with_its_own_state(
+    source: str, target: str, program: str, slots: int, counts: list[int], ckpt: Callable, tmp_path: Path
+) -> None:
+    """Kernels and biases of all layers have one shape: whose a slot is, nothing tells but its optimizer."""
+    mine, path = of_several(f"{source}/{program}_trained"), tmp_path / "ckpt-3"
+    result = ckpt("convert", mine, path, "--like", of_several(f"{target}/{program}_fresh"))
+    assert result.code == 0, result.err
+    assert len(every_slot(mine)) == slots
+    assert every_slot(str(path)) == every_slot(mine)
+    assert every_count(str(path)) == every_count(mine) == counts
+
+
+@pytest.mark.parametrize(("source", "target"), [("legacy", "new"), ("new", "legacy")])
+def test_slots_of_models_with_the_same_names_are_refused(
+    source: str, target: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    """Keras 2.11 tells whose a slot is by a full name alone, which a generator and a discriminator share."""
+    mine = of_several(f"{source}/twins_trained")
+    result = ckpt("convert", mine, tmp_path / "ckpt-3", "--like", of_several(f"{target}/twins_fresh"))
+    assert (result.code, result.out) == (3, "")
+    assert "it is not told whose" in result.err
+    assert list(tmp_path.iterdir()) == []
+    same = of_several(f"{source}/twins_fresh")
+    assert ckpt("convert", mine, tmp_path / "ckpt-3", "--like", same).code == 0
+
+
 def test_slots_of_variables_of_one_name_go_by_the_order_of_keras(ckpt: Callable, tmp_path: Path) -> None:
     """Keras lists a layer's own weights first, the graph behind the layers in it: only their names tell."""
     source, template = (data_path("equal_names", f"block_{name}-1") for name in ("new", "legacy"))
@@ -429,6 +528,37 @@ def test_slots_of_variables_that_a_program_lists_as_it_likes_are_refused(
     assert (result.code, result.out) == (3, "")
     assert "it is not told whose 6 slots" in result.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("source", "target"), [("keras2", "keras3"), ("keras3", "keras2")])
+@pytest.mark.parametrize(("model", "weights"), [("nested", 20), ("conv", 11)])
+def test_models_within_models_are_one_between_generations_of_keras(
+    model: str, weights: int, source: str, target: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    """Layers' names are unique here, and tell what is what."""
+
+    def values(path: str) -> dict[str, Any]:
+        with formats.open_checkpoint(path) as reader:
+            (state,) = states_of(reader) or ()
+            found = {}
+            for key in reader.specs:
+                if reader.kinds[key] == "variable":
+                    name = "/".join(reader.full_names[key].split("/")[-2:])
+                    name = name.replace("dw/depthwise_kernel", "dw/kernel")
+                    found[name] = reader[key].read()
+                    slot = state.slots.get((key, "momentums"))
+                    found[f"momentum of {name}"] = slot and reader[slot].read()
+            return found
+
+    path = tmp_path / "ckpt-1"
+    before, template = (data_path("nested_models", f"{model}_{name}-1") for name in (source, target))
+    result = ckpt("convert", before, path, "--like", template)
+    assert result.code == 0, result.err
+    mine, theirs = values(before), values(str(path))
+    assert len(mine) == 2 * weights
+    assert mine.keys() == theirs.keys()
+    for name, value in mine.items():
+        np.testing.assert_array_equal(theirs[name], value)
 
 
 @pytest.mark.parametrize("template", ["new", "k3"])

@@ -87,7 +87,8 @@ def pair(
         return _pair_files(source, keys, template, rules, names)
     here, there = _own_keys(source, mine), _own_keys(template, theirs)
     others = [key for key in keys if key not in here]
-    pairs = _pair_by_names(source, others, template, names, rules, without=there)
+    notes: list[str] = []
+    pairs = _pair_by_names(source, others, template, names, rules, notes, without=there)
     pairs.update(_same_names(source, keys, others, template, theirs, names))
     carried = carry(
         source,
@@ -99,7 +100,7 @@ def pair(
         partial=rules.partial,
     )
     settled = carried.origins.keys() | carried.kept
-    pairing = Pairing({key: pairs[key] for key in pairs if key not in settled}, carried)
+    pairing = Pairing({key: pairs[key] for key in pairs if key not in settled}, carried, tuple(notes))
     return pairing._replace(left=_left(mine, set(keys), pairing))
 
 
@@ -127,10 +128,11 @@ def _pair_files(
     if why is not None:
         carried, without = Carried(notes=(f"{why}; TEMPLATE's own state is kept",)), frozenset(there)
         keys = [key for key in keys if key not in here]
-    pairs = _pair_by_names(source, keys, template, names, rules, without=without)
+    notes: list[str] = []
+    pairs = _pair_by_names(source, keys, template, names, rules, notes, without=without)
     used, kinds = set(pairs.values()), source.kinds
     left = [key for key in keys if kinds.get(key) == "slot" and key not in used]
-    return Pairing(pairs, carried, (), dict.fromkeys(left, "SRC's optimizer"))
+    return Pairing(pairs, carried, tuple(notes), dict.fromkeys(left, "SRC's optimizer"))
 
 
 def _state_in(reader: CheckpointReader) -> set[str]:
@@ -182,6 +184,7 @@ def _pair_by_names(  # noqa: PLR0917  as pair
     template: CheckpointReader,
     names: Renamed | None,
     rules: Strictness,
+    notes: list[str],
     without: Container[str] = (),
 ) -> dict[str, str]:
     pairs: dict[str, str] = {}
@@ -206,7 +209,7 @@ def _pair_by_names(  # noqa: PLR0917  as pair
     _join_in_layers(pairs, source, keys, template, wanted)
     here, there = set(keys) - set(pairs.values()), set(wanted) - pairs.keys()
     if names is None and any(template.kinds.get(key) == "variable" for key in there):
-        pairs.update(pairs_between_models(source, here, template, there))
+        pairs.update(pairs_between_models(source, here, template, there, notes))
     if rules.by_shape:
         _join(pairs, keys, wanted, lambda key: _shape(source, key), lambda key: _shape(template, key))
     return pairs
