@@ -396,6 +396,82 @@ def test_layers_that_could_change_places_are_refused(target: str, ckpt: Callable
     assert slots(str(path)).keys() == slots(layered("keras2/ab")).keys()
 
 
+# Names of TensorFlow 1 ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["adam", "momentum"])
+def test_keras_gets_the_very_names_of_tensorflow_1(name: str, ckpt: Callable, tmp_path: Path) -> None:
+    """What TensorFlow 1 wrote, by way of Keras 3, is what it was; the rest a saver passes over."""
+    objects, names = tmp_path / "objects-3", tmp_path / "names-3"
+    assert ckpt("convert", trained(f"tf1/{name}"), objects, "--like", fresh(f"k3/{name}")).code == 0
+    result = ckpt("convert", objects, names, "--to", "name")
+    assert result.code == 0, result.err
+    assert "of Keras 3 gets the names of" in result.err
+    with (
+        formats.open_checkpoint(trained(f"tf1/{name}")) as first,
+        formats.open_checkpoint(str(names)) as back,
+    ):
+        assert set(back.specs) - set(first.specs) == {
+            f"{'adam' if name == 'adam' else 'sgd'}/{number}" for number in ("iteration", "learning_rate")
+        }
+        for key in first.specs:
+            assert first.specs[key][:3] == back.specs[key][:3]
+            np.testing.assert_allclose(back[key].read(), first[key].read(), rtol=1e-6)
+    assert ckpt("convert", names, tmp_path / "again-3", "--like", fresh(f"k3/{name}")).code == 0
+
+
+def test_names_of_rmsprop_are_those_of_tensorflow_1(ckpt: Callable, tmp_path: Path) -> None:
+    """It has a momentum, though it were 0, and without need of one the slot is made."""
+    source, objects = trained("tf1/rmsprop"), tmp_path / "objects-3"
+    assert ckpt("convert", source, objects, "--like", fresh("new/rmsprop")).code == 0
+    assert ckpt("convert", objects, tmp_path / "names-3", "--to", "name").code == 0
+    with (
+        formats.open_checkpoint(source) as first,
+        formats.open_checkpoint(str(tmp_path / "names-3")) as back,
+    ):
+        for key in (key for key, kind in first.kinds.items() if kind == "slot"):
+            assert (back[key.removeprefix("net/")].read() == first[key].read()).all()
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("k3/nadam", "TensorFlow 1 has no counterpart of Nadam of Keras 3 and its 12 slots"),
+        ("new/momentum", "nothing tells which of them it is: SGD or Lion of Keras 2.11 to 2.15"),
+    ],
+)
+def test_what_tensorflow_1_has_not_gets_no_names(
+    source: str, said: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    result = ckpt("convert", trained(source), tmp_path / "names-3", "--to", "name")
+    assert (result.code, result.out) == (3, "")
+    assert said in result.err
+    assert "--weights-only" in result.err
+    assert list(tmp_path.iterdir()) == []
+    assert ckpt("convert", trained(source), tmp_path / "names-3", "--to", "name", "--weights-only").code == 0
+
+
+def test_legacy_names_are_those_of_a_graph(ckpt: Callable, tmp_path: Path) -> None:
+    """A legacy optimizer has names of its own in TensorFlow 1, which are its full names."""
+    assert ckpt("convert", trained("legacy/adam"), tmp_path / "names-3", "--to", "name").code == 0
+    with formats.open_checkpoint(str(tmp_path / "names-3")) as reader:
+        assert {"Adam/d0/kernel/m", "Adam/d0/kernel/v", "Adam/iter"} <= set(reader.specs)
+
+
+def test_names_of_momentum_take_the_rate_that_is_given(ckpt: Callable, tmp_path: Path) -> None:
+    target = tmp_path / "names-3"
+    done = ckpt("convert", trained("k3/momentum"), target, "--to", "name", "--learning-rate", "0.5")
+    assert done.code == 0, done.err
+    with formats.open_checkpoint(str(target)) as back:
+        for (variable, _), value in slots(trained("k3/momentum")).items():
+            found = next(
+                back[f"{key}/Momentum"].read()
+                for key in back.specs
+                if f"{key}/Momentum" in back.specs and back[key].read().tobytes() == variable
+            )
+            np.testing.assert_allclose(found, value / np.float32(-0.5), rtol=1e-6)
+
+
 # What no file says ----------------------------------------------------------------------
 
 

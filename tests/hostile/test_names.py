@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, example, given, settings
 
 from ckpt_cli.operations.choose.keys import Rules
 from ckpt_cli.operations.choose.parts import Part
+from ckpt_cli.operations.choose.select import NothingSelectedError
 from ckpt_cli.operations.compare.match import match
 from ckpt_cli.operations.move.chosen import Settings
 from ckpt_cli.operations.move.convert import plan_conversion
@@ -26,6 +27,7 @@ from ckpt_cli.operations.move.extract import output_of, plan_extract, write
 from ckpt_cli.operations.move.rename import plan_rename
 from ckpt_cli.operations.move.transfer import execute
 from formats import ConversionError, open_checkpoint
+from formats.core.dtypes import BY_NAME
 from formats.find.registry import format_named
 from tests.counts import count
 from tests.names import KNOWN, Arrays, checkpoints
@@ -55,6 +57,12 @@ def of_names(test: Callable[..., None]) -> Callable[..., None]:
         arrays = {name: np.full(2, number + 1, np.float32) for number, name in enumerate(names)}
         test = example(arrays=arrays)(test)
     return _few(given(arrays=checkpoints())(test))
+
+
+BFLOAT16 = BY_NAME["bfloat16"].numpy
+
+REFUSED = (ConversionError, NothingSelectedError)
+"""What a format cannot hold, or holds nothing of."""
 
 
 def stored(path: str) -> Arrays:
@@ -89,6 +97,7 @@ def saved(directory: str, arrays: Arrays, into: str = "tf-name") -> str:
 
 
 @of_names
+@example(arrays={"w": np.ones(2, np.float32), "w/_iterations": np.float32(3.5)})
 def test_to_objects_and_back(arrays: Arrays) -> None:
     with tempfile.TemporaryDirectory() as directory:
         source = saved(directory, arrays)
@@ -104,16 +113,20 @@ def test_to_objects_and_back(arrays: Arrays) -> None:
 
 @pytest.mark.parametrize("into", ["npz", "safetensors", "tf-v1", "hdf5"])
 @of_names
+@example(arrays={"w": np.ones(2, np.float32), "global_step": np.ones(2, BFLOAT16)})
 def test_to_another_format_and_back(into: str, arrays: Arrays) -> None:
     with tempfile.TemporaryDirectory() as directory:
         source = saved(directory, arrays)
         try:
             names = convert_and_tell(source, directory + "/other", into)
-        except ConversionError:
+        except REFUSED:
             count(f"sets of names that {into} cannot hold, and says so")
             return
         # HDF5 cannot hold `a` and `a/b` as datasets; the plan says what such a name becomes.
-        expected = {names[key]: array for key, array in stored(source).items()}
+        # A count of steps of a dtype that a format lacks is left out, with a line.
+        with open_checkpoint(source) as reader:
+            assert all(reader.kinds[key] == "state" for key in reader if key not in names)
+        expected = {names[key]: array for key, array in stored(source).items() if key in names}
         check_same(stored(convert(directory + "/other", directory + "/back", "tf-name")), expected)
     count(f"names to {into} and back", len(arrays))
 
@@ -126,12 +139,13 @@ def rename(source: str, target: str, rules: Rules) -> str:
 
 @pytest.mark.parametrize("kind", ["tf-name", "tf-object", "npz", "safetensors", "tf-v1"])
 @of_names
+@example(arrays={"global_step": np.ones(2, BFLOAT16)})
 def test_under_a_prefix_and_back(kind: str, arrays: Arrays) -> None:
     with tempfile.TemporaryDirectory() as directory:
         source = saved(directory, arrays)
         try:
             source = convert(source, directory + "/source-1", kind)
-        except ConversionError:
+        except REFUSED:
             return
         with open_checkpoint(source) as reader:
             before = {key: reader.full_names.get(key) for key in reader.specs}

@@ -225,6 +225,19 @@ def test_another_optimizer_is_refused_by_name(
     assert anew.code == 0, anew.err
 
 
+@pytest.mark.parametrize("optimizer", [name for name in TF1 if name in NEWER and name != "several"])
+def test_training_goes_on_by_the_names_of_tensorflow_1(
+    optimizer: str, trained: Callable, goes_on: Callable, tmp_path: Any
+) -> None:
+    """No template is needed: Keras 3 tells all that the names of TensorFlow 1 are made of."""
+    folder, path = trained("k3", optimizer), tmp_path / "ckpt-3"
+    done = run_ckpt("convert", os.path.join(folder, "ckpt-3"), path, "--to", "name")
+    assert done.code == 0, done.err
+    found = goes_on("tf1", optimizer, str(path), folder)
+    assert found["iterations"] == 3
+    assert found["difference"] <= TOLERANCE
+
+
 class FileCase(NamedTuple):
     """A conversion between files of Keras, or from a checkpoint, by the configuration of a file."""
 

@@ -25,6 +25,7 @@ from formats.tf.graph.prune import prune
 from ..choose.keys import object_graph_of
 from .optimizers import Given
 from .plans import Dropped, Move
+from .tf1_names import named_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,6 +103,10 @@ class Chosen:
         spec = tensor.spec
         return Move(TensorSpec(name, self._dtype(spec), spec.shape, spec.stored), key, tensor)
 
+    def _cast(self, move: Move) -> Move:
+        spec = move.spec
+        return move._replace(spec=spec._replace(dtype=self._dtype(spec)))
+
     def renamed(self, key: str) -> str:
         return self.settings.names.keys[key] if self.settings.names else key
 
@@ -123,7 +128,10 @@ class Chosen:
             moves = self.with_keys()
         else:
             names = self._names_of_objects()
-            moves = [self.move(key, name) for key, name in names.items()]
+            state = named_state(self.source, names, self.settings.given)
+            self.notes += state.notes
+            moves = [state.moves.get(key) or self.move(key, name) for key, name in names.items()]
+            moves = [*map(self._cast, moves), *map(self._cast, state.made)]
         return sorted(moves, key=lambda move: move.spec)
 
     def _names_of_objects(self) -> dict[str, str]:
