@@ -324,6 +324,18 @@ MATCH = {
     "likely_renames": listed(fields({"target": NAME, "checkpoint": NAME})),
     "proposed": listed(fields({"source": NAME, "target": NAME, "why": TEXT})),
     "harmless": listed(fields({"side": one_of("checkpoint", "target"), "key": NAME})),
+    "optimizers": listed(
+        fields(
+            {
+                "optimizer": TEXT,
+                "target": maybe(TEXT),
+                "slots": COUNT,
+                "lost": COUNT,
+                "mistaken": COUNT,
+                "why": maybe(TEXT),
+            }
+        )
+    ),
     "fix": maybe(TEXT),
 }
 

@@ -60,6 +60,7 @@ def command(checkpoint: str, target: str, allow_unused: bool, save_map: str | No
     """
     from ..operations.compare.match import match, remedy_for_shapes
     from ..operations.compare.match_fix import fix, likely_renames
+    from ..operations.compare.match_optimizers import fates
 
     with opened(checkpoint) as reader, opened(target) as other:
         for side in (reader, other):
@@ -67,6 +68,7 @@ def command(checkpoint: str, target: str, allow_unused: bool, save_map: str | No
         found = match(reader, other)
         renames = likely_renames(found, reader, other)
         remedy = fix(found, renames, reader, other)
+        optimizers = fates(found, reader, other)
         proposals = propose(
             _candidates(reader, found.unused_checkpoint), _candidates(other, found.unmatched_target)
         )
@@ -82,13 +84,18 @@ def command(checkpoint: str, target: str, allow_unused: bool, save_map: str | No
                 "likely_renames": pairs,
                 "proposed": proposed,
                 "harmless": harmless,
+                "optimizers": [fate._asdict() for fate in optimizers],
                 "fix": remedy,
             }
         )
     else:
         _show(found, rows, paths)
+        for fate in optimizers:
+            render.note(fate.sentence())
         if remedy:
-            render.note("this writes a checkpoint that TARGET restores:")
+            whole = optimizers and "--partial" not in remedy and "--weights-only" not in remedy
+            saying = ", with all of the optimizer's state" if whole else ""
+            render.note(f"this writes a checkpoint that TARGET restores{saying}:")
             render.lines([f"  {remedy}"] if render.is_terminal() else [f"fix\t{render.escape(remedy)}"])
         elif (shapes := remedy_for_shapes(found)) is not None:
             render.note(shapes)

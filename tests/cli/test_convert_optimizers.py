@@ -581,6 +581,57 @@ def test_slots_of_models_with_the_same_names_are_refused(
     assert ckpt("convert", mine, tmp_path / "ckpt-3", "--like", same).code == 0
 
 
+# What match says ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "lost", "mistaken", "flag", "why"),
+    [
+        ("tf1/adam", "legacy/adam", 12, 0, None, None),
+        ("legacy/adam", "new/adam", 12, 0, None, None),
+        ("new/adam", "k3/adam", 6, 6, None, None),
+        ("new/adam", "new/rmsprop", 8, 4, "--partial", "TARGET's is RMSprop of Keras 2.11 to 2.15"),
+        ("legacy/adam", "legacy/momentum", 12, 0, "--partial", "TARGET's is SGD of legacy Keras"),
+        ("k3/nadam", "legacy/nadam", 12, 0, "--partial", "decays the momentum"),
+    ],
+)
+def test_match_says_what_an_optimizer_would_lose(
+    source: str,
+    target: str,
+    lost: int,
+    mistaken: int,
+    flag: str | None,
+    why: str | None,
+    ckpt: Callable,
+) -> None:
+    """And prints the command that loses nothing, where there is one."""
+    document = ckpt("match", trained(source), fresh(target), "--json").json
+    (fate,) = document["optimizers"]
+    assert (fate["slots"], fate["lost"], fate["mistaken"]) == (12, lost, mistaken)
+    assert (why or "") in (fate["why"] or "")
+    assert bool(fate["why"]) == bool(why)
+    assert [word for word in shlex.split(document["fix"]) if word in ("--partial", "--weights-only")] == (
+        [flag] if flag else []
+    )
+    said = ckpt("match", trained(source), fresh(target)).err
+    assert ("would be lost" in said, "taken for others" in said) == (bool(lost), bool(mistaken))
+    assert ("with all of the optimizer's state" in said) == (flag is None)
+
+
+def test_match_has_nothing_to_say_of_an_optimizer_that_goes_on(ckpt: Callable) -> None:
+    assert ckpt("match", trained("k3/adam"), fresh("k3/adam"), "--json").json["optimizers"] == []
+
+
+def test_match_proposes_the_weights_alone_where_target_has_no_optimizer(
+    ckpt: Callable, tmp_path: Path
+) -> None:
+    template = tmp_path / "weights-1"
+    assert ckpt("convert", fresh("legacy/adam"), template, "--weights-only").code == 0
+    document = ckpt("match", trained("k3/adam"), template, "--json").json
+    assert document["optimizers"][0]["target"] is None
+    assert document["fix"].endswith("--weights-only")
+
+
 def test_slots_of_variables_of_one_name_go_by_the_order_of_keras(ckpt: Callable, tmp_path: Path) -> None:
     """Keras lists a layer's own weights first, the graph behind the layers in it: only their names tell."""
     source, template = (data_path("equal_names", f"block_{name}-1") for name in ("new", "legacy"))

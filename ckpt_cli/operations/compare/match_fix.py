@@ -16,7 +16,7 @@ from formats.errors import CheckpointError
 
 from ..choose.keys import Renamed, Rules, renamed
 from ..move.pairing import Strictness, pair, plan_pairs
-from .match import graph_of, match_names, match_objects
+from .match import COUNTER_KEY, graph_of, match_names, match_objects
 from .renames import pairs_by_ending
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def fix(
     found: Match, renames: list[Rename], checkpoint: CheckpointReader, target: CheckpointReader
 ) -> str | None:
     """Return a command whose output restores into TARGET as a whole, None where none is known."""
-    if found.existing_matched:
+    if _is_whole(found):
         return None
     ours, theirs = found.checkpoint, found.target
     output = os.path.join("fixed", os.path.basename(ours))
@@ -104,11 +104,14 @@ def fix(
     if not _restores_into_itself(target):
         return None
     ways = [(changed, options), (None, [])] if changed is not None else [(None, [])]
-    for partial in (False, True):
+    values = _values(checkpoint)
+    weights = [key for key in values if checkpoint.kinds.get(key) == "variable"]
+    for keys, flag in ((values, None), (weights, "--weights-only"), (values, "--partial")):
+        partial = flag == "--partial"
         for names, more in ways:
-            pairs = _pairs(checkpoint, target, names, partial=partial)
-            if pairs is not None and _converts(checkpoint, target, output, pairs, partial=partial):
-                flags = ["--partial"] if partial else []
+            pairs = _pairs(checkpoint, keys, target, names, partial=partial)
+            if pairs is not None and _converts(checkpoint, keys, target, output, pairs, partial=partial):
+                flags = [flag] if flag else []
                 return _command(["ckpt", "convert", ours, output, "--like", theirs, *more, *flags])
     return None
 
@@ -168,14 +171,19 @@ def _values(reader: CheckpointReader) -> list[str]:
 
 
 def _pairs(
-    checkpoint: CheckpointReader, target: CheckpointReader, names: Renamed | None, *, partial: bool
+    checkpoint: CheckpointReader,
+    keys: list[str],
+    target: CheckpointReader,
+    names: Renamed | None,
+    *,
+    partial: bool,
 ) -> Pairing | None:
     """Return the pairing of `convert --like TARGET`, None where a weight of TARGET gets no value.
 
     None, too, where an optimizer of TARGET's cannot go on from CHECKPOINT's, unless `partial`.
     """
     try:
-        pairing = pair(checkpoint, _values(checkpoint), target, Strictness(partial=partial), names)
+        pairing = pair(checkpoint, keys, target, Strictness(partial=partial), names)
     except CheckpointError:
         return None
     if any(kind == "variable" and key not in pairing.pairs for key, kind in target.kinds.items()):
@@ -185,6 +193,7 @@ def _pairs(
 
 def _converts(
     checkpoint: CheckpointReader,
+    keys: list[str],
     target: CheckpointReader,
     output: str,
     pairs: Pairing,
@@ -193,16 +202,23 @@ def _converts(
 ) -> bool:
     """Whether `convert --like TARGET` can be done."""
     try:
-        plan_pairs(checkpoint, _values(checkpoint), target, output, Strictness(partial=partial), pairs)
+        plan_pairs(checkpoint, keys, target, output, Strictness(partial=partial), pairs)
     except CheckpointError:
         return False
     return True
 
 
 def _restores_into_itself(target: CheckpointReader) -> bool:
-    """Whether TARGET's graph restores into itself, as it does that has a save counter."""
+    """Whether TARGET's graph restores into itself, as all do that no two objects claim."""
     specs = {key: target.specs[key] for key in _values(target)}
     if target.object_graph is None:
         return match_names(target, specs, target).existing_matched
     graph = graph_of(target, "TARGET")
-    return match_objects(target, graph, specs, graph, target).existing_matched
+    return _is_whole(match_objects(target, graph, specs, graph, target))
+
+
+def _is_whole(found: Match) -> bool:
+    """Whether a restore gives every object its value, but for a save counter where none was saved."""
+    if found.shape_mismatch or found.dtype_mismatch or found.failures:
+        return False
+    return found.existing_matched or found.unmatched_target == [COUNTER_KEY]

@@ -1,0 +1,102 @@
+"""What a restore would do to optimizers' state: which slots it loses, and which it takes for others.
+
+TensorFlow restores by edges and numbers.  `_variables/3` of one generation, or of one
+optimizer, is another slot in the next, and where both have one shape nobody is told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.words import counted
+from formats.errors import CheckpointError
+from formats.keras.optimizers import TF1, TITLES
+from formats.keras.training_state import common_rows
+from formats.tf.graph.states import states_of
+
+from ..move.pairing import Strictness, pair
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from formats.keras.training_state import TrainingState
+    from formats.model.reader import CheckpointReader
+
+    from .match import Match
+
+
+class Fate(NamedTuple):
+    """What becomes of an optimizer of CHECKPOINT: of its `slots` so many are `lost`, so many `mistaken`.
+
+    `target` are TARGET's optimizers, as people call them; `why` is what keeps even
+    `convert --like TARGET` from carrying it.
+    """
+
+    optimizer: str
+    target: str | None
+    slots: int
+    lost: int
+    mistaken: int
+    why: str | None = None
+
+    def sentence(self) -> str:
+        """Say it in a sentence."""
+        parts = []
+        if self.lost:
+            parts.append(f"{self.lost} of {counted(self.slots, 'slot')} would be lost")
+        if self.mistaken:
+            parts.append(f"{self.mistaken} of {counted(self.slots, 'slot')} would be taken for others")
+        there = f"TARGET has {self.target}" if self.target else "TARGET has no optimizer"
+        return f"{self.optimizer}: {', '.join(parts)}; {self.why or there}"
+
+
+def fates(found: Match, checkpoint: CheckpointReader, target: CheckpointReader) -> list[Fate]:
+    """Return what becomes of the optimizers of CHECKPOINT that lose something, or whose state is mistaken."""
+    mine, theirs = states_of(checkpoint), states_of(target) or []
+    if not mine:
+        return []
+    into = {pair.checkpoint: pair.target for pair in found.restored}
+    places = {key: slot for state in theirs for key, slot in _meanings(state).items()}
+    titles = " and ".join(dict.fromkeys(_title(state) for state in theirs)) or None
+    why = _why(checkpoint, target) if theirs else None
+    told = []
+    for state in mine:
+        lost = mistaken = 0
+        # A slot that a restore makes is of use to the same optimizer only.
+        of_use = any(not other.known or common_rows(state, other) for other in theirs)
+        for key, (variable, meaning, is_v1) in _meanings(state).items():
+            place = into.get(key)
+            if key not in into or (place is None and not of_use):
+                lost += 1
+            elif place is not None and places.get(place) != (into.get(variable), meaning, is_v1):
+                mistaken += 1
+        lost += sum(1 for key in state.unowned if key not in into)
+        slots = len(state.slots) + len(state.unowned)
+        if lost or mistaken:
+            told.append(Fate(_title(state), titles, slots, lost, mistaken, why))
+    return told
+
+
+def _title(state: TrainingState) -> str:
+    return f"{state.title} of {TITLES[state.generation]}"
+
+
+def _meanings(state: TrainingState) -> Mapping[str, tuple[str, str, bool]]:
+    """Return, by a slot's key, its variable's, what it means, and whether TensorFlow 1 alone means that."""
+    row = state.known[0] if state.known else None
+    found = {}
+    for (variable, name), key in state.slots.items():
+        meaning = row.meanings(state.generation)[name] if row is not None else name
+        turns = row is not None and row.slot(meaning).turns
+        found[key] = (variable, meaning, turns and state.generation == TF1)
+    return found
+
+
+def _why(checkpoint: CheckpointReader, target: CheckpointReader) -> str | None:
+    """Return why the state cannot be carried over, None where it can."""
+    keys: Sequence[str] = [key for key in checkpoint.specs if checkpoint.kinds.get(key) != "graph"]
+    try:
+        pair(checkpoint, keys, target, Strictness())
+    except CheckpointError as error:
+        return error.message.replace("SRC's", "CHECKPOINT's").replace("TEMPLATE's", "TARGET's")
+    return None
