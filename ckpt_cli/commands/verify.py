@@ -82,8 +82,9 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, recursive: bool
     carries, PATH or B, as data: nothing it names is executed.  Outputs must be equal to the
     last bit, on --input or on seeded numbers.  What is not known here is named, with exit 3.
     --trains-like builds model and optimizer from the configuration of a full .h5 or a .keras
-    file, PATH or B; without one, a stack of Dense and Conv2D layers and its optimizer from
-    the object graph.  Weights and slots must be equal, to the last bit, after a step as well.
+    file, PATH or B; without one, a stack of Dense and Conv2D layers and its optimizer, of any
+    generation, from objects or names.  Weights and slots must be equal, to the last bit, after a
+    step as well.
 
     \b
       ckpt verify run/                              every checkpoint of a run

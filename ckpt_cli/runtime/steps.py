@@ -1,11 +1,14 @@
 """Verification by training: does it go on from two checkpoints in the same way?
 
 Where one of the two carries the configuration of a model and of its optimizer, both are
-made by it (`configured`).  Else what can be told from an object graph alone is rebuilt: a stack
-of Dense and Conv2D layers, nodes with a `kernel` of rank 2 or 4 and perhaps a `bias`, in the order of the
-graph, and the optimizer, by the names of its slots.  What a graph does not tell,
-activations and the numbers that 2.11's optimizers keep in their program, is taken to be
-Keras' default on both sides; it has no part in whether the two are the same.
+made by it (`configured`).  Else what can be told from objects, or from names alone, is rebuilt: a
+stack of Dense and Conv2D layers, nodes with a `kernel` of rank 2 or 4 and perhaps a `bias`, in
+the order of the graph, and the optimizer, by what the table of optimizers says of its
+slots' names (`formats.keras.optimizers`).  Each slot is given to its variable by what it means.
+Where the two are of different generations, the newer implementation takes both steps: a
+step of one and the same state is the same.  What neither checkpoint tells, activations and the
+numbers that an optimizer keeps in its program, is taken to be Keras' default on both sides,
+and what only one of them tells to be the other's, too; it has no part in whether they are the same.
 
 One step is taken from each on seeded data.  Everything it leaves is compared bit for bit.
 """
@@ -18,24 +21,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from formats.errors import UnsupportedFeatureError
+from formats.errors import ConversionError, UnsupportedFeatureError
 from formats.find.opening import open_checkpoint
+from formats.keras.optimizers import LEGACY, TF1, flaw_between, state_of
+from formats.keras.step_count import steps_taken
+from formats.keras.training_state import LEARNING_RATE, MOMENTUM_PRODUCT, common_rows
+from formats.tf.graph.states import objects_of, states_of
 
-from .checkpoint import read_into
 from .configured import Configured, is_trained
 from .errors import InvalidArgumentError
 from .functions import reduce_mean
-from .graph_view import GraphView
 from .keras import layers, optimizers
 from .nest import flatten
 from .random import set_seed
 from .tape import GradientTape
 from .tensor import as_tensor
-from .trackable import AutoTrackable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from formats.keras.optimizers import Optimizer
+    from formats.keras.training_state import TrainingState
     from formats.model.object_graph import ObjectGraph
     from formats.model.reader import CheckpointReader
 
@@ -44,41 +50,13 @@ __all__ = ["Steps", "compare_steps"]
 _SEED = 20180930
 _EXAMPLES = 8
 _DEEPEST = 200
-"""Edges to a layer: paths of a hostile chain of nodes would grow with its square."""
+"""Edges to a layer."""
 
-Path = tuple[str, ...]
+_MOMENTUM = 0.9
+"""What an optimizer with momentum slots has where no checkpoint tells it."""
+
 _Left = tuple[dict[str, "np.ndarray[Any, Any]"], type]
 """All variables of model and optimizer after a step by name, and the optimizer's class."""
-
-_LEGACY: dict[frozenset[str], tuple[str, dict[str, Any]]] = {
-    frozenset(["m", "v"]): ("Adam", {}),
-    frozenset(["m", "v", "vhat"]): ("Adam", {"amsgrad": True}),
-    frozenset(["momentum"]): ("SGD", {"momentum": 0.9}),
-    frozenset(["accumulator"]): ("Adagrad", {}),
-    frozenset(["rms"]): ("RMSprop", {}),
-    frozenset(["rms", "momentum"]): ("RMSprop", {"momentum": 0.9}),
-    frozenset(["rms", "mg"]): ("RMSprop", {"centered": True}),
-    frozenset(["rms", "mg", "momentum"]): ("RMSprop", {"momentum": 0.9, "centered": True}),
-}
-"""Optimizers before 2.11, by their slot names; their numbers are in the checkpoint."""
-_MODERN: dict[frozenset[str], tuple[str, dict[str, Any]]] = {
-    frozenset(["_momentums", "_velocities"]): ("Adam", {}),
-    frozenset(["_momentums", "_velocities", "_velocity_hats"]): ("Adam", {"amsgrad": True}),
-    frozenset(["momentums"]): ("SGD", {}),
-    frozenset(["_accumulators"]): ("Adagrad", {}),
-}
-"""Optimizers since 2.11, by the lists that hold their slots."""
-_RMSPROP: dict[frozenset[str], tuple[str, dict[str, Any]]] = {
-    frozenset(["_velocities"]): ("RMSprop", {}),
-    frozenset(["_velocities", "_momentums"]): ("RMSprop", {"momentum": 0.9}),
-    frozenset(["_velocities", "_average_gradients"]): ("RMSprop", {"centered": True}),
-    frozenset(["_velocities", "_momentums", "_average_gradients"]): (
-        "RMSprop",
-        {"momentum": 0.9, "centered": True},
-    ),
-}
-"""What has a list `_average_gradients`, be it empty, is RMSprop: else it looks like Adam."""
-_SLOT_LISTS = frozenset(name for names in (*_MODERN, *_RMSPROP) for name in names)
 
 
 class Steps(NamedTuple):
@@ -90,14 +68,37 @@ class Steps(NamedTuple):
     optimizer: str
 
 
-class _Found(NamedTuple):
-    """A stack and its optimizer, with the paths at which they hang in the graph."""
+class _Layer(NamedTuple):
+    """A layer of a stack: the key of its kernel, and of its bias, if any; its name where that is told."""
 
-    stack: list[tuple[Path, Any]]
-    optimizer_path: Path
-    optimizer: Any
-    example: tuple[int, ...]
-    flatten_before: int | None
+    name: str
+    kernel: str
+    bias: str | None
+
+    @property
+    def keys(self) -> list[str]:
+        return [key for key in (self.kernel, self.bias) if key is not None]
+
+
+class _Found(NamedTuple):
+    """A stack and the state of its optimizer in a checkpoint."""
+
+    reader: CheckpointReader
+    stack: list[_Layer]
+    state: TrainingState
+
+    def known_by(self, row: Optimizer) -> set[str]:
+        """Return the meanings of the slots that there are, if the optimizer is that of a row."""
+        meanings = row.meanings(self.state.generation)
+        return {meanings[name] for name in self.state.slot_names}
+
+    def number(self, name: str) -> float | None:
+        """Return a number that the checkpoint has of the optimizer, None where it has none."""
+        for key in self.state.numbers.get(name, ())[:1]:
+            spec = self.reader.specs[key]
+            if not spec.shape and spec.dtype.is_floating:
+                return float(self.reader[key].read())
+        return None
 
 
 def compare_steps(left_path: str, right_path: str) -> Steps:
@@ -108,12 +109,12 @@ def compare_steps(left_path: str, right_path: str) -> Steps:
     with open_checkpoint(left_path) as left_reader, open_checkpoint(right_path) as right_reader:
         readers = (left_reader, right_reader)
         described = [reader for reader in readers if is_trained(reader)]
-        results = [
-            _configured(reader, reader if reader in described else described[0])
-            if described
-            else _from_graph(reader)
-            for reader in readers
-        ]
+        if described:
+            results = [
+                _configured(reader, reader if reader in described else described[0]) for reader in readers
+            ]
+        else:
+            results = _of_objects(*map(_found_in, readers))
     (left, kind), (right, other) = results
     if kind is not other or left.keys() != right.keys():
         message = f"its model or optimizer has other variables than that of {right_path}"
@@ -129,58 +130,66 @@ def _unknown(reader: CheckpointReader, what: str) -> UnsupportedFeatureError:
 # Rebuilding -----------------------------------------------------------------------
 
 
-def _paths(graph: ObjectGraph) -> dict[int, Path]:
-    """Return the first path to each node, breadth first; no layer hangs deeper than `_DEEPEST`."""
-    paths: dict[int, Path] = {0: ()}
-    queue = [0]
-    for number in queue:
-        if len(paths[number]) == _DEEPEST:
-            break
-        for name, child in graph.children(number):
-            if child not in paths:
-                paths[child] = (*paths[number], name)
-                queue.append(child)
-    return paths
-
-
-def _rebuild(reader: CheckpointReader) -> _Found:
-    graph = reader.object_graph
-    if graph is None:
+def _found_in(reader: CheckpointReader) -> _Found:
+    """Return the stack of layers and the one optimizer that a checkpoint has."""
+    objects, states = objects_of(reader), states_of(reader)
+    if objects is None or states is None:
         raise _unknown(reader, f"{reader.format.name} has no object graph")
-    paths = _paths(graph)
-    owners = graph.tensors(dict.fromkeys(reader.specs))
-    keys = {number: key for key, (number, _, _) in owners.items()}
-    optimizer_node, optimizer = _optimizer(reader, graph, paths)
-    stack: list[tuple[Path, Any]] = []
-    shapes: list[tuple[int, ...]] = []
-    used: set[str] = set()
-    for number, path in paths.items():
-        edges = dict(graph.children(number))
-        kernel, bias = keys.get(edges.get("kernel", -1)), keys.get(edges.get("bias", -1))
-        if kernel is None:
-            continue
-        shape = reader.specs[kernel].shape
-        stack.append((path, _layer(reader, path, shape, has_bias=bias is not None)))
-        shapes.append(shape)
-        used |= {kernel} if bias is None else {kernel, bias}
+    if len(states) != 1:
+        raise _unknown(reader, f"there are {len(states)} optimizers, expected one")
+    if not states[0].known:
+        message = f"what {states[0].title} keeps, {sorted(states[0].slot_names)}, is not known here"
+        raise _unknown(reader, message)
+    stack = _stack_of(reader, *objects)
+    used = {key for layer in stack for key in layer.keys}
     for key, spec in reader.specs.items():
         if reader.kinds.get(key) == "variable" and spec.dtype.is_floating and key not in used:
             raise _unknown(reader, f"variable {key!r} is of no Dense or Conv2D layer")
     if not stack:
         raise _unknown(reader, "there is no Dense or Conv2D layer")
-    example, flatten_before = _example(reader, shapes)
-    return _Found(stack, paths[optimizer_node], optimizer, example, flatten_before)
+    return _Found(reader, stack, states[0])
 
 
-def _layer(reader: CheckpointReader, path: Path, shape: tuple[int, ...], *, has_bias: bool) -> Any:
+def _stack_of(reader: CheckpointReader, graph: ObjectGraph, keys: dict[int, str]) -> list[_Layer]:
+    """Return the nodes with a kernel, breadth first, none deeper than `_DEEPEST`; Keras 3 has a `_kernel`."""
+    found: dict[str, _Layer] = {}
+    depths, queue = {0: 0}, [0]
+    for number in queue:
+        edges = dict(graph.children(number))
+        for child in edges.values() if depths[number] < _DEEPEST else ():
+            if child not in depths:
+                depths[child] = depths[number] + 1
+                queue.append(child)
+        kernel, bias = (keys.get(edges.get(name, edges.get(f"_{name}", -1))) for name in ("kernel", "bias"))
+        if kernel is not None:
+            above = reader.full_names.get(kernel, "" if reader.object_graph else kernel).rpartition("/")[0]
+            found.setdefault(kernel, _Layer(above.rpartition("/")[2], kernel, bias))
+    if reader.object_graph is not None:
+        return list(found.values())
+    # Names have no order but that of their numbers: `dense_10` comes after `dense_9`.
+    return sorted(found.values(), key=lambda layer: (len(layer.name), layer.name))
+
+
+def _in_order_of(found: _Found, other: _Found) -> _Found:
+    """Return the same with its layers in the other's order, where both have layers of the same names."""
+    names = [layer.name for layer in found.stack]
+    others = [layer.name for layer in other.stack]
+    if len(set(names)) < len(names) or sorted(names) != sorted(others):
+        return found
+    return found._replace(stack=[found.stack[names.index(name)] for name in others])
+
+
+def _built(reader: CheckpointReader, layer: _Layer) -> Any:
+    shape = reader.specs[layer.kernel].shape
+    has_bias = layer.bias is not None
     if len(shape) == 2 and 0 not in shape:
-        layer: Any = layers.Dense(shape[-1], use_bias=has_bias)
+        built: Any = layers.Dense(shape[-1], use_bias=has_bias)
     elif len(shape) == 4 and 0 not in shape:
-        layer = layers.Conv2D(shape[-1], shape[:2], padding="same", use_bias=has_bias)
+        built = layers.Conv2D(shape[-1], shape[:2], padding="same", use_bias=has_bias)
     else:
-        raise _unknown(reader, f"{'/'.join(path)!r} has a kernel {list(shape)}, of no Dense or Conv2D layer")
-    layer.build((None,) * (len(shape) - 1) + (shape[-2],))
-    return layer
+        raise _unknown(reader, f"{layer.kernel!r} is a kernel {list(shape)}, of no Dense or Conv2D layer")
+    built.build((None,) * (len(shape) - 1) + (shape[-2],))
+    return built
 
 
 def _example(reader: CheckpointReader, shapes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], int | None]:
@@ -201,76 +210,157 @@ def _example(reader: CheckpointReader, shapes: list[tuple[int, ...]]) -> tuple[t
     return ((side, side, first[2]) if len(first) == 4 else (first[0],)), flatten_before
 
 
-def _optimizer(reader: CheckpointReader, graph: ObjectGraph, paths: dict[int, Path]) -> tuple[int, Any]:
-    """Return the node of the one optimizer, and an optimizer like it."""
-    found: list[tuple[int, Any]] = []
-    for number in paths:
-        edges = dict(graph.children(number))
-        if "iter" not in edges and "_iterations" not in edges:
-            continue
-        slots = frozenset(slot.name for slot in graph.slots if slot.optimizer == number)
-        lists = frozenset(name for name in _SLOT_LISTS & edges.keys() if any(graph.children(edges[name])))
-        legacy = "iter" in edges
-        modern = _RMSPROP if "_average_gradients" in edges else _MODERN
-        known = _LEGACY.get(slots) if legacy else modern.get(lists)
-        if legacy and not slots and "momentum" in edges:
-            known = ("SGD", {})
-        if known is None:
-            called = sorted(slots or lists)
-            raise _unknown(reader, f"an optimizer with slots {called} is not known here")
-        name, options = known
-        module: Any = optimizers.legacy if legacy else optimizers
-        found.append((number, getattr(module, name)(**options)))
-    if len(found) != 1:
-        raise _unknown(reader, f"there are {len(found)} optimizers, expected one")
-    return found[0]
+def _same_optimizer(left: _Found, right: _Found) -> tuple[Optimizer, Optimizer]:
+    """Return what the table says of the optimizers of both sides; an error where they are not one."""
+    both = common_rows(left.state, right.state)
+    if not both:
+        message = f"its optimizer is {left.state.title}, that of {right.reader.location.path} is "
+        raise _unknown(left.reader, f"{message}{right.state.title}")
+    rows = both[0]
+    one, other = left.state.generation, right.state.generation
+    decay = next((side.number("decay") for side in (left, right) if side.state.generation == LEGACY), None)
+    flaw = flaw_between(rows[0], one, other, decay)
+    if flaw is not None and flaw_between(rows[0], other, one, decay) is not None:
+        raise _unknown(left.reader, f"{rows[0].name}: {flaw}")
+    return rows
+
+
+def _meanings(sides: tuple[_Found, _Found], rows: tuple[Optimizer, Optimizer]) -> set[str]:
+    """Return the slots that both sides have, but for those that one of them keeps without need."""
+    kept = [side.known_by(row) for side, row in zip(sides, rows, strict=True)]
+    for side, row, have, others in zip(sides, rows, kept, reversed(kept), strict=True):
+        for meaning in have - others:
+            if side.state.generation not in row.slot(meaning).idle_in:
+                what = f"its {row.name} keeps {row.slot(meaning).name(side.state.generation)!r}"
+                raise _unknown(side.reader, f"{what}, that of the other checkpoint does not")
+    return kept[0] & kept[1]
+
+
+def _made(row: Optimizer, meanings: set[str], *, is_legacy: bool) -> Any:
+    """Return an optimizer of a row with these slots; with momentum, it has an effect."""
+    module: Any = optimizers.legacy if is_legacy else optimizers
+    name = row.name if hasattr(module, row.name) else state_of(row)
+    options: dict[str, Any] = {}
+    if "vhat" in meanings:
+        options["amsgrad"] = True
+    if "mg" in meanings:
+        options["centered"] = True
+    if "momentum" in meanings:
+        options["momentum"] = _MOMENTUM
+    return getattr(module, name)(**options)
 
 
 # One step -------------------------------------------------------------------------
 
 
-def _hang(root: AutoTrackable, path: Path, leaf: Any) -> None:
-    """Make a leaf the object at a path; what lies on the way is made, too."""
-    for name in path[:-1]:
-        below = root._lookup_child(name)
-        if below is None:
-            below = AutoTrackable()
-            root._track(below, name)
-        root = below  # type: ignore[assignment]
-    root._track(leaf, path[-1])
+def _of_objects(left: _Found, right: _Found) -> list[_Left]:
+    """Return what a step leaves of both sides, taken by one implementation."""
+    rows = _same_optimizer(left, right)
+    sides = (
+        (left, _in_order_of(right, left)) if left.reader.object_graph else (_in_order_of(left, right), right)
+    )
+    meanings = _meanings(sides, rows)
+    is_legacy = all(side.state.generation == LEGACY for side in sides)
+    return [
+        _step_of(side, other, row, _made(rows[0], meanings, is_legacy=is_legacy), meanings)
+        for side, other, row in zip(sides, reversed(sides), rows, strict=True)
+    ]
 
 
-def _from_graph(reader: CheckpointReader) -> _Left:
-    """Return what a step leaves of the stack and the optimizer that an object graph tells of."""
-    found = _rebuild(reader)
-    variables = [variable for _, layer in found.stack for variable in layer.trainable_variables]
-    if isinstance(found.optimizer, optimizers.Optimizer):
-        found.optimizer.build(variables)
-    root: Any = AutoTrackable()
-    for path, leaf in [*found.stack, (found.optimizer_path, found.optimizer)]:
-        if path:
-            _hang(root, path, leaf)
-        else:
-            root = leaf
-    try:
-        status = read_into(reader.location.path, GraphView(root))
-        status.expect_partial()
-        status.assert_existing_objects_matched()
-    except (AssertionError, ValueError) as error:
-        why = str(error).partition("\n")[0][:200]
-        raise _unknown(reader, f"model and optimizer cannot be restored: {why}") from error
+def _step_of(found: _Found, other: _Found, row: Optimizer, optimizer: Any, meanings: set[str]) -> _Left:
+    reader = found.reader
+    shapes = [reader.specs[layer.kernel].shape for layer in found.stack]
+    example, flatten_before = _example(reader, shapes)
+    stack = [_built(reader, layer) for layer in found.stack]
+    by_key = {
+        key: variable
+        for layer, built in zip(found.stack, stack, strict=True)
+        for key, variable in zip(layer.keys, built.trainable_variables, strict=True)
+    }
+    for key, variable in by_key.items():
+        _assign(reader, key, variable)
+    variables = list(by_key.values())
+    if isinstance(optimizer, optimizers.legacy.Optimizer):
+        for name in optimizer._kinds():
+            for variable in variables:
+                optimizer.add_slot(variable, name)
+    else:
+        optimizer.build(variables)
+    _restore_numbers(found, other, row, optimizer)
+    _restore_slots(found, other, row, meanings, optimizer, by_key)
     random = np.random.default_rng(_SEED)
-    _train(lambda: _stacked(found, random), found.optimizer, variables, random)
-    return _values(variables, found.optimizer), type(found.optimizer)
+
+    def compute() -> Any:
+        value: Any = as_tensor(random.standard_normal((_EXAMPLES, *example)).astype("f4"))
+        for number, layer in enumerate(stack):
+            value = layer(layers.Flatten()(value) if number == flatten_before else value)
+        return value
+
+    _train(compute, optimizer, variables, random)
+    return _values(variables, optimizer), type(optimizer)
 
 
-def _stacked(found: _Found, random: np.random.Generator) -> Any:
-    value: Any = as_tensor(random.standard_normal((_EXAMPLES, *found.example)).astype("f4"))
-    for number, (_, layer) in enumerate(found.stack):
-        if number == found.flatten_before:
-            value = layers.Flatten()(value)
-        value = layer(value)
-    return value
+def _assign(reader: CheckpointReader, key: str, variable: Any, factor: float | None = None) -> None:
+    value = reader[key].read()
+    if value.shape != tuple(variable.shape) or value.dtype.kind not in "fV":
+        raise _unknown(reader, f"{key!r} is {reader[key]!r}, expected shape {list(variable.shape)}")
+    variable.assign(value if factor is None else value * value.dtype.type(factor))
+
+
+def _restore_slots(
+    found: _Found,
+    other: _Found,
+    row: Optimizer,
+    meanings: set[str],
+    optimizer: Any,
+    by_key: dict[str, Any],
+) -> None:
+    """Give each variable its slots; momentum of TensorFlow 1 is turned where the other side's is Keras'."""
+    reader, generation = found.reader, found.state.generation
+    is_legacy = isinstance(optimizer, optimizers.legacy.Optimizer)
+    turns = generation == TF1 != other.state.generation
+    for meaning in meanings:
+        slot = row.slot(meaning)
+        factor = None
+        if slot.turns and turns:
+            rate = other.number(LEARNING_RATE)
+            if not rate:
+                raise _unknown(reader, "its momentum is a sum of gradients, and no learning rate is told")
+            factor = -rate
+        for at, (key, variable) in enumerate(by_key.items()):
+            held = found.state.slots.get((key, slot.name(generation)))
+            if held is None:
+                raise _unknown(reader, f"{key!r} has no slot {slot.name(generation)!r}")
+            mine = (
+                optimizer.get_slot(variable, slot.legacy) if is_legacy else getattr(optimizer, slot.list2)[at]
+            )
+            _assign(reader, held, mine, factor)
+
+
+def _restore_numbers(found: _Found, other: _Found, row: Optimizer, optimizer: Any) -> None:
+    """Give an optimizer its count of steps, and the hyperparameters that either side has."""
+    is_legacy = isinstance(optimizer, optimizers.legacy.Optimizer)
+    names = [*optimizer._hyper] if is_legacy else [LEARNING_RATE, *optimizer._settings]
+    for name in names:
+        told = found.number(name)
+        told = other.number(name) if told is None else told
+        if told is not None:
+            setattr(optimizer, name, told)
+    if not is_legacy and row.name != "Nadam" and any(side.number("decay") for side in (found, other)):
+        raise _unknown(found.reader, "its learning rate decays, which the newer optimizers do not know")
+    product = found.number(MOMENTUM_PRODUCT)
+    if product is not None:
+        if is_legacy:
+            optimizer.restore_cache(product)
+        else:
+            optimizer._u_product.assign(product)
+    try:
+        steps = steps_taken(found.reader, found.state, alone=True)
+    except ConversionError as error:
+        raise _unknown(found.reader, error.message) from error
+    if steps is None and row.counts:
+        raise _unknown(found.reader, f"nothing tells how many steps {found.state.title} has taken")
+    optimizer.iterations.assign(steps.taken if steps is not None else 0)
 
 
 def _train(

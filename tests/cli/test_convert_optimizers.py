@@ -281,6 +281,7 @@ def test_nadam_goes_on_where_its_momentum_decays_alike(
     assert slots(str(path)).keys() == slots(trained(source)).keys()
     for name in ("iterations", "momentum_product"):
         assert number(str(path), name) == number(trained(source), name)
+    assert ckpt("verify", path, "--trains-like", trained(source)).code == 0
 
 
 def test_nadam_goes_on_where_its_momentum_has_decayed(ckpt: Callable, tmp_path: Path) -> None:
