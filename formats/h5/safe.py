@@ -99,7 +99,8 @@ class H5File:
         self.structure: Structure | None = None
         if natively:
             with contextlib.suppress(UnfamiliarError):
-                self.structure = Structure(self._read, size, superblock)
+                expect = None if self.values is None else self.values.expect_each
+                self.structure = Structure(self._read, size, superblock, expect)
         with damage(path, "its root group"):
             root = Link(HARD, self.structure.root_address) if self.structure is not None else None
             self.root = Node(self, None, b"/", root)

@@ -194,6 +194,7 @@ class NpzReader(CheckpointReader):
         keys = {name.removesuffix(".npy"): name for name in self._archive.names}
         self._names = {key: keys[key] for key in sorted(keys, key=key_bytes)}
         self._proved: set[str] = set()
+        self._archive.expect_heads(_NAME_AND_HEADER)
         for key, name in self._names.items():
             self._add(key, name)
 

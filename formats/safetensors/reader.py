@@ -134,6 +134,7 @@ class SafetensorsTensor(LazyTensor):
             yield from array_chunks(self.read(), max_bytes)
             return
         size, itemsize = self.spec.nbytes or 0, self.spec.dtype.itemsize or 1
+        self._file.expect(self._offset, size)
         yield from stored_chunks(self._file.read_exactly, self._offset, size, itemsize, max_bytes)
 
     def file_range(self) -> FileRange | None:

@@ -196,6 +196,10 @@ class Archive:
                 )
             end = info.header_offset + _LOCAL_SIZE + info.compress_size
 
+    def expect_heads(self, size: int) -> None:
+        """Say that of each member its first bytes will be read."""
+        self.file.expect_each([info.header_offset for info in self._infos.values()], _LOCAL_SIZE + size)
+
     def member(self, name: str) -> Member:
         """Return a member, its place checked against the file; raises for what is not read here."""
         info = self._infos[name]
@@ -238,6 +242,7 @@ class Archive:
     def pieces(self, member: Member) -> Iterator[bytes]:
         """Yield a member's bytes in bounded pieces; ChecksumError at the end where its CRC-32 differs."""
         crc = size = 0
+        self.file.expect(member.offset, member.stored)
         for piece in self._inflated(member) if member.deflated else self._stored(member):
             if not piece:
                 continue

@@ -19,7 +19,7 @@ from ..errors import CheckpointError, CorruptCheckpointError
 from .tally import tally_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
 
 CLOSED = "the checkpoint has been closed"
@@ -78,6 +78,14 @@ class File(ABC):
     def read_into(self, offset: int, out: memoryview) -> None:
         """Fill `out` with the bytes at `offset`; CorruptCheckpointError where the file ends before."""
         out[:] = self.read_exactly(offset, len(out))
+
+    def expect(self, offset: int, size: int) -> None:
+        """Be told that these bytes will be read, in a row: that can be fetched by fewer requests."""
+        del offset, size
+
+    def expect_each(self, offsets: Iterable[int], size: int) -> None:
+        """Be told that so many bytes will be read at each of these places, as headers are."""
+        del offsets, size
 
     def _ends(self, offset: int, expected: int, found: int) -> CorruptCheckpointError:
         message = f"{expected} bytes expected, the file ends after {found}"

@@ -45,6 +45,7 @@ class FileRange(NamedTuple):
         The buffer is used again: new memory for each piece costs more than reading into it.
         """
         out = buffer[: end - begin]
+        self.file.expect(self.offset, self.size)
         self.file.read_into(self.offset + begin, out.data)
         return out
 
@@ -58,6 +59,7 @@ class FileRange(NamedTuple):
         out = allocate(spec, spec.shape, self.file.path)
         flat = out.reshape(-1).view(np.uint8)
         crc = 0
+        self.file.expect(self.offset, self.size)
         for begin in range(0, self.size, PIECE):
             piece = flat[begin : begin + PIECE]
             self.file.read_into(self.offset + begin, piece.data)

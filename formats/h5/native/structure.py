@@ -47,7 +47,7 @@ from .messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from .superblock import Superblock
 
@@ -115,10 +115,20 @@ class Object:
 
 
 class Structure:
-    """The structure of what `read(offset, size)` reads; UnfamiliarError for any but the layout above."""
+    """The structure of what `read(offset, size)` reads; UnfamiliarError for any but the layout above.
 
-    def __init__(self, read: Callable[[int, int], bytes], size: int, superblock: Superblock) -> None:
+    `expect(offsets, size)` is told what will be read at many places next.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int, int], bytes],
+        size: int,
+        superblock: Superblock,
+        expect: Callable[[Iterable[int], int], None] | None = None,
+    ) -> None:
         self._read_file = read
+        self._expect = expect
         self._size = size
         self._pages: dict[int, bytes] = {}
         self._groups: dict[int, Object] = {}
@@ -133,6 +143,11 @@ class Structure:
         self.root = self.object(self.root_address)
         if not self.root.is_group:
             raise UnfamiliarError
+
+    def _look_at(self, addresses: Iterable[int]) -> None:
+        """Say that structures at these places are read next."""
+        if self._expect is not None:
+            self._expect((address - address % _PAGE for address in addresses), _PAGE)
 
     def _read(self, offset: int, size: int) -> bytes:
         """Return bytes that are there; structures lie side by side, so pages of the file are kept."""
@@ -228,6 +243,7 @@ class Structure:
                     raise UnfamiliarError
                 found[name] = Link(kind, address)
                 last = name
+        self._look_at(link.address for link in found.values() if link.address is not None)
         return found
 
     def _local_heap(self, address: int) -> bytes:
@@ -261,6 +277,7 @@ class Structure:
                     children += words[1::2]
             depth = level if depth is None else depth - 1
             nodes = children
+            self._look_at(nodes)
         if len(set(nodes)) != len(nodes):
             raise UnfamiliarError
         return nodes

@@ -343,6 +343,9 @@ class BundleReader(CheckpointReader):
         """Return where an entry's bytes lie, with the checksum stored for them."""
         return FileRange(self.shard(entry.shard, key), entry.offset, entry.size, key, entry.crc32c)
 
+    def expect(self, shard: int, offset: int, size: int) -> None:
+        self.shard(shard).expect(offset, size)
+
     def read_bytes(self, shard: int, offset: int, size: int) -> bytes:
         return self.shard(shard).read_exactly(offset, size)
 

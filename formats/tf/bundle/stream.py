@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 class Bundle(Protocol):
     """What streaming asks of a reader."""
 
-    index: BundleIndex
+    @property
+    def index(self) -> BundleIndex: ...
+
+    def expect(self, shard: int, offset: int, size: int) -> None: ...
 
     def read_bytes(self, shard: int, offset: int, size: int) -> bytes: ...
 
@@ -51,6 +54,7 @@ def stream_numbers(reader: Bundle, spec: TensorSpec, entry: BundleEntry, max_byt
         return
     crc = 0
     step = whole_elements(max_bytes, itemsize)
+    reader.expect(entry.shard, entry.offset, entry.size)
     for offset in range(0, entry.size, step):
         piece = reader.read_bytes(entry.shard, entry.offset + offset, min(step, entry.size - offset))
         crc = extend(crc, piece)

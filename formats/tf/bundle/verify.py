@@ -13,6 +13,7 @@ bytes that belong to no entry, graphs with cycles and aliases.
 from __future__ import annotations
 
 from array import array
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -144,6 +145,11 @@ class _Structure:
         self.pieces: dict[int, int] = {}
         self.lost: set[int] = set()
         self._sizes = _shard_sizes(reader)
+
+    def expect_all_of(self, shard: int) -> None:
+        """Say that a shard will be read from its beginning to its end, if it can be."""
+        with suppress(CheckpointError):  # which who reads it will say
+            self.reader.expect(shard, 0, self._sizes.get(shard, 0))
 
     def check(self) -> Iterator[Finding]:
         positions = self.reader.index.tensors
@@ -335,12 +341,16 @@ def _stretches(structure: _Structure) -> Iterator[_Stretch]:
     """Yield what tasks read: fixed-width neighbours within one piece together, large parts in ranges."""
     parts, specs = structure.parts, structure.specs
     batch: list[int] = []
+    expected = -1
 
     def whole() -> _Stretch:
         return _Stretch(batch, 0, max(map(parts.end, batch)) - parts.offset[batch[0]])
 
     for part in structure.order:
         alone = specs[parts.tensor[part]].dtype.itemsize is None
+        if parts.shard[part] != expected:
+            expected = parts.shard[part]
+            structure.expect_all_of(expected)
         if batch:
             apart = parts.shard[part] != parts.shard[batch[0]]
             if apart or alone or parts.end(part) - parts.offset[batch[0]] > PIECE:
@@ -397,6 +407,7 @@ def _checksum(reader: BundleReader, structure: _Structure, stretch: _Stretch) ->
                 str(error), path=path, offset=start, code="tensor-checksum"
             ) from error
     crc = 0
+    reader.expect(shard, start, parts.size[part])
     for at in range(stretch.begin, stretch.end, PIECE):
         crc = extend(crc, reader.read_bytes(shard, start + at, min(PIECE, stretch.end - at)))
     return crc
