@@ -31,14 +31,13 @@ class LocalPath(click.Path):
         super().__init__(readable=False, **settings)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from formats.store.paths import store_of
+        from formats.store.paths import named
 
         if not value:
             self.fail("an empty path names nothing", param, ctx)
         if value == "-" and not self.allow_dash:
             self.fail("stdin is not read, nor stdout written here; a file of that name is ./-", param, ctx)
-        store_of(os.fsdecode(value))
-        return super().convert(value, param, ctx)
+        return super().convert(named(os.fsdecode(value)), param, ctx)
 
 
 def completing(what: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
@@ -82,16 +81,24 @@ def _set_verbose(context: click.Context, __: click.Parameter, value: bool) -> No
     """Say what was read when the command has ended, however it ends."""
     if not value or context.resilient_parsing:
         return
+    from formats.core.words import counted
     from formats.store.tally import count_reads
+    from formats.store.urls import scheme_of
 
     from .render.base import remark
 
     tallies = count_reads()
 
     def tell() -> None:
+        asked = [tally for path, tally in tallies.items() if scheme_of(path)]
         for path, tally in tallies.items():
-            times = "1 read" if tally.reads == 1 else f"{tally.reads:,} reads"
-            remark(f"read {path}: {tally.nbytes:,} bytes in {times}")
+            if tally.nbytes or tally not in asked:
+                times = counted(tally.reads, "request" if tally in asked else "read")
+                remark(f"read {path}: {tally.nbytes:,} bytes in {times}")
+        if asked:
+            files = counted(sum(tally.nbytes > 0 for tally in asked), "file")
+            requests = counted(sum(tally.reads for tally in asked), "request")
+            remark(f"servers: {sum(tally.nbytes for tally in asked):,} bytes of {files} in {requests}")
 
     context.call_on_close(tell)
 

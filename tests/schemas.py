@@ -140,12 +140,12 @@ MEMBER = {
     "step": maybe(INTEGER),
     "tensors": maybe(COUNT),
     "nbytes": maybe(COUNT),
-    "modified": TIME,
+    "modified": maybe(TIME),
     "kept": maybe(FLAG),
     "shared_with": listed(TEXT),
     "shared_nbytes": COUNT,
 }
-FILE = {"name": TEXT, "nbytes": COUNT, "modified": TIME}
+FILE = {"name": TEXT, "nbytes": COUNT, "modified": maybe(TIME)}
 DIRECTORY = {
     "directory": TEXT,
     "latest": maybe(TEXT),
@@ -218,7 +218,7 @@ POINT = {
     "path": TEXT,
     "format": maybe(TEXT),
     "step": maybe(INTEGER),
-    "modified": TIME,
+    "modified": maybe(TIME),
     **dict.fromkeys(("tensors", "changed", "unchanged", "added", "removed", "uncompared"), maybe(COUNT)),
     "l2": maybe(NUMBER),
     "nan": maybe(COUNT),

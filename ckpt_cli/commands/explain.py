@@ -113,8 +113,8 @@ def _explain_text(path: str, content: bytes, left_out: int, *, as_json: bool) ->
 
 def _read(path: str) -> tuple[bytes, int]:
     """Return the end of a text, and how many bytes stand before it."""
-    from formats.errors import CheckpointNotFoundError, UnknownFormatError
-    from formats.store.urls import no_store, scheme_of
+    from formats.errors import CheckpointNotFoundError, UnknownFormatError, UnsupportedFeatureError
+    from formats.store.urls import public, scheme_of
 
     from ..operations.look.complaints import topics
     from ..operations.look.explain import read_end
@@ -125,7 +125,9 @@ def _read(path: str) -> tuple[bytes, int]:
         return read_end(sys.stdin.buffer)
     if not os.path.lexists(path):
         if scheme := scheme_of(path):
-            raise no_store(path, scheme)
+            hint = "send it through a pipe, as in: curl URL | ckpt explain -"
+            message = f"explain reads texts of this machine, not {scheme}://"
+            raise UnsupportedFeatureError(message, path=public(path), hints=(hint,))
         import difflib
 
         close = difflib.get_close_matches(path, topics(), 1)

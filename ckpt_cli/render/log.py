@@ -75,7 +75,7 @@ def _cells(row: Row, latest: str | None) -> list[str]:
     return [
         render.escape(row.name),
         "" if row.step is None else str(row.step),
-        row.modified[:16].replace("T", " "),
+        (row.modified or "")[:16].replace("T", " "),
         _share(row),
         _number(row.l2),
         "" if row.nan is None else f"{row.nan:,}",

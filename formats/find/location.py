@@ -15,7 +15,17 @@ from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from ..model.location import FILE_SUFFIXES, INDEX_SUFFIX, Location, bundle, data_shards, is_part, v1_shards
 from ..model.weight_map import files_of_map
 from ..store.beside import SAFETENSORS_SHARD, SHARD, V1_SHARD
-from ..store.paths import is_file, is_folder, is_there, join, list_folder, name_of, obstacle_at, split
+from ..store.paths import (
+    is_file,
+    is_folder,
+    is_listed,
+    is_there,
+    join,
+    list_folder,
+    name_of,
+    obstacle_at,
+    split,
+)
 
 _FOLDER_INDEXES = ("model" + INDEX_SUFFIX, "diffusion_pytorch_model" + INDEX_SUFFIX)
 """What transformers and diffusers call the index of a folder that is one model."""
@@ -189,6 +199,8 @@ def suggest(path: str) -> tuple[str, ...]:
     import difflib
 
     directory, base = split(path)
+    if not is_listed(directory):
+        return ()
     if directory and not is_folder(directory):
         there = is_there(directory)
         return (f"{directory} is no directory" if there else f"the directory {directory} does not exist",)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CheckpointError, forget_locals
 from ..model.probe import Probe
-from ..store.paths import is_file, is_folder, open_file, parent
+from ..store.paths import is_file, is_folder, named, open_file, parent
 from ..tf.run.state_file import looks_like_state_file
 from .directory import Directory
 from .location import resolve, saved_model_prefix, sharded_folder
@@ -70,4 +70,4 @@ def open_checkpoint(path: str | os.PathLike[str], *, lenient: bool = False) -> C
     the reader's `findings` instead of being raised.  Raises CheckpointNotFoundError,
     UnknownFormatError, CorruptCheckpointError, UnsupportedFeatureError.
     """
-    return open_location(locate(os.fspath(path)), lenient=lenient)
+    return open_location(locate(named(os.fspath(path))), lenient=lenient)

@@ -405,6 +405,7 @@ def _sniff(probe: Probe) -> bool:
 
 
 def _open(probe: Probe, lenient: bool) -> V1Reader:
+    probe.close()  # the reader opens each shard by itself
     return V1Reader(probe, lenient=lenient)
 
 

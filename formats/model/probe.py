@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..store.archive import Archive
+    from ..store.base import File
     from ..wire.sstable import Table
     from .location import Location
 
@@ -44,6 +45,7 @@ class Probe:
         self.location = location
         self._answers: dict[Callable[[Probe], Any], Any] = dict(known)
         self._whole: bytes | None = None
+        self._file: File | None = None
         with open_file(location.head) as file:
             self.size = file.size
             if file.size <= _AT_ONCE and location.head.endswith(_INDEXES):
@@ -79,7 +81,8 @@ class Probe:
         """
         data = self._whole
         if data is None:
-            return open_file(self.location.head).read
+            self._file = open_file(self.location.head)
+            return self._file.read
         return lambda offset, size: data[offset : offset + size]
 
     @property
@@ -124,7 +127,9 @@ class Probe:
         return answer
 
     def close(self) -> None:
-        """Close the containers that it opened; for who asks what something is, and does not read it."""
+        """Close what it opened; for who asks what something is, and reads it otherwise or not at all."""
+        if self._file is not None:
+            self._file.close()
         for answer in self._answers.values():
             if answer is not None:
                 answer.close()

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, NamedTuple, Self
 from weakref import WeakValueDictionary
 
-from ..errors import CheckpointError, CorruptCheckpointError
+from ..errors import CheckpointError, CorruptCheckpointError, InaccessibleError
 from .tally import tally_of
 
 if TYPE_CHECKING:
@@ -131,6 +131,10 @@ def reopened(store: Store, path: str, identity: Identity) -> File:
         return found
 
 
+class UnlistedError(InaccessibleError):
+    """A folder that may be there, in a store that lists none."""
+
+
 class Store(ABC):
     """A place where files lie.  Those without links, or without anything but files, leave out what they lack.
 
@@ -138,6 +142,9 @@ class Store(ABC):
     """
 
     scheme: str
+
+    forks = True
+    """Whether a forked process can go on asking it."""
 
     @abstractmethod
     def open(self, path: str) -> File:
@@ -152,7 +159,10 @@ class Store(ABC):
 
     @abstractmethod
     def list(self, folder: str) -> Sequence[Listed]:
-        """Return the names in a folder, sorted.  Raises CheckpointNotFoundError, InaccessibleError."""
+        """Return the names in a folder, sorted.
+
+        Raises CheckpointNotFoundError, InaccessibleError, UnlistedError where no folder is ever listed.
+        """
 
     def stamp(self, folder: str) -> Hashable | None:  # noqa: ARG002  of whatever folder
         """Return what is another once a name, or the folder, has come or gone; None where only listing tells.
@@ -165,6 +175,10 @@ class Store(ABC):
     def obstacle(self, path: str) -> str | None:  # noqa: ARG002  of whatever path
         """Return in words what keeps a path from being opened; None also where nothing is there."""
         return None
+
+    def named(self, path: str) -> str:
+        """Return by what a path that somebody gave is called from then on: without the secrets in it."""
+        return path
 
     def system_path(self, path: str) -> str | None:  # noqa: ARG002  of whatever path
         """Return the path by which the system and libraries open a file themselves; None where none can."""

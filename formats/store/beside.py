@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from .paths import join, list_folder, split
+from .base import UnlistedError
+from .paths import is_file, join, list_folder, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,6 +30,14 @@ SAFETENSORS_SHARD = re.compile(
 """A shard of Hugging Face's, where PREFIX.safetensors.index.json lies beside it."""
 
 _PATTERNS = (SHARD, V1_SHARD, SAFETENSORS_SHARD)
+
+_SPELLED = {
+    SHARD: ".data-{shard:05d}-of-{count:05d}",
+    V1_SHARD: "-{shard:05d}-of-{count:05d}",
+    SAFETENSORS_SHARD: "-{shard:05d}-of-{count:05d}.safetensors",
+}
+_MOST_ASKED_FOR = 8
+"""Shards that are asked for by their names, where those that are there are not told."""
 
 _MOST_KEPT = 16
 """Listings that are kept as they were taken apart, as many as `list_folder` keeps."""
@@ -47,11 +56,23 @@ _taken: dict[str, _Taken] = {}
 def files_beside(prefix: str, pattern: re.Pattern[str]) -> list[str]:
     """Return the files whose names match one of the patterns above with this very prefix, sorted.
 
+    Where a store lists no directories they are asked for one by one, unless there are very many.
     Raises CheckpointNotFoundError, InaccessibleError where the directory cannot be listed.
     """
     folder, base = split(prefix)
-    names = _names_in(folder).by_prefix[pattern].get(base, ())
+    try:
+        names = _names_in(folder).by_prefix[pattern].get(base, ())
+    except UnlistedError:
+        return _asked_for(prefix, _SPELLED[pattern])
     return [join(folder, name) for name in names]
+
+
+def _asked_for(prefix: str, spelled: str) -> list[str]:
+    for count in range(1, _MOST_ASKED_FOR + 1):
+        paths = [prefix + spelled.format(shard=shard, count=count) for shard in range(count)]
+        if is_file(paths[0]):
+            return [path for path in paths if is_file(path)]
+    return []
 
 
 def _names_in(folder: str) -> _Taken:

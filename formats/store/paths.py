@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import CheckpointNotFoundError
-from .base import FILE, FOLDER, LINK
+from ..errors import CheckpointError, CheckpointNotFoundError
+from .base import FILE, FOLDER, LINK, UnlistedError
 from .local import LOCAL
-from .urls import no_store, only_read, scheme_of
+from .urls import local_path, no_store, only_read, scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -42,6 +42,17 @@ def store_of(path: str) -> Store:
     if found is None:
         raise no_store(path, scheme)
     return found
+
+
+def named(path: str) -> str:
+    """Return by what a path that somebody gave is called from then on.
+
+    A `file://` URL is a path of this machine, and what is secret in another is kept where it is needed
+    alone.  Raises UnsupportedFeatureError where there is no such store.
+    """
+    if "://" not in path or not (scheme := scheme_of(path)):
+        return path
+    return local_path(path) if scheme == "file" else store_of(path).named(path)
 
 
 @cache
@@ -159,6 +170,17 @@ def _listed(store: Store, folder: str) -> Sequence[Listed] | None:
         return store.list(folder)
     except CheckpointNotFoundError:
         return None
+
+
+def is_listed(folder: str) -> bool:
+    """Whether the store of a folder lists folders at all."""
+    try:
+        list_folder(folder)
+    except UnlistedError:
+        return False
+    except CheckpointError:
+        pass
+    return True
 
 
 def names_in(folder: str) -> list[tuple[str, bool]]:

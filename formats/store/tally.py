@@ -29,6 +29,11 @@ def count_reads() -> dict[str, Tally]:
     return _tallies
 
 
+def is_counting() -> bool:
+    """Whether somebody has asked for reads to be counted."""
+    return _tallies is not None
+
+
 def reads_of_child() -> dict[str, tuple[int, int]]:
     """Return what a forked process has counted by path, bytes and reads, and have it begin at none."""
     counted = {path: (tally.nbytes, tally.reads) for path, tally in (_tallies or {}).items()}

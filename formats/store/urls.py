@@ -28,11 +28,31 @@ def scheme_of(path: str) -> str:
     return url["scheme"].lower() if url is not None else ""
 
 
+def local_path(url: str) -> str:
+    """Return the path that a `file://` URL names.  Raises UnsupportedFeatureError for another machine's."""
+    from urllib.parse import unquote
+
+    host, slash, path = url.partition("://")[2].partition("/")
+    if host not in ("", "localhost") or not slash:
+        message = "a file:// URL names a path of this machine, as file:///run/ckpt-1"
+        raise UnsupportedFeatureError(message, path=public(url))
+    return "/" + unquote(path)
+
+
+def public(url: str) -> str:
+    """Return a URL without what may be secret in it: who asks, and the query."""
+    scheme, _, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}".partition("?")[0]
+
+
 def no_store(path: str, scheme: str) -> UnsupportedFeatureError:
     """Return the error about a URL that no store here reads."""
     rest = path.partition("://")[2]
     hint = f"name it by its path: {rest}" if scheme == "file" else _COPY.get(scheme, _OTHER)
-    return UnsupportedFeatureError(f"{scheme}:// is not read or written here", path=path, hints=(hint,))
+    return UnsupportedFeatureError(
+        f"{scheme}:// is not read or written here", path=public(path), hints=(hint,)
+    )
 
 
 def only_read(path: str, scheme: str) -> UnsupportedFeatureError:

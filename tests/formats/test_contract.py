@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,9 @@ from formats.find.registry import all_formats
 from formats.model.probe import Probe
 from formats.store.memory import MemoryStore
 from formats.store.paths import reachable
+from formats.store.server import ServerFile
 from tests.formats.contract import ReaderContract
+from tests.servers.web import Web, serving
 from tests.support import FORMAT_IDS, data_path, manifest
 
 if TYPE_CHECKING:
@@ -69,6 +72,25 @@ class TestReadersInMemory(ReaderContract):
     def open_files(self, reader: CheckpointReader) -> set[str]:
         assert set(reader.files())
         return {file.path for file in self._store.opened if not file.closed}
+
+
+class TestReadersOverHttp(ReaderContract):
+    """The same from a web server on this machine, which lists nothing."""
+
+    @pytest.fixture(params=GOLDENS, ids=" ".join)
+    def golden(self, request: pytest.FixtureRequest) -> tuple[str, str]:
+        return request.param
+
+    @pytest.fixture
+    def path(self, golden: tuple[str, str]) -> Iterator[str]:
+        web = Web()
+        with serving(web):
+            folder, name = os.path.split(data_path(golden[1]))
+            yield f"{web.put_tree(folder)}/{name}"
+
+    def open_files(self, reader: CheckpointReader) -> set[str]:
+        files = [each for each in gc.get_objects() if isinstance(each, ServerFile)]
+        return set(reader.files()) & {each.path for each in files if not each.closed}
 
 
 def test_every_format_has_a_golden() -> None:

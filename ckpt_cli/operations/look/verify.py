@@ -17,7 +17,7 @@ from formats.find.opening import is_directory, locate, open_location
 from formats.model.location import FILE_SUFFIXES, data_shards
 from formats.model.probe import Probe
 from formats.model.verification import Finding
-from formats.store.tally import add_reads, reads_of_child
+from formats.store.tally import add_reads, count_reads, is_counting, reads_of_child
 from formats.store.workers import workers
 
 from ..choose.places import checkpoints_below, each_once
@@ -158,9 +158,10 @@ def _needs_a_child(location: Location) -> bool:
 
 def _in_a_child(location: Location) -> Result:
     patience = _FEWEST_SECONDS + location.nbytes() / _BYTES_A_SECOND
-    context = multiprocessing.get_context("fork")
+    forks = location.store.forks
+    context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_report_to, args=(sender, location))
+    child = context.Process(target=_report_to, args=(sender, location, is_counting()))
     child.start()
     sender.close()
     try:
@@ -181,8 +182,9 @@ def _in_a_child(location: Location) -> Result:
     return Result(location.path, None, (finding,))
 
 
-def _report_to(sender: Connection, location: Location) -> None:
-    reads_of_child()  # what was read before it is not its own
+def _report_to(sender: Connection, location: Location, counting: bool) -> None:
+    if counting:  # what was read before it is not its own
+        count_reads()
     result = _verify_here(location, 1, lambda _: None)
     sender.send((result, reads_of_child()))
 

@@ -233,7 +233,8 @@ def _one_survey(location: Location, done: frozenset[str]) -> Iterator[tuple[str,
 
     The child says a key before it reads the tensor, and the answer after it.
     """
-    context = multiprocessing.get_context("fork")
+    forks = location.store.forks
+    context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_report_to, args=(sender, location, done))
     child.start()

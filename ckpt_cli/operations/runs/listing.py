@@ -29,8 +29,10 @@ _MOST_NAMED = 100
 _GRAPHS = ("graph.pbtxt", "graph.pb")
 
 
-def iso_time(seconds: float) -> str:
-    """Return a time as JSON and TSV show it: ISO 8601, UTC."""
+def iso_time(seconds: float) -> str | None:
+    """Return a time as JSON and TSV show it: ISO 8601, UTC; None where a store tells none."""
+    if not seconds:
+        return None
     return (
         datetime.datetime.fromtimestamp(seconds, datetime.UTC)
         .isoformat(timespec="seconds")

@@ -85,7 +85,7 @@ class Row(NamedTuple):
     path: str
     format: str | None
     step: int | None
-    modified: str
+    modified: str | None
     tensors: int | None = None
     changed: int | None = None
     unchanged: int | None = None

@@ -138,8 +138,6 @@ def test_suffixes_and_names_without_them() -> None:
     ("url", "hint"),
     [
         ("s3://bucket/run/ckpt-1", "aws s3 cp"),
-        ("HTTPS://host/w.h5", "curl"),
-        ("file:///tmp/w.h5", "by its path: /tmp/w.h5"),
         ("hdfs://x/y", "to a disk of this machine"),
         ("git+ssh://x", "to a disk of this machine"),
     ],

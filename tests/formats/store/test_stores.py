@@ -36,7 +36,7 @@ def test_a_path_says_where_it_lies(store: MemoryStore) -> None:
     assert store_of("mem://run/ckpt-1") is store_of("MEM://run") is store
     for path in ("run/ckpt-1", "./mem://run", "/mem://run", "1s://x", "mem:/run", ":// x", ""):
         assert store_of(path) is LOCAL
-    for url in ("s3://bucket/run", "file:///run", "nothing+such://x"):
+    for url in ("ftp://host/run", "file:///run", "nothing+such://x"):
         with pytest.raises(UnsupportedFeatureError, match="is not read or written here"):
             store_of(url)
 

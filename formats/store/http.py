@@ -1,0 +1,315 @@
+"""Files of web servers, `https://host/run/ckpt-1` and `http://...`, read by ranges.
+
+A file is looked at by HEAD, and its ranges are asked for one by one; each answer has to be of the
+object that was looked at, by ETag, Last-Modified and size.  A server that does not
+know ranges is taken at its word up to 64 MB.  A web server has no folders that could be listed, unless it
+answers in JSON, as nginx does with `autoindex_format json`.
+
+Who is asked must not learn secrets meant for others, and nobody who reads what is printed.  So user names,
+passwords and queries, which may be signatures, are taken out of a URL where it comes in:
+
+    https://user:password@host/run/ckpt-1?token=x   what somebody gives
+    https://***@host/run/ckpt-1                      what it is called from then on, here and in messages
+
+Names that are joined to such a path are asked for with the same secrets, of the same host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+from ..errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from .base import FILE, FOLDER, Entry, UnlistedError
+from .pieces import AT_ONCE
+from .server import Refused, ServerStore, changed, count
+from .transport import REFUSED, Again, Answer, Asked, ask, basic, trying
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from .base import Identity
+
+
+_LARGEST_WITHOUT_RANGES = AT_ONCE
+_LARGEST_LISTING = 64 << 20
+_ASK_OTHERWISE = frozenset({400, 403, 405, 501})
+"""What servers answer to a HEAD that would answer a GET: a signature can be for that alone."""
+
+_IN_PATHS = "/%:@!$&'()*+,;=~"
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
+_CUT = re.compile(r"\*\*\*\d*")
+
+
+class Secrets(NamedTuple):
+    """What was taken out of a URL."""
+
+    authorization: str | None
+    query: str
+
+
+_secrets: dict[str, Secrets] = {}
+"""By what stands in a URL in place of them."""
+
+
+class HttpStore(ServerStore):
+    """The files of all web servers."""
+
+    def __init__(self, scheme: str) -> None:
+        self.scheme = scheme
+        super().__init__()
+
+    def forget(self) -> None:
+        super().forget()
+        self._wholes: OrderedDict[tuple[str, Identity], bytes] = OrderedDict()
+
+    # URLs -------------------------------------------------------------------------
+
+    def named(self, path: str) -> str:
+        try:
+            parts = urlsplit(path)
+            host, _ = parts.hostname, parts.port
+        except ValueError:
+            host = None
+        if not host:
+            raise UnsupportedFeatureError("a URL without a host", path=f"{self.scheme}://")
+        place = parts.netloc.rpartition("@")[2]
+        mark = parts.username if parts.username in _secrets else None
+        if mark is None and parts.username is not None and _CUT.fullmatch(parts.username):
+            message = "*** stands for what was cut out of a URL: name the URL itself"
+            raise UnsupportedFeatureError(message, path=f"{self.scheme}://{place}{parts.path}")
+        if mark is None and (parts.username is not None or parts.query):
+            means = None if parts.username is None else basic(parts.username, parts.password or "")
+            mark = _mark(Secrets(means, parts.query))
+        return f"{self.scheme}://{f'{mark}@' if mark else ''}{place}{quote(parts.path, safe=_IN_PATHS)}"
+
+    def asked(self, path: str) -> Asked:
+        """Return what to ask for a path."""
+        parts = urlsplit(path)
+        secrets = _secrets.get(parts.username or "", Secrets(None, ""))
+        place = parts.netloc.rpartition("@")[2]
+        query = f"?{secrets.query}" if secrets.query else ""
+        url = f"{self.scheme}://{place}{parts.path or '/'}{query}"
+        return Asked(url, path, secrets.authorization)
+
+    def join(self, folder: str, name: str) -> str:
+        host, slash, path = _parted(folder)
+        if name.startswith(f"{host}/"):
+            return name
+        if "://" in name:  # of another server, which no name leads to
+            return f"{host}{slash}{path.rstrip('/')}/{quote(name, safe='')}"
+        found = [each for each in path.split("/") if each]
+        for each in quote(name, safe="/").split("/"):
+            if each == "..":
+                del found[-1:]
+            elif each not in ("", "."):
+                found.append(each)
+        return "/".join([host, *found])
+
+    def split(self, path: str) -> tuple[str, str]:
+        host, _, inside = _parted(path)
+        folder, _, name = inside.rpartition("/")
+        return (f"{host}/{folder}" if folder else host), unquote(name)
+
+    # What a server is asked -------------------------------------------------------
+
+    def look(self, path: str) -> Entry | Refused | None:
+        return look_at(self.asked(path))
+
+    def names(self, folder: str) -> Iterable[tuple[str, Entry | str]]:
+        answer = trying(folder, lambda: self._listing(folder))
+        count(folder, 0)
+        if answer.status in (404, 410):
+            raise CheckpointNotFoundError("no such directory", path=folder)
+        found = parsed_listing(answer)
+        if found is None:
+            message = "cannot be listed: the server does not answer in JSON (nginx: autoindex_format json)"
+            error = UnlistedError(message, path=folder)
+            error.hints = ("name a checkpoint in it, or a file",)
+            raise error
+        yield from found
+
+    def _listing(self, folder: str) -> Answer:
+        asked = self.asked(folder + "/")._replace(path=folder)
+        answer = ask("GET", asked, lambda _, __: _LARGEST_LISTING, {"Accept": "application/json"})
+        if answer.cut:
+            raise Again("the connection was cut")
+        return answer
+
+    def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes:
+        return self.fetch_from(self.asked(path), identity, begin, end)
+
+    def fetch_from(self, asked: Asked, identity: Identity, begin: int, end: int) -> bytes:
+        """Return a range of what a URL has, as `fetch` does of a path."""
+        path = asked.path
+        whole = self._wholes.get((path, identity))
+        if whole is not None:
+            return whole[begin:end]
+        found = bytearray()
+
+        def on() -> bytes:
+            at = begin + len(found)
+            answer = ranged(asked, identity, at, end)
+            count(path, len(answer.body))
+            if answer.status == 200:
+                return self._whole_of(answer, path, identity)[begin:end]
+            if len(answer.body) == end - begin:
+                return answer.body
+            found.extend(answer.body)
+            if len(found) < end - begin:
+                raise Again(f"{len(found):,} of {end - begin:,} bytes came")
+            return bytes(found)
+
+        return trying(path, on)
+
+    def _whole_of(self, answer: Answer, path: str, identity: Identity) -> bytes:
+        if answer.cut or len(answer.body) != identity[-1]:
+            raise Again(f"{len(answer.body):,} of {identity[-1]:,} bytes came")
+        self._wholes[path, identity] = answer.body
+        while sum(map(len, self._wholes.values())) > _LARGEST_WITHOUT_RANGES:
+            self._wholes.popitem(last=False)
+        return answer.body
+
+
+def _mark(secrets: Secrets) -> str:
+    """Return what stands for secrets in a URL."""
+    for mark, known in _secrets.items():
+        if known == secrets:
+            return mark
+    mark = "***" + (str(len(_secrets) + 1) if _secrets else "")
+    _secrets[mark] = secrets
+    return mark
+
+
+def _parted(path: str) -> tuple[str, str, str]:
+    """Return a path's scheme and host, what parts them from what lies there, and that."""
+    scheme, _, rest = path.partition("://")
+    host, slash, inside = rest.partition("/")
+    return f"{scheme}://{host}", slash, inside.rstrip("/")
+
+
+def look_at(asked: Asked) -> Entry | Refused | None:
+    """Return what a server says of a URL, in answer to a HEAD if it answers such."""
+    path = asked.path
+    answer = trying(path, lambda: ask("HEAD", asked, lambda _, __: 0, {}))
+    count(path, 0)
+    if urlsplit(answer.url).path == urlsplit(asked.url).path + "/":
+        return Entry(FOLDER, 0, 0.0, ())
+    is_silent = answer.status == 200 and answer.headers.get("Content-Length") is None
+    if answer.status in _ASK_OTHERWISE or is_silent:
+        answer = trying(path, lambda: ask("GET", asked, lambda _, __: 0, {"Range": "bytes=0-0"}))
+        count(path, 0)
+    return entry_of(answer, path)
+
+
+def entry_of(answer: Answer, path: str) -> Entry | Refused | None:
+    """Return what an answer about a file says, to a HEAD or to a GET of its first byte.
+
+    Raises InaccessibleError where it cannot be read as it is.
+    """
+    if answer.status in (404, 410):
+        return None
+    if answer.status in REFUSED:
+        return Refused(f"the server answered {answer.words}")
+    size = _size(answer)
+    if answer.status not in (200, 206, 416):
+        raise InaccessibleError(f"the server answered {answer.words}", path=path)
+    refuse_encoded(answer, path)
+    if size is None:
+        raise InaccessibleError("the server does not say how large it is", path=path)
+    return Entry(FILE, size, _time(answer.headers.get("Last-Modified")), identity_of(answer, size))
+
+
+def identity_of(answer: Answer, size: int) -> Identity:
+    """Return what is another where another object answers."""
+    return (answer.headers.get("ETag") or "", answer.headers.get("Last-Modified") or "", size)
+
+
+def refuse_encoded(answer: Answer, path: str) -> None:
+    """Raise InaccessibleError where a server does not send the bytes that it has."""
+    encoding = answer.headers.get("Content-Encoding") or "identity"
+    if encoding.lower() != "identity":
+        raise InaccessibleError(
+            f"the server sends it encoded ({encoding!r}), not as it lies there", path=path
+        )
+
+
+def _size(answer: Answer) -> int | None:
+    if answer.status in (206, 416):
+        text = (answer.headers.get("Content-Range") or "").rpartition("/")[2]
+    else:
+        text = answer.headers.get("Content-Length") or ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def _time(text: str | None) -> float:
+    """Return seconds since 1970; 0 where a server does not say."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return parsedate_to_datetime(text).timestamp() if text else 0.0
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+
+
+def ranged(asked: Asked, identity: Identity, begin: int, end: int) -> Answer:
+    """Return what a server answers that is asked for a range: that, its beginning, or the whole object.
+
+    Raises CheckpointError where another object answers, InaccessibleError where none does; raises Again.
+    """
+    path, size = asked.path, int(identity[-1])
+    etag = str(identity[0])
+
+    is_small = size <= _LARGEST_WITHOUT_RANGES
+
+    def room(status: int, _: Mapping[str, str]) -> int:
+        return {206: end - begin, 200: size if is_small else 0}.get(status, 0)
+
+    headers = {"Range": f"bytes={begin}-{end - 1}"}
+    if etag and not etag.startswith("W/"):
+        headers["If-Match"] = etag
+    answer = ask("GET", asked, room, headers)
+    if answer.status in (404, 410, 412, 416):
+        raise changed(path)
+    if answer.status not in (200, 206):
+        raise InaccessibleError(f"the server answered {answer.words}", path=path)
+    refuse_encoded(answer, path)
+    told = _size(answer)
+    found = identity_of(answer, size if told is None else told)
+    if any(pinned not in ("", new) for pinned, new in zip(identity, found, strict=True)):
+        raise changed(path)
+    if answer.status == 200 and not is_small:
+        message = f"the server sends no ranges, and all of {size:,} bytes are too many"
+        error = InaccessibleError(message, path=path)
+        error.hints = ("fetch it with `curl -LO`, and name the copy",)
+        raise error
+    if answer.status == 206:
+        match = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range") or "")
+        if match is None or int(match[1]) != begin:
+            raise InaccessibleError("the server answered with another range than was asked for", path=path)
+    return answer
+
+
+def parsed_listing(answer: Answer) -> list[tuple[str, Entry | str]] | None:
+    """Return the names of a listing as nginx writes them in JSON; None where it is none."""
+    import json
+
+    if answer.status != 200 or "json" not in (answer.headers.get("Content-Type") or "").lower():
+        return None
+    try:
+        document: Any = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, list) or len(answer.body) > _LARGEST_LISTING:
+        return None
+    found: list[tuple[str, Entry | str]] = []
+    for each in document:
+        if not isinstance(each, dict) or not isinstance(each.get("name"), str):
+            return None
+        found.append((each["name"], FOLDER if each.get("type") == "directory" else FILE))
+    return found
+
+
+STORES = (HttpStore("https"), HttpStore("http"))

@@ -1,0 +1,429 @@
+"""Web servers: what is asked of them, what they do wrong, and what nobody but they may learn."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from formats.store import http, paths, transport
+from formats.store.paths import named, open_file
+from tests.servers.web import MODIFIED, Handler, Web, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DATA = bytes(range(256)) * 4096
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Nobody waits; the pauses that would have been made."""
+    found: list[float] = []
+    monkeypatch.setattr(transport, "pause", found.append)
+    for store in http.STORES:
+        store.forget()
+    return found
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    found = Web()
+    with serving(found):
+        found.files["/run/x"] = DATA
+        yield found
+
+
+def read(web: Web, begin: int = 0, size: int = len(DATA), path: str = "/run/x") -> bytes:
+    with open_file(named(web.url + path)) as file:
+        return file.read(begin, size)
+
+
+def test_a_file_is_looked_at_once_and_its_ranges_are_asked_for(web: Web) -> None:
+    path = f"{web.url}/run/x"
+    entry = paths.entry_at(path)
+    assert entry is not None
+    assert (entry.kind, entry.size, entry.modified) == ("file", len(DATA), MODIFIED)
+    with open_file(path) as file:
+        assert (file.size, file.identity) == (len(DATA), entry.identity)
+        assert file.read_exactly(300, 1000) == DATA[300:1300]
+        assert file.read_exactly(500_000, 200_000) == DATA[500_000:700_000]
+    assert web.asked() == [("HEAD", "/run/x"), ("GET", "/run/x"), ("GET", "/run/x")]
+    assert web.sent == (64 << 10) + 200_000
+    with pytest.raises(CheckpointNotFoundError, match="no such file"):
+        open_file(path + "y")
+    with pytest.raises(InaccessibleError, match="this is a directory"):
+        open_file(f"{web.url}/run")
+
+
+def test_connections_are_kept(web: Web) -> None:
+    seen = set()
+
+    def note(handler: Handler, _: bytes | None) -> bool:
+        seen.add(handler.client_address)
+        return False
+
+    web.fault = note
+    with open_file(f"{web.url}/run/x") as file:
+        for at in range(0, 1_000_000, 200_000):
+            file.read(at, 100)
+    assert len(web.requests) == 6
+    assert len(seen) == 1
+
+
+def test_a_folder_is_listed_where_the_server_does_in_json(web: Web) -> None:
+    web.files |= {"/run/sub/y": b"", "/run/a b%.h5": b"0"}
+    with pytest.raises(
+        InaccessibleError, match="cannot be listed: the server does not answer in JSON"
+    ) as caught:
+        paths.list_folder(f"{web.url}/run")
+    assert caught.value.hints
+    for store in http.STORES:
+        store.forget()
+    web.lists = True
+    found = paths.list_folder(f"{web.url}/run")
+    assert [tuple(each) for each in found] == [("a b%.h5", "file"), ("sub", "folder"), ("x", "file")]
+    path = paths.join(f"{web.url}/run", "a b%.h5")
+    assert paths.split(path) == (f"{web.url}/run", "a b%.h5")
+    with open_file(path) as file:
+        assert file.read(0, 9) == b"0"
+    assert paths.is_folder(f"{web.url}/run/sub")
+    with pytest.raises(CheckpointNotFoundError, match="no such directory"):
+        paths.list_folder(f"{web.url}/other")
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "", ".", "..", "/etc/passwd"])
+def test_a_listing_names_nothing_elsewhere(name: str, web: Web) -> None:
+    import json
+
+    def lie(handler: Handler, _: bytes | None) -> bool:
+        body = json.dumps([{"name": name, "type": "file"}]).encode()
+        handler.say(200, body, {"Content-Type": "application/json"})
+        return True
+
+    web.fault = lie
+    with pytest.raises(InaccessibleError, match="the server lists the name"):
+        paths.list_folder(f"{web.url}/run")
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"{}", b"[1]", b'[{"name": 1}]', b"[" * 100_000, b'["x"]', b"\xff"]
+)
+def test_a_listing_that_is_none_is_none(body: bytes, web: Web) -> None:
+    def lie(handler: Handler, _: bytes | None) -> bool:
+        handler.say(200, body, {"Content-Type": "application/json"})
+        return True
+
+    web.fault = lie
+    with pytest.raises(InaccessibleError, match="cannot be listed"):
+        paths.list_folder(f"{web.url}/run")
+
+
+def test_names_lead_to_no_other_server() -> None:
+    folder = "https://host/run"
+    for name, path in {
+        "ckpt-1": "https://host/run/ckpt-1",
+        "/etc/passwd": "https://host/run/etc/passwd",
+        "../other/x": "https://host/other/x",
+        "../../../x": "https://host/x",
+        "https://host/y": "https://host/y",
+        "https://host.evil/y": "https://host/run/https%3A%2F%2Fhost.evil%2Fy",
+        "http://host/y": "https://host/run/http%3A%2F%2Fhost%2Fy",
+        "a?b#c%d": "https://host/run/a%3Fb%23c%25d",
+    }.items():
+        assert paths.join(folder, name) == path
+    assert paths.join("https://host", "x") == "https://host/x"
+    assert paths.split("https://host/x") == ("https://host", "x")
+
+
+# What goes wrong ---------------------------------------------------------------------------
+
+
+def faulty(times: int, does: Any) -> Any:
+    """Return a fault that GETs come upon, that many times."""
+    left = [times]
+
+    def fault(handler: Handler, data: bytes | None) -> bool:
+        if handler.command != "GET" or left[0] == 0:
+            return False
+        left[0] -= 1
+        does(handler, data)
+        return True
+
+    return fault
+
+
+def cut(handler: Handler, data: bytes) -> None:
+    told = {**handler.headers_of(data), "Content-Range": f"bytes 0-9999/{len(data)}"}
+    handler.say(206, data[:1000], told, 10_000)
+    handler.close_connection = True
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_a_busy_server_is_asked_again_after_ever_longer_pauses(
+    status: int, web: Web, pauses: list[float]
+) -> None:
+    web.fault = faulty(3, lambda handler, _: handler.say(status))
+    assert read(web) == DATA
+    assert len(pauses) == 3
+    assert 0.1 <= pauses[0] <= 0.3
+    assert 0.4 <= pauses[2] <= 1.2
+
+
+def test_a_server_that_stays_busy_is_an_error(web: Web, pauses: list[float]) -> None:
+    web.fault = faulty(-1, lambda handler, _: handler.say(503))
+    with pytest.raises(InaccessibleError, match="answered 503 Service Unavailable, in each of 5 attempts"):
+        read(web)
+    assert len(web.asked("GET")) == 5
+    assert len(pauses) == 4
+
+
+def test_a_server_says_when_to_come_back_within_reason(web: Web, pauses: list[float]) -> None:
+    answers = iter(["2", "999999", "soon"])
+    web.fault = faulty(3, lambda handler, _: handler.say(429, b"", {"Retry-After": next(answers)}))
+    assert read(web) == DATA
+    assert pauses[0] == 2
+    assert pauses[1] == 10
+    assert pauses[2] < 2
+
+
+def test_what_came_before_a_connection_was_cut_is_kept(web: Web) -> None:
+    web.fault = faulty(1, cut)
+    assert read(web, 0, 10_000) == DATA[:10_000]
+    assert [each.headers["Range"] for each in web.requests if each.method == "GET"] == [
+        "bytes=0-65535",
+        "bytes=1000-65535",
+    ]
+
+
+def test_a_connection_that_is_always_cut_is_an_error(web: Web) -> None:
+    def drop(handler: Handler, _: bytes) -> None:
+        handler.close_connection = True
+
+    web.fault = faulty(-1, drop)
+    with pytest.raises(InaccessibleError, match="the connection was cut, in each of 5 attempts"):
+        read(web)
+
+
+def test_a_short_range_is_asked_for_again_and_never_the_end(web: Web) -> None:
+    def shorten(handler: Handler, data: bytes) -> None:
+        begin = int(handler.headers["Range"].partition("=")[2].partition("-")[0])
+        told = f"bytes {begin}-{begin + 19_999}/{len(data)}"
+        handler.say(206, data[begin : begin + 20_000], {**handler.headers_of(data), "Content-Range": told})
+
+    web.fault = faulty(-1, shorten)
+    assert read(web, 0, 70_000) == DATA[:70_000]
+    for store in http.STORES:
+        store.forget()
+    with pytest.raises(InaccessibleError, match="100,000 of 200,000 bytes came, in each of 5 attempts"):
+        read(web, 0, 200_000)
+
+
+def test_another_range_than_asked_for_is_an_error(web: Web) -> None:
+    def other(handler: Handler, data: bytes) -> None:
+        handler.say(
+            206, data[1:101], {**handler.headers_of(data), "Content-Range": f"bytes 1-100/{len(data)}"}
+        )
+
+    web.fault = faulty(-1, other)
+    with pytest.raises(InaccessibleError, match="another range than was asked for"):
+        read(web, 0, 100)
+
+
+@pytest.mark.parametrize("etag", [None, 'W/"same"'])
+def test_an_object_that_changes_is_an_error(etag: str | None, web: Web) -> None:
+    """By its ETag, and without a strong one by its size."""
+    if etag is not None:
+        web.etags["/run/x"] = etag
+    with open_file(f"{web.url}/run/x") as file:
+        file.read(0, 10)
+        web.files["/run/x"] = DATA[:-1] + (b"?" if etag is None else b"")
+        with pytest.raises(CheckpointError, match="changed since it was opened"):
+            file.read(500_000, 10)
+        del web.files["/run/x"]
+        with pytest.raises(CheckpointError, match="changed since it was opened"):
+            file.read(700_000, 10)
+
+
+def test_an_object_that_changes_where_if_match_is_not_known(web: Web) -> None:
+    with open_file(f"{web.url}/run/x") as file:
+
+        def newer(handler: Handler, data: bytes) -> None:
+            handler.say(206, data[:10], {"ETag": '"new"', "Content-Range": f"bytes 0-9/{len(data)}"})
+
+        web.fault = faulty(-1, newer)
+        with pytest.raises(CheckpointError, match="changed since it was opened"):
+            file.read(0, 10)
+
+
+def test_a_server_without_ranges_is_read_whole_once(web: Web) -> None:
+    web.knows_ranges = False
+    with open_file(f"{web.url}/run/x") as file:
+        assert file.read(1000, 10) == DATA[1000:1010]
+        assert file.read(900_000, 10) == DATA[900_000:900_010]
+    assert web.asked() == [("HEAD", "/run/x"), ("GET", "/run/x")]
+
+
+def test_a_large_file_of_a_server_without_ranges_is_refused(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_LARGEST_WITHOUT_RANGES", len(DATA) - 1)
+    web.knows_ranges = False
+    with pytest.raises(InaccessibleError, match="sends no ranges, and all of 1,048,576 bytes are too many"):
+        read(web, 0, 10)
+
+
+def test_compressed_answers_are_refused(web: Web) -> None:
+    web.fault = lambda handler, data: (
+        bool(handler.say(200, data or b"", {"Content-Encoding": "gzip"})) or True
+    )
+    with pytest.raises(InaccessibleError, match="sends it encoded"):
+        read(web)
+
+
+def test_no_request_takes_longer_than_it_may(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CKPT_TIMEOUT", "0.05")
+    ended = threading.Event()
+    web.fault = faulty(-1, lambda handler, _: ended.wait(30))
+    try:
+        with pytest.raises(
+            InaccessibleError, match=r"no answer within 0.05 seconds \(CKPT_TIMEOUT\), in each of 5"
+        ):
+            read(web)
+    finally:
+        ended.set()
+    monkeypatch.setenv("CKPT_TIMEOUT", "soon")
+    with pytest.raises(InaccessibleError, match="CKPT_TIMEOUT is 'soon', expected seconds"):
+        read(web, path="/other")
+
+
+def test_nobody_there_is_said_at_once(web: Web, pauses: list[float]) -> None:
+    with pytest.raises(InaccessibleError, match=r"127.0.0.1 cannot be reached: connection refused"):
+        open_file("http://127.0.0.1:1/run/x")
+    assert pauses == []
+
+
+def test_what_may_not_be_read_is_not_absent(web: Web) -> None:
+    web.fault = lambda handler, _: handler.say(403) or True
+    with pytest.raises(InaccessibleError, match="the server answered 403 Forbidden"):
+        read(web)
+
+
+@pytest.mark.parametrize("status", [403, 405, 501])
+def test_a_server_that_answers_no_head_is_asked_for_a_byte(status: int, web: Web) -> None:
+    web.fault = lambda handler, _: handler.command == "HEAD" and (handler.say(status) or True)
+    assert read(web, 10, 10) == DATA[10:20]
+
+
+# Redirects ---------------------------------------------------------------------------------
+
+
+def redirecting(where: str) -> Any:
+    def fault(handler: Handler, data: bytes | None) -> bool:
+        if data is None:
+            handler.say(302, b"", {"Location": where})
+        return data is None
+
+    return fault
+
+
+def test_redirects_are_followed_a_few_times(web: Web) -> None:
+    web.fault = redirecting("/run/x")
+    assert read(web, 0, 10, "/moved") == DATA[:10]
+    count = iter(range(10**6))
+    web.fault = lambda handler, _: handler.say(302, b"", {"Location": f"/on/{next(count)}"}) or True
+    with pytest.raises(InaccessibleError, match="more than 5 redirects"):
+        read(web, path="/other")
+
+
+@pytest.mark.parametrize("where", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:,x"])
+def test_redirects_lead_to_no_other_scheme(where: str, web: Web) -> None:
+    web.fault = redirecting(where)
+    with pytest.raises(InaccessibleError, match=r"redirected from http to (file|ftp|data), which"):
+        read(web, path="/moved")
+
+
+def test_https_is_not_left_for_http() -> None:
+    answer = transport.Answer(302, {"Location": "http://host/x"}, b"", "https://host/x")
+    with pytest.raises(InaccessibleError, match="redirected from https to http, which is not followed"):
+        transport.redirected(answer, "https://host/x")
+
+
+@pytest.mark.parametrize("where", ["", "http://", "http://[", "http://host:port/"])
+def test_redirects_lead_somewhere(where: str, web: Web) -> None:
+    web.fault = redirecting(where)
+    with pytest.raises(InaccessibleError, match=r"redirected to|more than 5 redirects"):
+        read(web, path="/moved")
+
+
+# Secrets -----------------------------------------------------------------------------------
+
+
+def test_secrets_go_to_their_server_and_nowhere_else(web: Web) -> None:
+    other = Web()
+    with serving(other):
+        other.files["/run/x"] = DATA
+        web.fault = lambda handler, _: handler.say(302, b"", {"Location": f"{other.url}/run/x"}) or True
+        url = web.url.replace("http://", "http://me:pass%20word@") + "/run/x?token=secret"
+        path = named(url)
+        assert path.startswith("http://***")
+        assert path.endswith("/run/x")
+        assert named(path) == path == named(url)
+        with open_file(path) as file:
+            assert file.read(0, 10) == DATA[:10]
+    for each in web.requests:
+        assert each.headers["Authorization"] == "Basic bWU6cGFzcyB3b3Jk"
+        assert each.query == "token=secret"
+    assert len(other.requests) == 2
+    for each in other.requests:
+        assert "Authorization" not in each.headers
+        assert each.query == ""
+
+
+def test_names_beside_are_asked_for_with_the_same_secrets(web: Web) -> None:
+    path = named(f"{web.url}/run/y?token=secret")
+    assert not paths.is_file(path)
+    with open_file(paths.join(paths.parent(path), "x")) as file:
+        assert file.read(0, 10) == DATA[:10]
+    assert {each.query for each in web.requests} == {"token=secret"}
+
+
+def test_urls_that_differ_in_their_secrets_are_not_one(web: Web) -> None:
+    one, two, plain = (named(f"{web.url}/run/x{query}") for query in ("?v=1", "?v=2", ""))
+    assert len({one, two, plain}) == 3
+    with pytest.raises(UnsupportedFeatureError, match="stands for what was cut out of a URL"):
+        named("https://***99@host/x")
+
+
+def test_urls_that_cannot_be_asked_are_errors() -> None:
+    for url in ("https://", "https:///x", "http://[", "http://host:port/x"):
+        with pytest.raises(CheckpointError, match="a URL without a host"):
+            named(url)
+
+
+def test_a_file_url_is_a_path(tmp_path: Any) -> None:
+    (tmp_path / "a b").write_bytes(b"0")
+    for host in ("", "localhost"):
+        with open_file(named(f"file://{host}{tmp_path}/a%20b")) as file:
+            assert file.path == os.fspath(tmp_path / "a b")
+    with pytest.raises(UnsupportedFeatureError, match="names a path of this machine"):
+        named("file://other/x")
+
+
+# Proxies -----------------------------------------------------------------------------------
+
+
+def test_proxies_of_the_environment_are_asked(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", web.url.replace("http://", "http://user:secret@"))
+    monkeypatch.setenv("http_proxy", web.url.replace("http://", "http://user:secret@"))
+    web.files["/there/x"] = DATA
+    with open_file("http://far.invalid/there/x") as file:
+        assert file.read(0, 10) == DATA[:10]
+    assert {each.headers["Host"] for each in web.requests} == {"far.invalid"}
+    assert {each.headers["Proxy-Authorization"] for each in web.requests} == {"Basic dXNlcjpzZWNyZXQ="}
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert read(web, 0, 10) == DATA[:10]

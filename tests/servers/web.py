@@ -1,0 +1,177 @@
+"""A web server on this machine that knows ranges, notes what it is asked, and fails as it is told."""
+
+from __future__ import annotations
+
+import email.utils
+import hashlib
+import json
+import os
+import re
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+MODIFIED = 1_700_000_000.0
+
+_RANGE = re.compile(r"bytes=(\d+)-(\d*)")
+
+
+@dataclass
+class Request:
+    """What the server was asked; `sent` is how many bytes of a file it answered with."""
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    sent: int = 0
+
+
+@cache
+def _etag(data: bytes) -> str:
+    return f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+
+
+class Web:
+    """Files by path, and what is asked for them.
+
+    `fault` is called before each answer with its handler and the file's bytes, None where there is no
+    file; where it returns True it has answered.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.requests: list[Request] = []
+        self.fault: Callable[[Handler, bytes | None], bool] = lambda _, __: False
+        self.lists = False
+        self.knows_ranges = True
+        self.etags: dict[str, str] = {}
+        self.url = ""
+
+    def put_tree(self, directory: str, below: str = "") -> str:
+        """Serve a directory of this machine, or a file; return its URL."""
+        base, name = os.path.split(os.path.abspath(directory))
+        found = [os.path.join(parent, each) for parent, _, names in os.walk(directory) for each in names]
+        for path in found or [directory]:
+            with open(path, "rb") as file:
+                self.files[f"{below}/{os.path.relpath(path, base)}"] = file.read()
+        return f"{self.url}{below}/{name}"
+
+    def asked(self, method: str = "") -> list[tuple[str, str]]:
+        """Return method and path of all requests, or those of one method."""
+        return [(each.method, each.path) for each in self.requests if method in ("", each.method)]
+
+    @property
+    def sent(self) -> int:
+        return sum(each.sent for each in self.requests)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    web: Web
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    @property
+    def place(self) -> str:
+        return unquote(urlsplit(self.path).path)
+
+    def _answer(self) -> None:
+        query = urlsplit(self.path).query
+        self.noted = Request(self.command, self.place, query, dict(self.headers.items()))
+        self.web.requests.append(self.noted)  # before anybody has an answer
+        data = self.web.files.get(self.place)
+        try:
+            if not self.web.fault(self, data):
+                self.answer(data)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+
+    def answer(self, data: bytes | None) -> None:
+        """Answer as a server does with which nothing is wrong."""
+        if data is None:
+            self._folder()
+            return
+        headers = self.headers_of(data)
+        wanted = self.headers.get("If-Match")
+        if wanted is not None and wanted != headers["ETag"]:
+            self.say(412)
+            return
+        match = _RANGE.fullmatch(self.headers.get("Range", ""))
+        if match is None or not self.web.knows_ranges:
+            self.say(200, data, headers)
+            return
+        begin, end = int(match[1]), min(int(match[2] or len(data)) + 1, len(data))
+        if begin >= len(data):
+            self.say(416, b"", {**headers, "Content-Range": f"bytes */{len(data)}"})
+            return
+        headers["Content-Range"] = f"bytes {begin}-{end - 1}/{len(data)}"
+        self.say(206, data[begin:end], headers)
+
+    def headers_of(self, data: bytes) -> dict[str, str]:
+        """Return what a sound answer says of a file."""
+        etag = self.web.etags.get(self.place) or _etag(data)
+        return {"ETag": etag, "Last-Modified": email.utils.formatdate(MODIFIED, usegmt=True)}
+
+    def _folder(self) -> None:
+        inside = self.place.rstrip("/") + "/"
+        names = sorted(path.removeprefix(inside) for path in self.web.files if path.startswith(inside))
+        if not names:
+            self.say(404)
+        elif not self.place.endswith("/"):
+            self.say(301, b"", {"Location": self.path + "/"})
+        elif not self.web.lists:
+            self.say(403)
+        else:
+            found = {name.partition("/")[0]: "directory" if "/" in name else "file" for name in names}
+            body = json.dumps([{"name": name, "type": kind} for name, kind in found.items()])
+            self.say(200, body.encode(), {"Content-Type": "application/json"})
+
+    def say(
+        self, status: int, body: bytes = b"", headers: Mapping[str, str] = {}, length: int | None = None
+    ) -> None:
+        """Send an answer, which says another length than it has where that is given."""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.noted.sent = len(body) if status in (200, 206) else 0
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of who went away."""
+
+
+@contextmanager
+def serving(web: Web) -> Iterator[Web]:
+    """Have files served on this machine as long as the context lasts."""
+    handler = type("Bound", (Handler,), {"web": web})
+    with _Server(("127.0.0.1", 0), handler) as server:
+        web.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield web
+        finally:
+            server.shutdown()
+            thread.join()
