@@ -1,0 +1,369 @@
+"""Commands over a web server: how many requests each takes, and what of a URL nobody gets to see."""
+
+from __future__ import annotations
+
+import re
+import threading
+import traceback
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from formats import CheckpointError
+from formats.store import http, transport, whole
+from formats.store import hub as hub_store
+from tests.servers.hub import Hub, serving_hub
+from tests.servers.web import Handler, Web, serving
+from tests.support import data_path, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.cli.conftest import Result
+
+KEYS = 4000
+
+
+@pytest.fixture(autouse=True)
+def anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "pause", lambda _: None)
+    whole._kept.files.clear()
+    for store in http.STORES:
+        store.forget()
+
+
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of two checkpoints of 4,000 tensors, one of them 6 MB large."""
+    directory = tmp_path_factory.mktemp("laid") / "run"
+    directory.mkdir()
+    for step in range(2):
+        tensors = {f"layer_{number:04d}/kernel": np.full(8, number, np.float32) for number in range(KEYS)}
+        large = np.arange(1_500_000, dtype=np.float32)
+        write_bundle(str(directory / f"ckpt-{step}"), {**tensors, "large": large})
+    (directory / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"\n')
+    return directory
+
+
+@pytest.fixture
+def web(laid_out: Path) -> Iterator[Web]:
+    found = Web()
+    with serving(found):
+        found.put_tree(str(laid_out))
+        for name in ("hf", "interop", "keras_mlp", "keras3_rnn"):
+            found.put_tree(data_path(name))
+        yield found
+
+
+LINES = {
+    "ls URL/run/ckpt-1.index": (3, 1, 2, 0),
+    "ls URL/run/ckpt-1": (3, 1, 1, 0),
+    "show URL/run/ckpt-1": (4, 1, 1, 0),
+    "show URL/run/ckpt-1 layer_0007/kernel": (3, 1, 2, 1 << 16),
+    "show URL/run/ckpt-1 large": (3, 1, 2, 6_000_000),
+    "diff URL/run/ckpt-0 URL/run/ckpt-1": (6, 1, 2, 0),
+    "verify URL/run/ckpt-1": (4, 1, 5, 6_200_000),
+    "ls URL/interop/weights.safetensors": (2, 0, 1, None),
+    "ls URL/interop/weights.npz": (2, 0, 1, None),
+    "ls URL/keras_mlp/mlp.with_optimizer.h5": (2, 0, 1, None),
+    "ls URL/keras3_rnn/rnn.keras": (2, 0, 1, None),
+    "ls URL/hf/model.safetensors.index.json": (5, 0, 4, None),
+}
+"""Lines: how many HEADs, how many looks for a listing, how many GETs each takes at most, and how many bytes
+of data shards."""
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_takes_few_requests(line: str, web: Web, ckpt: Callable[..., Result]) -> None:
+    heads, lists, gets, nbytes = LINES[line]
+    done = ckpt(*line.replace("URL", web.url).split())
+    assert done.code == 0, done.err
+    assert len(web.asked("HEAD")) <= heads, web.asked()
+    assert sum(path.endswith("/") for _, path in web.asked("GET")) <= lists, web.asked()
+    assert sum(not path.endswith("/") for _, path in web.asked("GET")) <= gets, web.asked()
+    if nbytes is not None:
+        assert sum(each.sent for each in web.requests if ".data-" in each.path) <= nbytes
+
+
+def test_verbose_tells_files_requests_and_bytes(web: Web, ckpt: Callable[..., Result]) -> None:
+    done = ckpt("ls", "-v", f"{web.url}/run/ckpt-1.index")
+    size = len(web.files["/run/ckpt-1.index"])
+    assert f"read {web.url}/run/ckpt-1.index: {size:,} bytes in 3 requests\n" in done.err
+    told = re.search(r"servers: ([\d,]+) bytes of 1 file in (\d+) requests\n", done.err)
+    assert told is not None
+    assert int(told[1].replace(",", "")) == web.sent == size
+    assert int(told[2]) == len(web.requests)
+
+
+def test_a_run_is_read_where_the_server_lists(web: Web, laid_out: Path, ckpt: Callable[..., Result]) -> None:
+    web.lists = True
+    there, here = ckpt("ls", "--json", f"{web.url}/run"), ckpt("ls", "--json", str(laid_out))
+    assert [each["name"] for each in there.json["checkpoints"]] == ["ckpt-0", "ckpt-1"]
+    assert there.json["latest"] == here.json["latest"] == "ckpt-1"
+    assert ckpt("diff", f"{web.url}/run", str(laid_out)).code == 0
+    for command in ("log", "stats", "verify"):
+        assert ckpt(command, f"{web.url}/run").code == 0
+
+
+def test_a_folder_that_is_not_listed_says_so(web: Web, ckpt: Callable[..., Result]) -> None:
+    done = ckpt("ls", f"{web.url}/run")
+    assert done.code == 3
+    assert "/run: cannot be listed: the server does not answer in JSON" in done.err
+    assert "hint: name a checkpoint in it, or a file" in done.err
+    done = ckpt("ls", f"{web.url}/run/ckpt-7")
+    assert done.code == 3
+    assert "/run/ckpt-7: no such file, prefix or directory" in done.err
+
+
+def test_maps_and_templates_are_read_from_servers(
+    web: Web, laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result]
+) -> None:
+    web.files["/map.tsv"] = b"large\tsmall\n"
+    done = ckpt("rename", f"{web.url}/run/ckpt-1", tmp_path / "a-1", "--map", f"{web.url}/map.tsv")
+    assert done.code == 0, done.err
+    done = ckpt(
+        "convert",
+        tmp_path / "a-1",
+        tmp_path / "b-1",
+        "--like",
+        f"{web.url}/run/ckpt-0",
+        "--sub",
+        "small=>large",
+    )
+    assert done.code == 0, done.err
+    assert ckpt("diff", tmp_path / "b-1", laid_out / "ckpt-1").code == 0
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, laid_out: Path) -> Iterator[Hub]:
+    hub_store.STORES[0].forget()
+    found = Hub()
+    found.token = "hf_tokensecret"
+    monkeypatch.setenv("HF_TOKEN", found.token)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    for path in laid_out.iterdir():
+        found.files[f"run/{path.name}"] = path.read_bytes()
+    with serving_hub(found):
+        monkeypatch.setenv("HF_ENDPOINT", found.web.url)
+        yield found
+
+
+def test_a_run_on_the_hub_is_listed_by_few_requests(
+    hub: Hub, laid_out: Path, ckpt: Callable[..., Result]
+) -> None:
+    done = ckpt("ls", "--json", "hf://org/repo/run")
+    assert done.code == 0, done.err
+    assert [each["name"] for each in done.json["checkpoints"]] == ["ckpt-0", "ckpt-1"]
+    assert [each["modified"] for each in done.json["checkpoints"]] == [None, None]
+    assert sum("/tree/" in path for _, path in hub.web.asked()) <= 2
+    assert ckpt("diff", "hf://org/repo/run", str(laid_out)).code == 0
+    assert ckpt("verify", "hf://org/repo/run/ckpt-0").code == 0
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("fault", ["", "token", "signature", "redirect"])
+def test_nothing_that_is_printed_holds_a_token_or_a_signature(
+    fault: str, debug: bool, hub: Hub, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if debug:
+        monkeypatch.setenv("CKPT_DEBUG", "1")
+    if fault == "token":
+        hub.token = "hf_another"
+    elif fault == "signature":
+        hub.storage.fault = lambda handler, _: handler.say(403) or True
+    elif fault == "redirect":
+        hub.redirect = "ftp://host/x?signedsecret"
+    for line in ("ls -v -l --json {}", "verify --json {}", "show -v {} large"):
+        try:
+            done = ckpt(*line.format("hf://org/repo/run/ckpt-1").split())
+            assert (done.code == 0) == (not fault)
+            texts = [done.out, done.err]
+        except CheckpointError as error:
+            assert debug
+            texts = traceback.format_exception(error)
+        for text in texts:
+            assert "signedsecret" not in text
+            assert "hf_tokensecret" not in text
+
+
+def _cut(handler: Handler, data: bytes) -> None:
+    begin, end = (int(each) for each in handler.headers["Range"].removeprefix("bytes=").split("-"))
+    told = {**handler.headers_of(data), "Content-Range": f"bytes {begin}-{end}/{len(data)}"}
+    handler.say(206, data[begin : begin + (end - begin) // 2], told, end - begin + 1)
+    handler.close_connection = True
+
+
+def _shorten(handler: Handler, data: bytes) -> None:
+    begin, end = (int(each) for each in handler.headers["Range"].removeprefix("bytes=").split("-"))
+    end = begin + (end - begin) // 2
+    told = {**handler.headers_of(data), "Content-Range": f"bytes {begin}-{end}/{len(data)}"}
+    handler.say(206, data[begin : end + 1], told)
+
+
+def _hang_up(handler: Handler, _: bytes) -> None:
+    handler.close_connection = True
+
+
+def _change(handler: Handler, _: bytes) -> None:
+    handler.web.files[handler.place] += b"!"
+    handler.answer(handler.web.files[handler.place])
+
+
+PASSING: dict[str, Callable[[Handler, bytes], None]] = {
+    "cut": _cut,
+    "short": _shorten,
+    "hung up": _hang_up,
+    "busy": lambda handler, _: handler.say(429, b"", {"Retry-After": "1"}),
+    "failing": lambda handler, _: handler.say(500),
+    "gone for a moment": lambda handler, _: handler.say(503),
+}
+LASTING: dict[str, tuple[Callable[[Handler, bytes], None], str]] = {
+    "hung up": (_hang_up, "the connection was cut, in each of 5 attempts"),
+    "failing": (lambda handler, _: handler.say(500), "500 Internal Server Error, in each of 5 attempts"),
+    "forbidden": (lambda handler, _: handler.say(403), "the server answered 403 Forbidden"),
+    "changing": (_change, "changed since it was opened"),
+    "gone": (lambda handler, _: handler.say(404), "changed since it was opened"),
+    "compressed": (
+        lambda handler, data: handler.say(206, data, {"Content-Encoding": "br"}),
+        "sends it encoded",
+    ),
+}
+READING = (
+    "ls -l URL/run/ckpt-1",
+    "stats URL/run/ckpt-1",
+    "show URL/run/ckpt-1 large",
+    "verify URL/run/ckpt-1",
+    "stats URL/interop/weights.npz",
+    "stats URL/keras_mlp/mlp.with_optimizer.h5",
+    "verify URL/keras3_rnn/rnn.keras",
+    "stats URL/hf/model.safetensors.index.json",
+)
+
+
+@pytest.mark.parametrize("fault", PASSING)
+@pytest.mark.parametrize("line", READING)
+def test_what_passes_changes_no_answer(line: str, fault: str, web: Web, ckpt: Callable[..., Result]) -> None:
+    words = line.replace("URL", web.url).split()
+    sound = ckpt(*words)
+    assert sound.code == 0, sound.err
+    for store in http.STORES:
+        store.forget()
+    whole._kept.files.clear()
+    lock, count = threading.Lock(), [0]
+
+    def every_other(handler: Handler, data: bytes | None) -> bool:
+        with lock:
+            count[0] += data is not None and handler.command == "GET"
+            is_hit = data is not None and handler.command == "GET" and count[0] % 2 == 1
+        if is_hit and data is not None:
+            PASSING[fault](handler, data)
+        return is_hit
+
+    web.fault = every_other
+    assert ckpt(*words) == sound
+    assert count[0] > 1
+
+
+@pytest.mark.parametrize("fault", LASTING)
+@pytest.mark.parametrize("line", READING)
+def test_what_lasts_is_one_clear_line(line: str, fault: str, web: Web, ckpt: Callable[..., Result]) -> None:
+    does, message = LASTING[fault]
+
+    def always(handler: Handler, data: bytes | None) -> bool:
+        is_hit = data is not None and handler.command == "GET"
+        if is_hit and data is not None:
+            does(handler, data)
+        return is_hit
+
+    web.fault = always
+    done = ckpt(*line.replace("URL", web.url).split())
+    assert done.code in (1, 3)
+    assert message in done.out + done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("line", READING)
+def test_a_server_without_ranges_gives_the_same_answers(
+    line: str, web: Web, ckpt: Callable[..., Result]
+) -> None:
+    words = line.replace("URL", web.url).split()
+    sound = ckpt(*words)
+    for store in http.STORES:
+        store.forget()
+    whole._kept.files.clear()
+    web.knows_ranges = False
+    assert ckpt(*words) == sound
+
+
+SECRETS = ("topsecretuser", "topsecretword", "topsecretsignature", "dG9wc2VjcmV0")
+"""What is in URLs, and how it stands in a header."""
+
+SAYING = (
+    "ls URL/run/ckpt-1.index?QUERY",
+    "ls -v URL/run/ckpt-1?QUERY",
+    "ls --json -l URL/run/ckpt-1?QUERY",
+    "ls URL/run?QUERY",
+    "ls URL/run/nothing?QUERY",
+    "ls URL/broken.h5?QUERY",
+    "ls URL/moved?QUERY",
+    "ls URL/busy?QUERY",
+    "show --json URL/run/ckpt-1?QUERY",
+    "show URL/run/ckpt-1?QUERY nothing",
+    "verify --json URL/run/ckpt-1?QUERY",
+    "verify URL/broken.h5?QUERY",
+    "diff --json URL/run/ckpt-0?QUERY URL/run/ckpt-1?QUERY",
+    "convert URL/run/ckpt-1?QUERY URL/run/new?QUERY",
+    "convert --json -n URL/run/ckpt-1?QUERY x-1",
+    "explain URL/run/x?QUERY",
+    "state URL/run?QUERY",
+    "demo URL/run?QUERY",
+    "graph URL/run/ckpt-1?QUERY",
+    "match URL/run/ckpt-0?QUERY URL/run/ckpt-1?QUERY --save-map URL/x?QUERY",
+    "ls ftp://USER@host/run/x?QUERY",
+    "ls http://USER@/run/x?QUERY",
+    "ls http://USER@[/run/x?QUERY",
+    "ls http://USER@127.0.0.1:1/run/x?QUERY",
+)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("line", SAYING)
+def test_nothing_that_is_printed_holds_a_secret(
+    line: str,
+    debug: bool,
+    web: Web,
+    ckpt: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    if debug:
+        monkeypatch.setenv("CKPT_DEBUG", "1")
+    monkeypatch.chdir(tmp_path)
+    web.files["/broken.h5"] = b"\x89HDF\r\n\x1a\n" + bytes(100)
+
+    def fault(handler: object, data: bytes | None) -> bool:
+        place = handler.place  # type: ignore[attr-defined]
+        if place == "/moved":
+            handler.say(302, b"", {"Location": "ftp://host/x?topsecretsignature"})  # type: ignore[attr-defined]
+        if place == "/busy":
+            handler.say(503)  # type: ignore[attr-defined]
+        return place in ("/moved", "/busy")
+
+    web.fault = fault
+    url = web.url.replace("http://", "http://USER@")
+    words = line.replace("URL", url).replace("USER", "topsecretuser:topsecretword")
+    words = words.replace("QUERY", "sig=topsecretsignature")
+    try:
+        done = ckpt(*words.split())
+        texts = [done.out, done.err]
+        assert done.code in (0, 1, 2, 3)
+    except CheckpointError as error:
+        assert debug
+        texts = traceback.format_exception(error)
+    for text in (
+        *texts,
+        *(path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()),
+    ):
+        assert not any(secret in text for secret in SECRETS)

@@ -1,0 +1,211 @@
+"""The Hub: what is asked of it and whom else, and what it answers that nobody should follow."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from formats.find.opening import open_checkpoint
+from formats.store import hub as store
+from formats.store import paths, transport
+from formats.store.paths import named, open_file
+from tests.servers.hub import Hub, serving_hub
+from tests.support import data_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+URL = "hf://org/repo"
+DATA = bytes(range(256)) * 1000
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    monkeypatch.setattr(transport, "pause", lambda _: None)
+    for name in ("HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    store.STORES[0].forget()
+    paths._kept.clear()
+    found = Hub()
+    found.files = {"config.json": b"{}", "model.bin": DATA, "sub/deep/x": DATA[:5000]}
+    with serving_hub(found):
+        monkeypatch.setenv("HF_ENDPOINT", found.web.url)
+        yield found
+
+
+def test_urls_name_repositories_and_what_is_none_is_refused() -> None:
+    assert tuple(store.place_of("hf://org/repo/a/b")) == ("", "org/repo", "main", "a/b")
+    assert tuple(store.place_of("hf://datasets/org/re.po@v1.0/x")) == ("datasets", "org/re.po", "v1.0", "x")
+    assert store.place_of("hf://org/repo@refs%2Fpr%2F1").revision == "refs/pr/1"
+    assert named("hf://org/repo@refs%2Fpr%2F1/x/") == "hf://org/repo@refs%2Fpr%2F1/x"
+    assert named("hf://org/repo@main") == "hf://org/repo"
+    for url in ("hf://", "hf://repo", "hf://org/..", "hf://../repo", "hf://org/repo/../x", "hf://datasets/x",
+                "hf://user:secret@org/repo", "hf://org/repo@..%2Fx/y", "hf://org/repo@a%00/y"):  # fmt: skip
+        with pytest.raises(UnsupportedFeatureError, match="no repository of the Hub, expected") as caught:
+            named(url)
+        assert "secret" not in str(caught.value)
+
+
+def test_names_lead_to_no_other_repository() -> None:
+    for name, path in {
+        "x": "hf://org/repo/run/x",
+        "../../../etc/passwd": "hf://org/repo/etc/passwd",
+        "/etc/passwd": "hf://org/repo/run/etc/passwd",
+        "hf://org/repo/y": "hf://org/repo/y",
+    }.items():
+        assert paths.join("hf://org/repo/run", name) == path
+    assert paths.join("hf://org/repo", "hf://org/other/y").startswith("hf://org/repo/")
+    assert paths.split("hf://org/repo/x") == ("hf://org/repo", "x")
+
+
+def test_a_folder_is_one_request_and_a_large_file_one_more_than_its_ranges(hub: Hub) -> None:
+    assert [tuple(each) for each in paths.list_folder(URL)] == [
+        ("config.json", "file"), ("model.bin", "file"), ("sub", "folder"),
+    ]  # fmt: skip
+    assert paths.is_file(f"{URL}/model.bin")
+    assert not paths.is_file(f"{URL}/other")
+    assert not paths.is_file(f"{URL}/other/below")
+    assert hub.web.asked() == [("GET", "/api/models/org/repo/tree/main")]
+    with open_file(f"{URL}/model.bin") as file:
+        assert file.read(0, 10) == DATA[:10]
+        assert file.read(200_000, 10) == DATA[200_000:200_010]
+    assert hub.web.asked()[1:] == [("HEAD", "/org/repo/resolve/main/model.bin")]
+    assert [each.method for each in hub.storage.requests] == ["GET", "GET"]
+    with open_file(f"{URL}/config.json") as file:
+        assert file.read(0, 10) == b"{}"
+    with open_file(f"{URL}/sub/deep/x") as file:
+        assert file.read(0, 10) == DATA[:10]
+    with pytest.raises(CheckpointNotFoundError, match="no such file"):
+        open_file(f"{URL}/sub/y")
+
+
+def test_the_token_goes_to_the_hub_alone(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hub.token = "hf_tokensecret"
+    with pytest.raises(InaccessibleError, match="the Hub answered 401 Unauthorized") as caught:
+        paths.list_folder(URL)
+    assert "HF_TOKEN" in caught.value.hints[0]
+    (tmp_path / "token").write_text("hf_tokensecret\n")
+    with open_file(f"{URL}/model.bin") as file:
+        file.read(0, 10)
+    assert {each.headers.get("Authorization") for each in hub.storage.requests} == {None}
+    monkeypatch.setenv("HF_TOKEN", "hf_oth er")
+    store.STORES[0].forget()
+    with pytest.raises(InaccessibleError, match="characters that none has") as error:
+        paths.list_folder(f"{URL}/sub")
+    assert "hf_oth" not in str(error.value)
+
+
+def test_a_signature_that_has_expired_is_asked_for_anew(hub: Hub) -> None:
+    with open_file(f"{URL}/model.bin") as file:
+        file.read(0, 10)
+        hub.signature = "Signature=new"
+        assert file.read(200_000, 10) == DATA[200_000:200_010]
+    assert len(hub.web.asked("HEAD")) == 2
+
+
+def test_a_file_that_changes_is_an_error(hub: Hub) -> None:
+    with open_file(f"{URL}/model.bin") as file:
+        hub.files["model.bin"] = DATA[:-1] + b"?"
+        with pytest.raises(CheckpointError, match="changed since it was opened"):
+            file.read(0, 10)
+    with open_file(f"{URL}/config.json") as file:
+        hub.files["config.json"] = b"[]"
+        with pytest.raises(CheckpointError, match="changed since it was opened"):
+            file.read(0, 10)
+
+
+def test_listings_have_pages(hub: Hub) -> None:
+    hub.page = 1
+    assert [name for name, _ in paths.list_folder(URL)] == ["config.json", "model.bin", "sub"]
+
+
+def test_listings_have_an_end(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_MOST_PAGES", 4)
+    hub.page = 1
+    hub.link = f"{hub.web.url}/api/models/org/repo/tree/main?cursor=0"
+    with pytest.raises(InaccessibleError, match="lists more than 4 pages"):
+        paths.list_folder(URL)
+
+
+@pytest.mark.parametrize(
+    "link", ["http://127.0.0.1:1/api/models/org/repo/tree/main", "file:///etc/passwd", "/x", "http://["]
+)
+def test_listings_go_on_nowhere_else(link: str, hub: Hub) -> None:
+    hub.page, hub.link = 1, link
+    with pytest.raises(InaccessibleError, match=r"goes on elsewhere|no URL"):
+        paths.list_folder(URL)
+
+
+SPOILT: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda page: [{**each, "path": "../" + each["path"]} for each in page], "lists the name"),
+    (lambda page: [{**each, "path": each["path"] + "/../../x"} for each in page], "lists the name"),
+    (lambda page: [{**each, "path": ".."} for each in page], "lists the name"),
+    (lambda page: [{**each, "path": 1} for each in page], "does not lie in this folder"),
+    (lambda page: [{**each, "size": -1, "lfs": None} for each in page], "without size or checksum"),
+    (lambda page: [{**each, "size": 1 << 70, "lfs": None} for each in page], "without size or checksum"),
+    (lambda page: [{**each, "oid": "../x", "lfs": None} for each in page], "without size or checksum"),
+    (lambda page: {"error": "x"}, "what is no listing"),
+    (lambda page: [1], "does not lie in this folder"),
+]
+
+
+@pytest.mark.parametrize("at", range(len(SPOILT)))
+def test_listings_that_lie_are_refused(at: int, hub: Hub) -> None:
+    hub.tampered, message = SPOILT[at]
+    with pytest.raises(InaccessibleError, match=message):
+        paths.list_folder(URL)
+
+
+def test_a_folder_lists_nothing_of_another(hub: Hub) -> None:
+    hub.tampered = lambda page: [{**each, "path": "other/x"} for each in page]
+    with pytest.raises(InaccessibleError, match="does not lie in this folder"):
+        paths.list_folder(f"{URL}/sub")
+
+
+@pytest.mark.parametrize("where", ["file:///etc/passwd", "ftp://host/x", "", "http://["])
+def test_files_lie_at_no_other_scheme(where: str, hub: Hub) -> None:
+    hub.redirect = where
+    with (
+        open_file(f"{URL}/model.bin") as file,
+        pytest.raises(InaccessibleError, match="redirected") as caught,
+    ):
+        file.read(0, 10)
+    assert "secret" not in str(caught.value)
+
+
+def test_nobody_is_asked_offline(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(InaccessibleError, match="HF_HUB_OFFLINE is set"):
+        paths.list_folder(URL)
+    assert hub.web.requests == []
+
+
+@pytest.mark.parametrize("url", ["ftp://host", "https://user:secret@host", "https://", "host", "http://["])
+def test_an_endpoint_is_a_server(url: str, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", url)
+    with pytest.raises(InaccessibleError, match="HF_ENDPOINT is no URL of a server") as caught:
+        paths.list_folder(URL)
+    assert "secret" not in str(caught.value)
+
+
+def test_no_such_repository_is_said(hub: Hub) -> None:
+    with pytest.raises(CheckpointNotFoundError):
+        open_checkpoint("hf://org/other")
+
+
+def test_a_sharded_model_is_read_as_from_a_disk(hub: Hub) -> None:
+    folder = data_path("hf")
+    hub.files = {}
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), "rb") as file:
+            hub.files[name] = file.read()
+    with open_checkpoint(URL) as there, open_checkpoint(folder) as here:
+        assert dict(there.specs) == dict(here.specs)
+        for key in here:
+            assert np.array_equal(there[key].read(), here[key].read())
