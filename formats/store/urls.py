@@ -11,15 +11,7 @@ from ..errors import UnsupportedFeatureError
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 
-_COPY = {
-    "s3": "copy it with `aws s3 cp`, and name the copy",
-    "gs": "copy it with `gcloud storage cp`, and name the copy",
-    "az": "copy it with `azcopy copy`, and name the copy",
-    "hf": "fetch it with `hf download`, and name what it prints",
-    "http": "fetch it with `curl -LO`, and name the copy",
-    "https": "fetch it with `curl -LO`, and name the copy",
-}
-_OTHER = "copy it to a disk of this machine, and name the copy"
+_COPY = "copy it to a disk of this machine, and name the copy"
 
 
 def scheme_of(path: str) -> str:
@@ -48,10 +40,8 @@ def public(url: str) -> str:
 
 def no_store(path: str, scheme: str) -> UnsupportedFeatureError:
     """Return the error about a URL that no store here reads."""
-    rest = path.partition("://")[2]
-    hint = f"name it by its path: {rest}" if scheme == "file" else _COPY.get(scheme, _OTHER)
     return UnsupportedFeatureError(
-        f"{scheme}:// is not read or written here", path=public(path), hints=(hint,)
+        f"{scheme}:// is not read or written here", path=public(path), hints=(_COPY,)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -129,9 +130,11 @@ TO_URL = {f"{command} to it": (*arguments, URL) for command, arguments in WRITIN
 def test_a_url_is_refused_by_name(
     arguments: tuple[str, ...], tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where what reads it is not installed."""
+    monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.chdir(tmp_path)
     result = ckpt(*arguments)
     assert (result.code, os.listdir(tmp_path)) == (3, []), result.err
     assert f"ckpt: error: {URL}" in result.err
-    assert "s3:// is not read or written here" in result.err
-    assert "hint: copy it with `aws s3 cp`" in result.err
+    assert "s3:// is read by obstore, which is not installed" in result.err
+    assert "hint: pip install 'ckpt-tools[remote]'" in result.err

@@ -137,7 +137,6 @@ def test_suffixes_and_names_without_them() -> None:
 @pytest.mark.parametrize(
     ("url", "hint"),
     [
-        ("s3://bucket/run/ckpt-1", "aws s3 cp"),
         ("hdfs://x/y", "to a disk of this machine"),
         ("git+ssh://x", "to a disk of this machine"),
     ],

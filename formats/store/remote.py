@@ -1,0 +1,333 @@
+"""Objects of Amazon's, Google's and Microsoft's stores, and of those that speak as they do, through obstore.
+
+    s3://BUCKET/KEY     gs://BUCKET/KEY (gcs://)     az://CONTAINER/KEY (abfs://)
+
+A folder is listed by one request for each thousand names, which tells all that lies in it: size and e_tag,
+by which each range is asked for.  Where a bucket may be read and not listed, objects are asked for by HEAD.
+Who asks is said by the environment, in the variables and files that each provider's own programs
+read, and nowhere else.  What obstore says of an error holds addresses and requests; what is
+said here is a status, and a code of the provider's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from .base import FILE, FOLDER, Entry, UnlistedError
+from .server import ListedStore, Refused, changed, count
+from .transport import BUSY, REFUSED, Again, timeout, trying
+from .urls import public, scheme_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from .base import Identity
+
+_NEEDED = "pip install 'ckpt-tools[remote]'"
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
+_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]{1,221}")
+_TRUE = ("1", "true", "yes", "on", "y", "t")
+_PASSING = ("error sending request", "error decoding response body", "timed out", "request or response body")
+"""What obstore says of connections that were cut, or answers that did not come in time."""
+
+
+_NOBODY = ("ConnectionRefused", "dns error", "certificate")
+"""What it says where asking again is no use."""
+
+
+class _RefusedError(InaccessibleError):
+    """The server knows who asks, or does not, and tells nothing."""
+
+
+class ObjectStore(ListedStore):
+    """The buckets of one provider."""
+
+    forks = False  # its threads are not there in a forked process
+
+    def __init__(self, scheme: str, client: Callable[[str], Any], settings: str, alias: str) -> None:
+        self.scheme = scheme
+        self._client = client
+        self._settings = settings
+        self.alias = alias
+        super().__init__()
+
+    def forget(self) -> None:
+        super().forget()
+        self._clients: dict[str, Any] = {}
+
+    # URLs -------------------------------------------------------------------------
+
+    def named(self, path: str) -> str:
+        bucket, key = _parted(path)
+        if not _BUCKET.fullmatch(bucket):
+            message = f"no bucket, expected {self.scheme}://BUCKET/KEY"
+            hints = ("who asks is said by the environment, never by a URL",) if "@" in bucket else ()
+            raise UnsupportedFeatureError(message, path=public(path), hints=hints)
+        _obstore(path)  # that it is missing is no flaw of what lies there
+        return f"{self.scheme}://{bucket}" + (f"/{key}" if key else "")
+
+    def is_top(self, path: str) -> bool:
+        return not _parted(path)[1]
+
+    def split(self, path: str) -> tuple[str, str]:
+        return (self.absolute(path), "") if self.is_top(path) else super().split(path)
+
+    def join(self, folder: str, name: str) -> str:
+        """Return the path of a name in a folder; a URL of this store, as state files have it, is one."""
+        if name.startswith(f"{self.scheme}://"):
+            return name
+        bucket, key = _parted(folder)
+        found = [each for each in key.split("/") if each]
+        for each in [name] if "://" in name else name.split("/"):
+            if each == "..":
+                del found[-1:]
+            elif each not in ("", "."):
+                found.append(each)
+        return "/".join([f"{self.scheme}://{bucket}", *found])
+
+    # What is asked ----------------------------------------------------------------
+
+    def names(self, folder: str) -> Iterable[tuple[str, Entry | str]]:
+        bucket, key = _parted(folder)
+
+        def ask() -> Any:
+            obstore = _obstore(folder)
+            with self._errors(folder):
+                return obstore.list_with_delimiter(self._at(bucket), key or None)
+
+        try:
+            listed = trying(folder, ask)
+        except _RefusedError as error:
+            # A bucket may be read and not listed.
+            unlisted = UnlistedError(error.message, path=folder)
+            unlisted.hints = error.hints
+            raise unlisted from None
+        count(folder, 0)
+        before = f"{key}/" if key else ""
+        folders = {_below(each, before, folder) for each in listed["common_prefixes"]}
+        yield from ((each, Entry(FOLDER, 0, 0.0, ())) for each in sorted(folders))
+        empty = True
+        for meta in listed["objects"]:
+            empty = False
+            if meta["path"] == key:  # what some programs write for a folder
+                continue
+            name = _below(meta["path"], before, folder)
+            if meta["size"] or name not in folders:
+                yield name, _entry(meta)
+        if empty and not folders and key:
+            raise CheckpointNotFoundError("no such directory", path=folder)
+
+    def look_alone(self, path: str, error: UnlistedError) -> Entry | Refused | None:
+        bucket, key = _parted(path)
+
+        def ask() -> Entry:
+            obstore = _obstore(path)
+            with self._errors(path):
+                return _entry(obstore.head(self._at(bucket), key))
+
+        try:
+            found = trying(path, ask)
+        except CheckpointNotFoundError:
+            return None
+        except _RefusedError:
+            return Refused(f"{error.message}; who asks is said by the environment: ckpt explain environment")
+        finally:
+            count(path, 0)
+        return found
+
+    def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes:
+        bucket, key = _parted(path)
+        e_tag, size = str(identity[0]), identity[1]
+        options: dict[str, Any] = {"range": (begin, end)}
+        if e_tag and not e_tag.startswith("W/"):
+            options["if_match"] = e_tag
+
+        def ask() -> bytes:
+            obstore = _obstore(path)
+            try:
+                with self._errors(path):
+                    got = obstore.get(self._at(bucket), key, options=options)
+                    data = bytes(got.bytes())
+            except CheckpointNotFoundError:
+                raise changed(path) from None
+            finally:
+                count(path, 0)
+            if _plain(got.meta["e_tag"]) != _plain(e_tag) or got.meta["size"] != size:
+                raise changed(path)
+            if len(data) != end - begin:
+                raise Again(f"{len(data):,} of {end - begin:,} bytes came")
+            return data
+
+        data = trying(path, ask)
+        count(path, len(data), 0)
+        return data
+
+    def _at(self, bucket: str) -> Any:
+        found = self._clients.get(bucket)
+        if found is None:
+            found = self._clients[bucket] = self._client(bucket)
+        return found
+
+    @contextmanager
+    def _errors(self, path: str) -> Iterator[None]:
+        """Say what obstore raises as what it is, without the request that it speaks of.
+
+        Raises CheckpointNotFoundError, InaccessibleError, Again.
+        """
+        try:
+            yield
+        except (CheckpointError, Again):
+            raise
+        except FileNotFoundError:
+            raise CheckpointNotFoundError("no such file", path=path) from None
+        except Exception as error:
+            raise self._told(path, error) from None
+
+    def _told(self, path: str, error: Exception) -> Exception:
+        text = str(error).partition("Debug source")[0]
+        status, code = _STATUS.search(text), _CODE.search(text)
+        if type(error).__name__ == "PreconditionError" or (status and status[1] in ("412", "416")):
+            return changed(path)
+        if status:
+            if int(status[1]) in BUSY:
+                return Again(f"the server answered {status[1]}")
+            if status[1] == "404":
+                return CheckpointNotFoundError(f"the server answered 404{_named(code)}", path=path)
+            kind = _RefusedError if int(status[1]) in REFUSED else InaccessibleError
+            found = kind(f"the server answered {status[1]}{_named(code)}", path=path)
+            if status[1] in ("400", "401", "403"):
+                found.hints = (f"who asks is said by the environment: {self._settings}",)
+            return found
+        if any(each in str(error) for each in _NOBODY):
+            return InaccessibleError("the server cannot be reached", path=path)
+        if any(each in text for each in _PASSING):
+            return Again("no answer came, or was cut")
+        if isinstance(error, ValueError):
+            return InaccessibleError("no key that can be asked for", path=path)
+        found = InaccessibleError("cannot be asked for", path=path)
+        found.hints = (f"the environment says where and as whom: {self._settings}",)
+        return found
+
+
+class Alias(ObjectStore):
+    """Another spelling of a scheme; a path has it only as long as nobody has taken it in."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store.alias, store._client, store._settings, "")
+        self._named = store.named
+
+    def named(self, path: str) -> str:
+        return self._named(path)
+
+
+def _parted(path: str) -> tuple[str, str]:
+    """Return the bucket and the key of a URL."""
+    bucket, _, key = path.partition("://")[2].partition("/")
+    return bucket, key.strip("/")
+
+
+def _below(path: str, before: str, folder: str) -> str:
+    if not path.startswith(before):
+        raise InaccessibleError("the server lists what does not lie in this folder", path=folder)
+    return path.removeprefix(before)
+
+
+def _entry(meta: Any) -> Entry:
+    identity = (meta["e_tag"] or meta["last_modified"].isoformat(), meta["size"])
+    return Entry(FILE, meta["size"], meta["last_modified"].timestamp(), identity)
+
+
+def _plain(e_tag: str | None) -> str:
+    return (e_tag or "").removeprefix("W/").strip('"')
+
+
+def _named(code: re.Match[str] | None) -> str:
+    return f", {code[1]}" if code else ""
+
+
+def _obstore(path: str) -> Any:
+    """Return the library.  Raises UnsupportedFeatureError where it is not installed."""
+    try:
+        import obstore
+    except ImportError:
+        message = f"{scheme_of(path)}:// is read by obstore, which is not installed"
+        raise UnsupportedFeatureError(message, path=path, hints=(_NEEDED,)) from None
+    return obstore
+
+
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "").lower() in _TRUE
+
+
+def _options(*, http: bool) -> dict[str, Any]:
+    """Return how requests are made: once each, for they are tried again here."""
+    seconds = f"{timeout():g}s"
+    client = {"timeout": seconds, "connect_timeout": seconds, "allow_http": http}
+    return {"client_options": client, "retry_config": {"max_retries": 0}}
+
+
+def _s3(bucket: str) -> Any:
+    from obstore.store import S3Store
+
+    settings = _options(http=_is_set("AWS_ALLOW_HTTP"))
+    if os.environ.get("AWS_PROFILE") and not os.environ.get("AWS_ACCESS_KEY_ID"):
+        settings["credential_provider"] = _profile()
+    return S3Store(bucket, **settings)
+
+
+def _profile() -> Any:
+    """Return what reads Amazon's files of profiles.  Raises UnsupportedFeatureError where nothing does."""
+    try:
+        from boto3 import Session
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        message = "AWS_PROFILE is set, and profiles are read by boto3, which is not installed"
+        raise UnsupportedFeatureError(message, path="s3://", hints=("pip install boto3",)) from None
+    return Boto3CredentialProvider(Session())
+
+
+def _gs(bucket: str) -> Any:
+    import json
+
+    from obstore.store import GCSStore
+
+    emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+    if not emulator:
+        return GCSStore(bucket, **_options(http=False))
+    url = emulator if "://" in emulator else f"http://{emulator}"
+    key = {
+        "gcs_base_url": url,
+        "disable_oauth": True,
+        "client_email": "",
+        "private_key": "",
+        "private_key_id": "",
+    }
+    return GCSStore(bucket, service_account_key=json.dumps(key), **_options(http=True))
+
+
+def _az(container: str) -> Any:
+    from obstore.store import AzureStore
+
+    http = _is_set("AZURE_ALLOW_HTTP") or _is_set("AZURE_STORAGE_USE_EMULATOR")
+    return AzureStore(container, **_options(http=http))
+
+
+_REAL = (
+    ObjectStore(
+        "s3", _s3, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_SKIP_SIGNATURE=true", ""
+    ),
+    ObjectStore("gs", _gs, "GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_SKIP_SIGNATURE=true", "gcs"),
+    ObjectStore(
+        "az",
+        _az,
+        "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
+        "abfs",
+    ),
+)
+
+STORES = (*_REAL, *(Alias(each) for each in _REAL if each.alias))

@@ -1,0 +1,229 @@
+"""Buckets through a library that is none: what is asked of it, and what is made of its errors.
+
+`make servers` reads from real ones.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from formats.find.opening import open_checkpoint
+from formats.store import paths, remote, transport
+from formats.store.paths import named, open_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TIME = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+class PreconditionError(Exception):
+    pass
+
+
+class Got:
+    def __init__(self, meta: dict[str, Any], data: bytes) -> None:
+        self.meta = meta
+        self._data = data
+
+    def bytes(self) -> bytes:
+        return self._data
+
+
+class Library(ModuleType):
+    """What `remote` asks of obstore; `error` is raised by all of it, as often as `times` says."""
+
+    def __init__(self) -> None:
+        super().__init__("obstore")
+        self.objects: dict[str, bytes] = {}
+        self.asked: list[tuple[str, str]] = []
+        self.error: Exception | None = None
+        self.times = -1
+        self.cut = 0
+
+    def _ask(self, what: str, key: str) -> None:
+        self.asked.append((what, key))
+        if self.error is not None and self.times:
+            self.times -= 1
+            raise self.error
+
+    def _meta(self, key: str) -> dict[str, Any]:
+        if key not in self.objects:
+            raise FileNotFoundError(f"http://topsecret/{key}")
+        data = self.objects[key]
+        return {"path": key, "size": len(data), "e_tag": f'"{hash(data)}"', "last_modified": TIME}
+
+    def list_with_delimiter(self, client: str, prefix: str | None) -> dict[str, Any]:
+        self._ask("list", prefix or "")
+        before = f"{prefix}/" if prefix else ""
+        below = [key for key in self.objects if key.startswith(before)]
+        folders = {
+            before + key.removeprefix(before).partition("/")[0] for key in below if "/" in key[len(before) :]
+        }
+        return {
+            "common_prefixes": sorted(folders),
+            "objects": [self._meta(key) for key in below if "/" not in key[len(before) :]],
+        }
+
+    def head(self, client: str, key: str) -> dict[str, Any]:
+        self._ask("head", key)
+        return self._meta(key)
+
+    def get(self, client: str, key: str, options: dict[str, Any]) -> Got:
+        self._ask("get", key)
+        meta = self._meta(key)
+        if options.get("if_match") not in (None, meta["e_tag"]):
+            raise PreconditionError("http://topsecret/")
+        begin, end = options["range"]
+        return Got(meta, self.objects[key][begin : end - self.cut])
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
+    found = Library()
+    found.objects = {"run/x": bytes(range(256)) * 1000, "run/sub/y": b"y", "run/sub": b"", "top": b"t"}
+    monkeypatch.setitem(sys.modules, "obstore", found)
+    monkeypatch.setattr(transport, "pause", lambda _: None)
+    for store in remote.STORES:
+        store.forget()
+        monkeypatch.setattr(store, "_client", lambda bucket: bucket)
+    paths._kept.clear()
+    yield found
+    for store in remote.STORES:
+        store.forget()
+
+
+def test_a_folder_is_listed_once_for_all_that_lies_in_it(library: Library) -> None:
+    entry = paths.entry_at("s3://bucket/run/x")
+    assert entry is not None
+    assert (entry.kind, entry.size, entry.modified) == ("file", 256_000, TIME.timestamp())
+    assert [tuple(each) for each in paths.list_folder("s3://bucket/run")] == [
+        ("sub", "folder"),
+        ("x", "file"),
+    ]
+    assert paths.is_folder("s3://bucket/run/sub")
+    assert not paths.is_there("s3://bucket/run/other")
+    assert not paths.is_there("s3://bucket/run/other/below/that")
+    assert library.asked == [("list", "run")]
+    with open_file("s3://bucket/run/x") as file:
+        assert file.read(255, 3) == b"\xff\0\1"
+    assert library.asked[1:] == [("get", "run/x")]
+    with pytest.raises(CheckpointNotFoundError, match="no such directory"):
+        paths.list_folder("s3://bucket/nothing")
+
+
+def test_a_bucket_that_is_not_listed_is_asked_object_by_object(library: Library) -> None:
+    library.error = OSError("status code: 403 Forbidden: <Error><Code>AccessDenied</Code><Key>topsecret")
+    library.times = 1
+    assert paths.is_file("s3://bucket/run/x")
+    assert not paths.is_file("s3://bucket/run/z")
+    assert library.asked == [("list", "run"), ("head", "run/x"), ("head", "run/z")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "status code: 403 Forbidden: <Code>InvalidAccessKeyId</Code>",
+            "the server answered 403, InvalidAccessKeyId",
+        ),
+        ("status code: 503 Slow down", "the server answered 503, in each of 5 attempts"),
+        (
+            "HTTP error: error sending request\n\nDebug source:\ntopsecret",
+            "no answer came, or was cut, in each",
+        ),
+        ("error sending request\n\nDebug source:\nkind: ConnectionRefused", "the server cannot be reached"),
+        (
+            "status code: 301 Moved: <Code>PermanentRedirect</Code>",
+            "the server answered 301, PermanentRedirect",
+        ),
+        ("whatever topsecret", "cannot be asked for"),
+    ],
+)
+def test_errors_are_said_without_what_was_asked(text: str, message: str, library: Library) -> None:
+    library.error = RuntimeError(f"Error performing GET http://topsecret/x?sig=topsecret: {text}")
+    with pytest.raises(InaccessibleError, match=message) as caught:
+        open_file("s3://bucket/run/x")
+    assert "topsecret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_what_passes_is_asked_again(library: Library) -> None:
+    library.error, library.times = RuntimeError("status code: 500"), 3
+    with open_file("s3://bucket/run/x") as file:
+        library.times = 3
+        assert file.read(0, 2) == b"\0\1"
+
+
+def test_short_ranges_are_never_the_end(library: Library) -> None:
+    library.cut = 1
+    with (
+        open_file("s3://bucket/run/x") as file,
+        pytest.raises(InaccessibleError, match=r"65,535 of 65,536 bytes came"),
+    ):
+        file.read(0, 10)
+
+
+def test_objects_that_change_are_errors(library: Library) -> None:
+    for change in (
+        lambda: library.objects.update({"run/x": b"1" * 256_000}),
+        lambda: library.objects.pop("run/x"),
+    ):
+        with open_file("s3://bucket/run/x") as file:
+            change()
+            with pytest.raises(CheckpointError, match="changed since it was opened"):
+                file.read(0, 10)
+
+
+@pytest.mark.parametrize("name", ["run/..", "run/.", "elsewhere", "run/a/b", "run/a\0b"])
+def test_listings_that_lead_elsewhere_are_refused(
+    name: str, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {
+        "common_prefixes": [],
+        "objects": [{"path": name, "size": 1, "e_tag": "e", "last_modified": TIME}],
+    }
+    monkeypatch.setattr(library, "list_with_delimiter", lambda *_: found)
+    with pytest.raises(InaccessibleError, match="the server lists"):
+        paths.list_folder("s3://bucket/run")
+
+
+def test_names_are_keys_of_the_same_store() -> None:
+    for name, path in {
+        "x": "s3://bucket/run/x",
+        "/etc/passwd": "s3://bucket/run/etc/passwd",
+        "../../../x": "s3://bucket/x",
+        "s3://bucket/other/ckpt-1": "s3://bucket/other/ckpt-1",
+        "gs://bucket/x": "s3://bucket/run/gs://bucket/x",
+    }.items():
+        assert paths.join("s3://bucket/run", name) == path
+    assert paths.split("s3://bucket/x") == ("s3://bucket", "x")
+    assert paths.split("s3://bucket") == ("s3://bucket", "")
+
+
+def test_schemes_have_aliases_and_urls_no_secrets(library: Library) -> None:
+    assert named("gcs://bucket/x/") == "gs://bucket/x"
+    assert named("abfs://container/x") == "az://container/x"
+    for url in ("s3://", "s3://key:topsecret@bucket/x", "gcs://key:topsecret@bucket/x", "s3:///x"):
+        with pytest.raises(UnsupportedFeatureError, match="no bucket, expected") as caught:
+            named(url)
+        assert "topsecret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "gcs", "az", "abfs"])
+def test_where_the_library_is_missing_the_extra_is_named(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    for store in remote.STORES:
+        store.forget()
+    paths._kept.clear()
+    with pytest.raises(UnsupportedFeatureError, match="is read by obstore, which is not installed") as caught:
+        open_checkpoint(f"{scheme}://bucket/run")
+    assert caught.value.hints == ("pip install 'ckpt-tools[remote]'",)

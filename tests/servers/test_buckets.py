@@ -1,0 +1,226 @@
+"""Buckets of servers that speak as Amazon's, Google's and Azure's do: every format, every fixture once."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import formats
+from formats import CheckpointError, CheckpointReader
+from formats.store import remote
+from formats.store.paths import reachable
+from formats.store.server import ServerFile
+from tests.cli.conftest import ROOT
+from tests.formats.contract import ReaderContract
+from tests.formats.test_contract import GOLDENS
+from tests.servers.programs import AZURE_KEY, AZURITE, KEY, SECRET, azurite, fake_gcs, seaweed
+from tests.support import DATA, FORMAT_IDS, data_path, manifest, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return a URL below which all of tests/data lies, and a run with a larger bundle."""
+    import obstore
+    from obstore.store import S3Store
+
+    folder = tmp_path_factory.mktemp("s3")
+    with seaweed(folder) as url, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", KEY)
+        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+        patch.setenv("AWS_ENDPOINT_URL", url)
+        patch.setenv("AWS_ALLOW_HTTP", "true")
+        patch.setenv("AWS_REGION", "us-east-1")
+        client = S3Store("bucket", client_options={"allow_http": True})
+        for parent, _, names in os.walk(DATA):
+            for name in names:
+                path = os.path.join(parent, name)
+                with open(path, "rb") as file:
+                    obstore.put(client, os.path.relpath(path, DATA), file.read())
+        prefix = str(folder / "ckpt-1")
+        write_bundle(prefix, {f"layer_{n}/kernel": np.full(300_000, n, np.float32) for n in range(40)})
+        for suffix in (".index", ".data-00000-of-00001"):
+            with open(prefix + suffix, "rb") as file:
+                obstore.put(client, f"run/ckpt-1{suffix}", file.read())
+        yield "s3://bucket"
+
+
+@pytest.fixture(scope="session")
+def gs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("gs")
+    shutil.copytree(DATA, folder / "files" / "bucket")  # links are not followed
+    with fake_gcs(folder, folder / "files") as url, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", url)
+        yield "gs://bucket"
+
+
+@pytest.fixture(scope="session")
+def az(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if not os.path.exists(AZURITE):
+        pytest.skip("Azurite comes by npm, which was not there when the environment was made")
+    from azure.storage.blob import BlobServiceClient
+
+    with azurite(tmp_path_factory.mktemp("az")) as url, pytest.MonkeyPatch.context() as patch:
+        client = BlobServiceClient(url, credential=AZURE_KEY)
+        client.create_container("container")
+        for parent, _, names in os.walk(DATA):
+            for name in names:
+                path = os.path.join(parent, name)
+                with open(path, "rb") as file:
+                    client.get_blob_client("container", os.path.relpath(path, DATA)).upload_blob(file.read())
+        patch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "devstoreaccount1")
+        patch.setenv("AZURE_STORAGE_ACCOUNT_KEY", AZURE_KEY)
+        patch.setenv("AZURE_STORAGE_ENDPOINT", url)
+        patch.setenv("AZURE_ALLOW_HTTP", "true")
+        yield "az://container"
+
+
+class _InBucket(ReaderContract):
+    @pytest.fixture(params=GOLDENS, ids=" ".join)
+    def golden(self, request: pytest.FixtureRequest) -> tuple[str, str]:
+        return request.param
+
+    def open_files(self, reader: CheckpointReader) -> set[str]:
+        files = [each for each in gc.get_objects() if isinstance(each, ServerFile)]
+        return set(reader.files()) & {each.path for each in files if not each.closed}
+
+
+class TestReadersOverS3(_InBucket):
+    @pytest.fixture
+    def path(self, golden: tuple[str, str], s3: str) -> str:
+        return f"{s3}/{golden[1]}"
+
+
+class TestReadersOverGoogle(_InBucket):
+    @pytest.fixture
+    def path(self, golden: tuple[str, str], gs: str) -> str:
+        return f"{gs}/{golden[1]}"
+
+
+class TestReadersOverAzure(_InBucket):
+    @pytest.fixture
+    def path(self, golden: tuple[str, str], az: str) -> str:
+        return f"{az}/{golden[1]}"
+
+
+RECORDED = [entry for entry in manifest()["checkpoints"] if entry["format"] in FORMAT_IDS]
+
+
+@pytest.mark.parametrize("entry", RECORDED, ids=[entry["path"] for entry in RECORDED])
+def test_every_fixture_is_read_as_from_a_disk(entry: dict[str, Any], s3: str) -> None:
+    path = entry["path"]
+    with formats.open_checkpoint(f"{s3}/{path}") as there, formats.open_checkpoint(data_path(path)) as here:
+        assert there.format is here.format
+        assert dict(there.specs) == dict(here.specs)
+        for key in here:
+            assert _values(there, key) == _values(here, key)
+
+
+def _values(reader: CheckpointReader, key: str) -> object:
+    """Return what can be compared of a tensor: its values, or why there are none."""
+    try:
+        array = reader[key].read()
+    except CheckpointError as error:
+        return type(error), error.message
+    return array.dtype, array.shape, array.tolist() if array.dtype == object else array.tobytes()
+
+
+def _ckpt(*args: str, **environment: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "ckpt_cli", *args], cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+REQUESTS = {
+    "ls s3://bucket/run/ckpt-1": (2, 1),
+    "ls s3://bucket/run": (3, 1),
+    "show s3://bucket/run/ckpt-1": (3, 1),
+    "show s3://bucket/run/ckpt-1 layer_7/kernel": (3, 2),
+    "diff s3://bucket/run/ckpt-1 s3://bucket/run/ckpt-1": (2, 1),
+    "verify s3://bucket/run/ckpt-1": (12, 2),
+    "verify s3://bucket/keras_mlp/mlp.with_optimizer.h5": (4, 1),
+    "ls s3://bucket/hf": (7, 4),
+}
+
+
+@pytest.mark.parametrize("line", REQUESTS)
+def test_a_line_takes_few_requests(line: str, s3: str) -> None:
+    code, _, err = _ckpt(*line.split(), "-v")
+    assert code == 0, err
+    told = re.search(r"servers: [\d,]+ bytes of (\d+) files? in (\d+) requests", err)
+    assert told is not None
+    assert (int(told[2]), int(told[1])) <= REQUESTS[line]
+
+
+SAYING = (
+    ("ls -v s3://bucket/run/ckpt-1", {}),
+    ("ls s3://bucket/run/nothing", {}),
+    ("ls s3://nosuchbucket/x", {}),
+    ("ls s3://bucket/run/ckpt-1", {"AWS_SECRET_ACCESS_KEY": "topsecretwrong"}),
+    ("ls s3://bucket/run/ckpt-1", {"AWS_ACCESS_KEY_ID": "topsecretother"}),
+    ("verify --json s3://bucket/run/ckpt-1", {"AWS_SESSION_TOKEN": "topsecrettoken"}),
+    ("ls s3://bucket/run/ckpt-1", {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}),
+    ("ls s3://bucket/run/ckpt-1", {"AWS_ENDPOINT_URL": "http://topsecretuser:topsecretword@127.0.0.1:1"}),
+    ("ls s3://bucket/run/ckpt-1", {"AWS_ALLOW_HTTP": "false"}),
+    ("ls s3://topsecretuser:topsecretword@bucket/run", {}),
+    ("ls gs://bucket/x", {"GOOGLE_SERVICE_ACCOUNT_KEY": '{"private_key": "topsecretkey"}'}),
+    ("ls az://bucket/x", {"AZURE_STORAGE_ACCOUNT_NAME": "a", "AZURE_STORAGE_SAS_TOKEN": "sig=topsecretsas",
+                          "AZURE_STORAGE_ENDPOINT": "http://127.0.0.1:1"}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("debug", ["", "1"])
+@pytest.mark.parametrize("at", range(len(SAYING)))
+def test_nothing_that_is_printed_holds_a_secret(at: int, debug: str, s3: str) -> None:
+    line, environment = SAYING[at]
+    code, out, err = _ckpt(*line.split(), CKPT_DEBUG=debug, **environment)
+    assert code in (0, 3) or debug
+    assert "topsecret" not in out + err
+    assert "panicked" not in err
+    if not debug:
+        assert "Traceback" not in err
+
+
+def test_an_object_that_changes_is_an_error(s3: str) -> None:
+    import obstore
+    from obstore.store import S3Store
+
+    client = S3Store("bucket", client_options={"allow_http": True})
+    obstore.put(client, "changing/x", b"0" * 200_000)
+    store = next(each for each in remote.STORES if each.scheme == "s3")
+    with store.open("s3://bucket/changing/x") as file:
+        assert file.read(0, 3) == b"000"
+        obstore.put(client, "changing/x", b"1" * 200_000)
+        with pytest.raises(formats.CheckpointError, match="changed since it was opened"):
+            file.read(150_000, 3)
+
+
+def test_odd_keys_are_names(s3: str) -> None:
+    import obstore
+    from obstore.store import S3Store
+
+    client = S3Store("bucket", client_options={"allow_http": True})
+    names = ["a b", "a%20b", "a?b#c", "ä", "a+b&c=d", "[x]*"]
+    for name in names:
+        obstore.put(client, f"odd/{name}/v", name.encode())
+    store = next(each for each in remote.STORES if each.scheme == "s3")
+    with reachable(store):
+        assert [name for name, _ in store.list("s3://bucket/odd")] == sorted(names)
+        for name in names:
+            path = store.join(store.join("s3://bucket/odd", name), "v")
+            with store.open(path) as file:
+                assert file.read(0, 99).decode() == name
