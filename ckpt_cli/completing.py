@@ -19,13 +19,14 @@ Completing never says anything on stderr: what cannot be read has nothing to off
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem, ShellComplete, add_completion_class, split_arg_string
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 _SUFFIXES = (
@@ -38,6 +39,9 @@ _SUFFIXES = (
     ".sft",
     ".weights.json",
 )
+_PATIENCE = 1.0
+"""Seconds that servers have to say what lies there."""
+
 _MOST_KEYS = 100
 """Keys that are offered whole; of more, the next component."""
 
@@ -181,7 +185,9 @@ def _checkpoint_names(directory: str, names: list[str]) -> list[str]:
 
 
 def _looks_like_one(path: str) -> bool:
-    """Whether a file is a table, as V1 checkpoints are, or a listing."""
+    """Whether a file is a table, as V1 checkpoints are, or a listing; nobody asks a server for each."""
+    if "://" in path:
+        return False
     from formats.errors import CheckpointError
     from formats.store.paths import open_file
     from formats.wire.sstable import MAGIC
@@ -234,6 +240,11 @@ class _Completion(ShellComplete):
         return words[1:-1], words[-1]
 
     def get_completions(self, args: list[str], incomplete: str) -> Items:
+        if any("://" in word for word in (*args, incomplete)):
+            return _in_time(lambda: self._completions(args, incomplete))
+        return self._completions(args, incomplete)
+
+    def _completions(self, args: list[str], incomplete: str) -> Items:
         found = super().get_completions(args, incomplete)
         # Of parameters that do not say what they offer, click leaves files to the shell.
         return [more for item in found for more in (paths(item.value) if item.type == "file" else [item])]
@@ -245,6 +256,24 @@ class _Completion(ShellComplete):
     def format_completion(self, item: CompletionItem[str]) -> str:
         text = " ".join((item.help or "").split())
         return f"{item.type}\t{item.value}\t{text}"
+
+
+def _in_time(find: Callable[[], Items]) -> Items:
+    """Return what is found of servers within a second, nothing where that is not enough."""
+    import threading
+
+    from formats.errors import CheckpointError
+
+    found: Items = []
+
+    def fill() -> None:
+        with suppress(CheckpointError, ValueError):  # ValueError: what is no URL yet
+            found.extend(find())
+
+    thread = threading.Thread(target=fill, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE)
+    return list(found)
 
 
 def _unquoted(word: str) -> str:

@@ -188,6 +188,49 @@ def test_nothing_that_is_printed_holds_a_token_or_a_signature(
             assert "hf_tokensecret" not in text
 
 
+@pytest.fixture
+def offered(ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Return what completion offers for the last of some words."""
+
+    def ask(*words: str) -> list[str]:
+        with monkeypatch.context() as patch:
+            patch.setenv("COMP_WORDS", "\n".join(("ckpt", *words)))
+            patch.setenv("_CKPT_COMPLETE", "zsh_complete")
+            done = ckpt()
+        assert (done.code, done.err) == (0, "")
+        return [line.split("\t")[1] for line in done.out.splitlines() if line]
+
+    return ask
+
+
+def test_paths_and_keys_of_servers_are_completed(
+    hub: Hub, web: Web, offered: Callable[..., list[str]]
+) -> None:
+    assert offered("ls", "hf://org/repo/r") == ["hf://org/repo/run"]
+    assert offered("ls", "hf://org/repo/run/ck") == ["hf://org/repo/run/ckpt-0", "hf://org/repo/run/ckpt-1"]
+    assert offered("show", "hf://org/repo/run/ckpt-1", "lar") == ["large"]
+    assert offered("show", f"{web.url}/run/ckpt-1", "lar") == ["large"]
+    assert offered("ls", f"{web.url}/run/ck") == []
+
+
+@pytest.mark.parametrize("url", ["hf://", "hf://org", "s3://a b/", "ftp://host/x", "http://[/x", "https:///"])
+def test_nothing_is_completed_of_what_is_none(url: str, hub: Hub, offered: Callable[..., list[str]]) -> None:
+    assert offered("ls", url) == []
+    assert offered("show", url, "x") == []
+
+
+def test_completion_waits_for_no_server(
+    web: Web, offered: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ckpt_cli import completing
+
+    monkeypatch.setattr(completing, "_PATIENCE", 0.01)
+    ended = threading.Event()
+    web.fault = lambda *_: not ended.wait(60)
+    assert offered("show", f"{web.url}/run/ckpt-1", "lar") == []
+    ended.set()
+
+
 def _cut(handler: Handler, data: bytes) -> None:
     begin, end = (int(each) for each in handler.headers["Range"].removeprefix("bytes=").split("-"))
     told = {**handler.headers_of(data), "Content-Range": f"bytes {begin}-{end}/{len(data)}"}
