@@ -135,13 +135,24 @@ def _list_several(paths: list[str], selection: Selection, look: Look, options: d
 
 
 def _list_checkpoint(location: Location, selection: Selection, look: Look, options: dict[str, Any]) -> None:
-    with opened(location, listed=True) as reader:
+    in_columns = (
+        look.in_columns and selection.everything and options["sort"] == "key" and not options["reverse"]
+    )
+    with opened(location, listed=True, loaded=not in_columns) as reader:
+        if in_columns:
+            listing_tensors.show_columns(reader.columns(), look)
+            _warn_of_missing(reader)
+            return
         chosen = [reader.specs[key] for key in choose(reader, selection, listed=True)]
         specs = in_order(chosen, options["sort"], reverse=options["reverse"])
         trainable = _trainable(reader, as_json=look.as_json) if look.long else None
         listing_tensors.show(listing_tensors.Tensors(reader, specs, trainable), look)
-        for message in missing_shards(reader):
-            render.warning(message)
+        _warn_of_missing(reader)
+
+
+def _warn_of_missing(reader: CheckpointReader) -> None:
+    for message in missing_shards(reader):
+        render.warning(message)
 
 
 def _trainable(reader: CheckpointReader, *, as_json: bool) -> Trainable:

@@ -27,6 +27,13 @@ class Look(NamedTuple):
     prefix: tuple[str, ...] = ()
     documents: list[dict[str, Any]] | None = None
 
+    @property
+    def in_columns(self) -> bool:
+        """Whether all that is shown of a tensor is its key, or its spec on a line that is for programs."""
+        if self.null or self.keys_only:
+            return True
+        return not (self.as_json or self.as_tree or self.long or self.depth or render.is_terminal())
+
     @classmethod
     def of(cls, options: dict[str, Any]) -> Look:
         return cls(*(options[name] for name in cls._fields[:6]))
@@ -43,6 +50,12 @@ def write_null(names: Iterable[str]) -> None:
 def write_names(names: Iterable[str]) -> None:
     """Write keys or names, one a line."""
     render.lines(map(render.escape, names))
+
+
+def escaped(names: list[str]) -> list[str]:
+    """Return names that are safe in a line; they nearly always are, and are looked at together."""
+    text = "".join(names)
+    return names if text.isprintable() and "\\" not in text else [*map(render.escape, names)]
 
 
 def cell(value: object) -> str:

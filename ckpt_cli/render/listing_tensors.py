@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import INVALID
+from formats.core.spec import spec_columns
 from formats.core.words import counted
 
 from ..operations.look import listing
 from . import base as render
-from .listing import cell, write_names, write_null
+from .listing import cell, escaped, write_names, write_null
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
-    from formats.core.spec import TensorSpec
+    from formats.core.spec import SpecColumns, TensorSpec
     from formats.model.reader import CheckpointReader
 
     from ..operations.runs.trainable import Trainable
@@ -58,6 +60,18 @@ def show(tensors: Tensors, look: Look) -> None:
         _as_rows(tensors, look)
     else:
         _as_table(tensors, wide=look.long)
+
+
+def show_columns(parts: Iterable[SpecColumns], look: Look) -> None:
+    """Print all tensors of a checkpoint as keys or short rows, part by part as they come."""
+    if look.null:
+        for part in parts:
+            write_null(part.keys)
+    elif look.keys_only:
+        for part in parts:
+            render.lines(escaped(part.keys))
+    else:
+        _write_rows(parts, look)
 
 
 def _as_json(tensors: Tensors, look: Look) -> None:
@@ -122,23 +136,23 @@ def _as_rows(tensors: Tensors, look: Look) -> None:
         found = (listing.tensor_row(tensors.reader, spec, long=True) for spec in tensors.specs)
         render.tsv([*look.prefix, *_tsv_row(row, _LONG)] for row in found)
     else:
-        render.lines(_short_rows(tensors.specs, "".join(render.escape(path) + "\t" for path in look.prefix)))
+        _write_rows([spec_columns(tensors.specs)], look)
 
 
-def _short_rows(specs: list[TensorSpec], prefix: str) -> Iterator[str]:
-    """Yield TSV rows; what follows the key repeats from tensor to tensor."""
-    behind: dict[tuple[object, ...], str] = {}
-    escape = render.escape
-    for spec in specs:
-        key, what = spec[0], spec[1:]
-        text = behind.get(what)
-        if text is None:
-            dtype = spec.dtype.name if spec.dtype is not INVALID else ""
-            size = spec.nbytes
-            text = behind[what] = (
-                f"\t{dtype}\t{','.join(map(str, spec.shape))}\t{'' if size is None else size}"
-            )
-        yield prefix + escape(key) + text
+def _write_rows(parts: Iterable[SpecColumns], look: Look) -> None:
+    """Write TSV rows; what follows the key repeats from tensor to tensor."""
+    before = "".join(render.escape(path) + "\t" for path in look.prefix)
+    behind: list[str] = []
+    for keys, numbers, specs, _ in parts:
+        behind += map(_behind_key, specs[len(behind) :])
+        rows = map(operator.add, escaped(keys), map(behind.__getitem__, numbers))
+        render.lines(map(before.__add__, rows) if before else rows)
+
+
+def _behind_key(spec: TensorSpec) -> str:
+    dtype = spec.dtype.name if spec.dtype is not INVALID else ""
+    size = spec.nbytes
+    return f"\t{dtype}\t{','.join(map(str, spec.shape))}\t{'' if size is None else size}"
 
 
 def _tsv_row(row: dict[str, Any], more: tuple[str, ...]) -> list[object]:

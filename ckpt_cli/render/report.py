@@ -22,15 +22,19 @@ _MOST_LISTED = 20
 
 
 @contextmanager
-def opened(path: str | Location, *, noted: bool = True, listed: bool = False) -> Iterator[CheckpointReader]:
+def opened(
+    path: str | Location, *, noted: bool = True, listed: bool = False, loaded: bool = True
+) -> Iterator[CheckpointReader]:
     """Open a checkpoint for a command: say which one was chosen, and in the end what is wrong with it.
 
-    That it has the keys that it lists is proved, but where it is merely to be `listed`.
+    That it has the keys that it lists is proved, but where it is merely to be `listed`.  Not
+    `loaded`, it may read its index only as it is listed.
 
     Some damage hides a tensor or two and keeps nobody from going on with the others.  Whatever
     a command then says of the checkpoint is said of what is left of it, so the person is told.
     """
-    with open_location(locate(path) if isinstance(path, str) else path) as reader:
+    location = locate(path) if isinstance(path, str) else path
+    with open_location(location, loaded=loaded) as reader:
         if noted and reader.location.note:
             render.note(reader.location.note)
         said = ""

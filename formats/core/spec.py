@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from .dtypes import DType
 
 
@@ -69,6 +71,30 @@ class TensorSpec(NamedTuple):
 
     def __lt__(self, other: tuple[Any, ...]) -> bool:
         return key_bytes(self.key) < key_bytes(other[0])
+
+
+class SpecColumns(NamedTuple):
+    """Specs in columns: keys, and for each the number of the one among `specs` that has all but the key.
+
+    Of many tensors few differ in dtype and shape.  `specs` grows from one of these to the next.
+    `checksums` are the masked ones that are stored, of bytes in little-endian order, and -1 where
+    there is none that is of a tensor as a whole; where it is None, nobody has looked.
+    """
+
+    keys: list[str]
+    numbers: list[int]
+    specs: list[TensorSpec]
+    checksums: Sequence[int] | None = None
+
+
+def spec_columns(specs: Iterable[TensorSpec], before: Iterable[TensorSpec] = ()) -> SpecColumns:
+    """Return specs in columns; `before` are the `specs` of the columns that came before these."""
+    numbers = {spec: number for number, spec in enumerate(before)}
+    keys, column = [], []
+    for spec in specs:
+        keys.append(spec.key)
+        column.append(numbers.setdefault(spec._replace(key=""), len(numbers)))
+    return SpecColumns(keys, column, list(numbers))
 
 
 class Stored(NamedTuple):

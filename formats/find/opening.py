@@ -49,12 +49,17 @@ def _is_state_file(path: str) -> bool:
         return False
 
 
-def open_location(location: Location, *, lenient: bool = False) -> CheckpointReader:
-    """Return a reader of what lies at a location, as `open_checkpoint` does."""
+def open_location(location: Location, *, lenient: bool = False, loaded: bool = True) -> CheckpointReader:
+    """Return a reader of what lies at a location, as `open_checkpoint` does.
+
+    Not `loaded`, it may have put off reading an index, of which the damage is found when it is asked for.
+    """
     fingerprint = location.fingerprint()
     probe = Probe(location)
     try:
         reader = detect(probe).reader(probe, lenient)
+        if loaded:
+            reader.load()
     except CheckpointError as error:
         forget_locals(error)
         probe.close()

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
 from ..core.dtypes import INVALID
+from ..core.spec import SpecColumns, spec_columns
 from ..core.words import command_line
 from ..errors import CheckpointError, ConversionError, CorruptCheckpointError, TensorNotFoundError
 from ..store.workers import SERIAL, Workers
@@ -62,6 +63,24 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     @abstractmethod
     def specs(self) -> Mapping[str, TensorSpec]:
         """All specs by key, in the order of key bytes."""
+
+    def load(self) -> None:
+        """Read what opening put off: all that says which tensors there are.
+
+        Raises what opening does where that is damaged.
+        """
+
+    @property
+    def is_long(self) -> bool:
+        """Whether `columns` come in parts, of an index that is not loaded for them."""
+        return False
+
+    def columns(self) -> Iterator[SpecColumns]:
+        """Yield the specs in columns, part by part; a large index that is not loaded is read on the way.
+
+        Raises CorruptCheckpointError, after the parts that are sound.
+        """
+        yield spec_columns(self.specs.values())
 
     @property
     def facts(self) -> Facts:

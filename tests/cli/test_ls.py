@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from formats.core import dtypes
-from tests.support import FORMAT_IDS, data_path, recorded, write_bundle
+from formats.tf.bundle import reader
+from formats.wire.messages import BundleEntryProto, BundleHeaderProto, TensorShapeProto
+from formats.wire.sstable import encode_block
+from tests.support import FORMAT_IDS, data_path, recorded, table_of, write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -353,3 +356,22 @@ def test_an_exclusion_that_matches_nothing_is_noted(tmp_path: Path, ckpt: Callab
     assert ckpt("diff", path, path, "--exclude", "x*").err == note
     assert note in ckpt("convert", path, tmp_path / "out.npz", "--exclude", "x*").err
     assert note in ckpt("extract", path, "-o", tmp_path / "new.npz", "--exclude", "x*").err
+
+
+def test_a_large_index_is_printed_as_it_is_read(
+    ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "_MANY_BLOCKS", 0)
+    value = BundleEntryProto(dtype=1, shape=TensorShapeProto(), size=4).encode()
+    first = [(b"", BundleHeaderProto(num_shards=1).encode()), (b"a\x1b", value), (b"b", value)]
+    (tmp_path / "c.index").write_bytes(table_of([encode_block(first), b"\5" + bytes(20)]))
+    (tmp_path / "c.data-00000-of-00001").touch()
+    for option, lines in (
+        ("-1", "a\\x1b\nb\n"),
+        ("-0", "a\x1b\0b\0"),
+        ("-q", "a\\x1b\tfloat32\t\t4\nb\tfloat32\t\t4\n"),
+    ):
+        result = ckpt("ls", option, tmp_path / "c")
+        assert (result.code, result.out) == (3, lines)
+        assert "restart points in a block" in result.err
+    assert ckpt("ls", "--json", tmp_path / "c").out == ""

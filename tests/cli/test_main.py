@@ -131,7 +131,7 @@ def test_an_interrupt_exits_130() -> None:
         "from ckpt_cli.operations.look import listing\n"
         "def stop(*_, **__): os.kill(os.getpid(), signal.SIGINT)\n"
         "listing.in_order = stop\n"
-        f"from ckpt_cli.main import main\nmain(['ls', {BERT!r}])\n"
+        f"from ckpt_cli.main import main\nmain(['ls', '-r', {BERT!r}])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

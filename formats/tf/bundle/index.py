@@ -39,7 +39,7 @@ from ...wire.sstable import Table, is_found
 from .slices import extents_of, slice_key, slice_proto
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ...core.region import Extents
     from ...wire.messages import VersionDef
@@ -170,8 +170,10 @@ def header_flaws(header: BundleHeaderProto, path: str) -> Iterator[CheckpointErr
 
 def _varint(raw: bytes | None) -> int:
     """Return a varint that is there whole, or 0 where it is left out."""
+    if raw is None:
+        return 0
     value = 0
-    for byte in reversed(raw or b""):
+    for byte in reversed(raw):
         value = value << 7 | byte & 0x7F
     return value
 
@@ -208,13 +210,20 @@ class BundleIndex:
     `values` are the entries, in the order of the file; `tensors` gives the position of
     each tensor among them, and `slice_entries` those of the pieces of partitioned ones.
     Opening raises for damage that hides keys, unless `lenient`; what does not hide
-    keys is in `findings`.  A `table` that a probe has open is read on from.
+    keys is in `findings`, added to those given.  A `table` that a probe has open is read on from.
     """
 
-    def __init__(self, prefix: str, *, lenient: bool = False, table: Table | None = None) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        *,
+        lenient: bool = False,
+        table: Table | None = None,
+        findings: list[Finding] | None = None,
+    ) -> None:
         self.prefix = prefix
         self.path = prefix + ".index"
-        self.findings: list[Finding] = []
+        self.findings: list[Finding] = [] if findings is None else findings
         self.values: list[bytes] = []
         self._lenient = lenient
         self._heads: dict[bytes, tuple[DType, tuple[int, ...]]] = {}
@@ -237,8 +246,9 @@ class BundleIndex:
             raise error
         self.findings.append(Finding.of(error))
 
-    def _read(self, table: Table) -> list[bytes]:
-        keys: list[bytes] = []
+    def _read(self, table: Table) -> list[str]:
+        """Read all blocks, and return the keys as text: nobody needs them twice."""
+        keys: list[str] = []
         last = None
         before: bytes | None = None
         unsorted = size = 0
@@ -265,7 +275,7 @@ class BundleIndex:
             if not is_found(found, above, bound):
                 hidden.append(handle.offset)
             self._blocks.append((len(keys), handle.offset))
-            keys += found
+            keys += map(key_text, found)
             self.values += values
         if unsorted:
             key, before, offset = first
@@ -278,14 +288,14 @@ class BundleIndex:
             self.findings.append(Finding("error", "key-order", message, None, self.path, hidden[0]))
         return keys
 
-    def _take_header(self, keys: list[bytes]) -> BundleHeaderProto:
+    def _take_header(self, keys: list[str]) -> BundleHeaderProto:
         """Return the header and take it out of the columns.
 
         TensorFlow takes whatever comes first for the header; a table without one would
         lose its first tensor without a word.
         """
         try:
-            position = keys.index(b"")
+            position = keys.index("")
         except ValueError:
             # A damaged block may have taken the header with it, and has been found already.
             if not any(finding.code == "block-checksum" for finding in self.findings):
@@ -311,7 +321,7 @@ class BundleIndex:
         }
         return counts.pop() if len(counts) == 1 else 0
 
-    def _sort_out(self, keys: list[bytes]) -> None:
+    def _sort_out(self, keys: list[str]) -> None:
         """Tell tensors from the pieces of partitioned ones.
 
         A slice key is known by being derivable from some entry's list of slices; a key
@@ -319,11 +329,10 @@ class BundleIndex:
         """
         in_order = not any(finding.code == "key-order" for finding in self.findings)
         # Slice keys sort before all that do not begin with a zero byte.
-        if in_order and not (keys and keys[0].startswith(SLICE_KEY_BYTE)):
-            texts = [key.decode("utf-8", "surrogateescape") for key in keys]
-            self.tensors = dict(zip(texts, range(len(keys)), strict=True))
+        if in_order and not (keys and keys[0].startswith(SLICE_KEY_BYTE.decode())):
+            self.tensors = dict(zip(keys, range(len(keys)), strict=True))
             return
-        first = _first_occurrences(keys)
+        first = _first_occurrences(map(key_bytes, keys))
         for key, position in list(first.items()):
             entry = self.entry_or_none(position)
             for extents in entry.slices if entry else ():
@@ -389,12 +398,12 @@ class BundleIndex:
             entry = self.entry(position)
         except EntryError as flaw:
             self.findings.append(Finding("error", flaw.code, str(flaw), key, self.path, self.place(position)))
-            return TensorSpec(key, INVALID, _shape_or_scalar(self.values[position]))
+            return TensorSpec(key, INVALID, shape_or_scalar(self.values[position]))
         stored = entry.size if entry.dtype.itemsize is None else None
         return TensorSpec(key, entry.dtype, entry.shape, stored)
 
 
-def _first_occurrences(keys: list[bytes]) -> dict[bytes, int]:
+def _first_occurrences(keys: Iterable[bytes]) -> dict[bytes, int]:
     """Return positions by key, in key order.
 
     Of a key that occurs twice it is the first, as TensorFlow finds it.
@@ -405,7 +414,7 @@ def _first_occurrences(keys: list[bytes]) -> dict[bytes, int]:
     return dict(sorted(positions.items()))
 
 
-def _shape_or_scalar(value: bytes) -> tuple[int, ...]:
+def shape_or_scalar(value: bytes) -> tuple[int, ...]:
     """Return the shape of an entry whose dtype is not known, if it can be told."""
     try:
         return decode_shape(BundleEntryProto.decode(value).shape)

@@ -64,7 +64,7 @@ class SalvagedIndex(BundleIndex):
         self._lenient = True
         self._heads = {}
         self._blocks = []
-        self._sort_out(keys)
+        self._sort_out([*map(key_text, keys)])
 
 
 class _Shards:

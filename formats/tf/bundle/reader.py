@@ -25,7 +25,7 @@ from ...core.region import (
     volume,
 )
 from ...core.slicing import allocate, keep_chunks, keep_region
-from ...core.spec import Stored, TensorSpec, key_bytes
+from ...core.spec import SpecColumns, Stored, TensorSpec, key_bytes, spec_columns
 from ...errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ...model.location import data_shards
 from ...model.reader import CheckpointReader
@@ -50,13 +50,18 @@ if TYPE_CHECKING:
     from ...model.facts import Facts
     from ...model.location import Location
     from ...model.probe import Probe
-    from ...model.verification import Verification
+    from ...model.verification import Finding, Verification
     from ...store.base import File
+    from ...wire.messages import BundleHeaderProto
     from .small import SmallTensors
 
 
 _MOST_OPEN_SHARDS = 64
 """With as many stretches that were read ahead, they hold 16 MiB."""
+
+
+_MANY_BLOCKS = 16
+"""Blocks, 4 MiB as TensorFlow writes them, of an index that is worth the import of numpy to be listed."""
 
 
 class BundleTensor(LazyTensor):
@@ -198,17 +203,36 @@ class BundleReader(CheckpointReader):
     """A bundle, object-based or name-based; what the keys mean is the subclass's."""
 
     def __init__(self, probe: Probe, *, lenient: bool = False) -> None:
-        self.begin(probe.location, BundleIndex(probe.location.path, lenient=lenient, table=probe.table))
+        self._lenient = lenient
+        self._table = probe.table
+        self._begin(probe.location, [])
 
     def begin(self, location: Location, index: BundleIndex) -> None:
         """Take an index, which need not be that of a file."""
-        self.location = location
         self.index = index
-        self.findings = index.findings
+        self._begin(location, index.findings)
+
+    def _begin(self, location: Location, findings: list[Finding]) -> None:
+        self.location = location
+        self.findings = findings
         self.open_shards: OrderedDict[int, ReadAhead] = OrderedDict()
         self._copies: Mapping[int, str] = {}
         self._lock = threading.Lock()
         self._closed = False
+
+    @cached_property
+    def index(self) -> BundleIndex:
+        """The index, which is read when it is asked for; `load` asks."""
+        table, self._table = self._table, None  # which holds the file's bytes
+        self.findings.clear()  # what columns have found is found again
+        return BundleIndex(self.location.path, lenient=self._lenient, table=table, findings=self.findings)
+
+    @cached_property
+    def header(self) -> BundleHeaderProto:
+        return self.index.header
+
+    def load(self) -> None:
+        self.index  # noqa: B018
 
     @cached_property
     def facts(self) -> Facts:
@@ -219,6 +243,30 @@ class BundleReader(CheckpointReader):
     @cached_property
     def specs(self) -> Mapping[str, TensorSpec]:
         return self.index.specs()
+
+    @property
+    def is_long(self) -> bool:
+        if "index" in self.__dict__ or self._lenient or self._table is None:
+            return False
+        return len(self._table.index) >= _MANY_BLOCKS
+
+    def columns(self) -> Iterator[SpecColumns]:
+        table = self._table
+        if not self.is_long or table is None:
+            yield from super().columns()
+            return
+        from .columns import IndexColumns, NotTellingError  # which need numpy
+
+        told, listed = 0, IndexColumns(table, self.findings)
+        try:
+            for block in listed.blocks():
+                self.header = listed.header
+                yield block
+                told += len(block.keys)
+        except NotTellingError:
+            positions = self.index.tensors
+            left = (spec for key, spec in self.specs.items() if positions[key] >= told)
+            yield spec_columns(left, listed.specs)
 
     @cached_property
     def small(self) -> SmallTensors:
@@ -396,7 +444,7 @@ class BundleReader(CheckpointReader):
         Where as many shards as the header counts are there, none of them is missing,
         and no entry needs to be decoded to know.
         """
-        prefix, count = self.index.prefix, self.index.header.num_shards
+        prefix, count = self.location.path, self.header.num_shards
         there = set(data_shards(prefix))
         if sum(path.endswith(f"-of-{count:05d}") for path in there) >= count:
             return []

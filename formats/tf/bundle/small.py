@@ -43,6 +43,9 @@ PLACE = struct.Struct("=iiqI")
 
 _COLUMNS = np.dtype([("shard", "=i4"), ("size", "=i4"), ("offset", "=i8"), ("checksum", "=u4")])
 
+PLACE_TAGS, CHECKSUM_TAG = (0x18, 0x20, 0x28), 0x35
+"""Tags of the fields of a place, in their order."""
+
 _BATCH = 1 << 14
 """Entries decoded together: a few MB of columns, and longer ones are no faster."""
 
@@ -90,10 +93,13 @@ def decode_places(values: list[bytes]) -> bytes:
 
 
 def _decode_batch(values: list[bytes]) -> bytes:
-    cursors = _Cursors([value if len(value) <= _LONGEST else b"" for value in values])
-    shard, offset, size = cursors.varint(0x18), cursors.varint(0x20), cursors.varint(0x28)
-    masked: Any = cursors.fixed32(0x35)
-    small = cursors.plain & (cursors.at == cursors.ends) & (shard < 1 << 31) & (size <= SMALL)
+    values = [value if len(value) <= _LONGEST else b"" for value in values]
+    sizes = np.fromiter(map(len, values), np.int64, len(values))
+    ends = np.cumsum(sizes)
+    cursors = Cursors(b"".join(values), ends - sizes, ends)
+    shard, offset, size = map(cursors.varint, PLACE_TAGS)
+    masked: Any = cursors.fixed32(CHECKSUM_TAG)
+    small = cursors.ended & (shard < 1 << 31) & (size <= SMALL)
     places = np.empty(len(values), _COLUMNS)
     places["shard"] = shard
     places["size"] = np.where(small, size, -1)
@@ -102,21 +108,25 @@ def _decode_batch(values: list[bytes]) -> bytes:
     return places.tobytes()
 
 
-class _Cursors:
-    """One position in each of many entries, which move on together.
+class Cursors:
+    """One position in each of many entries, which move on together; each begins behind dtype and shape.
 
     Those of entries that are not plain may run into the entry behind, and behind the
     last one into what is appended here; they end up elsewhere than where theirs ends.
     """
 
-    def __init__(self, values: list[bytes]) -> None:
-        self._bytes = np.frombuffer(b"".join([*values, bytes(_LONGEST)]), np.uint8)
-        sizes = np.fromiter(map(len, values), np.int64, len(values))
-        self.ends = np.cumsum(sizes)
-        self.at = self.ends - sizes
-        dtype, number, shape, shape_size = (self._bytes[self.at + step] for step in range(4))
+    def __init__(self, data: bytes, begins: Column, ends: Column) -> None:
+        self._bytes = np.frombuffer(data + bytes(_LONGEST), np.uint8)
+        self.ends = ends
+        dtype, number, shape, shape_size = (self._bytes[begins + step] for step in range(4))
         self.plain = (dtype == 0x08) & (number < 0x80) & (shape == 0x12) & (shape_size < 0x80)
-        self.at += 4 + (shape_size & 0x7F)
+        self.at: Column = begins + 4 + (shape_size & 0x7F)
+
+    @property
+    def ended(self) -> Column:
+        """Which of them have gone through a plain entry, and end where it does."""
+        ended: Column = self.plain & (self.at == self.ends)
+        return ended
 
     def _take(self, tag: int) -> Column:
         """Step over a tag where it is there, and return where."""
@@ -133,6 +143,8 @@ class _Cursors:
             column |= ((byte & 0x7F) * more).astype(np.int64) << shift
             self.at += more
             more = more & (byte >= 0x80)
+            if not more.any():
+                break
         self.plain &= ~more
         return column
 
