@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from formats.model.location import Location
 
     from ..operations.compare.diff import Diff, Pair
+    from ..operations.compare.unlike import Unlike
 
 
 def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
@@ -154,18 +155,28 @@ def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[
     """Return what differs, and the names by which people know the keys."""
     selection, settings, rules = selection_of(options), _settings(options), rules_of(options)
     noted = not options["quiet"]
-    with opened(left, noted=noted) as one, opened(right, noted=noted) as other:
+    told_apart = not (
+        rules or options["exact"] or options["everything"] or settings.by != "key" or not selection.everything
+    )
+    with (
+        opened(left, noted=noted, loaded=not told_apart) as one,
+        opened(right, noted=noted, loaded=not told_apart) as other,
+    ):
         changed = renamed(one, rules) if rules else None
         for text in changed.notes if changed is not None else ():
             render.note(text)
-        pairs = pair_up(one, other, settings.by, selection, changed)
-        if not options["quiet"]:
+        left_over = _unlike(one, other) if told_apart else None
+        if left_over is not None:
+            pairs, same = left_over
+        else:
+            pairs, same = pair_up(one, other, settings.by, selection, changed), 0
+        if not options["quiet"] and not same:
             _suggest(one, other, pairs, settings.by)
         with (
             workers(options["jobs"]) as pool,
             render.progress(_nbytes(other, pairs), other.location.name) as advance,
         ):
-            found = diff_pairs(one, other, pairs, settings, advance, workers=pool)
+            found = diff_pairs(one, other, pairs, settings, advance, workers=pool)._replace(same=same)
         one.check_unchanged()
         other.check_unchanged()
         if options["as_json"] or options["quiet"] or not render.is_terminal():
@@ -174,6 +185,15 @@ def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[
         keys = changed.keys if changed is not None else {}
         names = {keys.get(key, key): name for key, name in mine.items()}
         return found, {**names, **labels(other, "object-path")}
+
+
+def _unlike(left: CheckpointReader, right: CheckpointReader) -> Unlike | None:
+    """Return what may differ, where both sides are so large that it is worth to go through their indexes."""
+    if not (left.is_long and right.is_long):
+        return None
+    from ..operations.compare.unlike import unlike  # which needs numpy
+
+    return unlike(left, right)
 
 
 def _nbytes(right: CheckpointReader, pairs: list[Pair]) -> int:

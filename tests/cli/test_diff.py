@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ckpt_cli.runtime as tf
+from formats.tf.bundle import reader
 from tests.support import data_path, facts, numbers, recorded_at, strings, write_bundle
 
 if TYPE_CHECKING:
@@ -494,3 +495,19 @@ def test_iterators_are_told_apart_by_their_places(ckpt: Callable, terminal: Call
         paths.append(tf.train.Checkpoint(iterator=iterator).write(tmp_path / f"after-{drawn}"))
     (entry,) = ckpt("diff", *paths, "iterator", "--json").json["entries"]
     assert entry["apart"] == "14 elements apart"
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--json"], ["--stat"], ["-q"], ["--no-values", "--json"], ["--all"]]
+)
+def test_of_large_bundles_it_says_what_it_says_of_small_ones(
+    ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    one, other = str(tmp_path / "left"), str(tmp_path / "right")
+    zeros, ones = np.zeros(3, np.float32), np.ones(3, np.float32)
+    write_bundle(one, {"a": zeros, "b": ones, "c": strings([b"x"]), "d": zeros})
+    write_bundle(other, {"a": zeros, "b": zeros, "c": strings([b"y"]), "e": np.zeros(2)})
+    expected = ckpt("diff", *options, one, other)
+    monkeypatch.setattr(reader, "_MANY_BLOCKS", 0)
+    assert ckpt("diff", *options, one, other) == expected
+    assert expected.code == 1

@@ -94,18 +94,22 @@ def _spec_document(spec: TensorSpec | None) -> dict[str, Any] | None:
 
 
 class Diff(NamedTuple):
-    """All entries of a comparison, in the order of the bytes of their keys."""
+    """All entries of a comparison, in the order of the bytes of their keys.
+
+    Beside them there are tensors that are the `same`, and of which no more is told.
+    """
 
     left: str
     right: str
     entries: list[Entry]
+    same: int = 0
 
     @property
     def summary(self) -> dict[str, int]:
         counts = Counter(entry.change for entry in self.entries)
         changed = counts["dtype"] + counts["shape"] + counts["value"]
         once = {name: counts[name] for name in ("added", "removed", "renamed")}
-        return {"same": counts["same"], "changed": changed, **once}
+        return {"same": counts["same"] + self.same, "changed": changed, **once}
 
     def shown(self, *, everything: bool) -> list[Entry]:
         """Return the entries to show: those that changed, or all."""
