@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 CONTRIBUTING = os.path.join(ROOT, "CONTRIBUTING.md")
 HOME = re.compile(r"https://(github|raw\.githubusercontent)\.com/ckpt-tools/ckpt/(blob/)?main/")
 
+LOSS = re.compile(r"(\d+) steps: loss (\d\.\d+)")
+
 of_each_page = pytest.mark.parametrize("page", PAGES, ids=os.path.basename)
 
 
@@ -96,6 +98,7 @@ def _lay_out(directory: Path) -> None:
     for name in os.listdir(data_path("bert_tiny")):
         shutil.copy(data_path("bert_tiny", name), directory)
     shutil.copytree(data_path("bert_template", "other_names", "model"), directory / "fresh")
+    shutil.copy(os.path.join(ROOT, "docs", "bert.py"), directory)
     shutil.copy(data_path("bert_template", "gold_map.tsv"), directory / "names.tsv")
     shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), directory / "run")
     shutil.copytree(data_path("keras_mlp"), directory / "keras_mlp")
@@ -118,9 +121,10 @@ def test_commands_do_what_they_say(tmp_path: Path, page: str) -> None:
     _lay_out(tmp_path)
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
-    script = bin_directory / "ckpt"
-    script.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m ckpt_cli "$@"\n')
-    script.chmod(0o755)
+    for name, started in (("ckpt", "-m ckpt_cli"), ("python", "")):
+        script = bin_directory / name
+        script.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {started} "$@"\n')
+        script.chmod(0o755)
     environment = {**os.environ, "PATH": f"{bin_directory}:{os.environ['PATH']}"}
     for line in _lines_to_run(page):
         done = subprocess.run(
@@ -128,6 +132,18 @@ def test_commands_do_what_they_say(tmp_path: Path, page: str) -> None:
         )
         expected = re.search(r"# exits (\d)", line)
         assert done.returncode == (int(expected[1]) if expected else 0), f"{line}\n{done.stderr}"
+        if LOSS.search(line):
+            assert _losses(done.stdout) == pytest.approx(_losses(line), abs=1e-3), line
+
+
+def _losses(text: str) -> dict[str, float]:
+    return {steps: float(loss) for steps, loss in LOSS.findall(text)}
+
+
+def test_the_loss_of_bert_goes_on_where_it_stood() -> None:
+    before, after = (_losses(line) for line in _lines_to_run(README) if LOSS.search(line))
+    assert before == after
+    assert len(before) == 3
 
 
 def test_the_page_of_the_api_has_what_the_package_offers() -> None:

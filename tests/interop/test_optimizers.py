@@ -195,6 +195,34 @@ def test_berts_optimizer_goes_on_where_bias_is_corrected_no_more(
     assert found["difference"] <= TOLERANCE
 
 
+@pytest.mark.parametrize("google", [False, True], ids=["adam", "adam_weight_decay"])
+def test_the_loss_of_bert_goes_on_where_it_stood(
+    google: bool, old_tensorflow: TensorFlow, tmp_path: Any
+) -> None:
+    """From an Estimator with names as Google's into a Keras model, by the map that `match` proposes."""
+
+    def losses(command: str, path: str | None = None) -> list[list[float]]:
+        told: list[list[float]] = old_tensorflow.ask(
+            "bert", "losses", folder=str(tmp_path), command=command, path=path, google=google
+        )
+        return told
+
+    before, _ = losses("tf1"), losses("fresh")
+    source, fresh, names = (
+        tmp_path / "old" / "model.ckpt-3",
+        tmp_path / "fresh" / "ckpt-1",
+        tmp_path / "map.tsv",
+    )
+    assert run_ckpt("match", source, fresh, "--save-map", names).code == 1
+    target = tmp_path / "tf2" / "bert-3"
+    many = ["--iterations", 200_000] if google else []
+    done = run_ckpt("convert", source, target, "--like", fresh, "--map", names, *many)
+    assert done.code == 0, done.err
+    after = losses("tf2", str(target))
+    assert after[0][0] == (200_000 if google else 3)
+    assert [loss for _, loss in after] == pytest.approx([loss for _, loss in before], abs=TOLERANCE)
+
+
 @pytest.mark.parametrize(
     ("source", "target", "optimizer", "into"),
     [
