@@ -1,6 +1,6 @@
 """Samples of matrices that are too large for each run, another one for each commit.
 
-`make interop-all` goes through the whole of them.
+`make interop-all` and `CKPT_WHOLE=1 make test` go through the whole of them.
 """
 
 from __future__ import annotations
@@ -8,6 +8,13 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Item = TypeVar("Item")
 
 
 def seeds(few: int, whole: int) -> list[int]:
@@ -17,6 +24,19 @@ def seeds(few: int, whole: int) -> list[int]:
     return sorted(random.Random(_commit()).sample(range(whole), few))
 
 
+def turn(items: Sequence[Item], few: int, number: int) -> list[Item]:
+    """Return `few` of the items for thing number `number`: those that follow what the one before it has.
+
+    So as many things as there are items get each of them `few` times.  Which ones the first gets, the
+    commit decides.  Where CKPT_WHOLE is set, everything gets all of them.
+    """
+    if os.environ.get("CKPT_WHOLE"):
+        return list(items)
+    (first,) = seeds(1, len(items))
+    return [items[(first + number * few + each) % len(items)] for each in range(few)]
+
+
+@cache
 def _commit() -> str:
     """Return the commit that is checked out; where there is no git, always the same."""
     here = os.path.dirname(os.path.abspath(__file__))

@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 
-from formats.wire.crc32c import extend, mask
+from formats.wire.crc32c import combine, extend, mask
 from formats.wire.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto, VersionDef
 from formats.wire.sstable import TableBuilder
 
@@ -61,6 +61,31 @@ def many_tensors(prefix: str, tensors: int) -> str:
     with open(f"{prefix}.data-00000-of-00001", "wb") as file:
         file.write(body * tensors)
     _write_index(prefix, entries)
+    return prefix
+
+
+def one_tensor(prefix: str, nbytes: int) -> str:
+    """Write a bundle of one tensor of zeros, `huge`, whose shard is a hole of `nbytes`; return its prefix."""
+    nbytes -= nbytes % 4096
+    crc, size, left = extend(0, bytes(4096)), 4096, nbytes // 4096
+    total = 0
+    while left:  # a checksum of twice as many zeros is made of two of these
+        if left & 1:
+            total = combine(total, crc, size) if total else crc
+        crc, size, left = combine(crc, crc, size), 2 * size, left >> 1
+    with open(f"{prefix}.data-00000-of-00001", "wb") as file:
+        file.truncate(nbytes)
+    _write_index(prefix, {b"huge": _entry((nbytes // 4096, 1024), 0, total)})
+    return prefix
+
+
+def long_index(prefix: str, nbytes: int) -> str:
+    """Write a bundle whose index has `nbytes` and some more, of long keys, and return its prefix."""
+    body = bytes(24)
+    keys = (b"%08d/" % number + b"k" * 900 for number in range(-(-nbytes // 900)))
+    _write_index(prefix, dict.fromkeys(keys, _entry((2, 3), 0, extend(0, body))))
+    with open(f"{prefix}.data-00000-of-00001", "wb") as file:
+        file.write(body)
     return prefix
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import shutil
 import tempfile
@@ -22,6 +23,7 @@ from tests.benchmarks.harness import (
     run,
     seconds_at_most,
     supply_memory,
+    tensorflow,
 )
 from tests.benchmarks.reading import BASE, beyond_start
 
@@ -41,6 +43,19 @@ for path in sys.argv[2:]:
     total += numpy.fromfile(path, numpy.float32)
 print(time.perf_counter() - started)
 """
+
+
+RESAVE = """
+import sys, time
+import tensorflow as tf
+started = time.perf_counter()
+reader = tf.train.load_checkpoint(sys.argv[1])
+names = reader.get_variable_to_shape_map()
+tensors = {name.replace("/", "."): tf.Variable(reader.get_tensor(name)) for name in names}
+tf.train.Checkpoint(tensors=tensors).write(sys.argv[2])
+print(time.perf_counter() - started)
+"""
+"""What a conversion of names to objects is to whoever has TensorFlow alone."""
 
 
 def _remove(prefix: str) -> None:
@@ -121,6 +136,7 @@ def rows(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]
     yield name, partial(_repack, name, directory, h5, scale)
     yield from _in_memory(directory, bundle, h5, scale)
     yield from _renaming(directory, bundle, scale)
+    yield from _linking(directory, bundle, h5, scale)
     os.unlink(h5)
     _remove(bundle)
     yield from _one_large_tensor(directory, scale)
@@ -191,6 +207,53 @@ def _renaming(directory: str, source: str, scale: Scale) -> Iterator[tuple[str, 
         yield name, partial(seconds_at_most, name, measure, 0.3, scale.rounds)
     for path in (moved, sparse):
         _remove(path)
+
+
+def _linking(directory: str, bundle: str, h5: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]]:
+    """Conversions that share the source's files: what they take beyond start-up, and beside copying them."""
+    sparse = sparse_bundle(os.path.join(directory, "sparse-1"), 200, 1 << 40)
+    safetensors = os.path.join(directory, "source.safetensors")
+    run([*CKPT, "convert", bundle, safetensors, "--no-verify"])
+    target = os.path.join(directory, "linked-1")
+
+    def linked(source: str, to: str) -> float:
+        return beyond_start("convert", source, target, "--to", to, "--link", "--overwrite")
+
+    for what, source in (("2 GB", bundle), ("1 TB sparse", sparse)):
+        name = f"convert --link {what} to objects, beyond start-up"
+        yield name, partial(seconds_at_most, name, partial(linked, source, "object"), 0.3, scale.rounds)
+    copying = Conversion(directory, bundle, "copy-1")
+    name = "convert --link 2 GB to objects, beyond start-up / cp and sync"
+    yield (
+        name,
+        partial(
+            at_most,
+            name,
+            partial(linked, bundle, "object"),
+            partial(copying.copy, sync=True),
+            0.3,
+            scale.heavy_rounds,
+        ),
+    )
+    name = "convert --link 2 GB to objects, beyond start-up / TensorFlow reading and saving"
+    yield name, partial(_resave, name, directory, bundle, partial(linked, bundle, "object"), scale)
+    verify = partial(beyond_start, "verify", bundle)
+    for what, source in ((".safetensors", safetensors), (".h5", h5)):
+        name = f"convert --link 2 GB {what}, beyond start-up / verify of a bundle of 2 GB"
+        yield name, partial(at_most, name, partial(linked, source, "name"), verify, None, scale.rounds)
+    os.unlink(safetensors)
+    for shard in glob.glob(f"{target}.*"):
+        os.unlink(shard)
+    _remove(sparse)
+
+
+def _resave(name: str, directory: str, source: str, ours: Callable[[], float], scale: Scale) -> Row:
+    copy = os.path.join(directory, "out", "resaved-1")
+    os.makedirs(os.path.dirname(copy), exist_ok=True)
+    rival = [*tensorflow(RESAVE), source, copy]
+    row = at_most(name, ours, lambda: printed(rival), 0.1, scale.heavy_rounds)
+    _remove(copy)
+    return row
 
 
 def _one_large_tensor(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]]:

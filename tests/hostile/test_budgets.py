@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import sampling
+from tests.benchmarks.data import long_index, many_tensors, one_tensor, run_directory, sharded_bundle
 from tests.counts import count
 from tests.hostile.bombs import BOMBS, graph_with_slots
+from tests.hostile.budget_server import ADDRESS_SPACE
 from tests.hostile.commands import COMMANDS, arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 MEMORY = 100 << 20
@@ -28,16 +31,22 @@ SECONDS = 20
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-EACH = ("ls -l --json {}", "verify {}", "rescue {} +")
-IN_TURN = (
+LINES = (
+    "ls -l --json {}",
     "show {}",
+    "verify {}",
     "diff {} {}",
+    "rescue {} +",
     "convert {} + --to tf-object",
     "match {} {}",
     "graph {} -o +.svg",
     "state @",
 )
-"""Each run of the tests tries four commands on a file, `make fuzz` tries all there are."""
+TRIED = 2
+"""Of these commands each run of the tests tries so many on a file, other ones for another commit.
+
+`make fuzz` tries all there are.
+"""
 
 
 class Server:
@@ -71,7 +80,7 @@ def server() -> Iterator[Server]:
 
 
 def try_commands(
-    server: Server, make: Callable[[str], str], directory: Path, commands: tuple[list[str], ...]
+    server: Server, make: Callable[[str], str], directory: Path, commands: Sequence[list[str]]
 ) -> None:
     (directory / "run").mkdir()
     path = make(str(directory / "run"))
@@ -90,8 +99,9 @@ def try_commands(
 
 @pytest.mark.parametrize("make", BOMBS, ids=lambda make: make.__name__)
 def test_hostile_files_cost_little(server: Server, tmp_path: Path, make: Callable[[str], str]) -> None:
-    commands = (*EACH, IN_TURN[BOMBS.index(make) % len(IN_TURN)])
-    try_commands(server, make, tmp_path, tuple(line.split() for line in commands))
+    try_commands(
+        server, make, tmp_path, [line.split() for line in sampling.turn(LINES, TRIED, BOMBS.index(make))]
+    )
 
 
 @pytest.mark.fuzz
@@ -101,7 +111,7 @@ def test_hostile_files_cost_every_command_little(
 ) -> None:
     # What inflates is honest work where all of it is asked for, as JSON or as V1's one piece a tensor.
     inflates = make.__name__ in ("npz_that_inflates_a_thousandfold", "h5_of_zeros_in_large_chunks")
-    few = tuple(line.split() for line in (*EACH, *IN_TURN))
+    few = [line.split() for line in LINES]
     try_commands(server, make, tmp_path, few if inflates else COMMANDS)
 
 
@@ -138,3 +148,85 @@ def test_the_measure_sees_memory_and_time(server: Server, tmp_path: Path) -> Non
     assert (cost["code"], cost["err"]) == (0, "")
     assert cost["grown"] > 50 << 20
     assert 0.1 < cost["seconds"] < SECONDS
+
+
+# What is large in one respect ---------------------------------------------------------
+#
+# Whole only where `make fuzz` runs them, a part of it in each run of the tests; what there is room
+# for in memory is far less than there is of its kind.
+
+SHARE = 50
+"""A run of the tests tries so small a part."""
+
+
+def whole_or_part(whole: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("amount", [whole // SHARE, pytest.param(whole, marks=pytest.mark.fuzz)])
+
+
+def try_line(server: Server, line: str, path: str, tmp_path: Path, limit: int) -> dict[str, Any]:
+    """Run a command that finds nothing wrong, in at most so many bytes more than one that does nothing."""
+    cost = server.measure(arguments(line.split(), path, str(tmp_path / "new")))
+    assert (cost["code"], cost["err"]) == (0, ""), line
+    assert cost["grown"] <= limit, f"{cost['grown'] >> 20} MiB of {limit >> 20}, {line}"
+    return cost
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "verify {}",
+        *(
+            pytest.param(line, marks=pytest.mark.fuzz)
+            for line in (
+                "stats {}",
+                "diff -q --exact {} {}",
+                "convert {} +-1 --quiet",
+                "show {} huge[0:1,0:4]",
+            )
+        ),
+    ],
+)
+def test_a_tensor_larger_than_memory_is_gone_through_in_pieces(
+    server: Server, tmp_path: Path, line: str
+) -> None:
+    path = one_tensor(str(tmp_path / "c-1"), ADDRESS_SPACE + (1 << 30))
+    try_line(server, line, path, tmp_path, 40 << 20)
+
+
+@whole_or_part(100_000)
+def test_a_hundred_thousand_checkpoints_in_a_directory(server: Server, tmp_path: Path, amount: int) -> None:
+    path = run_directory(str(tmp_path / "run"), amount)
+    for line in ("ls {}", "ls --json {}", "state {}"):
+        cost = try_line(server, line, path, tmp_path, (10 << 20) + 4608 * amount)
+        assert f"ckpt-{amount - 1}" in cost["out"] or amount > 10, line
+
+
+@whole_or_part(10_000)
+def test_ten_thousand_shards(server: Server, tmp_path: Path, amount: int) -> None:
+    path = sharded_bundle(str(tmp_path / "c-1"), amount, 2 * amount)
+    for line in (
+        "ls -l {}",
+        "verify {}",
+        "diff --exact {} {}",
+        "convert {} +-1",
+        "rename -q --link {} +-2 --add-prefix p/",
+    ):
+        try_line(server, line, path, tmp_path, (20 << 20) + 4096 * amount)
+
+
+@whole_or_part(500_000_000)
+def test_an_index_of_500_megabytes_is_listed_in_a_few(server: Server, tmp_path: Path, amount: int) -> None:
+    path = long_index(str(tmp_path / "c-1"), amount)
+    assert os.path.getsize(path + ".index") > amount
+    for line in ("ls {}", "ls -1 {}", "diff {} {}"):
+        try_line(server, line, path, tmp_path, 80 << 20)
+
+
+@whole_or_part(1_000_000)
+def test_a_million_keys_are_listed_and_compared_in_the_size_of_their_indexes(
+    server: Server, tmp_path: Path, amount: int
+) -> None:
+    path = many_tensors(str(tmp_path / "c-1"), amount)
+    size = os.path.getsize(path + ".index")
+    for line in ("ls {}", "ls -1 {}", "diff {} {}"):
+        try_line(server, line, path, tmp_path, line.count("{}") * (size + (20 << 20)))
