@@ -5,14 +5,18 @@ And what is printed at the end: how much damage was tried (`tests.counts`).
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import counts
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "database": None}
 
@@ -25,6 +29,20 @@ settings.load_profile("ci" if os.environ.get("CI") else os.environ.get("HYPOTHES
 # ones it starts; tests of what a signal does need them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tens of thousands of tests without a look for garbage among them.
+
+    They are not frozen afterwards (`gc.freeze`): hypothesis asks the collector who refers to its generator of
+    random numbers, is told of nobody that is frozen, and warns where `CI` is set, which is an error here.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -40,6 +40,14 @@ def test_the_workflow_runs_every_python_from_the_lowest() -> None:
     assert _project()["requires-python"] == ">=3.11"
 
 
+def test_a_change_meets_the_newest_and_the_lowest_versions() -> None:
+    asked = re.findall(r"^make (\S+)$", _text(".ci", "run"), re.MULTILINE)
+    assert asked[asked.index("test") :][:2] == ["test", "test-lowest"]
+    installs = _text("Makefile").partition("\n$(LOWEST)/installed:")[2].partition("\n\n")[0]
+    assert "--resolution lowest-direct" in installs
+    assert "--only-binary :all:" in installs
+
+
 def test_hooks_before_a_commit_are_those_of_lint() -> None:
     hooks = re.findall(r"entry: \.venv/bin/(.*)$", _text(".pre-commit-config.yaml"), re.MULTILINE)
     lint = re.findall(r"^\t\$\(VENV\)/bin/(ruff .*|mypy)$", _text("Makefile"), re.MULTILINE)

@@ -61,6 +61,13 @@ def test_every_format_has_a_specimen() -> None:
     assert set(SPECIMENS) == {found.name for found in all_formats()}
 
 
+def of_each_sort(source: str) -> list[str]:
+    """Return the last key of each kind, dtype and rank: tensors alike in these come to the same."""
+    with formats.open_checkpoint(source) as reader:
+        sorts = {(reader.kinds[key], spec.dtype, len(spec.shape)): key for key, spec in reader.specs.items()}
+    return list(sorts.values())
+
+
 def outcome(source: str, key: str, target: Path, into: str, ckpt: Callable) -> str:
     """Convert one tensor and return what became of it, which is checked."""
     result = ckpt("convert", "--json", source, target, key, "--to", into, "--overwrite")
@@ -125,13 +132,11 @@ def test_each_tensor_is_the_same_or_dropped_or_refused(
     name: str, into: str, tmp_path: Path, ckpt: Callable
 ) -> None:
     source = specimen(name, tmp_path, ckpt)
-    with formats.open_checkpoint(source) as reader:
-        keys = list(reader.specs)
     target = tmp_path / f"out-1{SUFFIXES.get(into, '')}"
     if is_of_a_model(name, into):
         whole_model(source, target, into, ckpt)
         return
-    found = {key: outcome(source, key, target, into, ckpt) for key in keys}
+    found = {key: outcome(source, key, target, into, ckpt) for key in of_each_sort(source)}
     if name == into and name in ("tf-name", "tf-v1", "npz", "safetensors", "hdf5"):
         assert set(found.values()) == {"same"}
     if name == "listing":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-KILLS = 50
+KILLS = 30
 MOST_TO_KEEP = 3
 
 
