@@ -25,6 +25,7 @@ from ..store.paths import (
     name_of,
     obstacle_at,
     split,
+    store_of,
 )
 
 _FOLDER_INDEXES = ("model" + INDEX_SUFFIX, "diffusion_pytorch_model" + INDEX_SUFFIX)
@@ -82,8 +83,19 @@ def resolve(path: str) -> Location:
     return found
 
 
+def is_prefix_at_once(path: str) -> bool:
+    """Whether a path is a bundle's prefix by one request, where each name is one.
+
+    Whether something of the very name of the prefix lies there, too, is not asked then.
+    """
+    is_file_by_name = path.endswith((".index", *FILE_SUFFIXES))
+    return not store_of(path).lists_first and not is_file_by_name and is_file(path + ".index")
+
+
 def find(path: str) -> Location | None:
     """Return the checkpoint that `path` names; None where there is none."""
+    if is_prefix_at_once(path):
+        return bundle(path)
     if is_folder(path):
         prefix = saved_model_prefix(path)
         if prefix is not None:
@@ -138,7 +150,9 @@ def _bundle_at(prefix: str) -> Location | None:
 
 def _part_of(location: Location | None, path: str) -> Location | None:
     """Return a bundle that one of its files names, with a note where that is a prefix as well."""
-    if location is None or not (is_file(path) and is_file(path + ".index")):
+    if location is None or not store_of(path).lists_first:
+        return location
+    if not (is_file(path) and is_file(path + ".index")):
         return location
     own = "the index" if path == location.head else "a file"
     note = f"{path}: {own} of {location.path}; the checkpoint with this prefix is named by {path}.index"

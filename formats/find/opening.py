@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from ..errors import CheckpointError, forget_locals
 from ..model.probe import Probe
 from ..store.paths import is_file, is_folder, named, open_file, parent
+from ..store.whole import LARGEST_KEPT, whole
 from ..tf.run.state_file import looks_like_state_file
 from .directory import Directory
-from .location import resolve, saved_model_prefix, sharded_folder
+from .location import is_prefix_at_once, resolve, saved_model_prefix, sharded_folder
 from .registry import detect
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 def is_directory(path: str) -> bool:
     """Whether a path names a directory of checkpoints, rather than one checkpoint."""
+    if is_prefix_at_once(path):
+        return False
     return is_folder(path) and not _is_one(path) and not is_file(path + ".index")
 
 
@@ -44,7 +47,9 @@ def locate(path: str) -> Location:
 def _is_state_file(path: str) -> bool:
     try:
         with open_file(path) as file:
-            return looks_like_state_file(file.read(0, 4096))
+            # A small index is read whole, for that is what comes next.
+            is_read_on = path.endswith(".index") and file.size <= LARGEST_KEPT
+            return looks_like_state_file(whole(file) if is_read_on else file.read(0, 4096))
     except CheckpointError:
         return False
 

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointError
 from ..store.beside import SAFETENSORS_SHARD, SHARD, V1_SHARD, files_beside
-from ..store.paths import entry_at, is_file, name_of, store_of
+from ..store.paths import entry_at, is_file, name_of, open_file, store_of
+from ..store.whole import LARGEST_KEPT, whole
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..store.base import Identity, Store
 
 
@@ -94,8 +97,13 @@ class Location(NamedTuple):
         return sum(found.size for path in self.files() if (found := entry_at(path)) is not None)
 
     def fingerprint(self) -> Fingerprint:
-        """Return, by file, what changes when one is written to, replaced or removed."""
-        found = {path: entry_at(path) for path in self.files()}
+        """Return, by file, what changes when one is written to, replaced or removed.
+
+        Where each file would be a request it is that of the head alone: who reads another one asks for it
+        as it was when it was opened.
+        """
+        files = self.files() if self.store.lists_first else [self.head]
+        found = {path: entry_at(path) for path in files}
         # What is not there by now has just gone, or is a link that leads nowhere.
         return {path: entry.identity for path, entry in found.items() if entry is not None}
 
@@ -104,16 +112,37 @@ def bundle(prefix: str) -> Location:
     return Location(prefix, prefix + ".index")
 
 
-def _beside(prefix: str, pattern: re.Pattern[str]) -> list[str]:
+def _beside(prefix: str, pattern: re.Pattern[str], count: Callable[[], int | None]) -> list[str]:
     try:
-        return files_beside(prefix, pattern)
+        return files_beside(prefix, pattern, count)
     except CheckpointError:
         return []
 
 
 def data_shards(prefix: str) -> list[str]:
-    """Return the data shards that lie beside a bundle's index, whatever count their names say."""
-    return _beside(prefix, SHARD)
+    """Return the data shards that lie beside a bundle's index, whatever count their names say.
+
+    Where names are asked for one by one they are those of the count that the index says.
+    """
+    return _beside(prefix, SHARD, lambda: _counted(prefix + ".index"))
+
+
+def _counted(index: str) -> int | None:
+    """Return how many data shards the header of an index counts; None where it cannot be told."""
+    from ..wire.messages import BundleHeaderProto
+    from ..wire.sstable import Table
+
+    try:
+        with open_file(index) as file:
+            if file.size <= LARGEST_KEPT:
+                data = whole(file)
+                table = Table(lambda offset, size: data[offset : offset + size], len(data), index)
+            else:
+                table = Table(file.read, file.size, index)
+            value = table.get(b"")
+        return None if value is None else max(0, BundleHeaderProto.decode(value).num_shards)
+    except (CheckpointError, ValueError):  # ValueError: no such message
+        return None
 
 
 def v1_shards(path: str) -> list[str]:
@@ -121,7 +150,7 @@ def v1_shards(path: str) -> list[str]:
     match = V1_SHARD.fullmatch(path)
     prefix = match["prefix"] if match else path
     count = match["count"] if match and match["count"].isdigit() else None
-    found = _beside(prefix, V1_SHARD)
+    found = _beside(prefix, V1_SHARD, lambda: None if count is None else int(count))
     return [name for name in found if count is None or name.endswith(f"-of-{count}")]
 
 
@@ -139,15 +168,20 @@ def is_shard_beside_index(path: str) -> bool:
 
 
 def shards_beside(path: str) -> list[str]:
-    """Return the shards that lie beside an index of Hugging Face's, whatever count their names say."""
-    return _beside(path.removesuffix(INDEX_SUFFIX), SAFETENSORS_SHARD)
+    """Return the shards that lie beside an index of Hugging Face's, whatever count their names say.
+
+    Where names are asked for one by one there are none: the index names its own.
+    """
+    return _beside(path.removesuffix(INDEX_SUFFIX), SAFETENSORS_SHARD, lambda: 0)
 
 
 def lone_shards(shard: str) -> list[str]:
     """Return the shards of Hugging Face's that are there of the set that one belongs to."""
     match = SAFETENSORS_SHARD.fullmatch(shard)
-    found = _beside(match["prefix"], SAFETENSORS_SHARD) if match else []
-    return [path for path in found if match and path.endswith(f"-of-{match['count']}.safetensors")]
+    if match is None:
+        return []
+    found = _beside(match["prefix"], SAFETENSORS_SHARD, lambda: int(match["count"]))
+    return [path for path in found if path.endswith(f"-of-{match['count']}.safetensors")]
 
 
 def is_leftover(name: str, *, directory: bool) -> bool:

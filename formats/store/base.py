@@ -143,6 +143,9 @@ class Store(ABC):
 
     scheme: str
 
+    lists_first = True
+    """Whether one listing tells of all names in a folder; else each name is a question of its own."""
+
     forks = True
     """Whether a forked process can go on asking it."""
 

@@ -5,19 +5,22 @@
     safetensors  prefix-00001-of-00002.safetensors
 
 A checkpoint's shards are told by the names beside it.  A listing is gone through once for all
-who ask (`formats.store.paths.list_folder`), however many checkpoints lie in it.
+who ask (`formats.store.paths.list_folder`), however many checkpoints lie in it.  A store that is better
+asked for each name by itself is asked for those that there are by the count of shards, which a file's
+content or its name says.
 """
 
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from .base import UnlistedError
-from .paths import is_file, join, list_folder, split
+from .paths import is_file, join, list_folder, split, store_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from .base import Listed
 
@@ -32,12 +35,19 @@ SAFETENSORS_SHARD = re.compile(
 _PATTERNS = (SHARD, V1_SHARD, SAFETENSORS_SHARD)
 
 _SPELLED = {
-    SHARD: ".data-{shard:05d}-of-{count:05d}",
-    V1_SHARD: "-{shard:05d}-of-{count:05d}",
-    SAFETENSORS_SHARD: "-{shard:05d}-of-{count:05d}.safetensors",
+    SHARD: (".data-{shard:05d}-of-{count:05d}", 0),
+    V1_SHARD: ("-{shard:05d}-of-{count:05d}", 0),
+    SAFETENSORS_SHARD: ("-{shard:05d}-of-{count:05d}.safetensors", 1),
 }
-_MOST_ASKED_FOR = 8
-"""Shards that are asked for by their names, where those that are there are not told."""
+"""How names are written, and the number of the first shard."""
+
+_MOST_GUESSED = 8
+"""Counts of shards that are tried where nothing says how many there are."""
+
+_MOST_ASKED_FOR = 10_000
+"""Shards that are asked for by their names: what says how many there are may be damaged."""
+
+_ASKED_AT_ONCE = 8
 
 _MOST_KEPT = 16
 """Listings that are kept as they were taken apart, as many as `list_folder` keeps."""
@@ -53,26 +63,40 @@ class _Taken(NamedTuple):
 _taken: dict[str, _Taken] = {}
 
 
-def files_beside(prefix: str, pattern: re.Pattern[str]) -> list[str]:
+def files_beside(
+    prefix: str, pattern: re.Pattern[str], count: Callable[[], int | None] = lambda: None
+) -> list[str]:
     """Return the files whose names match one of the patterns above with this very prefix, sorted.
 
-    Where a store lists no directories they are asked for one by one, unless there are very many.
-    Raises CheckpointNotFoundError, InaccessibleError where the directory cannot be listed.
+    Where a store is asked for names one by one, they are those of as many shards as `count` says, or of
+    a few where that says None.  Raises CheckpointNotFoundError, InaccessibleError where the directory
+    cannot be listed.
     """
     folder, base = split(prefix)
+    if not store_of(prefix).lists_first:
+        return _asked_for(prefix, pattern, count())
     try:
         names = _names_in(folder).by_prefix[pattern].get(base, ())
     except UnlistedError:
-        return _asked_for(prefix, _SPELLED[pattern])
+        return _asked_for(prefix, pattern, count())
     return [join(folder, name) for name in names]
 
 
-def _asked_for(prefix: str, spelled: str) -> list[str]:
-    for count in range(1, _MOST_ASKED_FOR + 1):
-        paths = [prefix + spelled.format(shard=shard, count=count) for shard in range(count)]
-        if is_file(paths[0]):
-            return [path for path in paths if is_file(path)]
-    return []
+def _asked_for(prefix: str, pattern: re.Pattern[str], count: int | None) -> list[str]:
+    if count is not None:
+        paths = _shards(prefix, pattern, count) if count <= _MOST_ASKED_FOR else []
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+            return [path for path, is_there in zip(paths, pool.map(is_file, paths), strict=True) if is_there]
+    counts = range(1, _MOST_GUESSED + 1)
+    found = (guess for guess in counts if is_file(_shards(prefix, pattern, guess)[0]))
+    guess = next(found, None)
+    return [] if guess is None else _asked_for(prefix, pattern, guess)
+
+
+def _shards(prefix: str, pattern: re.Pattern[str], count: int) -> list[str]:
+    """Return how all shards of a set are called."""
+    spelled, first = _SPELLED[pattern]
+    return [prefix + spelled.format(shard=shard, count=count) for shard in range(first, first + count)]
 
 
 def _names_in(folder: str) -> _Taken:

@@ -57,6 +57,8 @@ _secrets: dict[str, Secrets] = {}
 class HttpStore(ServerStore):
     """The files of all web servers."""
 
+    lists_first = False
+
     def __init__(self, scheme: str) -> None:
         self.scheme = scheme
         super().__init__()

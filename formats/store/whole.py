@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .base import File, Identity
 
 
-_MOST_KEPT, _LARGEST_KEPT = 16 << 20, 4 << 20
+_MOST_KEPT, LARGEST_KEPT = 16 << 20, 4 << 20
 """Bytes that are kept of all files, and of one: the indexes of a run, none that is worth more than time."""
 
 
@@ -46,6 +46,6 @@ def whole(file: File) -> bytes:
     data = _kept.files.get(key)
     if data is None:
         data = file.read_exactly(0, file.size)
-        if file.size <= _LARGEST_KEPT:
+        if file.size <= LARGEST_KEPT:
             _kept.add(key, data)
     return data

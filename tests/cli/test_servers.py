@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import traceback
@@ -11,11 +12,12 @@ import numpy as np
 import pytest
 
 from formats import CheckpointError
+from formats.model.location import lone_shards, v1_shards
 from formats.store import http, transport, whole
 from formats.store import hub as hub_store
 from tests.servers.hub import Hub, serving_hub
 from tests.servers.web import Handler, Web, serving
-from tests.support import data_path, write_bundle
+from tests.support import data_path, numbers, write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,39 +60,80 @@ def web(laid_out: Path) -> Iterator[Web]:
 
 
 LINES = {
-    "ls URL/run/ckpt-1.index": (3, 1, 2, 0),
-    "ls URL/run/ckpt-1": (3, 1, 1, 0),
-    "show URL/run/ckpt-1": (4, 1, 1, 0),
-    "show URL/run/ckpt-1 layer_0007/kernel": (3, 1, 2, 1 << 16),
-    "show URL/run/ckpt-1 large": (3, 1, 2, 6_000_000),
-    "diff URL/run/ckpt-0 URL/run/ckpt-1": (6, 1, 2, 0),
-    "verify URL/run/ckpt-1": (4, 1, 5, 6_200_000),
-    "ls URL/interop/weights.safetensors": (2, 0, 1, None),
-    "ls URL/interop/weights.npz": (2, 0, 1, None),
-    "ls URL/keras_mlp/mlp.with_optimizer.h5": (2, 0, 1, None),
-    "ls URL/keras3_rnn/rnn.keras": (2, 0, 1, None),
-    "ls URL/hf/model.safetensors.index.json": (5, 0, 4, None),
+    "ls URL/run/ckpt-1.index": (1, 1, 0),
+    "ls URL/run/ckpt-1": (1, 1, 0),
+    "ls -l URL/run/ckpt-1": (2, 2, 0),
+    "ls --json URL/run/ckpt-1": (1, 1, 0),
+    "show URL/run/ckpt-1": (3, 1, 0),
+    "show URL/run/ckpt-1 layer_0007/kernel": (2, 2, 1 << 16),
+    "show URL/run/ckpt-1 large": (2, 2, 6_000_000),
+    "diff URL/run/ckpt-0 URL/run/ckpt-1": (2, 2, 0),
+    "diff URL/run/ckpt-0 URL/run/ckpt-1 --exact -j1": (4, 8, 12_256_000),
+    "match URL/run/ckpt-0 URL/run/ckpt-1": (2, 2, 0),
+    "verify URL/run/ckpt-1 -j1": (2, 2, 6_128_000),
+    "stats URL/run/ckpt-1 -j1": (2, 4, 6_128_000),
+    "ls URL/interop/weights.safetensors": (2, 1, None),
+    "ls URL/interop/weights.npz": (2, 1, None),
+    "ls URL/keras_mlp/mlp.with_optimizer.h5": (2, 1, None),
+    "verify URL/keras_mlp/mlp.with_optimizer.h5": (2, 1, None),
+    "ls URL/keras3_rnn/rnn.keras": (2, 1, None),
+    "verify URL/keras3_rnn/rnn.keras": (2, 1, None),
+    "ls URL/hf/model.safetensors.index.json": (5, 4, None),
+    "verify URL/hf/model.safetensors.index.json": (5, 4, None),
 }
-"""Lines: how many HEADs, how many looks for a listing, how many GETs each takes at most, and how many bytes
-of data shards."""
+"""Lines: how many HEADs and GETs each takes, and how many bytes of data shards."""
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_takes_few_requests(line: str, web: Web, ckpt: Callable[..., Result]) -> None:
-    heads, lists, gets, nbytes = LINES[line]
-    done = ckpt(*line.replace("URL", web.url).split())
-    assert done.code == 0, done.err
-    assert len(web.asked("HEAD")) <= heads, web.asked()
-    assert sum(path.endswith("/") for _, path in web.asked("GET")) <= lists, web.asked()
-    assert sum(not path.endswith("/") for _, path in web.asked("GET")) <= gets, web.asked()
+    heads, gets, nbytes = LINES[line]
+    done = ckpt(*line.replace("URL", web.url).split(), "-v")
+    assert done.code in (0, 1), done.err
+    assert (len(web.asked("HEAD")), len(web.asked("GET"))) == (heads, gets), web.asked()
+    told = re.search(r"servers: ([\d,]+) bytes of \d+ files? in (\d+) requests\n", done.err)
+    assert told is not None
+    assert (int(told[1].replace(",", "")), int(told[2])) == (web.sent, len(web.requests))
     if nbytes is not None:
-        assert sum(each.sent for each in web.requests if ".data-" in each.path) <= nbytes
+        assert sum(each.sent for each in web.requests if ".data-" in each.path) == nbytes
+
+
+def test_shards_are_asked_for_by_the_count_that_is_known(
+    web: Web, tmp_path: Path, ckpt: Callable[..., Result]
+) -> None:
+    """More than would be guessed: the index says how many there are, or the name of one of them."""
+    tensors = {f"k{shard}": numbers(np.full(8, shard, np.float32), shard=shard) for shard in range(12)}
+    write_bundle(str(tmp_path / "many-1"), tensors, num_shards=12)
+    other = set(web.files)
+    for name in os.listdir(tmp_path):
+        web.files[f"/{name}"] = (tmp_path / name).read_bytes()
+    assert len(ckpt("show", "--json", f"{web.url}/many-1").json["files"]) == 13
+    done = ckpt("verify", "--json", f"{web.url}/many-1")
+    assert (done.code, done.json["results"][0]["findings"]) == (0, [])
+    assert {path for _, path in web.asked()} == {"/many-1.meta", *web.files} - other
+    shard = "/many-1.data-00009-of-00012"
+    del web.files[shard]
+    for store in http.STORES:
+        store.forget()
+    done = ckpt("verify", "--json", f"{web.url}/many-1")
+    assert done.code == 1
+    assert {(each["code"], each["file"]) for each in done.json["results"][0]["findings"]} == {
+        ("shard-missing", web.url + shard)
+    }
+
+
+def test_shards_without_an_index_are_asked_for_by_their_name(web: Web) -> None:
+    for shard in range(12):
+        web.files[f"/v1-{shard:05d}-of-00012"] = web.files[f"/m-{shard + 1:05d}-of-00012.safetensors"] = b""
+    assert len(v1_shards(f"{web.url}/v1-00003-of-00012")) == 12
+    assert len(lone_shards(f"{web.url}/m-00003-of-00012.safetensors")) == 12
+    assert v1_shards(f"{web.url}/v1") == []
+    assert v1_shards(f"{web.url}/v1-00000-of-00002") == []
 
 
 def test_verbose_tells_files_requests_and_bytes(web: Web, ckpt: Callable[..., Result]) -> None:
     done = ckpt("ls", "-v", f"{web.url}/run/ckpt-1.index")
     size = len(web.files["/run/ckpt-1.index"])
-    assert f"read {web.url}/run/ckpt-1.index: {size:,} bytes in 3 requests\n" in done.err
+    assert f"read {web.url}/run/ckpt-1.index: {size:,} bytes in 2 requests\n" in done.err
     told = re.search(r"servers: ([\d,]+) bytes of 1 file in (\d+) requests\n", done.err)
     assert told is not None
     assert int(told[1].replace(",", "")) == web.sent == size

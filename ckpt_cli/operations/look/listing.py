@@ -86,5 +86,10 @@ def in_order(specs: list[TensorSpec], sort: str, *, reverse: bool) -> list[Tenso
 
 
 def missing_shards(reader: CheckpointReader) -> list[str]:
-    """Return a warning for each data file that tensors of the listing lie in and that is not there."""
+    """Return a warning for each data file that tensors of the listing lie in and that is not there.
+
+    There is none where a listing would take a request more for each of them.
+    """
+    if not reader.location.store.lists_first:
+        return []
     return [f"{path}: missing; its tensors are listed, but cannot be read" for path in reader.missing_files()]

@@ -78,7 +78,7 @@ class BundleRename:
         self._reader = reader
         self._named = prefix
         self._keys = keys
-        self._before = reader.fingerprint or {}
+        self._there = set(reader.files())
         self.in_place = _place(prefix) == _place(reader.index.prefix)
         self._ways = (LINK, CLONE, COPY) if self.in_place else (CLONE, LINK, COPY) if link else (COPY,)
         differs = graph is not None and _differs(graph, reader)
@@ -155,7 +155,7 @@ class BundleRename:
         old = self._reader.index
         count = self._num_shards if self._graph is None else self._graph_shard
         paths = {number: data_shard(old.prefix, number, old.header.num_shards) for number in range(count)}
-        return {number: path for number, path in paths.items() if path in self._before}
+        return {number: path for number, path in paths.items() if path in self._there}
 
     def run(
         self,

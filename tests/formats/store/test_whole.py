@@ -30,7 +30,7 @@ def test_bytes_are_kept_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_large_file_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_kept", module._Kept())
-    monkeypatch.setattr(module, "_LARGEST_KEPT", 100)
+    monkeypatch.setattr(module, "LARGEST_KEPT", 100)
     (tmp_path / "c").write_bytes(bytes(101))
     with open_file(str(tmp_path / "c")) as file:
         assert whole(file) == bytes(101)
