@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from .coding import decode_varint, encode_varint, signed64
@@ -204,23 +205,59 @@ def _absent(field: Field) -> Any:
     return field.type.default if isinstance(field.type, Scalar) and not field.explicit else None
 
 
+class _Occurs(Enum):
+    """When a field is written."""
+
+    IF_THERE = "where it is not None"
+    UNLESS_DEFAULT = "where it is not its default, which is false of every type, as is a list of none"
+    REPEATED = "once an item"
+
+
+class _Encoder(NamedTuple):
+    """How a field is written: its tag, and what makes the bytes behind that."""
+
+    name: str
+    tag: bytes
+    encode: Callable[[Any], bytes]
+    occurs: _Occurs
+
+
+def _encoder(name: str, field: Field) -> _Encoder:
+    if not isinstance(field.type, Scalar):
+        occurs = _Occurs.REPEATED if field.repeated else _Occurs.IF_THERE
+        tag = encode_varint(field.number << 3 | LENGTH)
+        return _Encoder(name, tag, lambda child: _bytes_with_length(child.encode()), occurs)
+    scalar, wire_type, encode = field.type, field.type.wire_type, field.type.encode
+    occurs = _Occurs.IF_THERE if field.explicit else _Occurs.UNLESS_DEFAULT
+    if field.repeated and wire_type == LENGTH:
+        occurs = _Occurs.REPEATED
+    elif field.repeated:  # packed
+        wire_type, occurs = LENGTH, _Occurs.UNLESS_DEFAULT
+        encode = lambda items: _bytes_with_length(b"".join(map(scalar.encode, items)))  # noqa: E731
+    return _Encoder(name, encode_varint(field.number << 3 | wire_type), encode, occurs)
+
+
 class Message(metaclass=_Slotted):
     """Base of all messages; a subclass is annotations for people and a table for the codec."""
 
     FIELDS: ClassVar[dict[str, Field]] = {}
     _by_number: ClassVar[dict[int, tuple[str, Field]]] = {}
     _absent: ClassVar[dict[str, Any]] = {}
+    _encoders: ClassVar[tuple[_Encoder, ...]] = ()
     unknown: bytes
 
     def __init_subclass__(cls) -> None:
         cls._by_number = {field.number: (name, field) for name, field in cls.FIELDS.items()}
         cls._absent = {**{name: _absent(field) for name, field in cls.FIELDS.items()}, "unknown": b""}
+        cls._encoders = tuple(_encoder(name, field) for name, field in cls.FIELDS.items())
 
     def __init__(self, **values: Any) -> None:
-        for name, absent in self._absent.items():
-            value = values.pop(name, absent)
-            setattr(self, name, [] if value == () else value)
-        assert not values, f"{type(self).__name__} has no field {sorted(values)}"
+        absent = self._absent
+        for name, value in absent.items():
+            # Not by ==: a message would compare itself, and large graphs are made of a million.
+            given = values.get(name, value)
+            setattr(self, name, [] if type(given) is tuple and not given else given)
+        assert values.keys() <= absent.keys(), f"{type(self).__name__} has no field {sorted(values)}"
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> Self:
@@ -283,22 +320,12 @@ class Message(metaclass=_Slotted):
     def encode(self) -> bytes:
         """Return the message as TensorFlow's protobuf runtime writes it, unknown fields last."""
         out = []
-        for name, field in self.FIELDS.items():
+        for name, tag, encode, occurs in self._encoders:
             value = getattr(self, name)
-            values = value if field.repeated else () if value is None else (value,)
-            if not isinstance(field.type, Scalar):
-                tag = encode_varint(field.number << 3 | LENGTH)
-                out += [tag + _bytes_with_length(child.encode()) for child in values]
-                continue
-            scalar = field.type
-            if field.repeated and scalar.wire_type != LENGTH:
-                if values:
-                    body = b"".join(map(scalar.encode, values))
-                    out += [encode_varint(field.number << 3 | LENGTH), _bytes_with_length(body)]
-                continue
-            for item in values:
-                if field.repeated or field.explicit or item != scalar.default:
-                    out += [encode_varint(field.number << 3 | scalar.wire_type), scalar.encode(item)]
+            if occurs is _Occurs.REPEATED:
+                out += [tag + encode(item) for item in value]
+            elif value if occurs is _Occurs.UNLESS_DEFAULT else value is not None:
+                out.append(tag + encode(value))
         out.append(self.unknown)
         return b"".join(out)
 

@@ -245,6 +245,8 @@ def _check_edges(old: str, new: str) -> None:
 def _slots(reader: CheckpointReader) -> dict[str, NamedSlot]:
     """Return the slots by key, with what surrounds their variable's key in theirs."""
     slots = named_slots(reader.specs)
+    if reader.format.is_by_name:  # whose kinds know no slots but these
+        return slots
     for key, kind in reader.kinds.items():
         if kind != "slot" or key in slots:
             continue

@@ -148,7 +148,7 @@ def _free(name: str, taken: Container[str]) -> str:
 def invent_graph(specs: Mapping[str, TensorSpec]) -> Invented:
     """Return an object graph for the tensors of a name-based checkpoint."""
     slots = named_slots(specs)
-    kinds = name_kinds(specs)
+    kinds = name_kinds(specs, slots)
     root = _Node()
     owners = {slot.variable for slot in slots.values()}
     hyperparameters = {key for key, kind in kinds.items() if kind == "optimizer"} - owners

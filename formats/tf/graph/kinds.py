@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.dtypes import STRING, VARIANT
@@ -17,7 +18,7 @@ from ...model.object_keys import VARIABLE_VALUE
 from ..bundle.index import OBJECT_GRAPH_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
     from ...core.spec import TensorSpec
     from ...model.object_graph import ObjectGraph
@@ -254,24 +255,30 @@ def _less_one_dimension(factor: tuple[int, ...], shape: tuple[int, ...]) -> bool
     return len(shape) - len(factor) == 1 and all(factor.count(dim) <= shape.count(dim) for dim in factor)
 
 
+@lru_cache(1 << 12)  # names of weights and slots, which are the same below every layer
+def _base(last: str) -> str:
+    """Return the last part of a key without the number that tells one slot from another of its name."""
+    numbered = NUMBERED.fullmatch(last)
+    return numbered[1] if numbered else last
+
+
 def _too_deep(key: str) -> bool:
     """Whether a key has so many components that trying each would take its length squared."""
     return key.count("/") > _MOST_COMPONENTS
 
 
-def named_slot(key: str, specs: Mapping[str, TensorSpec]) -> NamedSlot | None:
-    """Return the slot that a key of a name-based checkpoint is, or None."""
+def _named_slot(key: str, specs: Mapping[str, TensorSpec], sizes: Container[int]) -> NamedSlot | None:
+    """Return the slot that a key of a name-based checkpoint is, or None; `sizes` are those of all keys."""
     head, _, last = key.rpartition("/")
     if not last or last.startswith(_AVERAGE) or _too_deep(key):
         return None
     # <v>/Adam, <v>/t_0/Adagrad, <v>/adam_m: whatever the optimizer is called.
     at = len(head)
     while at > 0:  # nearly every tensor is no slot, and is asked so often
-        if key[:at] in specs and _same_shape(specs, key[:at], key):
-            return NamedSlot(key[:at], "", key[at:])
+        if at in sizes and (above := key[:at]) in specs and _same_shape(specs, above, key):
+            return NamedSlot(above, "", key[at:])
         at = key.rfind("/", 0, at)
-    numbered = NUMBERED.fullmatch(last)
-    base = numbered[1] if numbered else last
+    base = _base(last)
     if base == "Adafactor" and head in specs and _less_one_dimension(specs[key].shape, specs[head].shape):
         return NamedSlot(head, "", f"/{last}")
     adafactor = _ADAFACTOR.fullmatch(key) if "_slot_" in key else None
@@ -285,15 +292,10 @@ def named_slot(key: str, specs: Mapping[str, TensorSpec]) -> NamedSlot | None:
         )
         return NamedSlot(variable, "", f"_slot_{slot}") if fits else None
     # training/<Opt>/<v>/<slot> and <Opt>/<v>/<slot>, and <scope>/<v>/Adam, minimized within a variable scope.
+    if last not in KERAS_SLOTS and base not in TF1_SLOTS and not _in_scope(head, specs):
+        return None
     parts = head.split("/")
-    depths = (
-        range(1, 3)
-        if last in KERAS_SLOTS
-        else range(1, len(parts))
-        if base in TF1_SLOTS or _in_scope(head, specs)
-        else ()
-    )
-    for depth in depths:
+    for depth in range(1, 3 if last in KERAS_SLOTS else len(parts)):
         variable = "/".join(parts[depth:])
         if variable and _same_shape(specs, variable, key):
             return NamedSlot(variable, "/".join(parts[:depth]) + "/", f"/{last}")
@@ -302,8 +304,7 @@ def named_slot(key: str, specs: Mapping[str, TensorSpec]) -> NamedSlot | None:
 
 def _in_scope(head: str, specs: Mapping[str, TensorSpec]) -> bool:
     """Whether an Adam of another name minimized within the key's first component: its powers lie there."""
-    scope = head.split("/", 1)[0]
-    return f"{scope}/beta1_power" in specs
+    return head.partition("/")[0] + "/beta1_power" in specs
 
 
 def named_slots(specs: Mapping[str, TensorSpec]) -> dict[str, NamedSlot]:
@@ -311,7 +312,8 @@ def named_slots(specs: Mapping[str, TensorSpec]) -> dict[str, NamedSlot]:
 
     Of `w/Adam/Adam` both are slots of `w`.
     """
-    found = ((key, named_slot(key, specs)) for key in specs)
+    sizes = {len(key) for key in specs}
+    found = ((key, _named_slot(key, specs, sizes)) for key in specs)
     slots = {key: slot for key, slot in found if slot is not None}
     # The variable's key is the shorter one, so that what it is of itself is settled first.
     for key in sorted(slots, key=len):
@@ -329,9 +331,11 @@ def _is_hyperparameter(key: str, spec: TensorSpec, slot_prefixes: set[str]) -> b
     return head.startswith("training/") or head in _KERAS_OPTIMIZERS or head + "/" in slot_prefixes
 
 
-def name_kinds(specs: Mapping[str, TensorSpec]) -> dict[str, str]:
-    """Return the kind of each key of a name-based checkpoint."""
-    slots = named_slots(specs)
+def name_kinds(
+    specs: Mapping[str, TensorSpec], slots: Mapping[str, NamedSlot] | None = None
+) -> dict[str, str]:
+    """Return the kind of each key of a name-based checkpoint, whose `slots` are looked for unless given."""
+    slots = named_slots(specs) if slots is None else slots
     prefixes = {slot.prefix for slot in slots.values() if slot.prefix}
     kinds = {}
     for key, spec in specs.items():

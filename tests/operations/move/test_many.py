@@ -1,0 +1,34 @@
+"""Checkpoints of very many keys: what is asked of each key is asked once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import formats
+from ckpt_cli.operations.choose.keys import Rules
+from ckpt_cli.operations.move.rename import plan_rename
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import TensorSpec
+from formats.tf.graph import kinds
+
+KEYS = [f"layer_{number}/{name}" for number in range(50) for name in ("kernel", "kernel/Adam", "bias")]
+
+
+@pytest.fixture
+def bundle(tmp_path) -> str:
+    specs = [TensorSpec(key, BY_NAME["float32"], (2, 3)) for key in KEYS]
+    with formats.create_checkpoint(str(tmp_path / "many-1"), format="tf-name", specs=specs) as writer:
+        for number, key in enumerate(KEYS):
+            writer.write(key, np.full((2, 3), number, np.float32))
+    return str(tmp_path / "many-1")
+
+
+def test_a_renaming_looks_for_the_slot_of_a_key_once(bundle, tmp_path, monkeypatch) -> None:
+    asked = []
+    real = kinds._named_slot
+    monkeypatch.setattr(kinds, "_named_slot", lambda key, *more: asked.append(key) or real(key, *more))
+    with formats.open_checkpoint(bundle) as reader:
+        rename = plan_rename(reader, str(tmp_path / "new-1"), Rules(subs=(("kernel$", "weight"),)))
+        assert rename.changed["layer_7/kernel/Adam"] == "layer_7/weight/Adam"
+    assert sorted(asked) == sorted(KEYS)
