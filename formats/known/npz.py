@@ -75,7 +75,7 @@ class NpzTensor(LazyTensor):
             return
         self._check()
         header = self._header
-        cursor = Cursor(self._archive, self._member)
+        cursor = Cursor(self._archive, self._member, header.data_offset)
         read = partial(self._exactly, cursor)
         yield from stored_chunks(read, header.data_offset, header.nbytes, header.itemsize, max_bytes)
         self._finish(cursor)

@@ -239,11 +239,14 @@ class Archive:
     def _corrupt(self, message: str, offset: int | None) -> CorruptCheckpointError:
         return CorruptCheckpointError(message, path=self.path, offset=offset, code="header")
 
-    def pieces(self, member: Member) -> Iterator[bytes]:
-        """Yield a member's bytes in bounded pieces; ChecksumError at the end where its CRC-32 differs."""
+    def pieces(self, member: Member, head: int = 0) -> Iterator[bytes]:
+        """Yield a member's bytes in bounded pieces; ChecksumError at the end where its CRC-32 differs.
+
+        A stored member's are cut behind its first `head` bytes, and then after each PIECE.
+        """
         crc = size = 0
         self.file.expect(member.offset, member.stored)
-        for piece in self._inflated(member) if member.deflated else self._stored(member):
+        for piece in self._inflated(member) if member.deflated else self._stored(member, head):
             if not piece:
                 continue
             size += len(piece)
@@ -261,8 +264,10 @@ class Archive:
             message = f"member {member.name!r}: CRC-32 {crc:#010x}, stored {member.crc:#010x}"
             raise ChecksumError(message, path=self.path, offset=member.offset, code="tensor-checksum")
 
-    def _stored(self, member: Member) -> Iterator[bytes]:
-        for at in range(0, member.size, PIECE):
+    def _stored(self, member: Member, head: int) -> Iterator[bytes]:
+        begin = min(head, member.size)
+        yield self.file.read_exactly(member.offset, begin)
+        for at in range(begin, member.size, PIECE):
             yield self.file.read_exactly(member.offset + at, min(PIECE, member.size - at))
 
     def _inflated(self, member: Member) -> Iterator[bytes]:
@@ -296,10 +301,13 @@ class Archive:
 
 
 class Cursor:
-    """Reads parts of a deflated member, in rising order of their offsets."""
+    """Reads parts of a member, in rising order of their offsets.
 
-    def __init__(self, archive: Archive, member: Member) -> None:
-        self._pieces = archive.pieces(member)
+    What is read in PIECEs behind the first `head` bytes of a stored one is not copied again.
+    """
+
+    def __init__(self, archive: Archive, member: Member, head: int = 0) -> None:
+        self._pieces = archive.pieces(member, head)
         self._held = b""
         self._start = 0
 
@@ -309,7 +317,8 @@ class Cursor:
         while size:
             skip = offset - self._start
             part = self._held[skip : skip + size]
-            parts.append(part)
+            if part:
+                parts.append(part)
             offset += len(part)
             size -= len(part)
             if size:

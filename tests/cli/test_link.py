@@ -15,6 +15,7 @@ import pytest
 
 from formats import open_checkpoint
 from formats.model.location import data_shards
+from formats.store import tally
 from formats.store.memory import MemoryStore
 from formats.store.paths import reachable
 from formats.tf.bundle import shards
@@ -273,6 +274,25 @@ def test_a_deflated_archive_is_copied_and_that_is_said(ckpt: Ckpt, tmp_path: Pat
     done = ckpt("convert", tmp_path / "m.npz", tmp_path / "c-1", "--to", "name", "--link", "--json")
     assert (done.code, done.json["verification"]) == (0, "full")
     assert "nothing is shared" in done.err
+
+
+@pytest.mark.parametrize("name", ["m.safetensors", "m.npz", "m.hdf5"])
+@pytest.mark.parametrize("jobs", ["1", "3"])
+def test_a_file_is_read_once_and_its_bytes_are_not_copied_about(
+    ckpt: Ckpt, tmp_path: Path, name: str, jobs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `verify` does, which has the same bar in tests/benchmarks/writing.py."""
+    monkeypatch.setattr(tally, "_tallies", None)
+    path = tmp_path / name
+    arrays = {f"w{number}": np.arange(700_001 + number, dtype=np.float32) for number in range(4)}
+    monkeypatch.setitem(globals(), "ARRAYS", arrays)
+    FILES[name](path)
+    counted = tally.count_reads()
+    assert ckpt("convert", path, tmp_path / "c-1", "--to", "name", "--link", "-j", jobs).code == 0
+    expected = sum(array.nbytes for array in arrays.values())
+    assert expected <= counted[str(path)].nbytes < expected + 100_000
+    assert ckpt("verify", tmp_path / "c-1").code == 0
+    assert all(same(value, arrays[key]) for key, value in values(tmp_path / "c-1").items())
 
 
 def test_a_damaged_member_is_found_before_it_is_shared(ckpt: Ckpt, tmp_path: Path) -> None:

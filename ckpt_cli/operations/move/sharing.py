@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.words import counted
 from formats.store.ranges import cut
-from formats.tf.bundle.payload import chunks_checksum
 from formats.tf.bundle.shards import HARD_LINKS, LINK, can_share
 from formats.wire.crc32c import mask
 
-from .computed import Values, cast
+from .computed import Sums, Values, cast
 from .layout import units
 from .tasks import Part, compared, done
 
@@ -161,16 +160,22 @@ def share(
                 refer(unit, found, found.crc32c)
                 advance(found.size)
                 continue
-            assert unit.move.tensor is not None
-            if unit.values is None:  # what covers more than the values is checked as they go by
-                _, crc = chunks_checksum(unit.move.spec.dtype, unit.move.tensor.chunks())
-                refer(unit, found, mask(crc))
-                advance(found.size)
-                continue
-            for begin, end in cut(found.size):
+            whole = [(0, found.size)]
+            for begin, end in whole if unit.values is None else cut(found.size):
                 yield Part(unit, Values(found.size, (found,)), begin, end)
 
-    with closing(done(partial(compared, plan.target), to_be_read(), workers, advance)) as read:
+    with closing(done(partial(_summed, plan.target), to_be_read(), workers, advance)) as read:
         for part, sums in read:
             refer(part.unit, part.values.sources[0], mask(sums.made.crc))
     return shares
+
+
+def _summed(target: str, part: Part) -> Sums:
+    """Do one task: make the checksum of a range, or of values that what covers more is checked along with."""
+    if part.unit.values is not None:
+        return compared(target, part)
+    assert part.unit.move.tensor is not None
+    sums = Sums(1)
+    for chunk in part.unit.move.tensor.chunks():
+        sums.made.extend(chunk)
+    return sums

@@ -248,3 +248,20 @@ def test_a_deflated_bomb_stops_at_its_declared_size(tmp_path):
     with formats.open_checkpoint(str(path)) as reader:
         found = [finding for step in reader.verify() for finding in step.findings]
         assert any("inflates to more than its 200 bytes" in finding.message for finding in found)
+
+
+def test_what_is_read_of_a_stored_member_is_handed_out_without_a_copy(tmp_path, monkeypatch):
+    path = str(tmp_path / "x.npz")
+    np.savez(path, w=np.arange(700_001, dtype=np.float32))
+    with formats.open_checkpoint(path) as reader:
+        file = reader._archive.file
+        read, pieces = file.read_exactly, []
+
+        def read_exactly(offset: int, size: int) -> bytes:
+            pieces.append(read(offset, size))
+            return pieces[-1]
+
+        monkeypatch.setattr(file, "read_exactly", read_exactly)
+        for chunk in reader["w"].chunks():
+            assert chunk is pieces[-1]
+        assert len(pieces) == 4  # the header, and three pieces of values
