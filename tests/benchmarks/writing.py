@@ -239,14 +239,14 @@ def _linking(directory: str, bundle: str, h5: str, scale: Scale) -> Iterator[tup
     name = "convert --link 2 GB to objects, beyond start-up / TensorFlow reading and saving"
     yield name, partial(_resave, name, directory, bundle, partial(linked, bundle, "object"), scale)
     # `verify` has no checksums to make of a safetensors file; of a bundle it makes those that are made here.
-    for what, source, other, verified in (
-        (".safetensors", safetensors, "a bundle of as much", bundle),
-        (".npz", npz, "the same file", npz),
-        (".h5", h5, "the same file", h5),
+    for what, source, other, verified, bar in (
+        (".safetensors", safetensors, "a bundle of as much", bundle, 1.5),
+        (".npz", npz, "the same file", npz, 1.2),
+        (".h5", h5, "the same file", h5, 1.2),
     ):
         name = f"convert --link 2 GB {what} / verify of {other}, both beyond start-up"
         verify = partial(beyond_start, "verify", verified)
-        yield name, partial(at_most, name, partial(linked, source, "name"), verify, 1.2, scale.rounds)
+        yield name, partial(at_most, name, partial(linked, source, "name"), verify, bar, scale.rounds)
     os.unlink(safetensors)
     os.unlink(npz)
     for shard in glob.glob(f"{target}.*"):
