@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CheckpointError, forget_locals
 from ..model.probe import Probe
-from ..store.paths import is_file, is_folder, named, open_file, parent
+from ..store.paths import is_file, is_folder, named, open_file, parent, store_of
 from ..store.whole import LARGEST_KEPT, whole
 from ..tf.run.state_file import looks_like_state_file
 from .directory import Directory
@@ -80,4 +80,6 @@ def open_checkpoint(path: str | os.PathLike[str], *, lenient: bool = False) -> C
     the reader's `findings` instead of being raised.  Raises CheckpointNotFoundError,
     UnknownFormatError, CorruptCheckpointError, UnsupportedFeatureError.
     """
-    return open_location(locate(named(os.fspath(path))), lenient=lenient)
+    path = named(os.fspath(path))
+    store_of(path).forget_listings()
+    return open_location(locate(path), lenient=lenient)

@@ -175,6 +175,9 @@ class Store(ABC):
         """
         return None
 
+    def forget_listings(self) -> None:  # noqa: B027  there is nothing to forget where all is asked anew
+        """Ask anew what lies where, also where an answer would count a while longer."""
+
     def obstacle(self, path: str) -> str | None:  # noqa: ARG002  of whatever path
         """Return in words what keeps a path from being opened; None also where nothing is there."""
         return None

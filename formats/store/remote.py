@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from contextlib import contextmanager
+from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
@@ -30,7 +32,15 @@ if TYPE_CHECKING:
 _NEEDED = "pip install 'ckpt-tools[remote]'"
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
-_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]{1,221}")
+_GOT = re.compile(r"Requested (\d+)\.\.(\d+), got (\d+)\.\.(\d+)")
+_NO_RANGE = ("non-partial response", "Content-Range")
+"""What it says where a server does not answer with a range, or does not say with which."""
+
+_ODD_NAME = "object with invalid path"
+"""What it says of a listing that holds an empty name, `..`, or one with control characters."""
+
+_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]{2,221}")
+_SHORT = re.compile(r"[A-Za-z0-9._-]{1,2}")
 _TRUE = ("1", "true", "yes", "on", "y", "t")
 _PASSING = ("error sending request", "error decoding response body", "timed out", "request or response body")
 """What obstore says of connections that were cut, or answers that did not come in time."""
@@ -38,6 +48,10 @@ _PASSING = ("error sending request", "error decoding response body", "timed out"
 
 _NOBODY = ("ConnectionRefused", "dns error", "certificate")
 """What it says where asking again is no use."""
+
+
+_LISTING = 2
+"""How many times as long as a request a listing may take: 100,000 names and more."""
 
 
 class _RefusedError(InaccessibleError):
@@ -66,6 +80,8 @@ class ObjectStore(ListedStore):
         bucket, key = _parted(path)
         if not _BUCKET.fullmatch(bucket):
             message = f"no bucket, expected {self.scheme}://BUCKET/KEY"
+            if _SHORT.fullmatch(bucket):
+                message = f"{bucket!r} is no bucket: their names have three characters or more"
             hints = ("who asks is said by the environment, never by a URL",) if "@" in bucket else ()
             raise UnsupportedFeatureError(message, path=public(path), hints=hints)
         _obstore(path)  # that it is missing is no flaw of what lies there
@@ -98,7 +114,8 @@ class ObjectStore(ListedStore):
         def ask() -> Any:
             obstore = _obstore(folder)
             with self._errors(folder):
-                return obstore.list_with_delimiter(self._at(bucket), key or None)
+                client = self._at(bucket)
+                return _ended(folder, lambda: obstore.list_with_delimiter(client, key or None))
 
         try:
             listed = trying(folder, ask)
@@ -203,6 +220,16 @@ class ObjectStore(ListedStore):
             if status[1] in ("400", "401", "403"):
                 found.hints = (f"who asks is said by the environment: {self._settings}",)
             return found
+        got = _GOT.search(text)
+        if got and got[1] == got[3] and int(got[4]) < int(got[2]):
+            return Again(f"{int(got[4]) - int(got[3]):,} of {int(got[2]) - int(got[1]):,} bytes came")
+        if got:
+            message = "the server answered with another range than was asked for"
+            return InaccessibleError(message, path=path)
+        if _ODD_NAME in text:
+            return UnlistedError("the server lists a name that no path has", path=path)
+        if any(each in text for each in _NO_RANGE):
+            return InaccessibleError("the server sends no ranges", path=path)
         if any(each in str(error) for each in _NOBODY):
             return InaccessibleError("the server cannot be reached", path=path)
         if any(each in text for each in _PASSING):
@@ -229,6 +256,34 @@ def _parted(path: str) -> tuple[str, str]:
     """Return the bucket and the key of a URL."""
     bucket, _, key = path.partition("://")[2].partition("/")
     return bucket, key.strip("/")
+
+
+def _ended(folder: str, ask: Callable[[], Any]) -> Any:
+    """Return what a listing is, which takes as many requests as the server wants it to, and has to end.
+
+    Raises InaccessibleError where it does not; what has come is let go of with the process.
+    """
+    answers: Queue[tuple[Any, BaseException | None]] = Queue()
+
+    def run() -> None:
+        try:
+            answers.put((ask(), None))
+        except BaseException as error:
+            answers.put((None, error))
+
+    threading.Thread(target=run, daemon=True).start()
+    seconds = _LISTING * timeout()
+    try:
+        answer, error = answers.get(timeout=seconds)
+    except Empty:
+        found = InaccessibleError(
+            f"the server's listing has not ended after {seconds:g} seconds", path=folder
+        )
+        found.hints = ("with CKPT_TIMEOUT it is given more time, twice as many seconds",)
+        raise found from None
+    if error is not None:
+        raise error
+    return answer
 
 
 def _below(path: str, before: str, folder: str) -> str:

@@ -3,7 +3,8 @@
 A store says how one path is asked for (`look`), how a folder is listed (`names`), and how a range
 is fetched (`fetch`), each of them one request or few; here is what makes files and
 folders of that.  What a server said counts for half a minute, for a command asks for the same
-again and again.  What changes meanwhile is noticed when it is read: each request says which object it wants.
+again and again; a program that opens a checkpoint anew gets what lies there then.  What changes meanwhile
+is noticed when it is read: each request says which object it wants.
 """
 
 from __future__ import annotations
@@ -82,6 +83,12 @@ class ServerStore(Store):
         self._listed: dict[str, float] = {}
         self._unlisted: dict[str, tuple[float, UnlistedError]] = {}
         self._pieces: OrderedDict[tuple[str, Identity], Pieces] = OrderedDict()
+
+    def forget_listings(self) -> None:
+        """Ask anew what lies where, for something was written; bytes that were read are of what was read."""
+        self._seen.clear()
+        self._listed.clear()
+        self._unlisted.clear()
 
     # What a store of servers does -------------------------------------------------
 
@@ -183,7 +190,11 @@ class ServerStore(Store):
 
     def _fetching(self, path: str, identity: Identity) -> Any:
         def fetch(begin: int, end: int) -> bytes:
-            data = self.fetch(path, identity, begin, end)
+            try:
+                data = self.fetch(path, identity, begin, end)
+            except ChangedError:
+                self.forget_listings()  # so that who opens it again gets what is there now
+                raise
             assert len(data) == end - begin
             return data
 
@@ -201,6 +212,10 @@ class ListedStore(ServerStore):
     def forget(self) -> None:
         super().forget()
         self._complete: dict[str, float] = {}
+
+    def forget_listings(self) -> None:
+        super().forget_listings()
+        self._complete.clear()
 
     def look(self, path: str) -> Entry | Refused | None:
         from .paths import list_folder
@@ -268,6 +283,10 @@ def count(path: str, nbytes: int, requests: int = 1) -> None:
         tally.add(nbytes, requests)
 
 
-def changed(path: str) -> CheckpointError:
+class ChangedError(CheckpointError):
+    """In the place of a file lies another, or none."""
+
+
+def changed(path: str) -> ChangedError:
     """Return the error of a file in whose place another lies."""
-    return CheckpointError("changed since it was opened", path=path)
+    return ChangedError("changed since it was opened", path=path)

@@ -155,7 +155,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-class _Server(ThreadingHTTPServer):
+class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
@@ -166,7 +166,7 @@ class _Server(ThreadingHTTPServer):
 def serving(web: Web) -> Iterator[Web]:
     """Have files served on this machine as long as the context lasts."""
     handler = type("Bound", (Handler,), {"web": web})
-    with _Server(("127.0.0.1", 0), handler) as server:
+    with Server(("127.0.0.1", 0), handler) as server:
         web.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

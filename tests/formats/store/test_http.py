@@ -6,15 +6,25 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from formats import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    ChecksumError,
+    InaccessibleError,
+    UnsupportedFeatureError,
+    open_checkpoint,
+)
 from formats.store import http, paths, transport
 from formats.store.paths import named, open_file
 from tests.servers.web import MODIFIED, Handler, Web, serving
+from tests.support import write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 DATA = bytes(range(256)) * 4096
 
@@ -246,6 +256,35 @@ def test_an_object_that_changes_is_an_error(etag: str | None, web: Web) -> None:
         del web.files["/run/x"]
         with pytest.raises(CheckpointError, match="changed since it was opened"):
             file.read(700_000, 10)
+
+
+def test_who_opens_a_checkpoint_again_gets_what_lies_there_now(web: Web, tmp_path: Path) -> None:
+    for value in (1.0, 2.0):
+        write_bundle(str(tmp_path / "ckpt-1"), {"x": np.full(5, value)})
+        for name in os.listdir(tmp_path):
+            web.files[f"/run/{name}"] = (tmp_path / name).read_bytes()
+        with open_checkpoint(f"{web.url}/run/ckpt-1") as reader:
+            assert reader["x"].read().tolist() == [value] * 5
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_no_mixture(web: Web, tmp_path: Path) -> None:
+    def put(value: float) -> None:
+        write_bundle(str(tmp_path / "ckpt-1"), {"x": np.full(100_000, value), "y": np.full(100_000, value)})
+        for name in os.listdir(tmp_path):
+            web.files[f"/run/{name}"] = (tmp_path / name).read_bytes()
+
+    put(1.0)
+    with open_checkpoint(f"{web.url}/run/ckpt-1") as reader:
+        put(2.0)  # before a shard was asked for: the index is of the one, the shard of the other
+        with pytest.raises(ChecksumError):
+            reader["x"].read()
+    with open_checkpoint(f"{web.url}/run/ckpt-1") as reader:
+        assert reader["x"].read()[0] == 2.0
+        put(3.0)
+        with pytest.raises(CheckpointError, match="changed since it was opened"):
+            reader["y"].read()
+    with open_checkpoint(f"{web.url}/run/ckpt-1") as reader:
+        assert reader["y"].read()[0] == 3.0
 
 
 def test_an_object_that_changes_where_if_match_is_not_known(web: Web) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import sys
+import threading
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import pytest
 from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
 from formats.find.opening import open_checkpoint
 from formats.store import paths, remote, transport
+from formats.store.base import UnlistedError
 from formats.store.paths import named, open_file
 
 if TYPE_CHECKING:
@@ -192,6 +194,50 @@ def test_listings_that_lead_elsewhere_are_refused(
     monkeypatch.setattr(library, "list_with_delimiter", lambda *_: found)
     with pytest.raises(InaccessibleError, match="the server lists"):
         paths.list_folder("s3://bucket/run")
+
+
+def test_a_listing_without_end_is_an_error(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(library, "list_with_delimiter", lambda *_: ended.wait(60))
+    monkeypatch.setenv("CKPT_TIMEOUT", "0.05")
+    with pytest.raises(InaccessibleError, match=r"listing has not ended after 0\.1 seconds") as caught:
+        paths.list_folder("s3://bucket/run")
+    ended.set()
+    assert "CKPT_TIMEOUT" in caught.value.hints[0]
+
+
+def test_a_listing_with_a_name_that_is_none_is_no_listing(library: Library) -> None:
+    """Objects beside it are asked for one by one."""
+    library.error, library.times = OSError("Encountered object with invalid path: run/../x"), 1
+    assert paths.is_file("s3://bucket/run/x")
+    with pytest.raises(UnlistedError, match="the server lists a name that no path has"):
+        paths.list_folder("s3://bucket/run")
+    assert library.asked == [("list", "run"), ("head", "run/x")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Requested 10..60, got 10..35", "25 of 50 bytes came, in each of 5 attempts"),
+        ("Requested 10..60, got 11..61", "another range than was asked for"),
+        ("Requested 10..60, got 10..61", "another range than was asked for"),
+        ("Received non-partial response when range requested", "the server sends no ranges"),
+        ("Content-Range header not present in partial response", "the server sends no ranges"),
+    ],
+)
+def test_another_range_is_never_taken_for_the_one_asked_for(
+    text: str, message: str, library: Library
+) -> None:
+    with open_file("s3://bucket/run/x") as file:
+        library.error = OSError(f"Generic S3 error: {text}")
+        with pytest.raises(InaccessibleError, match=message):
+            file.read(0, 10)
+
+
+@pytest.mark.parametrize("bucket", ["b", "ab", "1"])
+def test_a_short_name_is_said_to_be_no_bucket(bucket: str, library: Library) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=f"'{bucket}' is no bucket: their names have three"):
+        named(f"s3://{bucket}/x")
 
 
 def test_names_are_keys_of_the_same_store() -> None:

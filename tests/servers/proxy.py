@@ -1,0 +1,124 @@
+"""A proxy before a server of other people's: it hands on what is asked, and fails as it is told.
+
+The headers are handed on as they are, Host among them, so that signed requests stay signed.
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from tests.servers.web import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Said(NamedTuple):
+    """What the server behind has answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Asked(NamedTuple):
+    """What somebody has asked."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def range(self) -> str:
+        """The range of an object that is asked for; empty where it is something else."""
+        found = (value for name, value in self.headers.items() if name.lower() == "range")
+        return next(found, "") if self.method == "GET" else ""
+
+
+class Proxy:
+    """Hands on to the server at a URL.
+
+    `fault` is asked for each range of an object: it returns what is answered in place of the server's
+    answer, or None to cut the connection.  `delay` is how many seconds each answer takes longer.
+    """
+
+    def __init__(self, behind: str) -> None:
+        self.behind = urlsplit(behind).netloc
+        self.url = ""
+        self.forget()
+
+    def forget(self) -> None:
+        """Be a proxy with which nothing is wrong, and that was asked nothing."""
+        self.fault: Callable[[Asked, Said], Said | None] = lambda _, said: said
+        self.delay = 0.0
+        self.asked: list[Asked] = []
+
+    def hand_on(self, asked: Asked) -> Said:
+        """Return what the server behind answers."""
+        connection = http.client.HTTPConnection(self.behind, timeout=60)
+        try:
+            connection.putrequest(asked.method, asked.target, skip_host=True, skip_accept_encoding=True)
+            for name, value in asked.headers.items():
+                connection.putheader(name, value)
+            connection.endheaders(asked.body)
+            answer = connection.getresponse()
+            return Said(answer.status, dict(answer.headers.items()), answer.read())
+        finally:
+            connection.close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    proxy: Proxy
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        asked = Asked(self.command, self.path, dict(self.headers.items()), body)
+        self.proxy.asked.append(asked)
+        time.sleep(self.proxy.delay)
+        said: Said | None = self.proxy.hand_on(asked)
+        if asked.range and said is not None:
+            said = self.proxy.fault(asked, said)
+        if said is None:
+            self.close_connection = True
+            return
+        self.send_response_only(said.status)
+        told = {name.lower() for name in said.headers}
+        for name, value in said.headers.items():
+            if name.lower() not in ("transfer-encoding", "connection"):
+                self.send_header(name, value)
+        if "content-length" not in told:
+            self.send_header("Content-Length", str(len(said.body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(said.body)
+            length = int(said.headers.get("Content-Length", len(said.body)))
+            self.close_connection = self.close_connection or length > len(said.body)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _answer
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def proxied(behind: str) -> Iterator[Proxy]:
+    """Have a proxy before the server at a URL as long as the context lasts."""
+    proxy = Proxy(behind)
+    handler = type("Bound", (_Handler,), {"proxy": proxy})
+    with Server(("127.0.0.1", 0), handler) as server:
+        proxy.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            server.shutdown()
+            thread.join()

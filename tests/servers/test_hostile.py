@@ -1,0 +1,125 @@
+"""A server that speaks as S3 does and means harm: no answer without end, no name that leads elsewhere."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from formats import CheckpointError
+from formats.store import paths, remote
+from formats.store.paths import open_file
+from tests.servers.programs import KEY, SECRET
+from tests.servers.web import Handler, Web, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.servers
+
+DATA = bytes(range(256)) * 1000
+TOKEN = "topsecrettoken"
+
+
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    """A bucket with one object, `run/x`, whose listing is told by `serve`."""
+    found = Web()
+    with serving(found):
+        found.files["/bucket/run/x"] = DATA
+        found.fault = lambda handler, _: listed(handler, ["run/x"])
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_SESSION_TOKEN": TOKEN,
+            "AWS_ENDPOINT_URL": found.url,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
+        }.items():
+            monkeypatch.setenv(name, value)
+        paths._kept.clear()
+        for store in remote.STORES:
+            store.forget()
+        yield found
+        paths._kept.clear()
+        for store in remote.STORES:
+            store.forget()
+
+
+def listed(handler: Handler, keys: list[str], *, folders: tuple[str, ...] = (), goes_on: str = "") -> bool:
+    """Answer a question for a listing; False where it is another one."""
+    if "list-type" not in parse_qs(urlsplit(handler.path).query):
+        return False
+    etag = handler.headers_of(DATA)["ETag"]
+    about = f"<LastModified>2026-01-01T00:00:00Z</LastModified><ETag>{etag}</ETag><Size>{len(DATA)}</Size>"
+    body = "".join(f"<Contents><Key>{key}</Key>{about}</Contents>" for key in keys)
+    body += "".join(f"<CommonPrefixes><Prefix>{each}/</Prefix></CommonPrefixes>" for each in folders)
+    body += f"<IsTruncated>{'true' if goes_on else 'false'}</IsTruncated>"
+    if goes_on:
+        body += f"<NextContinuationToken>{goes_on}</NextContinuationToken>"
+    handler.say(200, f"<ListBucketResult>{body}</ListBucketResult>".encode())
+    return True
+
+
+def test_a_listing_without_end_is_an_error(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CKPT_TIMEOUT", "0.5")
+    count = itertools.count()
+    ends_at = time.monotonic() + 60  # for the thread that asks on
+    web.fault = lambda handler, _: listed(
+        handler, [f"run/{next(count)}"], goes_on="on" if time.monotonic() < ends_at else ""
+    )
+    begun = time.monotonic()
+    with pytest.raises(CheckpointError, match="listing has not ended after 1 seconds"):
+        paths.list_folder("s3://bucket/run")
+    assert time.monotonic() - begun < 20
+    ends_at = 0
+
+
+@pytest.mark.parametrize(
+    "name", ["elsewhere/x", "run2/x", "run/x/y", "/etc/passwd", "run/../up", "run//x", "run/."]
+)
+@pytest.mark.parametrize("kind", ["object", "folder"])
+def test_a_listing_names_nothing_elsewhere(name: str, kind: str, web: Web) -> None:
+    keys, folders = ([name], ()) if kind == "object" else ([], (name,))
+    web.fault = lambda handler, _: listed(handler, keys, folders=folders)
+    with pytest.raises(CheckpointError, match="the server lists"):
+        paths.list_folder("s3://bucket/run")
+
+
+def test_who_asks_is_told_to_nobody_else(web: Web) -> None:
+    """What obstore does: it follows redirects, and leaves out what proves who asks."""
+    other = Web()
+    with serving(other):
+        other.files["/bucket/run/x"] = DATA
+        web.fault = lambda handler, _: (
+            listed(handler, ["run/x"])
+            or bool(handler.say(307, b"", {"Location": f"{other.url}{handler.path}"}))
+            or True
+        )
+        with open_file("s3://bucket/run/x") as file:
+            assert file.read(0, 10) == DATA[:10]
+    assert all("authorization" in each.headers for each in web.requests)
+    assert other.requests
+    for each in other.requests:
+        assert KEY not in str(each)
+        assert SECRET not in str(each)
+
+
+@pytest.mark.parametrize("where", ["ftp://127.0.0.1/x", "file:///etc/passwd", "data:,x", "", "/bucket/run/x"])
+def test_redirects_lead_to_no_other_scheme_and_end(where: str, web: Web) -> None:
+    web.fault = lambda handler, _: (
+        listed(handler, ["run/x"]) or bool(handler.say(307, b"", {"Location": where})) or True
+    )
+    with open_file("s3://bucket/run/x") as file, pytest.raises(CheckpointError) as caught:
+        file.read(0, 10)
+    assert "topsecret" not in str(caught.value)
+
+
+def test_https_is_not_left_for_http(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    with pytest.raises(CheckpointError):
+        paths.list_folder("s3://bucket/run")
+    assert web.requests == []
