@@ -90,7 +90,7 @@ def _is_graph(head: bytes) -> bool:
 
 
 _TO_NPZ = "numpy.savez(OUT, **arrays) of its arrays makes what is read here"
-_PICKLE = "loading a pickle runs its code; save it as .safetensors where it was made"
+_PICKLE = "loading a pickle runs its code; where it was made, torch.save of a state dict makes what is read"
 
 _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
     (
@@ -118,10 +118,6 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
     (
         _starts(b"\x93NUMPY"),
         Foreign("this is one array, as numpy.save writes it", "numpy.savez(OUT, NAME=array) gives it a key"),
-    ),
-    (
-        _starts(b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."),
-        Foreign("this is a Python pickle, of PyTorch before 1.6", _PICKLE),
     ),
     (
         _starts(b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
@@ -171,18 +167,11 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
 
 # What is in a zip archive ---------------------------------------------------------------
 
-_TORCH = Foreign("this is a PyTorch archive, a zip with a Python pickle", _PICKLE)
-_TORCH_MODULE = Foreign(
-    "this is a whole PyTorch module, a zip with a Python pickle",
-    "loading a pickle runs its code; save model.state_dict() as .safetensors where it was made",
-)
+_TORCH = Foreign("this is a zip with a Python pickle, and no PyTorch file", _PICKLE)
 _TORCH_SCRIPT = Foreign(
     "this is a TorchScript archive, which is not read here",
-    "torch.jit.load(PATH).state_dict() gives its tensors; save them as .safetensors",
+    "torch.save(torch.jit.load(PATH).state_dict(), OUT) makes what is read here",
 )
-_MODULE_FIELDS = (b"_parameters", b"_buffers")
-"""What the pickle of a torch.nn.Module says near its beginning, and that of a state dict never does."""
-
 _RENAMED_INDEX = Foreign(
     "this is the index file of a TensorFlow checkpoint under another name",
     "call it NAME.index again, beside NAME.data-00000-of-00001, which holds the values",
@@ -211,9 +200,6 @@ _MOST_STEPS = 10
 """Entries of a directory that are looked into: Orbax managers have a directory for each step."""
 
 
-_PICKLE_HEAD = 1 << 16
-
-
 def recognise(probe: Probe) -> Foreign | None:
     """Return what the file is, if it is one of those known not to be read here."""
     if probe.size == 0:
@@ -240,8 +226,7 @@ def _archive(archive: Archive) -> Foreign | None:
     if pickled and any(name.rpartition("/")[2] == "constants.pkl" for name in names):
         return _TORCH_SCRIPT
     if pickled:
-        head = next(archive.pieces(archive.member(pickled[0])), b"")[:_PICKLE_HEAD]
-        return _TORCH_MODULE if all(field in head for field in _MODULE_FIELDS) else _TORCH
+        return _TORCH
     held = [name for name in names if name.endswith((".index", *FILE_SUFFIXES))]
     if held:
         return Foreign(f"this is a zip archive with {held[0]} in it", "unpack it first: unzip")

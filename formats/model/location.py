@@ -27,7 +27,18 @@ MAP = re.compile(r".+(\.safetensors\.index(\.[^.]+)?\.json|\.weights\.json)", re
 """A map of shards; that of a variant of a model is called NAME.safetensors.index.VARIANT.json."""
 
 
-FILE_SUFFIXES = (INDEX_SUFFIX, ".h5", ".hdf5", ".weights.json", ".keras", ".npz", ".safetensors", ".sft")
+FILE_SUFFIXES = (
+    INDEX_SUFFIX,
+    ".h5",
+    ".hdf5",
+    ".weights.json",
+    ".keras",
+    ".npz",
+    ".safetensors",
+    ".sft",
+    ".pt",
+    ".pth",
+)
 """Suffixes that say of a damaged file that it was to be a checkpoint."""
 
 
@@ -45,6 +56,9 @@ _SUFFIXES = (
     ".npz",
     ".safetensors",
     ".sft",
+    ".pt",
+    ".pth",
+    ".bin",
 )
 
 

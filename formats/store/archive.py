@@ -200,6 +200,11 @@ class Archive:
         """Say that of each member its first bytes will be read."""
         self.file.expect_each([info.header_offset for info in self._infos.values()], _LOCAL_SIZE + size)
 
+    def declared_size(self, name: str) -> int | None:
+        """Return how many bytes a member has, as the directory says; None where there is no such member."""
+        info = self._infos.get(name)
+        return None if info is None else info.file_size
+
     def member(self, name: str) -> Member:
         """Return a member, its place checked against the file; raises for what is not read here."""
         info = self._infos[name]

@@ -39,6 +39,10 @@ GOLDENS = [
     ("keras", "keras3_rnn/rnn.keras"),
     ("npz", "interop/weights.npz"),
     ("safetensors", "interop/weights.safetensors"),
+    ("pytorch", "pytorch/training.bin"),
+    ("pytorch", "pytorch/legacy.pth"),
+    ("pytorch", "pytorch/views.pt"),
+    ("pytorch", "pytorch/dtypes.pt"),
 ]
 
 # Other programs' HDF5 files are made in test_hdf5; a listing is ours, and has no values to read.

@@ -21,7 +21,6 @@ CONTENTS = {
     "a Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n",
     "a GGUF model": b"GGUF\3\0\0\0",
     "a Python pickle": pickle.dumps({"state_dict": {}}),
-    "of PyTorch before 1.6": b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.",
     "an ONNX model": b"\x08\x08\x12\x07pytorch\x1a\x052.1.0:\xa0\x01\x0a\x00",
     "a TFLite model": b"\x1c\0\0\0TFL3" + bytes(20),
     "(GraphDef)": b"\x0a\x3a\x0a\x05input\x12\x0bPlaceholder*\x0b\x0a\x05dtype\x12\x020\x01",
@@ -63,25 +62,10 @@ def test_a_bundle_whose_prefix_ends_in_h5_is_a_bundle(tmp_path):
         assert reader.format.name == "tf-object"
 
 
-@pytest.mark.parametrize("name", ["archive/data.pkl", "data.pkl", "model/data.pkl"])
-def test_a_torch_archive_is_named(tmp_path, name):
-    path = str(tmp_path / "model.pt")
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(name, b"")
-        archive.writestr("archive/data/0", b"1234")
-    with pytest.raises(formats.UnknownFormatError, match="PyTorch"):
-        formats.open_checkpoint(path)
-
-
-MODULE = (
-    b"\x80\x02c__main__\nNet\nq\0)\x81q\x01}q\x02(X\x0b\0\0\0_parametersq\x04}q\x05X\x08\0\0\0_buffersq\x06}"
-)
-
-
 @pytest.mark.parametrize(
     ("what", "members"),
     [
-        ("a whole PyTorch module", {"m/data.pkl": MODULE, "m/version": b"3"}),
+        ("a zip with a Python pickle", {"data.pkl": b"", "archive/data/0": b"1234"}),
         ("a TorchScript archive", {"m/data.pkl": b"", "m/constants.pkl": b"", "m/code/x.py": b""}),
         ("a zip archive with run/ckpt-1.index in it", {"run/ckpt-1.index": b"", "run/notes.txt": b""}),
         ("a zip archive with w.safetensors in it", {"w.safetensors": b""}),

@@ -1,0 +1,386 @@
+"""What a PyTorch file may name, and what is made of it: records of storages and of views of them.
+
+    persistent id:      ("storage", type of its elements, key, device, elements[, view of it])
+    _rebuild_tensor_v2: (storage, first element, shape, strides, requires_grad, hooks[, {"conj", "neg"}])
+    _rebuild_tensor_v3: the same with the dtype before the last, over a storage of bytes
+
+The list is that of `torch.load(weights_only=True)`, and no longer; classes of tensors, which
+nothing since torch 0.4 names, are not on it.  No tensor is made here, and no storage read: a
+tensor is a record of where its elements lie.  Those that have no values here (quantized,
+sparse, nested, meta, dtypes that checkpoints elsewhere do not know) are records all the same,
+which say why.
+torch/_weights_only_unpickler.py, torch/_utils.py, torch/serialization.py
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..core.dtypes import BY_NAME, INVALID, DType
+from .pickle import Bag, Global, Pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MOST_DIMENSIONS = 254
+_LARGEST = 1 << 62
+
+_STORAGES = {
+    "Double": "float64",
+    "Float": "float32",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+    "Bool": "bool",
+    "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128",
+}
+"""What torch calls the storages of a dtype, on the processor and on a GPU."""
+
+_PLAIN = (*_STORAGES.values(), "uint16", "uint32", "uint64")
+_FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+DTYPES_READ = frozenset((*_PLAIN, *_FLOAT8))
+"""PyTorch's dtypes whose values are read; they are called as TensorFlow's are."""
+
+_UNTYPED = "torch.storage.UntypedStorage"
+
+_QUANTIZED_STORAGES = {
+    "QInt8": "qint8",
+    "QUInt8": "quint8",
+    "QInt32": "qint32",
+    "QUInt4x2": "quint4x2",
+    "QUInt2x4": "quint2x4",
+}
+_WITHOUT_VALUES = {
+    "complex32": 4,
+    **dict.fromkeys(("qint8", "quint8", "quint4x2", "quint2x4", "float8_e8m0fnu", "float4_e2m1fn_x2"), 1),
+    "qint32": 4,
+    **dict.fromkeys(("bits8", "bits1x8", "bits2x4", "bits4x2"), 1),
+    "bits16": 2,
+    **{f"{sign}int{bits}": 1 for sign in ("", "u") for bits in range(1, 8)},
+}
+"""Its other dtypes, and the bytes of an element."""
+
+
+class ElementType(NamedTuple):
+    """A dtype of torch's: `values` is INVALID where there is no such one here."""
+
+    name: str
+    itemsize: int
+    values: DType
+
+
+def _element_type(name: str) -> ElementType:
+    values = BY_NAME[name] if name in DTYPES_READ else INVALID
+    return ElementType(name, values.itemsize or _WITHOUT_VALUES[name], values)
+
+
+_TYPES = {name: _element_type(name) for name in (*DTYPES_READ, *_WITHOUT_VALUES)}
+BYTES = _TYPES["uint8"]
+
+
+class Storage(NamedTuple):
+    """Elements in one piece of the file, by their key in it; `begin` is where a view of it begins.
+
+    One that is `untyped` is bytes, of which each tensor says what they are.
+    """
+
+    key: str
+    type: ElementType
+    elements: int
+    begin: int = 0
+    whole: int = 0
+    untyped: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it, whatever is viewed."""
+        return self.whole * self.type.itemsize
+
+
+class View(NamedTuple):
+    """A tensor: where in a storage its elements lie, counted in elements of `type`.
+
+    `lack` says why there are no values; then there may be no storage.
+    """
+
+    storage: Storage | None
+    type: ElementType
+    first: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    conjugated: bool = False
+    negated: bool = False
+    lack: str | None = None
+
+
+def storage_of(saved: Any) -> Storage:
+    """Return the storage of a persistent id; ValueError where it is none."""
+    if type(saved) is not tuple or not 5 <= len(saved) <= 6 or saved[0] != "storage":
+        if type(saved) is tuple and saved[:1] == ("module",):
+            raise ValueError("a module with its source, which is not of a state dict")
+        raise ValueError("a persistent id that is no storage")
+    _, kind, key, _, elements, *view = saved
+    if type(kind) is not Global or kind.name not in _STORAGE_TYPES:
+        raise ValueError("a storage of no type")
+    if type(key) is not str or not _is_count(elements):
+        raise ValueError("a storage without a key, or of no size")
+    is_untyped = kind.name == _UNTYPED
+    found = Storage(key, _STORAGE_TYPES[kind.name], elements, 0, elements, is_untyped)
+    if not view or view[0] is None:
+        return found
+    return _part_of(found, view[0])
+
+
+def _part_of(storage: Storage, view: Any) -> Storage:
+    """Return the part of a storage that is one by itself, as files from before torch 0.4 have them."""
+    if type(view) is not tuple or len(view) != 3 or not _is_count(view[1]) or not _is_count(view[2]):
+        raise ValueError("a view of a storage that is none")
+    if view[1] + view[2] > storage.elements:
+        raise ValueError("a view that ends behind its storage")
+    return storage._replace(begin=view[1], elements=view[2])
+
+
+def view_of_all(storage: Storage) -> View:
+    """Return a storage that stands by itself as the tensor of its elements."""
+    return _view(storage, storage.type, (0, (storage.elements,), (1,)))
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _LARGEST
+
+
+def _counts(value: Any, what: str) -> tuple[int, ...]:
+    if type(value) is list:
+        value = tuple(value)
+    if type(value) is not tuple or len(value) > MOST_DIMENSIONS or not all(map(_is_count, value)):
+        raise ValueError(f"{what} that is none")
+    found: tuple[int, ...] = value
+    return found
+
+
+def _view(storage: Any, kind: ElementType, place: tuple[Any, Any, Any], flags: Any = None) -> View:
+    """Return a tensor; `place` is where it begins, its shape and its strides."""
+    first = place[0]
+    shape, strides = _counts(place[1], "a shape"), _counts(place[2], "strides")
+    if type(storage) is not Storage or not _is_count(first) or len(shape) != len(strides):
+        raise ValueError("a tensor that is no view of a storage")
+    lack = None if kind.values is not INVALID else f"values of {kind.name} are not read"
+    set_flags = _flags(flags)
+    if "neg" in set_flags and kind.name == "bool":
+        raise ValueError("a negative of what is true or false")
+    return View(storage, kind, first, shape, strides, "conj" in set_flags, "neg" in set_flags, lack)
+
+
+def _flags(metadata: Any) -> set[str]:
+    """Return what is to be done with a tensor's elements; ValueError for what is not known."""
+    if metadata is None:
+        return set()
+    if type(metadata) is not Pairs or not all(type(key) is str for key, _ in metadata.items):
+        raise ValueError("a tensor's metadata that is no dictionary")
+    unknown = {key for key, _ in metadata.items} - {"conj", "neg"}
+    if unknown:
+        raise ValueError(f"a tensor with {min(unknown)!r:.60}, which is not known")
+    return {key for key, value in metadata.items if value is True}
+
+
+def _arguments(arguments: tuple[Any, ...], least: int, most: int) -> tuple[Any, ...]:
+    """Return arguments, None for those that are left out."""
+    if not least <= len(arguments) <= most:
+        raise ValueError(f"{len(arguments)} arguments, expected {least}")
+    return (*arguments, *[None] * (most - len(arguments)))
+
+
+def _storage_type(storage: Any) -> ElementType:
+    if type(storage) is not Storage:
+        raise ValueError("a tensor without a storage")
+    return storage.type
+
+
+def _tensor(arguments: tuple[Any, ...]) -> View:
+    storage, first, shape, strides = _arguments(arguments, 4, 4)
+    return _view(storage, _storage_type(storage), (first, shape, strides))
+
+
+def _tensor_v2(arguments: tuple[Any, ...]) -> View:
+    storage, first, shape, strides, _, _, flags = _arguments(arguments, 6, 7)
+    return _view(storage, _storage_type(storage), (first, shape, strides), flags)
+
+
+def _tensor_v3(arguments: tuple[Any, ...]) -> View:
+    storage, first, shape, strides, _, _, dtype, flags = _arguments(arguments, 7, 8)
+    return _view(storage, _dtype(dtype), (first, shape, strides), flags)
+
+
+def _dtype(value: Any) -> ElementType:
+    found = _TYPES.get(value.name.removeprefix("torch.")) if type(value) is Global else None
+    if found is None:
+        raise ValueError("a tensor of no dtype")
+    return found
+
+
+def _quantized(arguments: tuple[Any, ...]) -> View:
+    storage, first, shape, strides, *_ = _arguments(arguments, 7, 7)
+    found = _view(storage, _storage_type(storage), (first, shape, strides))
+    return found._replace(lack=f"a quantized tensor ({found.type.name}), whose scale would be lost")
+
+
+def _parameter(arguments: tuple[Any, ...]) -> View:
+    return _as_view(_arguments(arguments, 3, 4)[0])
+
+
+def _as_view(value: Any) -> View:
+    if type(value) is not View:
+        raise ValueError("a parameter that is no tensor")
+    return value
+
+
+def _from_type(arguments: tuple[Any, ...]) -> View:
+    """Return the tensor that another of these functions makes, here without its attributes."""
+    function, _, inner, _ = _arguments(arguments, 4, 4)
+    if type(function) is not Global or function.make is None or type(inner) is not tuple:
+        raise ValueError("a tensor that no function makes")
+    if function.make is _from_type:
+        raise ValueError("a tensor with attributes within one")
+    return _as_view(function.make(inner))
+
+
+def _moved(arguments: tuple[Any, ...]) -> View:
+    value, dtype, _, _ = _arguments(arguments, 4, 4)
+    view = _as_view(value)
+    if view.lack is None and _dtype(dtype) != view.type:
+        return view._replace(lack=f"saved as {view.type.name}, to be {_dtype(dtype).name}")
+    return view
+
+
+def _sparse(arguments: tuple[Any, ...]) -> View:
+    """Return a record of a sparse tensor: the dtype of its values, and its shape."""
+    layout, parts = _arguments(arguments, 2, 2)
+    if type(layout) is not str or type(parts) is not tuple or len(parts) < 3:
+        raise ValueError("a sparse tensor without its parts")
+    shape = parts[2] if layout == "torch.sparse_coo" else parts[-1]
+    views = [part for part in parts if type(part) is View]
+    if not views:
+        raise ValueError("a sparse tensor without values")
+    lack = f"a sparse tensor ({layout[:40]}); to_dense() gives what is read here"
+    return _absent(lack, shape, views[-1].type)
+
+
+def _absent(lack: str, shape: Any = (), kind: ElementType = BYTES) -> View:
+    dims = _counts(shape, "a shape")
+    return View(None, kind, 0, dims, (0,) * len(dims), lack=lack)
+
+
+def _meta(arguments: tuple[Any, ...]) -> View:
+    dtype, shape, *_ = _arguments(arguments, 4, 4)
+    return _absent("a tensor of the device meta, which has no values", shape, _dtype(dtype))
+
+
+def _nested(_: tuple[Any, ...]) -> View:
+    return _absent("a nested tensor, whose parts have shapes of their own")
+
+
+def _wrapper(arguments: tuple[Any, ...]) -> View:
+    _, dtype, shape, *_ = _arguments(arguments, 8, 8)
+    return _absent("a tensor of a class of its own", shape, _dtype(dtype))
+
+
+def _layout(arguments: tuple[Any, ...]) -> str:
+    (name,) = _arguments(arguments, 1, 1)
+    if type(name) is not str:
+        raise ValueError("a layout without a name")
+    return name
+
+
+def _dictionary(arguments: tuple[Any, ...]) -> Pairs:
+    """Return a new dictionary, of the pairs that are given where Python 2 gave them."""
+    (given,) = _arguments(arguments, 0, 1)
+    found = Pairs()
+    if type(given) is Pairs:
+        found.items = list(given.items)
+    elif given is not None:
+        if type(given) is not list or not all(
+            type(each) in (list, tuple) and len(each) == 2 for each in given
+        ):
+            raise ValueError("a dictionary of what are no pairs")
+        found.items = [(key, value) for key, value in given]
+    return found
+
+
+def _elements(kind: Callable[[list[Any]], Any], arguments: tuple[Any, ...]) -> Any:
+    (given,) = _arguments(arguments, 0, 1)
+    if given is not None and type(given) not in (list, tuple):
+        raise ValueError("elements of what is no list")
+    return kind(list(given or ()))
+
+
+def _encoded(arguments: tuple[Any, ...]) -> bytes:
+    """Return bytes that are spelled as text, which is how protocol 2 holds them."""
+    text, encoding = _arguments(arguments, 2, 2)
+    if type(text) is not str or encoding != "latin1":
+        raise ValueError("bytes that are not spelled in latin1")
+    try:
+        return text.encode("latin1")
+    except UnicodeEncodeError as error:
+        raise ValueError("bytes that are not spelled in latin1") from error
+
+
+def _complex(arguments: tuple[Any, ...]) -> complex:
+    real, imaginary = _arguments(arguments, 2, 2)
+    if type(real) is not float or type(imaginary) is not float:
+        raise ValueError("a complex number of what are no numbers")
+    return complex(real, imaginary)
+
+
+def _device(arguments: tuple[Any, ...]) -> str:
+    return ":".join(str(part) for part in arguments if type(part) in (str, int))
+
+
+_FUNCTIONS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
+    "collections.OrderedDict": _dictionary,
+    "collections.Counter": _dictionary,
+    "builtins.set": partial(_elements, Bag),
+    "builtins.bytearray": lambda arguments: arguments,
+    "builtins.complex": _complex,
+    "_codecs.encode": _encoded,
+    "torch.Size": partial(_elements, tuple),
+    "torch.device": _device,
+    "torch.serialization._get_layout": _layout,
+    "torch._tensor._rebuild_from_type_v2": _from_type,
+    "torch._utils._rebuild_tensor": _tensor,
+    "torch._utils._rebuild_tensor_v2": _tensor_v2,
+    "torch._utils._rebuild_tensor_v3": _tensor_v3,
+    "torch._utils._rebuild_parameter": _parameter,
+    "torch._utils._rebuild_parameter_with_state": _parameter,
+    "torch._utils._rebuild_qtensor": _quantized,
+    "torch._utils._rebuild_sparse_tensor": _sparse,
+    "torch._utils._rebuild_nested_tensor": _nested,
+    "torch._utils._rebuild_meta_tensor_no_storage": _meta,
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor": _moved,
+    "torch._utils._rebuild_wrapper_subclass": _wrapper,
+}
+
+_STORAGE_TYPES = {
+    **{f"torch.{name}Storage": _TYPES[dtype] for name, dtype in (_STORAGES | _QUANTIZED_STORAGES).items()},
+    **{f"torch.cuda.{name}Storage": _TYPES[dtype] for name, dtype in _STORAGES.items()},
+    _UNTYPED: BYTES,
+}
+
+_SCHEMES = ("per_tensor_affine", "per_tensor_symmetric", "per_channel_affine", "per_channel_symmetric")
+_CONSTANTS = (
+    *_STORAGE_TYPES,
+    *(f"torch.{name}" for name in _TYPES),
+    *(f"torch.{name}" for name in (*_SCHEMES, "per_channel_affine_float_qparams", "Tensor")),
+    "torch.nn.parameter.Parameter",
+    "torch.storage.TypedStorage",
+)
+
+GLOBALS = {name: Global(name) for name in _CONSTANTS} | {
+    name: Global(name, make) for name, make in _FUNCTIONS.items()
+}
+"""What a file may name; all else is refused by its name."""

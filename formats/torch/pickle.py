@@ -1,0 +1,319 @@
+"""Pickles as data: an interpreter of the opcodes that builds plain objects, and calls nothing.
+
+    pickle: opcode: uint8, its argument; ... up to STOP
+
+A pickle is a program for a stack machine, of which two instructions do harm: GLOBAL, which
+imports what a file names, and REDUCE, which calls it.  Here a global is looked up in a table
+that the caller gives, and what is not there is refused by its name, before anything is made
+of it; REDUCE has the table's entry make a record of the arguments.
+
+What costs memory or time is bounded: how many objects are made, for the bytes there are of
+them; what is nested is not walked, so nothing recurses.  A dictionary becomes pairs: hashing
+keys that a file chose takes as long as it wants.
+Python's Lib/pickletools.py describes the opcodes, torch/_weights_only_unpickler.py which of them torch takes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MOST_OBJECTS = 300_000
+_BYTES_OF_ONE = 5
+"""Objects made of one pickle, and of how many bytes one more: a tensor of torch's is twenty in 110 bytes."""
+
+_LONGEST_NAME = 512
+_LONGEST_NUMBER = 255
+"""Bytes of a global's module and name, and of an integer."""
+
+
+class RefusedGlobalError(ValueError):
+    """A pickle names what is not on the list of what may be in it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"names {name!r}, which is not of a state dict")
+        self.name = name
+
+
+class Global(NamedTuple):
+    """What a pickle may name: `make` builds a record of the arguments it is called with, None: a constant."""
+
+    name: str
+    make: Callable[[tuple[Any, ...]], Any] | None = None
+
+
+class Pairs:
+    """A dictionary: its keys and values in the order in which they were set."""
+
+    __slots__ = ("items",)
+
+    def __init__(self) -> None:
+        self.items: list[tuple[Any, Any]] = []
+
+
+class Bag:
+    """A set: its elements, of which some may be equal."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+
+class Machine:
+    """The stack, and the objects that have numbers; `run` returns what is on top at the end.
+
+    `globals` are those that may be named, by `module.name`; `persistent` makes of a
+    persistent id what it stands for.  `stored` is how many bytes the pickle takes in its file.
+    """
+
+    def __init__(
+        self,
+        data: bytes,
+        globals: Mapping[str, Global],  # noqa: A002  the word of the field
+        persistent: Callable[[Any], Any],
+        *,
+        at: int = 0,
+        stored: int | None = None,
+    ) -> None:
+        self.data = data
+        self.at = at
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+        self._below: list[list[Any]] = []
+        self._globals = globals
+        self._persistent = persistent
+        self._left = MOST_OBJECTS + (len(data) - at if stored is None else stored) // _BYTES_OF_ONE
+
+    def run(self) -> Any:
+        """Return the object; ValueError where the bytes are no pickle, or one of more than is read."""
+        data, operations = self.data, _OPERATIONS
+        try:
+            while (code := data[self.at]) != _STOP:
+                self.at += 1
+                operations[code](self)
+            self.at += 1
+            return self.stack.pop()
+        except (IndexError, struct.error) as error:
+            raise ValueError("the pickle ends early, or takes what is not there") from error
+
+    def count(self, objects: int = 1) -> None:
+        """Count what was made, or is kept by a number."""
+        self._left -= objects
+        if self._left < 0:
+            raise ValueError("a pickle of more objects than its size accounts for")
+
+    def made(self, value: Any) -> None:
+        self.count()
+        self.stack.append(value)
+
+    def take(self, size: int) -> bytes:
+        """Return the next bytes, which are an argument."""
+        found = self.data[self.at : self.at + size]
+        if len(found) != size:
+            raise ValueError(f"an argument of {size} bytes, of which {len(found)} are there")
+        self.at += size
+        return found
+
+    def sized(self, code: str) -> bytes:
+        """Return bytes whose number stands before them."""
+        form = _FORMS[code]
+        (size,) = form.unpack(self.take(form.size))
+        return self.take(size)
+
+    def line(self) -> str:
+        end = self.data.find(b"\n", self.at, self.at + _LONGEST_NAME)
+        if end < 0:
+            raise ValueError("a global without a name")
+        found = self.data[self.at : end].decode("utf-8", "backslashreplace")
+        self.at = end + 1
+        return found
+
+    def marked(self) -> list[Any]:
+        """Take off all that was pushed since the last mark."""
+        found, self.stack = self.stack, self._below.pop()
+        return found
+
+    def mark(self) -> None:
+        self.count()
+        self._below.append(self.stack)
+        self.stack = []
+
+    def tuple_of(self, count: int) -> None:
+        if len(self.stack) < count:
+            raise ValueError("a tuple of more than there is")
+        found = tuple(self.stack[-count:])
+        del self.stack[-count:]
+        self.made(found)
+
+    def put(self, number: int) -> None:
+        self.count()
+        self.memo[number] = self.stack[-1]
+
+    def get(self, number: int) -> None:
+        if number not in self.memo:
+            raise ValueError(f"object {number}, which was not kept")
+        self.stack.append(self.memo[number])
+
+    def name(self, module: str, name: str) -> None:
+        """Push a global that is on the list; RefusedGlobalError for any other."""
+        wanted = f"{_RENAMED.get(module, module)}.{name}"
+        found = self._globals.get(wanted)
+        if found is None:
+            raise RefusedGlobalError(wanted)
+        self.stack.append(found)
+
+    def named_on_stack(self) -> None:
+        name, module = self.stack.pop(), self.stack.pop()
+        if (type(module), type(name)) != (str, str):
+            raise ValueError("a global whose name is no text")
+        self.name(module[:_LONGEST_NAME], name[:_LONGEST_NAME])
+
+    def call(self) -> None:
+        """Have a global make its record: of REDUCE, and of NEWOBJ, which only differs in Python."""
+        arguments, called = self.stack.pop(), self.stack.pop()
+        if type(called) is not Global or called.make is None or type(arguments) is not tuple:
+            what = f"{called.name!r}, a constant" if type(called) is Global else "what is no global"
+            raise ValueError(f"a call of {what}")
+        self.made(called.make(arguments))
+
+    def build(self) -> None:
+        """Leave out the attributes that an OrderedDict has, as those of `Module.state_dict()` do."""
+        self.stack.pop()
+        if type(self.stack[-1]) is not Pairs:
+            raise ValueError(f"attributes of a {type(self.stack[-1]).__name__}, which has none")
+
+    def refer(self) -> None:
+        self.made(self._persistent(self.stack.pop()))
+
+    def append(self, items: list[Any]) -> None:
+        into = self.stack[-1]
+        if type(into) is not list:
+            raise ValueError(f"elements of a {type(into).__name__}, which is no list")
+        into.extend(items)
+
+    def add(self, items: list[Any]) -> None:
+        into = self.stack[-1]
+        if type(into) is not Bag:
+            raise ValueError(f"elements of a {type(into).__name__}, which is no set")
+        into.items.extend(items)
+
+    def set(self, items: list[Any]) -> None:
+        into = self.stack[-1]
+        if type(into) is not Pairs:
+            raise ValueError(f"items of a {type(into).__name__}, which is no dictionary")
+        if len(items) % 2:
+            raise ValueError("a key without a value")
+        self.count(len(items) // 2)
+        into.items.extend(zip(items[::2], items[1::2], strict=True))
+
+    def set_one(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self.set([key, value])
+
+    def dictionary(self) -> None:
+        items = self.marked()
+        self.made(Pairs())
+        self.set(items)
+
+
+_RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg"}
+"""What modules were called in Python 2, and are to this day in pickles of protocol 2."""
+
+_STOP = ord(".")
+_FORMS = {code: struct.Struct("<" + code) for code in "BHIQiq"}
+_DOUBLE = struct.Struct(">d")
+
+
+def _number(machine: Machine, code: str) -> Any:
+    form = _FORMS[code]
+    found = form.unpack_from(machine.data, machine.at)[0]
+    machine.at += form.size
+    return found
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise ValueError("text that is not UTF-8") from error
+
+
+def _long(data: bytes) -> int:
+    if len(data) > _LONGEST_NUMBER:
+        raise ValueError(f"an integer of {len(data)} bytes")
+    return int.from_bytes(data, "little", signed=True)
+
+
+def _double(machine: Machine) -> float:
+    found: float = _DOUBLE.unpack(machine.take(8))[0]
+    return found
+
+
+def _unknown(machine: Machine) -> None:
+    raise ValueError(f"opcode {machine.data[machine.at - 1]:#04x}, which no state dict has")
+
+
+def _kept(machine: Machine) -> None:
+    machine.put(len(machine.memo))
+
+
+_BY_CODE: dict[bytes, Callable[[Machine], Any]] = {
+    b"\x80": lambda machine: machine.take(1),  # PROTO
+    b"\x95": lambda machine: machine.take(8),  # FRAME
+    b"(": Machine.mark,
+    b"0": lambda machine: machine.stack.pop(),
+    b"1": Machine.marked,
+    b"2": lambda machine: machine.made(machine.stack[-1]),
+    b"N": lambda machine: machine.stack.append(None),
+    b"\x88": lambda machine: machine.stack.append(True),
+    b"\x89": lambda machine: machine.stack.append(False),
+    b"K": lambda machine: machine.stack.append(_number(machine, "B")),
+    b"M": lambda machine: machine.stack.append(_number(machine, "H")),
+    b"J": lambda machine: machine.stack.append(_number(machine, "i")),
+    b"\x8a": lambda machine: machine.made(_long(machine.sized("B"))),
+    b"\x8b": lambda machine: machine.made(_long(machine.sized("I"))),
+    b"G": lambda machine: machine.made(_double(machine)),
+    b"X": lambda machine: machine.made(_text(machine.sized("I"))),
+    b"\x8c": lambda machine: machine.made(_text(machine.sized("B"))),
+    b"\x8d": lambda machine: machine.made(_text(machine.sized("Q"))),
+    b"U": lambda machine: machine.made(_text(machine.sized("B"))),  # strings of Python 2
+    b"T": lambda machine: machine.made(_text(machine.sized("I"))),
+    b"C": lambda machine: machine.made(machine.sized("B")),
+    b"B": lambda machine: machine.made(machine.sized("I")),
+    b"\x8e": lambda machine: machine.made(machine.sized("Q")),
+    b"\x96": lambda machine: machine.made(machine.sized("Q")),
+    b")": lambda machine: machine.stack.append(()),
+    b"\x85": lambda machine: machine.tuple_of(1),
+    b"\x86": lambda machine: machine.tuple_of(2),
+    b"\x87": lambda machine: machine.tuple_of(3),
+    b"t": lambda machine: machine.made(tuple(machine.marked())),
+    b"]": lambda machine: machine.made([]),
+    b"l": lambda machine: machine.made(machine.marked()),
+    b"}": lambda machine: machine.made(Pairs()),
+    b"d": Machine.dictionary,
+    b"\x8f": lambda machine: machine.made(Bag([])),
+    b"\x91": lambda machine: machine.made(Bag(machine.marked())),
+    b"a": lambda machine: machine.append([machine.stack.pop()]),
+    b"e": lambda machine: machine.append(machine.marked()),
+    b"s": Machine.set_one,
+    b"u": lambda machine: machine.set(machine.marked()),
+    b"\x90": lambda machine: machine.add(machine.marked()),
+    b"c": lambda machine: machine.name(machine.line(), machine.line()),
+    b"\x93": Machine.named_on_stack,
+    b"R": Machine.call,
+    b"\x81": Machine.call,
+    b"b": Machine.build,
+    b"Q": Machine.refer,
+    b"q": lambda machine: machine.put(_number(machine, "B")),
+    b"r": lambda machine: machine.put(_number(machine, "I")),
+    b"\x94": _kept,
+    b"h": lambda machine: machine.get(_number(machine, "B")),
+    b"j": lambda machine: machine.get(_number(machine, "I")),
+}
+"""The opcodes of protocols 2 to 5 that make data; of older ones, those of `cPickle` in Python 2."""
+
+_OPERATIONS = tuple(_BY_CODE.get(bytes((code,)), _unknown) for code in range(256))

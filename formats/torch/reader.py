@@ -1,0 +1,201 @@
+"""A PyTorch file as a checkpoint: specs from its pickle, values from its storages."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..core.dtypes import INVALID
+from ..core.spec import TensorSpec, key_bytes
+from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError, leave_out
+from ..model.reader import CheckpointReader
+from ..model.verification import Finding, Verification, verified_in_pieces
+from ..store.paths import open_file
+from ..store.workers import SERIAL, Workers
+from .keys import tensors_of, values_of
+from .kinds import kinds_of
+from .storages import LegacyContainer, ZipContainer
+from .views import TorchTensor, span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..model.probe import Probe
+    from ..model.reader import Format
+    from .objects import Storage, View
+    from .storages import Container
+
+MOST_EXPANSION = 100
+MOST_UNEXPLAINED = 64 << 20
+"""Bytes that a file's tensors may have together: so many times those of its storages, and so many more."""
+
+
+class TorchFacts(NamedTuple):
+    """What a file says beside its tensors: numbers and text of a run, by key."""
+
+    values: Mapping[str, Any] = {}
+    producer: str = "PyTorch"
+
+    def document(self) -> dict[str, Any]:
+        listed = {"values": dict(self.values)} if self.values else {}
+        return {"producer": self.producer, "version": None, **listed}
+
+
+class TorchReader(CheckpointReader):
+    """A file of `torch.save`."""
+
+    lists_all = True  # a pickle names all tensors, or is refused
+
+    def __init__(self, probe: Probe, format: Format, container: Container, *, lenient: bool) -> None:  # noqa: A002  the word of the field
+        self.location = probe.location
+        self.format = format
+        self.findings: list[Finding] = []
+        self._lenient = lenient
+        self._container = container
+        views = self._tensors()
+        if isinstance(container, LegacyContainer):
+            container.place(view.storage for view in views.values() if view.storage is not None)
+        self._views: dict[str, View] = {}
+        self._specs: dict[str, TensorSpec] = {}
+        self._lacks: dict[str, CheckpointError] = {}
+        for key in sorted(views, key=key_bytes):
+            self._add(key, views[key])
+        self._check_sizes()
+
+    def _tensors(self) -> dict[str, View]:
+        try:
+            return tensors_of(self._container.root)
+        except ValueError as error:
+            message = f"its object: {error}"
+            raise UnsupportedFeatureError(message, path=self._container.path, code="header") from error
+
+    def _add(self, key: str, view: View) -> None:
+        self._views[key] = view
+        lack = self._lack(view)
+        if lack is None:
+            flaw = self._flaw(view)
+            if flaw is None:
+                self._specs[key] = TensorSpec(key, view.type.values, view.shape)
+                return
+            error = CorruptCheckpointError(flaw, path=self._container.path, key=key, code="tensor-size")
+            if not self._lenient:
+                raise error
+            self._lacks[key] = error
+            self.findings.append(Finding.of(error))
+        else:
+            self._lacks[key] = UnsupportedFeatureError(
+                lack, path=self._container.path, key=key, code="dtype", hints=(leave_out(key),)
+            )
+            self.findings.append(Finding("warning", "dtype", lack, key, self._container.path))
+        self._specs[key] = TensorSpec(key, INVALID, view.shape)
+
+    def _lack(self, view: View) -> str | None:
+        """Return why a sound tensor has no values here."""
+        if view.lack is None and self._container.is_swapped and view.storage and view.storage.untyped:
+            return (
+                f"big-endian {view.type.name}, which torch.load does not turn round"
+                if view.type.itemsize > 1
+                else None
+            )
+        return view.lack
+
+    def _flaw(self, view: View) -> str | None:
+        """Return what is wrong with a tensor that is not where its file has bytes of its storage."""
+        storage = view.storage
+        assert storage is not None
+        size = self._container.size_of(storage)
+        if size is None:
+            return f"storage {storage.key!r:.60} is not there"
+        if size < storage.nbytes:
+            made = f"{storage.whole} {storage.type.name} make {storage.nbytes}"
+            return f"storage {storage.key!r:.60} has {size} bytes, {made}"
+        reach = span([*zip(view.shape, view.strides, strict=True)])
+        end = (view.first + reach) * view.type.itemsize if reach else 0
+        if end > storage.elements * storage.type.itemsize:
+            return f"shape {list(view.shape)} of strides {list(view.strides)} ends behind its storage"
+        return None
+
+    def _check_sizes(self) -> None:
+        """Refuse what a few bytes are said to be thousands of: everybody who goes through it would wait."""
+        stored = sum({storage.key: storage.nbytes for storage in self._storages()}.values())
+        total = sum(spec.nbytes or 0 for spec in self._specs.values())
+        if total > MOST_EXPANSION * stored + MOST_UNEXPLAINED:
+            message = f"tensors of {total} bytes, made of {stored} bytes"
+            raise UnsupportedFeatureError(message, path=self._container.path, code="tensor-size")
+
+    def _storages(self) -> Iterator[Storage]:
+        yield from (view.storage for view in self._views.values() if view.storage is not None)
+
+    @property
+    def specs(self) -> Mapping[str, TensorSpec]:
+        return self._specs
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        return kinds_of(self._specs)
+
+    @cached_property
+    def _facts(self) -> TorchFacts:
+        return TorchFacts(values_of(self._container.root))
+
+    @property
+    def facts(self) -> TorchFacts:
+        return self._facts
+
+    def tensor(self, key: str) -> TorchTensor:
+        return TorchTensor(self._container, self._specs[key], self._views[key])
+
+    def undecoded(self, key: str) -> CheckpointError:
+        return self._lacks[key]
+
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  checked in order
+        """Check each storage once, for all tensors in it, and what else the file has."""
+        yield Verification(findings=tuple(self.findings))
+        checked: dict[str, tuple[Finding, ...]] = {}
+        for key, view in self._views.items():
+            storage = view.storage
+            if isinstance(self._lacks.get(key), CorruptCheckpointError):
+                continue
+            if storage is None:
+                yield Verification(tensors=1)
+            elif storage.key in checked:
+                again = tuple(found._replace(key=key) for found in checked[storage.key])
+                yield Verification(tensors=int(not again), findings=again)
+            else:
+                found: tuple[Finding, ...] = ()
+                for step in verified_in_pieces(key, map(len, self._container.pieces(storage))):
+                    yield step
+                    found += step.findings
+                checked[storage.key] = found
+        for pieces in self._container.other_pieces(set(checked)):
+            yield from _verified(pieces)
+
+    def close(self) -> None:
+        self._container.close()
+
+
+def _verified(pieces: Iterator[bytes]) -> Iterator[Verification]:
+    """Go through what is no tensor."""
+    try:
+        for piece in pieces:
+            yield Verification(nbytes=len(piece))
+    except CheckpointError as error:
+        yield Verification(findings=(Finding.of(error),))
+
+
+class LegacyReader(TorchReader):
+    """A file of torch before 1.6."""
+
+    has_checksums = False
+
+
+def open_torch(probe: Probe, format: Format, *, lenient: bool) -> TorchReader:  # noqa: A002  the word of the field
+    """Return a reader of a file that its sniffer said yes to."""
+    if probe.zip is not None:
+        return TorchReader(probe, format, ZipContainer(probe.zip), lenient=lenient)
+    file = open_file(probe.location.head)
+    try:
+        return LegacyReader(probe, format, LegacyContainer(file), lenient=lenient)
+    except BaseException:
+        file.close()
+        raise

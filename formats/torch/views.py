@@ -1,0 +1,215 @@
+"""Tensors that are views of storages: their elements gathered by strides.
+
+Element (i, j, ...) lies at `first + i * stride[0] + j * stride[1] + ...`.  A transposed tensor
+is its storage with the strides the other way round, a row begins within its storage, an
+expanded dimension has stride 0.  Elements are gathered in the order in which they lie, in
+blocks of at most a piece, wherever dimensions do not overlap.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..core.chunks import PIECE, ChunkSource, array_chunks, stored_chunks, whole_elements
+from ..core.region import full_index, index_shape
+from ..core.slicing import allocate, region_chunks
+from ..errors import ChecksumError
+from ..model.tensor import LazyTensor
+from ..store.ranges import FileRange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+
+    from ..core.chunks import Chunk
+    from ..core.region import Index
+    from ..core.spec import TensorSpec
+    from .objects import Storage, View
+    from .storages import Container
+
+Axes = list[tuple[int, int]]
+"""Dimensions as they lie, the widest stride first: how many elements, how far from each other."""
+
+
+def span(axes: Axes) -> int:
+    """Return how many elements lie from the first to the last; 0 where there are none."""
+    if any(count == 0 for count, _ in axes):
+        return 0
+    return sum((count - 1) * stride for count, stride in axes) + 1
+
+
+def is_in_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether elements lie in C order, with gaps or without, and each once."""
+    within = 1
+    for count, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if count != 1:
+            if stride < within:
+                return False
+            within = (count - 1) * stride + within
+    return True
+
+
+def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether elements lie in C order without a gap."""
+    expected = 1
+    for count, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if count == 0:
+            return True
+        if count != 1 and stride != expected:
+            return False
+        expected *= count
+    return True
+
+
+class TorchTensor(LazyTensor):
+    """One view of a storage."""
+
+    def __init__(self, container: Container, spec: TensorSpec, view: View) -> None:
+        super().__init__(spec)
+        self._container = container
+        self._view = view
+
+    @property
+    def _storage(self) -> Storage:
+        assert self._view.storage is not None
+        return self._view.storage
+
+    @property
+    def _begin(self) -> int:
+        """Where in the storage the first element lies, in bytes."""
+        return self._storage.begin * self._storage.type.itemsize + self._view.first * self._view.type.itemsize
+
+    @cached_property
+    def _is_as_stored(self) -> bool:
+        """Whether chunks are bytes of the storage just as they are."""
+        view = self._view
+        is_changed = view.conjugated or view.negated or self.spec.dtype.name == "bool"
+        is_swapped = self._container.is_swapped and view.type.itemsize > 1
+        return not is_changed and not is_swapped and is_contiguous(view.shape, view.strides)
+
+    @property
+    def _is_all(self) -> bool:
+        return self._is_as_stored and self._begin == 0 and self.spec.nbytes == self._storage.nbytes
+
+    def read(self) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        if not self._is_all:
+            return self.read_region(full_index(self.spec.shape))
+        out = allocate(self.spec, self.spec.shape, self._container.path)
+        flat, at = out.reshape(-1).view(np.uint8), 0
+        for piece in self._pieces():
+            flat[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+            at += len(piece)
+        return out
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        size, itemsize = self.spec.nbytes or 0, self._view.type.itemsize
+        if self._is_all:
+            source, step = ChunkSource(self._pieces()), whole_elements(max_bytes, itemsize)
+            for at in range(0, size, step):
+                yield source.take(min(step, size - at))
+            source.finish()
+        elif self._is_as_stored:
+            self._prove()
+            yield from stored_chunks(self._source(), self._begin, size, itemsize, max_bytes)
+        elif is_in_order(self._view.shape, self._view.strides):
+            yield from self.region_chunks(full_index(self.spec.shape), max_bytes)
+        else:
+            yield from array_chunks(self.read(), max_bytes)
+
+    def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        if is_in_order(self._view.shape, self._view.strides):
+            return region_chunks(self.read_region, index, self._view.type.itemsize, max_bytes)
+        return super().region_chunks(index, max_bytes)
+
+    def shard_range(self) -> FileRange | None:
+        if not self._is_as_stored:
+            return None
+        offset = self._container.offset_of(self._storage)
+        if offset is None:
+            return None
+        return FileRange(self._container.file, offset + self._begin, self.spec.nbytes or 0, self.spec.key)
+
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        self._prove()
+        out = allocate(self.spec, index_shape(index), self._container.path)
+        if out.size:
+            self._gather(index, out)
+        if self._view.conjugated and np.iscomplexobj(out):
+            np.conjugate(out, out=out)
+        if self._view.negated:
+            np.negative(out, out=out)
+        return out
+
+    def _gather(self, index: Index, out: np.ndarray[Any, Any]) -> None:
+        import numpy as np
+
+        strides, itemsize = self._view.strides, self._view.type.itemsize
+        first = sum(part.start * stride for part, stride in zip(index, strides, strict=True))
+        steps = [part.step * stride for part, stride in zip(index, strides, strict=True)]
+        # Of an expanded dimension one element is read, which then stands for all.
+        counts = [count if step else 1 for count, step in zip(out.shape, steps, strict=True)]
+        order = sorted(range(out.ndim), key=lambda axis: -steps[axis])
+        axes = [(counts[axis], steps[axis]) for axis in order]
+        is_bool = out.dtype == np.bool_
+        stored = np.dtype(np.uint8) if is_bool else out.dtype
+        if self._container.is_swapped and itemsize > 1:
+            stored = stored.newbyteorder(">")
+        blocks = Blocks(self._source(), stored)
+        blocks.fill(self._begin + first * itemsize, axes, out.transpose(order))
+
+    def _prove(self) -> None:
+        try:
+            self._container.prove(self._storage)
+        except ChecksumError as error:
+            error.key = self.spec.key
+            raise
+
+    def _pieces(self) -> Iterator[bytes]:
+        try:
+            yield from self._container.pieces(self._storage)
+        except ChecksumError as error:
+            error.key = self.spec.key
+            raise
+
+    def _source(self) -> Callable[[int, int], bytes]:
+        return self._container.source(self._storage)
+
+
+class Blocks:
+    """Elements of a storage, read in blocks that begin where the one before ended, or later."""
+
+    def __init__(self, read: Callable[[int, int], bytes], dtype: np.dtype[Any]) -> None:
+        self._read = read
+        self._dtype = dtype
+
+    def fill(self, at: int, axes: Axes, out: np.ndarray[Any, Any]) -> None:
+        """Fill an array, whose dimensions are `axes`, with the elements that begin at byte `at`."""
+        itemsize = self._dtype.itemsize
+        inner = span(axes[1:])
+        if span(axes) * itemsize <= PIECE or axes[0][1] < inner:
+            self._fill_at_once(at, axes, out)
+            return
+        count, stride = axes[0]
+        group = 1 + max(0, PIECE // itemsize - inner) // stride
+        for begin in range(0, count, group):
+            if group == 1:
+                self.fill(at + begin * stride * itemsize, axes[1:], out[begin, ...])
+                continue
+            part = out[begin : begin + group]
+            self.fill(at + begin * stride * itemsize, [(len(part), stride), *axes[1:]], part)
+
+    def _fill_at_once(self, at: int, axes: Axes, out: np.ndarray[Any, Any]) -> None:
+        import numpy as np
+
+        itemsize = self._dtype.itemsize
+        raw = self._read(at, span(axes) * itemsize)
+        shape = [count for count, _ in axes]
+        strides = [stride * itemsize for _, stride in axes]
+        block: np.ndarray[Any, Any] = np.ndarray(shape, self._dtype, raw, 0, strides)
+        out[...] = block if out.dtype != np.bool_ else block != 0

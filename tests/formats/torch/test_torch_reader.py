@@ -1,0 +1,463 @@
+"""PyTorch files: keys, views and values are torch's; what is damaged, or asks for too much, is an error."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import formats
+from formats import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
+from formats.core.chunks import PIECE
+from tests.support import data_path, reads_alike
+from tests.torch_files import Call, Named, Opcodes, legacy, storage, tensor, untyped, written, zipped
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+with open(data_path("pytorch", "truth.json"), encoding="utf-8") as file:
+    TRUTH = json.load(file)
+
+SIX = np.arange(6, dtype="<f4")
+
+
+def digest(array: np.ndarray[Any, Any]) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()
+
+
+@pytest.mark.parametrize("name", [name for name, truth in TRUTH.items() if "keys" in truth])
+def test_files_are_what_torch_wrote(name: str) -> None:
+    with formats.open_checkpoint(data_path("pytorch", name)) as reader:
+        found = {
+            key: {
+                "dtype": spec.dtype.name,
+                "shape": list(spec.shape),
+                "sha256": digest(reads_alike(reader[key])),
+            }
+            for key, spec in reader.specs.items()
+        }
+    assert found == TRUTH[name]["keys"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("evil.pt", r"names 'posix.system'"),
+        ("evil_plain.pt", "a Python pickle"),
+        ("whole_module.pt", r"a whole PyTorch module: its pickle names '__main__.Whole'"),
+        ("deep.pt", "more objects than its size accounts for"),
+        ("inflates.pt", "has 268435464 bytes"),
+    ],
+)
+def test_what_would_run_or_never_end_is_refused_by_name(name: str, why: str) -> None:
+    for lenient in (False, True):
+        with pytest.raises(CheckpointError, match=why):
+            formats.open_checkpoint(data_path("pytorch", name), lenient=lenient)
+    assert not os.path.exists("ran_by_a_pickle")
+
+
+def test_what_is_shared_sixty_times_over_is_walked_once() -> None:
+    with formats.open_checkpoint(data_path("pytorch", "laugh.pt")) as reader:
+        assert list(reader) == ["w"]
+
+
+def keys_of(tmp_path: Path, value: Any) -> list[str]:
+    path = written(tmp_path / "x.pt", zipped(value, {"0": SIX.tobytes()}))
+    with formats.open_checkpoint(path) as reader:
+        return list(reader)
+
+
+T = tensor()
+
+
+@pytest.mark.parametrize(
+    ("value", "keys"),
+    [
+        (T, [""]),
+        ({"a/b": T, "c%": T}, ["a/b", "c%"]),
+        ({"a/b": T, "n": {"c%/d": T}}, ["a%2Fb", "n/c%25%2Fd"]),
+        ({"a": [T, 1, (T, {"b": T})]}, ["a/0", "a/2/0", "a/2/1/b"]),
+        ({7: T, "7": T}, ["#7", "7"]),
+        ({7: T, "7": T, "#7": T}, ["##7", "#7", "7"]),
+        ({("t", 1): T, None: T, True: T, 1.5: T}, ["('t', 1)", "1.5", "None", "True"]),
+        ({"": T, "m": {"": T}}, ["", "m/"]),
+        ({"x": [[], {}, "t"], "y": {"z": 1}}, []),
+        ({"\ud800": T}, ["\udced\udca0\udc80"]),
+        ({"s": storage()}, ["s"]),
+    ],
+)
+def test_keys_of_nested_files(tmp_path: Path, value: Any, keys: list[str]) -> None:
+    assert keys_of(tmp_path, value) == keys
+
+
+def test_a_dictionary_under_two_names_is_listed_under_both(tmp_path: Path) -> None:
+    shared = Opcodes(b"h\x09")
+    first = Opcodes(_inner({"w": T}) + b"q\x09")
+    assert keys_of(tmp_path, {"ema": first, "model": shared}) == ["ema/w", "model/w"]
+
+
+def _inner(value: Any) -> bytes:
+    from tests.torch_files import pickled
+
+    return pickled(value)[2:-1]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({"a": T, "circle": Opcodes(b"]q\x09h\x09a")}, "holds itself"),
+        (Opcodes(b"]" + _inner(T) + b"a" + b"q\x01]h\x01ah\x01a" * 1 + b"0" + _inner(T)), None),
+        ({"s": Opcodes(b"\x8f(" + _inner(T) + b"\x90")}, "a tensor in a set"),
+        ({"l": Opcodes(b"](" * 300 + _inner(T) + b"e" * 300)}, "levels deep"),
+        (Opcodes(b"}(K\1" + _inner(T) + b"K\1" + _inner(T) + b"u"), "two keys '1'"),
+        (Opcodes(b"}(]" + _inner(T) + b"u"), "a list as a dictionary's key"),
+        (Opcodes(b"}(" + _inner(tuple(range(100))) + _inner(T) + b"u"), "a tuple as a dictionary's key"),
+    ],
+)
+def test_objects_whose_tensors_have_no_names_are_refused(tmp_path: Path, value: Any, why: str | None) -> None:
+    path = written(tmp_path / "x.pt", zipped(value, {"0": SIX.tobytes()}))
+    if why is None:
+        formats.open_checkpoint(path).close()
+        return
+    with pytest.raises(UnsupportedFeatureError, match=why):
+        formats.open_checkpoint(path)
+
+
+def test_lists_that_share_a_tensor_a_trillion_times_are_refused(tmp_path: Path) -> None:
+    doubled = b"]" + _inner(T) + b"aq\x01" + b"".join(b"]h\x01ah\x01aq\x01" for _ in range(40))
+    path = written(tmp_path / "x.pt", zipped({"x": Opcodes(doubled)}, {"0": SIX.tobytes()}))
+    with pytest.raises(UnsupportedFeatureError, match="under more than 20 keys each"):
+        formats.open_checkpoint(path)
+
+
+def test_what_a_run_says_beside_its_tensors() -> None:
+    with formats.open_checkpoint(data_path("pytorch", "training.bin")) as reader:
+        assert reader.facts.document() == {
+            "producer": "PyTorch",
+            "version": None,
+            "values": {"epoch": 3, "args/lr": 0.01, "args/name": "run"},
+        }
+        kinds = reader.kinds
+    assert kinds["model/2.num_batches_tracked"] == "state"
+    assert kinds["model/0.weight"] == "variable"
+    assert kinds["optimizer/state/0/exp_avg"] == "slot"
+    assert kinds["optimizer/state/0/step"] == "optimizer"
+
+
+def test_an_optimizer_alone_has_slots(tmp_path: Path) -> None:
+    scalar = tensor(None, 0, (), ())
+    value = {"state": {0: {"exp_avg": T, "step": scalar}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
+    path = written(tmp_path / "x.pt", zipped(value, {"0": SIX.tobytes()}))
+    with formats.open_checkpoint(path) as reader:
+        assert dict(reader.kinds) == {"state/0/exp_avg": "slot", "state/0/step": "optimizer"}
+
+
+# Views ------------------------------------------------------------------------------
+
+
+def strided(values: np.ndarray[Any, Any], first: int, shape: Any, strides: Any) -> np.ndarray[Any, Any]:
+    """Return the elements of a view, as numpy finds them."""
+    return np.ndarray(shape, values.dtype, values.tobytes(), first * 4, [each * 4 for each in strides]).copy()
+
+
+CASES = [
+    (0, (2, 3), (3, 1)),
+    (0, (3, 2), (1, 3)),
+    (3, (3,), (1,)),
+    (1, (2,), (3,)),
+    (0, (4, 3), (0, 1)),
+    (0, (2, 2, 2), (0, 2, 1)),
+    (0, (4, 3), (1, 1)),
+    (5, (), ()),
+    (2, (1, 1), (99, 7)),
+    (0, (0, 3), (3, 1)),
+    (6, (2, 0), (1, 1)),
+]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize(("first", "shape", "strides"), CASES, ids=str)
+def test_views(tmp_path: Path, method: int, first: int, shape: Any, strides: Any) -> None:
+    data = zipped({"v": tensor(None, first, shape, strides)}, {"0": SIX.tobytes()}, method=method)
+    with formats.open_checkpoint(written(tmp_path / "x.pt", data)) as reader:
+        expected = strided(SIX, first, shape, strides) if 0 not in shape else np.zeros(shape, "f4")
+        assert np.array_equal(reads_alike(reader["v"]), expected)
+        if shape and expected.size:
+            assert np.array_equal(reader["v"].read_slice((..., slice(1, None))), expected[..., 1:])
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"),
+    [
+        ((1100, 900), (900, 1)),
+        ((900, 1100), (1, 900)),
+        ((1100,), (900,)),
+        ((11, 100, 30), (90_000, 900, 30)),
+        ((30, 11, 100), (30, 90_000, 900)),
+        ((1090, 3), (900, 450)),
+        ((2,), (980_000,)),
+        ((2, 2, 2), (400_000, 300_000, 280_000)),
+        ((3, 700_000), (100_000, 1)),
+    ],
+    ids=str,
+)
+def test_views_larger_than_a_piece(tmp_path: Path, shape: Any, strides: Any) -> None:
+    values = np.random.default_rng(0).random(1100 * 900, np.float32)
+    assert values.nbytes > 3 * PIECE
+    of = storage("0", values.size)
+    path = written(tmp_path / "x.pt", zipped({"v": tensor(of, 0, shape, strides)}, {"0": values.tobytes()}))
+    expected = strided(values, 0, shape, strides)
+    with formats.open_checkpoint(path) as reader:
+        assert np.array_equal(reader["v"].read(), expected)
+        assert b"".join(map(bytes, reader["v"].chunks(1000))) == expected.tobytes()
+        part = tuple(slice(1, None, 2) for _ in shape)
+        assert np.array_equal(reader["v"].read_slice(part), expected[part])
+
+
+def test_elements_that_are_to_be_conjugated_or_negated(tmp_path: Path) -> None:
+    values = np.array([1 + 2j, 3 - 4j, 5j], np.complex64)
+    complexes = storage("1", 3, "torch.ComplexFloatStorage")
+    value = {
+        "conj": tensor(complexes, 0, (3,), (1,), {"conj": True}),
+        "not": tensor(complexes, 0, (3,), (1,), {"conj": False}),
+        "neg": tensor(None, 0, (6,), (1,), {"neg": True}),
+    }
+    path = written(tmp_path / "x.pt", zipped(value, {"0": SIX.tobytes(), "1": values.tobytes()}))
+    with formats.open_checkpoint(path) as reader:
+        assert np.array_equal(reads_alike(reader["conj"]), values.conj())
+        assert np.array_equal(reads_alike(reader["not"]), values)
+        assert np.array_equal(reads_alike(reader["neg"]), -SIX)
+        assert reader["conj"].shard_range() is None
+    unknown = tensor(None, 0, (6,), (1,), {"twisted": True})
+    with pytest.raises(CorruptCheckpointError, match="'twisted', which is not known"):
+        formats.open_checkpoint(written(tmp_path / "y.pt", zipped(unknown, {"0": SIX.tobytes()})))
+
+
+def test_big_endian_files(tmp_path: Path) -> None:
+    value = {
+        "f": tensor(),
+        "c": tensor(storage("1", 1, "torch.ComplexFloatStorage"), 0, (1,), (1,)),
+        "b": tensor(storage("2", 2, "torch.BoolStorage"), 0, (2,), (1,)),
+        "u": untyped("uint16", "3", 4, (2,)),
+        "e": untyped("float8_e5m2", "4", 2, (2,)),
+    }
+    storages = {
+        "0": SIX.astype(">f4").tobytes(),
+        "1": np.array([1 + 2j], ">c8").tobytes(),
+        "2": b"\1\2",
+        "3": b"\0\1\0\2",
+        "4": b"\x3c\x40",
+    }
+    path = written(tmp_path / "x.pt", zipped(value, storages, {"byteorder": b"big"}))
+    with formats.open_checkpoint(path) as reader:
+        assert np.array_equal(reads_alike(reader["f"]), SIX.reshape(2, 3))
+        assert reads_alike(reader["c"]).tolist() == [1 + 2j]
+        assert reads_alike(reader["b"]).tolist() == [True, True]
+        assert reads_alike(reader["e"]).astype("f4").tolist() == [1.0, 2.0]
+        with pytest.raises(UnsupportedFeatureError, match="big-endian uint16"):
+            reader["u"]
+    path = written(tmp_path / "y.pt", zipped(value, storages, {"byteorder": b"middle"}))
+    with pytest.raises(CorruptCheckpointError, match="byteorder is b'middle'"):
+        formats.open_checkpoint(path)
+
+
+HOOKS = Call("collections.OrderedDict")
+QUANTIZED = (
+    storage("0", 6, "torch.QInt8Storage"),
+    0,
+    (2, 3),
+    (3, 1),
+    (Named("torch.per_tensor_affine"), 0.1, 3),
+)
+WITHOUT_VALUES = {
+    "quantized": Call("torch._utils._rebuild_qtensor", (*QUANTIZED, False, HOOKS)),
+    "complex32": untyped("complex32", "0", 6, (1,)),
+    "float8_e8m0fnu": untyped("float8_e8m0fnu", "0", 6, (6,)),
+    "sparse": Call(
+        "torch._utils._rebuild_sparse_tensor",
+        (
+            Call("torch.serialization._get_layout", ("torch.sparse_coo",)),
+            (T, T, Call("torch.Size", ((9, 9),)), True),
+        ),
+    ),
+    "meta": Call(
+        "torch._utils._rebuild_meta_tensor_no_storage", (Named("torch.float32"), (2, 2), (2, 1), False)
+    ),
+    "nested": Call("torch._utils._rebuild_nested_tensor", (T, T, T, T)),
+}
+
+
+@pytest.mark.parametrize("what", WITHOUT_VALUES)
+def test_tensors_without_values_here_are_listed_and_refused_by_name(tmp_path: Path, what: str) -> None:
+    value = {"lacks": WITHOUT_VALUES[what], "w": tensor(storage("1"))}
+    path = written(tmp_path / "x.pt", zipped(value, {"0": bytes(24), "1": SIX.tobytes()}))
+    with formats.open_checkpoint(path) as reader:
+        assert list(reader.specs) == ["lacks", "w"]
+        assert reader.specs["lacks"].dtype.name == "invalid"
+        with pytest.raises(UnsupportedFeatureError, match=what):
+            reader["lacks"]
+        assert reader["w"].read().size == 6
+        assert [(found.severity, found.key) for found in reader.findings] == [("warning", "lacks")]
+        assert not any(found.severity == "error" for step in reader.verify() for found in step.findings)
+
+
+def test_a_parameter_and_its_attributes(tmp_path: Path) -> None:
+    rebuild = Named("torch._utils._rebuild_tensor_v2")
+    value = {
+        "p": Call("torch._utils._rebuild_parameter", (T, True, HOOKS)),
+        "s": Call("torch._utils._rebuild_parameter_with_state", (T, True, HOOKS, {"note": 1})),
+        "t": Call(
+            "torch._tensor._rebuild_from_type_v2", (rebuild, Named("torch.Tensor"), T.arguments, {"note": 1})
+        ),
+        "old": Call("torch._utils._rebuild_tensor", T.arguments[:4]),
+    }
+    path = written(tmp_path / "x.pt", zipped(value, {"0": SIX.tobytes()}))
+    with formats.open_checkpoint(path) as reader:
+        assert all(np.array_equal(reader[key].read(), SIX.reshape(2, 3)) for key in value)
+        assert sum(step.nbytes for step in reader.verify()) < 24 + 2000
+
+
+# Damage -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (tensor(None, 1), "ends behind its storage"),
+        (tensor(None, 0, (7,), (1,)), "ends behind its storage"),
+        (tensor(None, 0, (2, 2), (1 << 61, 1)), "ends behind its storage"),
+        (tensor(storage("1")), "storage '1' is not there"),
+        (tensor(storage("0", 7), 0, (7,), (1,)), "has 24 bytes, 7 float32 make 28"),
+        (tensor(None, 0, (2, 3), (3, -1)), "strides that is none"),
+        (tensor(None, 0, (2, -3), (3, 1)), "a shape that is none"),
+        (tensor(None, 0, (2, 1 << 70), (3, 1)), "a shape that is none"),
+        (tensor(None, 0, (1,) * 300, (1,) * 300), "a shape that is none"),
+        (tensor(None, -1), "no view of a storage"),
+        (tensor(None, 0, (2, 3), (1,)), "no view of a storage"),
+        (tensor(storage("0", -1)), "of no size"),
+        (tensor(storage("0", 6, "torch.float32")), "a storage of no type"),
+        (Call("torch._utils._rebuild_tensor_v2", (1, 0, (), (), False, HOOKS)), "without a storage"),
+        (Call("torch._utils._rebuild_tensor_v2", (storage(),)), "1 arguments, expected 6"),
+        (Call("torch._utils._rebuild_parameter", (1, True, HOOKS)), "no tensor"),
+    ],
+)
+def test_what_is_no_view_of_a_storage_is_damage(tmp_path: Path, value: Any, why: str) -> None:
+    path = written(tmp_path / "x.pt", zipped({"v": value, "w": tensor()}, {"0": SIX.tobytes()}))
+    with pytest.raises(CorruptCheckpointError, match=why):
+        formats.open_checkpoint(path)
+
+
+def test_a_lenient_reader_lists_what_is_not_where_it_should_be(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.pt", zipped({"v": tensor(storage("1")), "w": T}, {"0": SIX.tobytes()}))
+    with formats.open_checkpoint(path, lenient=True) as reader:
+        assert list(reader) == ["v", "w"]
+        with pytest.raises(CorruptCheckpointError, match="is not there"):
+            reader["v"]
+        assert reader["w"].read().size == 6
+        findings = [found for step in reader.verify() for found in step.findings]
+        assert [(found.severity, found.code, found.key) for found in findings] == [
+            ("error", "tensor-size", "v")
+        ]
+
+
+def test_a_few_bytes_are_not_made_into_thousands_of_millions(tmp_path: Path) -> None:
+    value = {"v": tensor(None, 0, (1 << 40, 3), (0, 1))}
+    path = written(tmp_path / "x.pt", zipped(value, {"0": SIX.tobytes()}))
+    with pytest.raises(UnsupportedFeatureError, match="made of 24 bytes"):
+        formats.open_checkpoint(path)
+
+
+def test_a_flipped_bit_in_a_storage_is_found_in_all_its_tensors(tmp_path: Path) -> None:
+    data = zipped(
+        {"a": T, "part": tensor(None, 0, (1,), (1,)), "b": tensor(storage("1"))},
+        {"0": SIX.tobytes(), "1": SIX.tobytes()},
+    )
+    at = data.index(SIX.tobytes()) + 20
+    path = written(tmp_path / "x.pt", data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :])
+    with formats.open_checkpoint(path) as reader:
+        for key in ("a", "part"):
+            with pytest.raises(ChecksumError) as caught:
+                reader[key].read()
+            assert caught.value.key == key
+            with pytest.raises(ChecksumError):
+                list(reader[key].chunks())
+            with pytest.raises(ChecksumError):
+                reader[key].read_slice(0)
+        assert reader["b"].read().size == 6
+        findings = [found for step in reader.verify() for found in step.findings]
+    assert [(found.code, found.key) for found in findings] == [
+        ("tensor-checksum", "a"),
+        ("tensor-checksum", "part"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["version", "data/unused"])
+def test_a_flipped_bit_in_what_is_no_tensor_is_found(tmp_path: Path, name: str) -> None:
+    data = zipped({"a": T}, {"0": SIX.tobytes()}, {name: b"sound and whole"})
+    path = written(tmp_path / "x.pt", data.replace(b"sound", b"sOund"))
+    with formats.open_checkpoint(path) as reader:
+        findings = [found for step in reader.verify() for found in step.findings]
+    assert [(found.code, found.key) for found in findings] == [("tensor-checksum", None)]
+
+
+# The legacy form --------------------------------------------------------------------
+
+LEGACY = {"a": T, "b": tensor(storage("1", 4, "torch.LongStorage", ("2", 1, 2)), 0, (2,), (1,))}
+STORAGES = {"1": (4, np.arange(4).tobytes()), "0": (6, SIX.tobytes())}
+
+
+def test_the_legacy_form_and_views_of_storages(tmp_path: Path) -> None:
+    with formats.open_checkpoint(written(tmp_path / "x.pth", legacy(LEGACY, STORAGES))) as reader:
+        assert np.array_equal(reads_alike(reader["a"]), SIX.reshape(2, 3))
+        assert reads_alike(reader["b"]).tolist() == [1, 2]
+        assert not reader.has_checksums
+        assert [found for step in reader.verify() for found in step.findings] == []
+
+
+def test_every_truncation_of_the_legacy_form_is_an_error(tmp_path: Path) -> None:
+    data = legacy(LEGACY, STORAGES)
+    for size in range(15, len(data)):
+        with pytest.raises(CorruptCheckpointError):
+            formats.open_checkpoint(written(tmp_path / "x.pth", data[:size]))
+
+
+@pytest.mark.parametrize(
+    ("storages", "why"),
+    [
+        ({"0": STORAGES["0"]}, "storage '1' is not there"),
+        ({**STORAGES, "9": (0, b"")}, "storage '9' is in no tensor"),
+        ({**STORAGES, "0": (6, SIX.tobytes() + b"x")}, "its storages end at byte"),
+    ],
+)
+def test_storages_of_the_legacy_form_that_do_not_fit(tmp_path: Path, storages: Any, why: str) -> None:
+    with pytest.raises(CorruptCheckpointError, match=why):
+        formats.open_checkpoint(written(tmp_path / "x.pth", legacy(LEGACY, storages)))
+
+
+def test_a_count_that_the_object_contradicts(tmp_path: Path) -> None:
+    storages = {**STORAGES, "0": (5, SIX.tobytes())}
+    with formats.open_checkpoint(written(tmp_path / "x.pth", legacy(LEGACY, storages))) as reader:
+        with pytest.raises(CorruptCheckpointError, match="storage of 5 elements, the object says 6"):
+            reader["a"].read()
+        assert [found.key for step in reader.verify() for found in step.findings] == ["a"]
+
+
+def test_a_module_of_the_legacy_form_is_refused(tmp_path: Path) -> None:
+    from tests.torch_files import Saved
+
+    value = Saved(("module", Named("torch.Tensor"), "x.py", "class Net: pass"))
+    with pytest.raises(CorruptCheckpointError, match="a module with its source"):
+        formats.open_checkpoint(written(tmp_path / "x.pth", legacy(value, {})))
+
+
+def test_a_large_object_of_the_legacy_form_is_read_piece_by_piece(tmp_path: Path) -> None:
+    value = {f"{number}{'k' * 100}": T for number in range(3000)}
+    data = legacy(value, {"0": STORAGES["0"]})
+    assert len(data) > 1 << 19
+    with formats.open_checkpoint(written(tmp_path / "x.pth", data)) as reader:
+        assert len(reader) == 3000
