@@ -79,7 +79,8 @@ class TrainingState(NamedTuple):
 
     `called` is what the checkpoint calls it, its class mostly; `known` are the optimizers
     of the table that it can be.  `numbers` are keys by meaning, several where a wrapper
-    has them, too.  `unowned` are slots of which nothing tells whose they are.
+    has them, too.  `unowned` are slots of which nothing tells whose they are.  `rate` is the
+    learning rate where a configuration tells it, and no tensor.
     """
 
     generation: str
@@ -89,6 +90,7 @@ class TrainingState(NamedTuple):
     slots: Mapping[SlotOf, str]
     numbers: Mapping[str, tuple[str, ...]]
     unowned: tuple[str, ...] = ()
+    rate: float | None = None
 
     @property
     def keys(self) -> set[str]:

@@ -257,6 +257,50 @@ def test_slots_without_a_place_in_a_file_are_refused(ckpt: Callable, tmp_path: P
     assert ckpt("convert", trained("legacy/nadam"), target, *config, "--weights-only").code == 0
 
 
+FILES = ["legacy/adam/model.h5", "new/adam/model.h5", "k3/nadam/model.keras"]
+
+
+@pytest.mark.parametrize(
+    ("file", "target"),
+    [
+        (file, target)
+        for file in FILES
+        for target in ("legacy", "new", "k3")
+        if "nadam" not in file or target == "k3"
+    ],
+)
+def test_files_of_keras_go_on_as_checkpoints(file: str, target: str, ckpt: Callable, tmp_path: Path) -> None:
+    """A file's configuration tells whose its slots are, which in .keras have numbers for names."""
+    family, optimizer, _ = file.split("/")
+    path = tmp_path / "ckpt-3"
+    source, template = data_path("optimizers", *file.split("/")), fresh(f"{target}/{optimizer}")
+    result = ckpt("convert", source, path, "--like", template)
+    assert result.code == 0, result.err
+    expected, found = slots(trained(f"{family}/{optimizer}")), slots(str(path))
+    assert found.keys() == expected.keys()
+    assert all((found[at] == expected[at]).all() for at in expected)
+    assert number(str(path), "iterations") == 3
+    assert number(str(path), "learning_rate") == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("source", ["tf1", "legacy", "new", "k3"])
+@pytest.mark.parametrize("family", ["legacy", "new"])
+def test_checkpoints_go_on_as_files_of_keras(
+    source: str, family: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    """Those of TensorFlow 1, too, which no configuration lays out: TEMPLATE does."""
+    template, path, back = (tmp_path / name for name in ("fresh.h5", "model.h5", "ckpt-3"))
+    config = data_path("optimizers", family, "adam", "model.h5")
+    assert ckpt("convert", fresh(f"{family}/adam"), template, "--config", config).code == 0
+    result = ckpt("convert", trained(f"{source}/adam"), path, "--like", template)
+    assert result.code == 0, result.err
+    assert ckpt("convert", path, back, "--like", fresh("k3/adam")).code == 0
+    expected, found = slots(trained(f"{source}/adam")), slots(str(back))
+    assert found.keys() == expected.keys()
+    assert all((found[at] == expected[at]).all() for at in expected)
+    assert number(str(back), "iterations") == 3
+
+
 def test_partial_keeps_the_state_of_another_optimizer_as_it_is(ckpt: Callable, tmp_path: Path) -> None:
     """Momentum of Keras 2.11 is `m/<variable>`, as the first moment of its Adam is."""
     path = tmp_path / "ckpt-3"

@@ -314,3 +314,50 @@ def test_training_goes_on_from_files_of_keras(
     found = goes_on(case.target, case.optimizer, str(target), folder)
     assert found["iterations"] == 3
     assert found["difference"] <= TOLERANCE
+
+
+LIKE = [
+    (case, held)
+    for case in cases()
+    if case not in REFUSED and "several" not in case.optimizer
+    for held in FILES.get(case.source, [])
+    if held != "model.weights.h5" and (case.source, case.optimizer) != ("new", "nadam")
+]
+"""What goes on from a file of one family in a checkpoint of another."""
+
+
+@pytest.mark.parametrize(("case", "held"), [LIKE[number] for number in seeds(12, len(LIKE))], ids=str)
+def test_training_goes_on_from_a_file_in_the_checkpoint_of_a_program(
+    case: Case, held: str, trained: Callable, goes_on: Callable, tmp_path: Any
+) -> None:
+    """TensorFlow 1's momentum takes the rate that the file's configuration has."""
+    folder, target = trained(case.source, case.optimizer), tmp_path / "ckpt-3"
+    fresh = os.path.join(trained(case.target, case.into), "fresh-1")
+    done = run_ckpt("convert", os.path.join(folder, held), target, "--like", fresh)
+    assert done.code == 0, done.err
+    found = goes_on(case.target, case.into, str(target), folder)
+    assert (found["matched"], found["iterations"]) == (True, 3)
+    assert found["difference"] <= TOLERANCE
+
+
+INTO = [
+    (case, file)
+    for case in cases()
+    if case not in REFUSED and "several" not in case.optimizer
+    for file in FILES.get(case.target, [])
+    if file != "model.weights.h5" and (case.target, file) != ("k3", "model.h5")
+]
+"""What goes on from a checkpoint of one family, TensorFlow 1's too, in a file of another."""
+
+
+@pytest.mark.parametrize(("case", "file"), [INTO[number] for number in seeds(12, len(INTO))], ids=str)
+def test_training_goes_on_from_a_checkpoint_in_the_file_of_a_program(
+    case: Case, file: str, trained: Callable, goes_on: Callable, tmp_path: Any
+) -> None:
+    folder, target = trained(case.source, case.optimizer), tmp_path / file
+    template = os.path.join(trained(case.target, case.into, 1), file)
+    done = run_ckpt("convert", os.path.join(folder, "ckpt-3"), target, "--like", template)
+    assert done.code == 0, done.err
+    found = goes_on(case.target, case.into, str(target), folder)
+    assert (found["matched"], found["iterations"]) == (True, 3)
+    assert found["difference"] <= TOLERANCE

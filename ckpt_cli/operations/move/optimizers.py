@@ -238,7 +238,7 @@ class _Pair(NamedTuple):
             theirs.called,
             theirs.slot_names,
             set(theirs.numbers),
-        ) or len(mine.unowned) != len(theirs.unowned):
+        ) or not self._are_listed_alike:
             unknown = mine if not mine.known else theirs
             what = (
                 f"it is not told whose {counted(len(unknown.unowned), 'slot')} of {spell(unknown)} are"
@@ -260,6 +260,13 @@ class _Pair(NamedTuple):
             for key, same in zip(keys, mine.numbers[name], strict=False):
                 carried.origins[key] = Origin(same)
         self._settle(carried, set(carried.origins))
+
+    @property
+    def _are_listed_alike(self) -> bool:
+        """Whether slots that nobody knows are in lists of one layout, and of one length."""
+        mine, theirs = self.mine.unowned, self.theirs.unowned
+        same = self.source.format is self.template.format or not mine
+        return same and len(mine) == len(theirs)
 
     # Slots --------------------------------------------------------------------------
 
@@ -328,8 +335,8 @@ class _Pair(NamedTuple):
             ("SRC", self.source, self.mine),
             ("TEMPLATE", self.template, self.theirs),
         ):
-            for key in state.numbers.get(LEARNING_RATE, ())[:1]:
-                rate = float(reader[key].read())
+            held = state.numbers.get(LEARNING_RATE, ())[:1]
+            for rate in [*(float(reader[key].read()) for key in held), state.rate or 0.0]:
                 if rate > 0:
                     said = f"momentum is turned by the learning rate of {side}, {rate:.6g}"
                     notes += [said] if said not in notes else []
@@ -354,9 +361,11 @@ class _Pair(NamedTuple):
             if held is not None and (same or name in _ALIKE):
                 origins.update(dict.fromkeys(keys, Origin(held[0])))
             origins.update({key: Origin(self.pairs[key]) for key in keys if key in self.pairs})
-        if self.given.learning_rate is not None:
+        told = mine.rate if LEARNING_RATE not in mine.numbers else None
+        rate = told if self.given.learning_rate is None else self.given.learning_rate
+        if rate is not None:
             for key in theirs.numbers.get(LEARNING_RATE, ()):
-                origins[key] = Origin(value=self._number(key, self.given.learning_rate))
+                origins[key] = Origin(value=self._number(key, rate))
         origins.update(self._counts(row, into, notes))
         return origins
 

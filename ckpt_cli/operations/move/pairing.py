@@ -17,12 +17,12 @@ from formats.core.words import counted
 from formats.errors import ConversionError
 from formats.keras.match import pairs_within_layers
 from formats.model.object_keys import table_part
-from formats.tf.graph.states import states_of
 
 from ..choose.keys import path_of
 from .computed import Computed, Scale
 from .keras.models import pairs_between_models
 from .keras.optimizer import differing_optimizers
+from .keras.sides import paired_by_model, sides
 from .layout import layout_of
 from .optimizers import START_ANEW, Carried, Given, carry, spell
 from .plans import Dropped, Move, Plan
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
 
     from ..choose.keys import Renamed
+    from .keras.sides import Side
 
 
 _MOST_LISTED = 10
@@ -82,13 +83,14 @@ def pair(
     `names` are the source's keys, full names and object paths after rules that change them.
     Raises ConversionError where an optimizer's state has no place in TEMPLATE's.
     """
-    mine, theirs = states_of(source), states_of(template)
-    if mine is None or theirs is None:
+    model = sides(source, template)
+    if model is None:
         return _pair_files(source, keys, template, rules, names)
+    mine, theirs = (side.states for side in model)
     here, there = _own_keys(source, mine), _own_keys(template, theirs)
     others = [key for key in keys if key not in here]
     notes: list[str] = []
-    pairs = _pair_by_names(source, others, template, names, rules, notes, without=there)
+    pairs = _pair_by_names(source, others, template, names, rules, notes, without=there, model=model)
     pairs.update(_same_names(source, keys, others, template, theirs, names))
     carried = carry(
         source,
@@ -111,7 +113,7 @@ def _pair_files(
     rules: Strictness,
     names: Renamed | None,
 ) -> Pairing:
-    """Pair where one side is a file of Keras: optimizers' state by names, which mean the same in one class.
+    """Pair where nothing tells of a model: optimizers' state by names, which mean the same in one class.
 
     Raises ConversionError where one side's optimizer is not the other's, unless `partial`:
     then TEMPLATE keeps its own.
@@ -186,10 +188,12 @@ def _pair_by_names(  # noqa: PLR0917  as pair
     rules: Strictness,
     notes: list[str],
     without: Container[str] = (),
+    model: tuple[Side, Side] | None = None,
 ) -> dict[str, str]:
     pairs: dict[str, str] = {}
     new = names.keys if names else {key: key for key in keys}
-    full_names = names.full_names if names else source.full_names
+    called = [side.full_names for side in model] if model else [source.full_names, template.full_names]
+    full_names = names.full_names if names else called[0]
     paths = names.object_paths if names else source.object_paths
     if source.object_graph is None:
         # Where there are no objects, names stand for their paths; below, the other way round, too.
@@ -197,7 +201,7 @@ def _pair_by_names(  # noqa: PLR0917  as pair
     values = [key for key in _in_order(template) if template.kinds.get(key) != "graph"]
     wanted = [key for key in values if key not in without]
     for of_source, of_template in (
-        (lambda key: full_names.get(new[key]), template.full_names.get),
+        (lambda key: full_names.get(new[key]), called[1].get),
         (new.get, lambda key: key),
         (
             lambda key: _place(paths.get(new[key]), key),
@@ -207,9 +211,11 @@ def _pair_by_names(  # noqa: PLR0917  as pair
     ):
         _join(pairs, keys, wanted, of_source, of_template)
     _join_in_layers(pairs, source, keys, template, wanted)
-    here, there = set(keys) - set(pairs.values()), set(wanted) - pairs.keys()
-    if names is None and any(template.kinds.get(key) == "variable" for key in there):
-        pairs.update(pairs_between_models(source, here, template, there, notes))
+    if names is None and any(template.kinds.get(key) == "variable" for key in set(wanted) - pairs.keys()):
+        if model is not None:
+            _join_by_model(pairs, model, keys, wanted)
+        here, there = set(keys) - set(pairs.values()), set(wanted) - pairs.keys()
+        pairs.update(pairs_between_models(source, here, template, there, notes, called=called))
     if rules.by_shape:
         _join(pairs, keys, wanted, lambda key: _shape(source, key), lambda key: _shape(template, key))
     return pairs
@@ -242,6 +248,16 @@ def _join(
     for key, name in theirs.items():
         if name in by_name and counts[1][name] == 1:
             pairs[key] = by_name[name]
+
+
+def _join_by_model(
+    pairs: dict[str, str], model: tuple[Side, Side], keys: Iterable[str], wanted: Iterable[str]
+) -> None:
+    """Pair what is left by its place in the model, where what is paired by names already is so, too."""
+    found = paired_by_model(*model)
+    if all(pairs[key] == found[key] for key in pairs.keys() & found.keys()):
+        here, there = set(keys), set(wanted)
+        pairs.update((key, other) for key, other in found.items() if key in there and other in here)
 
 
 def _join_in_layers(

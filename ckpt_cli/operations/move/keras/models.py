@@ -28,7 +28,7 @@ from formats.model.object_graph import ROOT
 from formats.model.object_keys import VARIABLE_VALUE
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from formats.model.object_graph import ObjectGraph
     from formats.model.reader import CheckpointReader
@@ -53,12 +53,15 @@ def pairs_between_models(
     template: CheckpointReader,
     there: Container[str],
     notes: list[str],
+    *,
+    called: Sequence[Mapping[str, str]],
 ) -> dict[str, str]:
     """Return the key in `source` for each weight in `template` of a model that both have.
 
+    `called` are the full names of both by their keys.
     Raises ConversionError where nothing tells which of several layers is which.
     """
-    found = _by_names(source, here, template, there)
+    found = _by_names(_names(source, here, called[0]), _names(template, there, called[1]))
     if not found and source.object_graph is not None and template.object_graph is not None:
         mine, theirs = _Objects(source.object_graph, source), _Objects(template.object_graph, template)
         try:
@@ -73,23 +76,20 @@ def pairs_between_models(
     }
 
 
-def _by_names(
-    source: CheckpointReader, here: Container[str], template: CheckpointReader, there: Container[str]
-) -> dict[str, str]:
+def _by_names(mine: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
     """Pair by full names, less that of the model, which Keras 3 and TensorFlow 1's scopes put first."""
-    mine, theirs = _names(source, here), _names(template, there)
     if not mine or mine.keys() != theirs.keys():
         return {}
     return {theirs[name]: mine[name] for name in theirs}
 
 
-def _names(reader: CheckpointReader, keys: Container[str]) -> dict[str, str]:
+def _names(reader: CheckpointReader, keys: Container[str], called: Mapping[str, str]) -> dict[str, str]:
     """Return the keys of weights by their full names, less what all of these begin with.
 
     Scalars are counters and rates of a program.  Nothing where names do not tell weights apart.
     """
     full = {
-        key: reader.full_names.get(key, "")
+        key: called.get(key, "")
         for key, kind in reader.kinds.items()
         if kind == "variable" and key in keys and reader.specs[key].shape
     }

@@ -183,7 +183,7 @@ class Optimizer(NamedTuple):
     def _slots(self, generation: str, model: Unit) -> list[tuple[Variable, str]]:
         """Return the slots of a generation in its order, each with its full name."""
         row = self.row
-        if row is None or not self._is_told:
+        if row is None or not self.is_told:
             if generation == self.generation:
                 return self._as_stored()
             raise NoPlaceError(self._unknown)
@@ -204,7 +204,7 @@ class Optimizer(NamedTuple):
         return listed
 
     @property
-    def _is_told(self) -> bool:
+    def is_told(self) -> bool:
         """Whether it is told whose the slots are; of gradient descent, which may have none, it is."""
         row = self.row
         return bool(self.held) or (
@@ -237,7 +237,7 @@ class Optimizer(NamedTuple):
 
     def _filled(self, generation: str, model: Unit) -> Optimizer:
         """Return the same with zeros for slots that another generation makes without need."""
-        if self.row is None or not self._is_told or generation == self.generation:
+        if self.row is None or not self.is_told or generation == self.generation:
             return self
         have = {meaning for _, meaning in self.held}
         added = {

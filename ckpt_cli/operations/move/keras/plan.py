@@ -246,7 +246,7 @@ def _whose(chosen: Chosen, model: Model) -> tuple[str, str]:
     if model.optimizer is not None:
         return "another optimizer", f"its one place is that of {model.optimizer.title}"
     if chosen.source.format.is_by_name:
-        why = "--like TEMPLATE, a checkpoint of the program, makes objects of them first"
+        why = "--like TEMPLATE, a file or checkpoint that the program saved after a step, tells where it goes"
         return "an optimizer of TensorFlow 1", why
     return "an optimizer", "its layout is not known here"
 
