@@ -20,7 +20,7 @@ from .operations.move.plans import verification
 from .render import base as render
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from formats.core.dtypes import DType
     from formats.store.workers import Workers
@@ -105,10 +105,7 @@ def tell(plan: Plan, outcome: Outcome, how: How, *, prefix: tuple[str, ...] = ()
         render.long_document(head, "tensors", plan.rows(), lambda: tail)
         return
     if not render.is_terminal():
-        render.tsv(
-            [*prefix, row["from"], row["to"], row["dtype"], ",".join(map(str, row["shape"]))]
-            for row in plan.rows()
-        )
+        render.lines(_lines(plan, prefix))
     elif how.dry_run:
         columns = [render.Column("FROM", fold=True), render.Column("TO", fold=True)]
         columns += [render.Column("DTYPE"), render.Column("SHAPE")]
@@ -130,6 +127,18 @@ def note_cast(plan: Plan, cast: DType | None) -> None:
     """Say where --cast found nothing to do, and nothing is of that dtype anyway."""
     if cast is not None and all(move.spec.dtype is not cast for move in plan.moves):
         render.note(f"--cast {cast} changes floating tensors, of which there are none")
+
+
+def _lines(plan: Plan, prefix: tuple[str, ...]) -> Iterator[str]:
+    """Yield TSV lines; what follows the keys repeats from tensor to tensor."""
+    before = "".join(render.escape(path) + "\t" for path in prefix)
+    behind: dict[tuple[str, tuple[int, ...]], str] = {}
+    for move in plan.moves:
+        key, dtype, shape, _ = move.spec
+        end = behind.get((dtype.name, shape))
+        if end is None:
+            end = behind[dtype.name, shape] = f"\t{dtype}\t{','.join(map(str, shape))}"
+        yield f"{before}{render.escape(move.source or '')}\t{render.escape(key)}{end}"
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

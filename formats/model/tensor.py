@@ -21,6 +21,8 @@ from ..core.spec import Stored, TensorSpec
 class LazyTensor(ABC):
     """A tensor in a file, read when asked for."""
 
+    __slots__ = ("spec",)
+
     has_values: ClassVar[bool] = True
     """Whether there are values to read; a listing knows their checksum alone."""
 

@@ -97,7 +97,8 @@ class CheckpointWriter(ABC):
         self.target = target
         self.specs: dict[str, TensorSpec] = {spec.key: spec for spec in target.specs}
         keys = self.order or tuple(self.specs)
-        self._unwritten: dict[str, list[Extents]] = {key: list(target.slices.get(key, ())) for key in keys}
+        whole: list[Extents] = []  # one for all, of which nothing is taken: there can be a million
+        self._unwritten = {key: list(target.slices[key]) if key in target.slices else whole for key in keys}
         self._turn = 0
         self._unfilled: dict[tuple[str, Extents | None], tuple[TensorSpec, Place]] = {}
         self.notes: list[str] = []

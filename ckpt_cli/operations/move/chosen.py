@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.core.dtypes import BY_NAME, DType
+from formats.core.dtypes import BY_NAME, INVALID, DType
 from formats.core.spec import TensorSpec, is_utf8
 from formats.errors import (
     ConversionError,
@@ -78,7 +78,9 @@ class Chosen:
 
     def _fits(self, key: str) -> bool:
         """Whether the target can hold a tensor; ConversionError where it must and cannot."""
-        spec = self.source[key].spec
+        spec = self.source.specs[key]
+        if spec.dtype is INVALID:
+            raise self.source.undecoded(key)
         kind = self.source.kinds.get(key, "variable")
         if kind == "graph":
             if not self.into.has_object_graph:
@@ -101,7 +103,10 @@ class Chosen:
     def move(self, key: str, name: str) -> Move:
         tensor = self.source[key]
         spec = tensor.spec
-        return Move(TensorSpec(name, self._dtype(spec), spec.shape, spec.stored), key, tensor)
+        dtype = self._dtype(spec)
+        if name != key or dtype is not spec.dtype:
+            spec = TensorSpec(name, dtype, spec.shape, spec.stored)
+        return Move(spec, key, tensor)
 
     def _cast(self, move: Move) -> Move:
         spec = move.spec

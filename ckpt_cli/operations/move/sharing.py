@@ -54,23 +54,23 @@ class _File(NamedTuple):
 class Shares:
     """The tensors and slices that stay where they are, by name, and the files that they lie in.
 
-    A file that can be no shard here has None: its tensors are copied like all others.
+    A file that can be no shard here has None: its tensors are copied like all others.  What is
+    `left` to be written is known once the shares are taken; None where nobody has asked for any.
     """
 
     def __init__(self) -> None:
         self.places: dict[Name, Stretch] = {}
+        self.left: list[Unit] | None = None
         self._files: dict[str, _File | None] = {}
         self._counts = [0, 0]
         self._sizes = [0, 0]
-
-    def __contains__(self, name: Name) -> bool:
-        return name in self.places
 
     def __bool__(self) -> bool:
         return bool(self.places)
 
     def take(self, plan: Plan, writer: BundleWriter, ways: Sequence[str]) -> Iterator[tuple[Unit, FileRange]]:
         """Make shards of files in the first of `ways` that works; yield the units that lie in them."""
+        self.left = []
         for unit in units(plan):
             found = shard_range(plan, unit)
             if found is not None:
@@ -82,6 +82,7 @@ class Shares:
                     yield unit, found
                     self._count(unit, shared=True)
                     continue
+            self.left.append(unit)
             self._count(unit, shared=False)
 
     def rehearse(self, plan: Plan) -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from formats.store.workers import Workers
 
     from .layout import Unit
-    from .plans import Move
 
 
 class Part(NamedTuple):
@@ -82,17 +81,16 @@ def compared(target: str, part: Part) -> Sums:
     _, buffer = buffers()
     for piece in part.values.pieces(part.begin, part.end, sums):
         if part.other is not None and not equal_bytes(piece, part.other.read(at, at + len(piece), buffer)):
-            raise different(target, part.unit)
+            raise different(target, part.unit.move.spec.key)
         at += len(piece)
     return sums
 
 
-def broken(target: str, message: str, move: Move | None = None) -> ConversionError:
-    """Return what is raised where the proof fails, about the tensor of a move where one is given."""
-    key = move.spec.key if move else None
+def broken(target: str, message: str, key: str | None = None) -> ConversionError:
+    """Return what is raised where the proof fails, about a tensor where its key is given."""
     return ConversionError(f"verification failed: {message}", path=target, key=key)
 
 
-def different(target: str, unit: Unit) -> ConversionError:
+def different(target: str, key: str) -> ConversionError:
     """Return what is raised where a tensor is not its source's."""
-    return broken(target, "its values differ from the source's", unit.move)
+    return broken(target, "its values differ from the source's", key)

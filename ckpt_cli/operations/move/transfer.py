@@ -129,7 +129,6 @@ def execute(
         if ways:
             assert isinstance(writer, BundleWriter)
             shares = share(plan, writer, ways, workers, advance)
-            plan = plan._replace(layout=dict)  # what is left stands in its order, in one shard
         made = _copy(plan, writer, shares, workers, advance)
         if verify:
             with writer.reopen() as written:
@@ -163,9 +162,7 @@ def _copies(
     plan: Plan, writer: CheckpointWriter, shares: Shares, advance: Callable[[int], None]
 ) -> Iterator[Part]:
     """Yield the parts of all that can be copied in ranges; write everything else when its turn comes."""
-    for unit in laid_out(plan, writer):
-        if unit.name in shares:
-            continue
+    for unit in laid_out(plan, writer) if shares.left is None else shares.left:
         move, extents = unit
         values = None if extents is None and move.spec.key in plan.slices else unit.values
         place = writer.place(*unit.name) if values is not None else None
@@ -201,6 +198,7 @@ def _compare(  # noqa: PLR0917  what is held against what, then who does it
     there is but one, and the index alone is held against where it lies.
     """
     _check_specs(plan, written)
+    _check_places(plan, written, shares, advance)
     comparisons = _comparisons(plan, written, shares, made, advance)
     with closing(done(partial(compared, plan.target), comparisons, workers, advance)) as read:
         for part, sums in read:
@@ -210,27 +208,45 @@ def _compare(  # noqa: PLR0917  what is held against what, then who does it
                 part.values.check(sums)
                 same = part.other.crc32c in (None, mask(sums.made.crc))
             if not same:
-                raise different(plan.target, part.unit)
+                raise different(plan.target, part.unit.move.spec.key)
 
 
 def _check_specs(plan: Plan, written: CheckpointReader) -> None:
     """Hold keys, dtypes, shapes and slices against the plan."""
     expected = {move.spec.key for move in plan.moves}
-    surplus = set(written.specs) - expected - ({GRAPH_KEY} if plan.object_graph is not None else set())
-    missing = expected - set(written.specs)
+    specs = written.specs
+    surplus = specs.keys() - expected - ({GRAPH_KEY} if plan.object_graph is not None else set())
+    missing = expected - specs.keys()
     if surplus or missing:
         raise broken(plan.target, f"{counted(len(missing), 'tensor')} missing, {len(surplus):,} too many")
-    for move in plan.moves:
-        found = written[move.spec.key]
-        slices = [extents for extents, _ in found.pieces()] if move.spec.key in plan.slices else []
-        if set(slices) != set(plan.slices.get(move.spec.key, ())):
-            raise broken(plan.target, f"written in {len(slices)} slices, which are not those asked for", move)
-        if found.spec[:3] != move.spec[:3]:
-            message = f"written as {found!r}, expected {move.spec.dtype} {list(move.spec.shape)}"
-            raise broken(plan.target, message, move)
+    for key, extents in plan.slices.items():
+        slices = {piece for piece, _ in written[key].pieces()}
+        if slices != set(extents):
+            message = f"written in {len(slices)} slices, which are not those asked for"
+            raise broken(plan.target, message, key)
+    for key, dtype, shape, _ in (move.spec for move in plan.moves):
+        found = specs[key]
+        if (found.dtype, found.shape) != (dtype, shape):
+            raise broken(plan.target, f"written as {written[key]!r}, expected {dtype} {list(shape)}", key)
     if plan.object_graph is not None:
         for _ in written[GRAPH_KEY].chunks():  # against the checksum of what was encoded
             pass
+
+
+def _check_places(
+    plan: Plan, written: CheckpointReader, shares: Shares, advance: Callable[[int], None]
+) -> None:
+    """Hold where the index says that shared tensors lie, and their checksums, against where they do."""
+    pieces: dict[Extents, LazyTensor] = {}
+    for (key, extents), place in shares.places.items():
+        found = written[key]
+        if extents is not None:
+            pieces = pieces if extents in pieces else dict(found.pieces())
+            found = pieces.pop(extents)
+        stored = found.stored
+        if (stored.shard, stored.offset, found.spec.nbytes, stored.crc32c) != place:
+            raise different(plan.target, key)
+        advance(place.size)
 
 
 def _comparisons(
@@ -242,19 +258,12 @@ def _comparisons(
 ) -> Iterator[Part]:
     """Yield the parts of all that can be compared in ranges; compare everything else when its turn comes."""
     pieces: dict[Extents, LazyTensor] = {}
-    for unit in units(plan):
+    for unit in units(plan) if shares.left is None else shares.left:
         move, extents = unit
         found = written[move.spec.key]
         if extents is not None:
             pieces = pieces if extents in pieces else dict(found.pieces())
             found = pieces.pop(extents)
-        place = shares.places.get(unit.name)
-        if place is not None:
-            stored = found.stored
-            if (stored.shard, stored.offset, found.spec.nbytes, stored.crc32c) != place:
-                raise different(plan.target, unit)
-            advance(place.size)
-            continue
         mine, values = found.file_range() if found.has_values else None, unit.values
         if mine is not None and values is not None:
             proven = mine.crc32c is not None and all(source.crc32c is not None for source in values.sources)
@@ -265,7 +274,7 @@ def _comparisons(
                     yield Part(unit, values, begin, end, other=mine)
             continue
         if not same_tensor(found, move):
-            raise different(plan.target, unit)
+            raise different(plan.target, move.spec.key)
         advance(move.spec.nbytes or 0)
 
 

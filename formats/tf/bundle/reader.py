@@ -67,6 +67,8 @@ _MANY_BLOCKS = 16
 class BundleTensor(LazyTensor):
     """One tensor of a bundle."""
 
+    __slots__ = ("_entry", "_position", "_reader")
+
     def __init__(self, reader: BundleReader, spec: TensorSpec, position: int) -> None:
         self.spec = spec
         self._reader = reader
@@ -75,9 +77,12 @@ class BundleTensor(LazyTensor):
 
     @property
     def entry(self) -> BundleEntry:
-        if self._entry is None:
-            self._entry = self._reader.entry(self.spec.key, self._position)
-        return self._entry
+        if self._entry is not None:
+            return self._entry
+        entry = self._reader.entry(self.spec.key, self._position)
+        if entry.slices:  # any other is decoded in no time, and would be kept for each of a million tensors
+            self._entry = entry
+        return entry
 
     @property
     def stored(self) -> Stored:
@@ -139,16 +144,18 @@ class BundleTensor(LazyTensor):
         return self._reader.data_range(self.spec.key, entry)
 
     def shard_range(self) -> FileRange | None:
-        if self.entry.slices or (self._reader.index.big_endian and self.spec.dtype.itemsize != 1):
+        entry = self.entry
+        if entry.slices or (self._reader.index.big_endian and self.spec.dtype.itemsize != 1):
             return None
-        self._reader.check_size(self.spec, self.entry)
-        return self._reader.data_range(self.spec.key, self.entry)
+        self._reader.check_size(self.spec, entry)
+        return self._reader.data_range(self.spec.key, entry)
 
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
-        if not self.entry.slices:
+        entry = self.entry
+        if not entry.slices:
             return []
-        pieces = self._reader.pieces(self.spec, self.entry)
-        return [(extents, piece) for extents, (_, piece) in zip(self.entry.slices, pieces, strict=True)]
+        pieces = self._reader.pieces(self.spec, entry)
+        return [(extents, piece) for extents, (_, piece) in zip(entry.slices, pieces, strict=True)]
 
     def _read_bytes(self, offset: int, size: int) -> bytes:
         entry = self.entry

@@ -45,7 +45,7 @@ from .verify import verify_values
 from .writer import BundleWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ...model.object_graph import ObjectGraph
     from ...model.verification import Finding
@@ -115,20 +115,22 @@ class BundleRename:
             if self._graph is not None and key == GRAPH_KEY:
                 continue
             new = key_bytes(self._keys[key])
-            stored = {new: index.values[position]}
             entry = self._reader.entry(key, position)
-            for extents in entry.slices:
-                piece = index.slice_entries.get(slice_key(key_bytes(key), extents))
-                if piece is None:
-                    raise self._reader.corrupt(
-                        key, entry, "the index has no entry for one of its slices", "slice"
-                    )
-                stored[slice_key(new, extents)] = index.values[piece]
-            for name, value in stored.items():
+            for name, at in ((new, position), *self._pieces(key, new, entry)):
                 if not name or name in entries:
                     raise DuplicateKeyError("two entries of the index have this key", key=key_text(name))
-                entries[name] = value
+                entries[name] = index.values[at]
         return entries
+
+    def _pieces(self, key: str, new: bytes, entry: BundleEntry) -> Iterator[tuple[bytes, int]]:
+        """Yield the slices of a tensor: each one's new key, and its entry's position."""
+        for extents in entry.slices:
+            piece = self._reader.index.slice_entries.get(slice_key(key_bytes(key), extents))
+            if piece is None:
+                raise self._reader.corrupt(
+                    key, entry, "the index has no entry for one of its slices", "slice"
+                )
+            yield slice_key(new, extents), piece
 
     def _used_shards(self) -> set[int]:
         index = self._reader.index

@@ -7,9 +7,13 @@ import pytest
 
 import formats
 from ckpt_cli.operations.choose.keys import Rules
+from ckpt_cli.operations.move import layout, sharing, transfer
+from ckpt_cli.operations.move.chosen import Settings
+from ckpt_cli.operations.move.convert import plan_conversion
 from ckpt_cli.operations.move.rename import plan_rename
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
+from formats.tf.bundle.shards import CLONE, LINK
 from formats.tf.graph import kinds
 
 KEYS = [f"layer_{number}/{name}" for number in range(50) for name in ("kernel", "kernel/Adam", "bias")]
@@ -32,3 +36,21 @@ def test_a_renaming_looks_for_the_slot_of_a_key_once(bundle, tmp_path, monkeypat
         rename = plan_rename(reader, str(tmp_path / "new-1"), Rules(subs=(("kernel$", "weight"),)))
         assert rename.changed["layer_7/kernel/Adam"] == "layer_7/weight/Adam"
     assert sorted(asked) == sorted(KEYS)
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_plan_is_gone_through_once_for_what_is_shared(bundle, tmp_path, monkeypatch, link) -> None:
+    asked = []
+
+    def counted_units(plan, order=None):
+        for unit in layout.units(plan, order):
+            asked.append(unit.name)
+            yield unit
+
+    monkeypatch.setattr(sharing, "units", counted_units)
+    monkeypatch.setattr(transfer, "units", counted_units)
+    with formats.open_checkpoint(bundle) as reader:
+        plan = plan_conversion(reader, KEYS, str(tmp_path / "new-1"), reader.format, Settings())
+        outcome = transfer.execute(plan, ways=(CLONE, LINK) if link else ())
+    assert outcome.shared == link
+    assert sorted(asked) == sorted((key, None) for key in KEYS)
