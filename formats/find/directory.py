@@ -39,7 +39,17 @@ from ..model.probe import Probe
 from ..model.weight_map import files_of_map
 from ..store.base import FOLDER
 from ..store.beside import SAFETENSORS_SHARD, SHARD, V1_SHARD
-from ..store.paths import absolute, is_file, is_folder, join, list_folder, name_of, names_in, relative
+from ..store.paths import (
+    absolute,
+    is_file,
+    is_folder,
+    join,
+    list_folder,
+    looked_into,
+    name_of,
+    names_in,
+    relative,
+)
 from ..tf.run.state_file import FILE_NAME, StateFile
 from .location import find_listed
 from .registry import detect
@@ -170,7 +180,8 @@ class Directory:
         found = self._by_name()
         for there in self._listed:
             found.setdefault(absolute(there.path), there)
-        members = (self._member(location) for location in found.values())
+        locations = looked_into(list(found.values()), lambda location: location.head)
+        members = (self._member(location) for location in locations)
         return sorted((member for member in members if member is not None), key=lambda member: member.order)
 
     @cached_property

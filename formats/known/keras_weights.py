@@ -25,7 +25,7 @@ from ..h5.writer import H5_DTYPES
 from ..model.reader import Family, Format
 from ..model.verification import Finding
 from ..model.weight_map import KERAS, WEIGHT_MAP, files_by_name, shard_path, shard_suffix
-from ..store.paths import open_file
+from ..store.paths import join, looked_into, open_file, parent
 
 if TYPE_CHECKING:
     from ..h5.safe import H5File
@@ -55,7 +55,7 @@ def _open_sharded(probe: Probe, *, lenient: bool) -> WeightsReader:
     path = probe.location.head
     assert probe.json is not None
     names = {name for listed in files_by_name(probe.json, path).values() for name in listed}
-    for name in sorted(names):
+    for name in looked_into(sorted(names), lambda name: join(parent(path), name)):
         try:
             files.append(_open_shard(shard_path(path, name)))
         except CheckpointError as error:

@@ -31,7 +31,7 @@ from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
 from ..store.beside import V1_SHARD
-from ..store.paths import open_file
+from ..store.paths import looked_into, open_file
 from ..store.workers import SERIAL, Workers
 from ..tf.bundle.index import EntryError, decode_shape, refusal_of
 from ..tf.bundle.slices import extents_of, slice_key
@@ -218,7 +218,7 @@ class V1Reader(CheckpointReader):
         self._pieces: dict[str, list[_Piece]] = {}
         self._specs: dict[str, TensorSpec] = {}
         self._sizes = KeySizes()
-        for path in self._shard_paths():
+        for path in looked_into(self._shard_paths(), str):
             try:
                 shard = _Shard(path, self._open_table)
                 self._shards.append(shard)

@@ -34,7 +34,7 @@ from ..model.probe import Probe
 from ..model.reader import CheckpointReader
 from ..model.verification import Finding, Verification
 from ..model.weight_map import WEIGHT_MAP, files_by_name, shard_path
-from ..store.paths import name_of
+from ..store.paths import join, looked_into, name_of, parent
 from ..store.workers import SERIAL, Workers
 from ..tf.graph.kinds import name_kinds
 from .reader import LONGEST_HEADER, SafetensorsFacts, SafetensorsReader, begins_as_one
@@ -83,7 +83,7 @@ class ShardedReader(CheckpointReader):
 
     def _open_shards(self, files: list[str]) -> None:
         size = 0
-        for file in files:
+        for file in looked_into(files, lambda file: join(parent(self._path), file)):
             path = shard_path(self._path, file)
             try:
                 self._shards[file] = shard = _open_shard(path, self.format, lenient=self._lenient)

@@ -178,6 +178,9 @@ class Store(ABC):
     def forget_listings(self) -> None:  # noqa: B027  there is nothing to forget where all is asked anew
         """Ask anew what lies where, also where an answer would count a while longer."""
 
+    def expect_files(self, paths: Sequence[str]) -> None:  # noqa: B027  where asking costs little
+        """Be told that the beginnings of these files, and indexes whole, will be read one after the other."""
+
     def obstacle(self, path: str) -> str | None:  # noqa: ARG002  of whatever path
         """Return in words what keeps a path from being opened; None also where nothing is there."""
         return None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..errors import CheckpointError, CheckpointNotFoundError
 from .base import FILE, FOLDER, LINK, UnlistedError
@@ -23,13 +23,18 @@ from .local import LOCAL
 from .urls import local_path, no_store, only_read, scheme_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from .base import Entry, File, Listed, Store
 
 
 _MOST_KEPT = 16
 """Folders whose names are kept: a run's, and those that its state file speaks of."""
+
+_AT_A_TIME = 32
+"""Files that a server is asked for before the first of them is read."""
+
+T = TypeVar("T")
 
 _lent: dict[str, Store] = {}
 
@@ -189,6 +194,14 @@ def names_in(folder: str) -> list[tuple[str, bool]]:
         (name, kind == FOLDER or (kind == LINK and is_folder(join(folder, name))))
         for name, kind in list_folder(folder)
     ]
+
+
+def looked_into(items: Sequence[T], path: Callable[[T], str]) -> Iterator[T]:
+    """Yield things whose files are read one after the other; a server is asked for some of them at a time."""
+    for at in range(0, len(items), _AT_A_TIME):
+        some = items[at : at + _AT_A_TIME]
+        store_of(path(some[0])).expect_files([path(each) for each in some])
+        yield from some
 
 
 # Paths ---------------------------------------------------------------------------------

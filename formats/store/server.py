@@ -12,11 +12,13 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from .base import CLOSED, FILE, FOLDER, Entry, File, Identity, Listed, Store, UnlistedError
-from .pieces import Pieces
+from .pieces import LOOK, Pieces
 from .tally import tally_of
 
 if TYPE_CHECKING:
@@ -28,6 +30,10 @@ COUNTS = 30.0
 
 _MOST_FILES = 64
 """Files whose bytes stay in memory after they were closed, for who opens them again."""
+
+_ASKED_AT_ONCE = 8
+_LARGEST_AHEAD = 1 << 20
+"""Bytes of an index that are fetched before somebody asks for them."""
 
 _MOST_LOOKED_AT = 100_000
 _MOST_NAMES = 1_000_000
@@ -122,6 +128,15 @@ class ServerStore(Store):
     def stat(self, path: str, *, follow: bool = True) -> Entry | None:  # noqa: ARG002  there are no links
         entry = self._look_once(path)
         return entry if isinstance(entry, Entry) else None
+
+    def expect_files(self, paths: Sequence[str]) -> None:
+        if len(paths) > 1:
+            with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+                list(pool.map(self._look_into, paths))
+
+    def _look_into(self, path: str) -> None:
+        with suppress(CheckpointError), self.open(path) as file:  # who reads it is told
+            file.read(0, min(file.size, _LARGEST_AHEAD if path.endswith(".index") else LOOK))
 
     def obstacle(self, path: str) -> str | None:
         entry = self._look_once(path)

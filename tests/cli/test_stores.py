@@ -6,18 +6,15 @@ reads, in memory.  What it prints, but for the scheme, what it writes and its ex
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-from formats.find.location import find
-from formats.model.location import data_shards
 from formats.store.memory import MemoryStore
-from formats.store.paths import entry_at, reachable
-from tests.cli.examples import examples, lay_out
+from formats.store.paths import reachable
+from tests.cli.anywhere import LINES, Place
+from tests.cli.examples import lay_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,19 +23,6 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Result
 
 FOLDER = "mem://place"
-
-READING = ("average", "convert", "diff", "extract", "graph", "log", "ls", "match")
-READING += ("rename", "rescue", "show", "stats", "verify")
-
-WRITTEN = ("-o", "--save-map")
-"""Options whose value is written."""
-
-LINES = {
-    line
-    for (command, option), (base, more) in examples().items()
-    for line in (base, f"{base} {more}")
-    if command in READING and option not in ("--jobs", "--color", "--verbose", "--in-place", "--link")
-}
 
 
 @pytest.fixture(scope="module")
@@ -58,60 +42,18 @@ def store(laid_out: Path) -> Iterator[MemoryStore]:
 
 
 @pytest.fixture
-def run(
+def place(
     laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
-) -> Callable[[list[str]], tuple[Result, dict[str, bytes]]]:
-    """Run a line in a fresh copy of the directory; return what it printed and the files there."""
-    monkeypatch.setattr("time.time", lambda: 1_800_000_000.0)
-    place = tmp_path / "place"
-
-    def run(words: list[str]) -> tuple[Result, dict[str, bytes]]:
-        shutil.copytree(laid_out, place)
-        monkeypatch.chdir(place)
-        done = ckpt(*words)
-        files = {
-            os.path.relpath(path, place): path.read_bytes() for path in place.rglob("*") if path.is_file()
-        }
-        monkeypatch.chdir(tmp_path)
-        shutil.rmtree(place)
-        return done, files
-
-    return run
+) -> Place:
+    return Place(laid_out, tmp_path, ckpt, monkeypatch)
 
 
-def in_memory(words: list[str]) -> list[str]:
-    """Return a line with what it reads in memory."""
-    found = []
-    for at, word in enumerate(words):
-        path = FOLDER if word == "." else f"{FOLDER}/{word}"
-        is_target = words[at - 1] in WRITTEN or (words[0] in ("convert", "rename", "rescue") and at == 2)
-        is_read = at and not is_target and (entry_at(path) or find(path) or data_shards(path))
-        found.append(path if is_read else word)
-    return found
-
-
-@pytest.mark.parametrize("line", sorted(LINES))
+@pytest.mark.parametrize("line", LINES)
 def test_a_line_comes_to_the_same_wherever_its_checkpoints_lie(
-    line: str, store: MemoryStore, run: Callable[[list[str]], tuple[Result, dict[str, bytes]]]
+    line: str, store: MemoryStore, place: Place
 ) -> None:
-    words = shlex.split(line)
-    here, written = run(words)
-    there = in_memory(words)
-    assert there != words
-    store.forget()
-    found, files = run(there)
-    assert store.stats or here.code == 2  # of usage
-    assert (found.code, _here(found.out), _here(found.err)) == (here.code, *map(_plain, here[1:]))
-    assert files == written
-
-
-def _here(text: str) -> str:
-    return text.replace(f"{FOLDER}/", "").replace(FOLDER, ".")
-
-
-def _plain(text: str) -> str:
-    """Return what was printed with paths as they are called where they are not below `.`."""
-    return text.replace("./", "")
+    place.compare(line, FOLDER, store.forget)
+    assert store.stats or place.is_of_usage
 
 
 WRITING = {
@@ -134,11 +76,9 @@ WRITING = {
 
 
 @pytest.mark.parametrize("line", sorted(WRITING))
-def test_what_is_only_read_is_not_written(
-    line: str, store: MemoryStore, run: Callable[[list[str]], tuple[Result, dict[str, bytes]]]
-) -> None:
+def test_what_is_only_read_is_not_written(line: str, store: MemoryStore, place: Place) -> None:
     before = store.names
-    done, _ = run(shlex.split(line))
+    done, _ = place.run(shlex.split(line))
     assert done.code == 3
     assert f"{WRITING[line]}: mem:// is read here, and not written" in done.err
     assert store.names == before

@@ -9,15 +9,36 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from tests.cli.examples import lay_out
 from tests.servers.programs import AZURE_KEY, AZURITE, KEY, SECRET, azurite, fake_gcs, seaweed
 from tests.support import DATA, write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory in which lines are run; each bucket has a copy of it, called `place`."""
+    directory = tmp_path_factory.mktemp("laid") / "place"
+    directory.mkdir()
+    lay_out(directory)
+    return directory
+
+
+def _all_files(laid_out: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the names in a bucket, and their bytes; links are followed to files alone."""
+    for below, directory in (("", DATA), ("place", str(laid_out))):
+        for parent, _, names in os.walk(directory):
+            for name in names:
+                path = os.path.join(parent, name)
+                with open(path, "rb") as file:
+                    yield os.path.join(below, os.path.relpath(path, directory)), file.read()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory, laid_out: Path) -> Iterator[str]:
     """Return a URL below which all of tests/data lies, and a run with a larger bundle."""
     import obstore
     from obstore.store import S3Store
@@ -30,11 +51,8 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         patch.setenv("AWS_ALLOW_HTTP", "true")
         patch.setenv("AWS_REGION", "us-east-1")
         client = S3Store("bucket", client_options={"allow_http": True})
-        for parent, _, names in os.walk(DATA):
-            for name in names:
-                path = os.path.join(parent, name)
-                with open(path, "rb") as file:
-                    obstore.put(client, os.path.relpath(path, DATA), file.read())
+        for name, data in _all_files(laid_out):
+            obstore.put(client, name, data)
         prefix = str(folder / "ckpt-1")
         write_bundle(prefix, {f"layer_{n}/kernel": np.full(300_000, n, np.float32) for n in range(40)})
         for suffix in (".index", ".data-00000-of-00001"):
@@ -44,16 +62,17 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def gs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def gs(tmp_path_factory: pytest.TempPathFactory, laid_out: Path) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("gs")
     shutil.copytree(DATA, folder / "files" / "bucket")  # links are not followed
+    shutil.copytree(laid_out, folder / "files" / "bucket" / "place")
     with fake_gcs(folder, folder / "files") as url, pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", url)
         yield "gs://bucket"
 
 
 @pytest.fixture(scope="session")
-def az(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def az(tmp_path_factory: pytest.TempPathFactory, laid_out: Path) -> Iterator[str]:
     if not os.path.exists(AZURITE):
         pytest.skip("Azurite comes by npm, which was not there when the environment was made")
     from azure.storage.blob import BlobServiceClient
@@ -61,11 +80,8 @@ def az(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with azurite(tmp_path_factory.mktemp("az")) as url, pytest.MonkeyPatch.context() as patch:
         client = BlobServiceClient(url, credential=AZURE_KEY)
         client.create_container("container")
-        for parent, _, names in os.walk(DATA):
-            for name in names:
-                path = os.path.join(parent, name)
-                with open(path, "rb") as file:
-                    client.get_blob_client("container", os.path.relpath(path, DATA)).upload_blob(file.read())
+        for name, data in _all_files(laid_out):
+            client.get_blob_client("container", name).upload_blob(data)
         patch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "devstoreaccount1")
         patch.setenv("AZURE_STORAGE_ACCOUNT_KEY", AZURE_KEY)
         patch.setenv("AZURE_STORAGE_ENDPOINT", url)

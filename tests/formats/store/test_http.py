@@ -17,10 +17,11 @@ from formats import (
     UnsupportedFeatureError,
     open_checkpoint,
 )
+from formats.find.directory import Directory
 from formats.store import http, paths, transport
 from formats.store.paths import named, open_file
 from tests.servers.web import MODIFIED, Handler, Web, serving
-from tests.support import write_bundle
+from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -466,3 +467,32 @@ def test_proxies_of_the_environment_are_asked(web: Web, monkeypatch: pytest.Monk
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     assert read(web, 0, 10) == DATA[:10]
+
+
+# Several files -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["run", "hf"])
+def test_files_that_are_read_one_after_the_other_are_asked_for_together(
+    what: str, web: Web, tmp_path: Path
+) -> None:
+    """A run's three indexes, and the headers of three shards: each request waits for the other two."""
+    for step in range(3):
+        write_bundle(str(tmp_path / f"ckpt-{step}"), {"x": np.zeros(5)})
+    for name in os.listdir(tmp_path):
+        web.files[f"/many/{name}"] = (tmp_path / name).read_bytes()
+    web.put_tree(data_path("hf"))
+    web.lists = True
+    together = threading.Barrier(3)
+
+    def meet(handler: Handler, _: bytes | None) -> bool:
+        if handler.place.startswith("/many/ckpt-") or handler.place.startswith("/hf/model-"):
+            together.wait(30)
+        return False
+
+    web.fault = meet
+    if what == "run":
+        assert len(Directory(f"{web.url}/many").members) == 3
+    else:
+        open_checkpoint(f"{web.url}/hf/model.safetensors.index.json").close()
+    assert not together.broken

@@ -1,0 +1,104 @@
+"""Lines that read, run where checkpoints lie on this machine, and once more where they lie elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from typing import TYPE_CHECKING
+
+from formats.find.location import find
+from formats.model.location import data_shards
+from formats.store.paths import entry_at
+from tests.cli.examples import examples
+from tests.sampling import turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+
+    from tests.cli.conftest import Result
+
+READING = ("average", "convert", "diff", "extract", "graph", "log", "ls", "match")
+READING += ("rename", "rescue", "show", "stats", "verify")
+
+WRITTEN = ("-o", "--save-map")
+"""Options whose value is written."""
+
+_LINES = [
+    (command, line)
+    for (command, option), (base, more) in examples().items()
+    for line in (base, f"{base} {more}")
+    if command in READING and option not in ("--jobs", "--color", "--verbose", "--in-place", "--link")
+]
+LINES = sorted({line for _, line in _LINES})
+FIRST = sorted(dict(reversed(_LINES)).values())
+"""A line of each command."""
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+(Z|\+00:00)?")
+
+
+def some_lines(number: int, few: int) -> list[str]:
+    """Return a line of each command, and a few of the others, other ones for each number and commit."""
+    return sorted({*FIRST, *turn(LINES, few, number)})
+
+
+class Place:
+    """A directory of this machine, laid out by `lay_out`, in a copy of which each line is run."""
+
+    def __init__(
+        self, laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("time.time", lambda: 1_800_000_000.0)
+        self._laid_out, self._away, self._place = laid_out, tmp_path, tmp_path / "place"
+        self._ckpt, self._monkeypatch = ckpt, monkeypatch
+        self.is_of_usage = False
+
+    def run(self, words: list[str]) -> tuple[Result, dict[str, bytes]]:
+        """Run a line in a fresh copy; return what it printed and the files there."""
+        place = self._place
+        shutil.copytree(self._laid_out, place)
+        self._monkeypatch.chdir(place)
+        done = self._ckpt(*words)
+        files = {
+            os.path.relpath(path, place): path.read_bytes() for path in place.rglob("*") if path.is_file()
+        }
+        self._monkeypatch.chdir(self._away)
+        shutil.rmtree(place)
+        return done, files
+
+    def compare(self, line: str, folder: str, anew: Callable[[], None], *, dates: bool = True) -> None:
+        """Assert that a line comes to the same where what it reads lies in a folder elsewhere.
+
+        `dates` says whether files have the same dates there; some servers tell none.
+        """
+        words = shlex.split(line)
+        here, written = self.run(words)
+        anew()
+        there = _moved(words, folder)
+        assert there != words
+        anew()
+        found, files = self.run(there)
+        self.is_of_usage = found.code == 2
+
+        def plain(text: str) -> str:
+            """Return what was printed with paths as they are called from the directory."""
+            text = text.replace(f"{folder}/", "").replace(folder, ".").replace("./", "")
+            return text if dates else _TIME.sub("", text).replace('"modified": null', '"modified": ""')
+
+        assert (found.code, plain(found.out), plain(found.err)) == (here.code, *map(plain, here[1:]))
+        assert files == written
+
+
+def _moved(words: list[str], folder: str) -> list[str]:
+    """Return a line with what it reads in a folder elsewhere."""
+    found = []
+    for at, word in enumerate(words):
+        path = folder if word == "." else f"{folder}/{word}"
+        is_target = words[at - 1] in WRITTEN or (words[0] in ("convert", "rename", "rescue") and at == 2)
+        is_read = at and not is_target and (entry_at(path) or find(path) or data_shards(path))
+        found.append(path if is_read else word)
+    return found

@@ -1,0 +1,73 @@
+"""What reads checkpoints reads them from a web server, and from the Hub, as from a disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from formats.store import http, hub, paths, whole
+from tests.cli.anywhere import Place, some_lines
+from tests.cli.examples import lay_out
+from tests.servers.hub import Hub, serving_hub
+from tests.servers.web import Web, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.cli.conftest import Result
+
+
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("laid") / "place"
+    directory.mkdir()
+    lay_out(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def web(laid_out: Path) -> Iterator[str]:
+    """Return the URL of the directory on a web server that lists directories."""
+    found = Web()
+    found.lists = True
+    with serving(found):
+        yield found.put_tree(str(laid_out))
+
+
+@pytest.fixture(scope="module")
+def repository(laid_out: Path) -> Iterator[str]:
+    """Return the URL of the directory in a repository of the Hub."""
+    found = Hub()
+    for path in laid_out.rglob("*"):
+        if path.is_file():
+            found.files[f"place/{path.relative_to(laid_out)}"] = path.read_bytes()
+    with serving_hub(found), pytest.MonkeyPatch.context() as patch:
+        patch.delenv("HF_HUB_OFFLINE", raising=False)
+        patch.setenv("HF_ENDPOINT", found.web.url)
+        yield "hf://org/repo/place"
+
+
+@pytest.fixture
+def place(
+    laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> Place:
+    return Place(laid_out, tmp_path, ckpt, monkeypatch)
+
+
+def anew() -> None:
+    paths._kept.clear()
+    whole._kept.files.clear()
+    for store in (*http.STORES, *hub.STORES):
+        store.forget()
+
+
+@pytest.mark.parametrize("line", some_lines(0, 20))
+def test_a_line_comes_to_the_same_on_a_web_server(line: str, web: str, place: Place) -> None:
+    place.compare(line, web, anew, dates=False)
+
+
+@pytest.mark.parametrize("line", some_lines(1, 20))
+def test_a_line_comes_to_the_same_on_the_hub(line: str, repository: str, place: Place) -> None:
+    place.compare(line, repository, anew, dates=False)
