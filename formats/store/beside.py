@@ -13,7 +13,6 @@ content or its name says.
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from .base import UnlistedError
@@ -84,6 +83,8 @@ def files_beside(
 
 def _asked_for(prefix: str, pattern: re.Pattern[str], count: int | None) -> list[str]:
     if count is not None:
+        from concurrent.futures import ThreadPoolExecutor  # which nobody needs who reads a disk
+
         paths = _shards(prefix, pattern, count) if count <= _MOST_ASKED_FOR else []
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
             return [path for path, is_there in zip(paths, pool.map(is_file, paths), strict=True) if is_there]
