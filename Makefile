@@ -6,11 +6,12 @@ VENV = .venv
 LOWEST = .venv-lowest
 TF215 = .venv-tf215
 TF221 = .venv-tf221
+TORCH = .venv-torch
 FUZZ = .venv-fuzz
 DOCS = .venv-docs
 SERVERS = .venv-servers
 RELEASE = .venv-release
-GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors
+GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors pickle pytorch
 DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 
 # Kept whatever the environment says: the suite starts the program a thousand times, which each compiled it anew.
@@ -111,9 +112,9 @@ $(SERVERS)/installed: pyproject.toml
 		else echo 'make servers: Azurite comes by npm, which is not here: Azure is left out' >&2; fi
 	touch $@
 
-# TensorFlow is asked what it makes of our files, each release in its own environment.  Of large matrices
+# TensorFlow and PyTorch are asked what they make of our files, each release in its own environment.  Of large matrices
 # `interop` takes a sample, which the commit decides, `interop-all` the whole.
-interop interop-all: $(VENV)/installed $(TF215)/installed $(TF221)/installed-safetensors
+interop interop-all: $(VENV)/installed $(TF215)/installed $(TF221)/installed-safetensors $(TORCH)/installed
 	$(WHOLE) $(VENV)/bin/python -m pytest -m interop
 
 interop-all: WHOLE = CKPT_WHOLE=1
@@ -129,6 +130,11 @@ $(TF221)/installed-safetensors:
 	@command -v $(PYTHON311) >/dev/null || { echo 'make interop: TensorFlow 2.21.0 needs $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }
 	$(PYTHON311) -m venv $(TF221)
 	$(TF221)/bin/python -m pip install --quiet --disable-pip-version-check tensorflow-cpu==2.21.0 safetensors==0.8.0
+	touch $@
+
+$(TORCH)/installed:
+	$(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 numpy
 	touch $@
 
 bench: $(VENV)/installed reinstall $(TF221)/installed-safetensors
@@ -169,4 +175,4 @@ $(RELEASE)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(FUZZ) $(DOCS) $(SERVERS) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(FUZZ) $(DOCS) $(SERVERS) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

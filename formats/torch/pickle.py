@@ -25,6 +25,10 @@ MOST_OBJECTS = 300_000
 _BYTES_OF_ONE = 5
 """Objects made of one pickle, and of how many bytes one more: a tensor of torch's is twenty in 110 bytes."""
 
+MOST_VALUES = 3_000_000
+_BYTES_OF_VALUE = 8
+"""The same of numbers and other constants, of which a place in a list is all that they take."""
+
 _LONGEST_NAME = 512
 _LONGEST_NUMBER = 255
 """Bytes of a global's module and name, and of an integer."""
@@ -86,7 +90,9 @@ class Machine:
         self._below: list[list[Any]] = []
         self._globals = globals
         self._persistent = persistent
-        self._left = MOST_OBJECTS + (len(data) - at if stored is None else stored) // _BYTES_OF_ONE
+        size = len(data) - at if stored is None else stored
+        self._left = MOST_OBJECTS + size // _BYTES_OF_ONE
+        self._places = MOST_VALUES + size // _BYTES_OF_VALUE
 
     def run(self) -> Any:
         """Return the object; ValueError where the bytes are no pickle, or one of more than is read."""
@@ -107,7 +113,15 @@ class Machine:
             raise ValueError("a pickle of more objects than its size accounts for")
 
     def made(self, value: Any) -> None:
+        """Push an object that takes memory of its own."""
         self.count()
+        self.stack.append(value)
+
+    def push(self, value: Any) -> None:
+        """Push what takes none, but for its place; there may be more of it."""
+        self._places -= 1
+        if self._places < 0:
+            raise ValueError("a pickle of more values than its size accounts for")
         self.stack.append(value)
 
     def take(self, size: int) -> bytes:
@@ -156,7 +170,7 @@ class Machine:
     def get(self, number: int) -> None:
         if number not in self.memo:
             raise ValueError(f"object {number}, which was not kept")
-        self.stack.append(self.memo[number])
+        self.push(self.memo[number])
 
     def name(self, module: str, name: str) -> None:
         """Push a global that is on the list; RefusedGlobalError for any other."""
@@ -164,7 +178,7 @@ class Machine:
         found = self._globals.get(wanted)
         if found is None:
             raise RefusedGlobalError(wanted)
-        self.stack.append(found)
+        self.push(found)
 
     def named_on_stack(self) -> None:
         name, module = self.stack.pop(), self.stack.pop()
@@ -268,12 +282,12 @@ _BY_CODE: dict[bytes, Callable[[Machine], Any]] = {
     b"0": lambda machine: machine.stack.pop(),
     b"1": Machine.marked,
     b"2": lambda machine: machine.made(machine.stack[-1]),
-    b"N": lambda machine: machine.stack.append(None),
-    b"\x88": lambda machine: machine.stack.append(True),
-    b"\x89": lambda machine: machine.stack.append(False),
-    b"K": lambda machine: machine.stack.append(_number(machine, "B")),
-    b"M": lambda machine: machine.stack.append(_number(machine, "H")),
-    b"J": lambda machine: machine.stack.append(_number(machine, "i")),
+    b"N": lambda machine: machine.push(None),
+    b"\x88": lambda machine: machine.push(True),
+    b"\x89": lambda machine: machine.push(False),
+    b"K": lambda machine: machine.push(_number(machine, "B")),
+    b"M": lambda machine: machine.push(_number(machine, "H")),
+    b"J": lambda machine: machine.push(_number(machine, "i")),
     b"\x8a": lambda machine: machine.made(_long(machine.sized("B"))),
     b"\x8b": lambda machine: machine.made(_long(machine.sized("I"))),
     b"G": lambda machine: machine.made(_double(machine)),
@@ -286,7 +300,7 @@ _BY_CODE: dict[bytes, Callable[[Machine], Any]] = {
     b"B": lambda machine: machine.made(machine.sized("I")),
     b"\x8e": lambda machine: machine.made(machine.sized("Q")),
     b"\x96": lambda machine: machine.made(machine.sized("Q")),
-    b")": lambda machine: machine.stack.append(()),
+    b")": lambda machine: machine.push(()),
     b"\x85": lambda machine: machine.tuple_of(1),
     b"\x86": lambda machine: machine.tuple_of(2),
     b"\x87": lambda machine: machine.tuple_of(3),

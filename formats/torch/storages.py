@@ -134,12 +134,22 @@ class ZipContainer(Container):
     def _is_big_endian(self) -> bool:
         name = self._root + "byteorder"
         if name not in self._archive.names:
+            self._check_names()
             return False
         found = self._archive.read(name, _LONGEST_ORDER)
         if found not in (b"little", b"big"):
             message = f"byteorder is {found!r}, expected b'little' or b'big'"
             raise CorruptCheckpointError(message, path=self.path, code="header")
         return found == b"big"
+
+    def _check_names(self) -> None:
+        """Hold the names of what is no storage against those where it lies: one of them may be damaged.
+
+        Raises CorruptCheckpointError.
+        """
+        for name in self._archive.names:
+            if not name.startswith(self._root + _DATA):
+                self._archive.member(name)
 
     def _name(self, storage: Storage) -> str:
         return f"{self._root}{_DATA}{storage.key}"

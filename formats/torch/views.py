@@ -91,7 +91,9 @@ class TorchTensor(LazyTensor):
 
     @property
     def _is_all(self) -> bool:
-        return self._is_as_stored and self._begin == 0 and self.spec.nbytes == self._storage.nbytes
+        """Whether they are all bytes that the file has of the storage."""
+        is_whole = self._begin == 0 and self.spec.nbytes == self._container.size_of(self._storage)
+        return is_whole and self._is_as_stored
 
     def read(self) -> np.ndarray[Any, Any]:
         import numpy as np

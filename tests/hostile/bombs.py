@@ -34,6 +34,7 @@ from formats.wire.messages import (
     TrackableObjectGraph,
 )
 from formats.wire.sstable import BlockHandle, encode_block
+from tests import torch_files
 from tests.support import (
     Entries,
     numbers,
@@ -601,6 +602,77 @@ def npz_of_long_names(path: str) -> str:
         for number in range(1_000):
             archive.writestr(f"{number:04}" + "k" * 60_000 + ".npy", _npy((1,), bytes(4)))
     return path + ".npz"
+
+
+def _torch(path: str, value: Any, method: int = zipfile.ZIP_STORED) -> str:
+    return _write(path + ".pt", torch_files.zipped(value, {"0": bytes(24)}, method=method))
+
+
+_TORCH_TENSOR = torch_files.pickled(torch_files.tensor())[2:-1]
+
+
+@bomb
+def torch_lists_in_lists(path: str) -> str:
+    return _torch(path, torch_files.Opcodes(b"]" * 3_000_000 + b"a" * 2_999_999), zipfile.ZIP_DEFLATED)
+
+
+@bomb
+def torch_lists_that_share_lists(path: str) -> str:
+    doubled = b"]" + _TORCH_TENSOR + b"aq\1" + b"".join(b"]h\1ah\1aq\1" for _ in range(60))
+    return _torch(path, {"w": torch_files.tensor(), "x": torch_files.Opcodes(doubled)})
+
+
+@bomb
+def torch_text_that_inflates(path: str) -> str:
+    return _torch(path, "a" * (200 << 20), zipfile.ZIP_DEFLATED)
+
+
+@bomb
+def torch_numbers_that_inflate(path: str) -> str:
+    return _torch(path, torch_files.Opcodes(b"N" * (8_000_000)), zipfile.ZIP_DEFLATED)
+
+
+@bomb
+def torch_objects_by_number(path: str) -> str:
+    return _torch(path, torch_files.Opcodes(b"]" + b"\x94" * 7_000_000), zipfile.ZIP_DEFLATED)
+
+
+@bomb
+def torch_object_of_a_large_number(path: str) -> str:
+    return _torch(path, torch_files.Opcodes(b"]r\xff\xff\xff\xff"))
+
+
+@bomb
+def torch_tensors_of_a_few_bytes(path: str) -> str:
+    shape, strides = (1 << 20, 1 << 20), (0, 0)
+    return _torch(path, {"v": torch_files.tensor(None, 0, shape, strides)})
+
+
+@bomb
+def torch_tensors_that_share_a_storage(path: str) -> str:
+    return _torch(
+        path, {f"k{number}": torch_files.tensor() for number in range(20_000)}, zipfile.ZIP_DEFLATED
+    )
+
+
+@bomb
+def torch_tuple_of_tuples_as_a_key(path: str) -> str:
+    key = torch_files.Opcodes(b")" + b"\x85" * 200_000)
+    return _torch(path, torch_files.Opcodes(b"}(" + key.data + _TORCH_TENSOR + b"u"))
+
+
+@bomb
+def torch_keys_of_long_text(path: str) -> str:
+    text = b"X\0\0\x0f\0" + b"k" * 0xF0000 + b"q\1"
+    items = b"".join(b"K" + bytes((number,)) + b"}(h\1" + _TORCH_TENSOR + b"u" for number in range(200))
+    return _torch(path, torch_files.Opcodes(b"](" + text + b"e0}(" + items + b"u"))
+
+
+@bomb
+def torch_legacy_without_an_end(path: str) -> str:
+    return _write(
+        path + ".pth", torch_files.MAGIC, b"\x80\2K\1.", b"\x80\2K\1.", b"\x80\2", b"N" * (30 << 20)
+    )
 
 
 @bomb

@@ -33,6 +33,7 @@ import numpy as np
 
 import formats
 from formats.find.registry import format_named
+from tests import torch_files
 from tests.hostile.budget_server import import_all
 from tests.hostile.commands import run_command
 from tests.support import digest, partitioned, strings, write_bundle
@@ -137,6 +138,18 @@ def _keras(path: str, compression: int) -> None:
         archive.writestr("model.weights.h5", weights.getvalue())
 
 
+def _torch(path: str) -> None:
+    """Two tensors, one in the middle of its storage, in PyTorch's zip form."""
+    of = torch_files.storage("0", 14)
+    value = {
+        "w": torch_files.tensor(of, 1, W.shape, (4, 1)),
+        "b": torch_files.tensor(torch_files.storage("1", 3, "torch.IntStorage"), 0, (3,), (1,)),
+    }
+    storages = {"0": bytes(4) + W.tobytes() + bytes(4), "1": TENSORS["b"].tobytes()}
+    with open(path, "wb") as file:
+        file.write(torch_files.zipped(value, storages))
+
+
 KERAS = ("layers/dense/vars/0", "layers/dense/vars/1")
 SPECIMENS = (
     Specimen("name-based", "tf-name", lambda path: save(path, TENSORS)),
@@ -148,6 +161,7 @@ SPECIMENS = (
     Specimen("npz", "npz", lambda path: np.savez(path, **TENSORS), ".npz"),
     Specimen("deflated npz", "npz", lambda path: np.savez_compressed(path, **TENSORS), ".npz"),
     Specimen("safetensors", "safetensors", lambda path: save(path, TENSORS, "safetensors"), ".safetensors"),
+    Specimen("pytorch", "pytorch", _torch, ".pt"),
     Specimen("hdf5", "hdf5", _hdf5, ".h5"),
     Specimen("deflated hdf5", "hdf5", lambda path: _hdf5(path, compression="gzip", shuffle=True), ".h5"),
     Specimen("keras", "keras", lambda path: _keras(path, zipfile.ZIP_STORED), ".keras", *KERAS),

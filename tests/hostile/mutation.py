@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickletools
 import warnings
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -392,6 +393,24 @@ def mutate_zip(dice: random.Random, data: bytes, member: Mutate) -> bytes:
     else:
         members[at:at] = [members[dice.randrange(len(members))]]
     return pack_zip([(name, content) for name, content in members if name], deflated=dice.random() < 0.3)
+
+
+# Pickles ----------------------------------------------------------------------------
+
+_OPCODES = tuple(opcode.code.encode("latin-1") for opcode in pickletools.opcodes)
+_NAMES = (b"os\nsystem\n", b"builtins\neval\n", b"torch\nfloat32\n", b"collections\nOrderedDict\n")
+
+
+def mutate_pickle(dice: random.Random, data: bytes) -> bytes:
+    """Return a pickle of which an opcode is another, is left out or stands where it did not, or any byte."""
+    if dice.random() < 0.4:
+        return mutate_bytes(dice, data)
+    places = [place for _, _, place in pickletools.genops(data) if place is not None]
+    for _ in range(_twice_or_so(dice)):
+        at = dice.choice(places)
+        put = dice.choice((b"", dice.choice(_OPCODES), b"c" + dice.choice(_NAMES), b"h" + dice.randbytes(1)))
+        data = data[:at] + put + data[at + dice.randrange(2) :]
+    return data
 
 
 # HDF5 -------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from formats.wire.messages import (
     TrackableObject,
     TrackableObjectGraph,
 )
+from tests import torch_files
 from tests.hostile.bombs import GRAPH
 from tests.hostile.mutation import NASTY_TEXTS, pack_zip, unpack_zip
 from tests.support import data_path, strings, write_bundle
@@ -86,6 +87,15 @@ def safetensors(directory: Path) -> str:
     return str(directory / "w.safetensors")
 
 
+def torch(directory: Path) -> str:
+    """Keys, keys within keys, and what stands beside tensors."""
+    tensor = torch_files.tensor()
+    value = dict.fromkeys(TEXTS, tensor) | {"nested": {text: [tensor] for text in TEXTS}}
+    value |= {f"said {number}": text for number, text in enumerate(TEXTS)}
+    (directory / "w.pt").write_bytes(torch_files.zipped(value, {"0": bytes(24)}))
+    return str(directory / "w.pt")
+
+
 def hdf5(directory: Path) -> str:
     path = directory / "w.h5"
     with h5py.File(path, "w") as file:
@@ -124,4 +134,4 @@ def file_names(directory: Path) -> str:
     return os.path.join(directory, f"{BLINK}blink-1")
 
 
-NASTY: list[Callable[[Path], str]] = [bundle, values, npz, safetensors, hdf5, keras, file_names]
+NASTY: list[Callable[[Path], str]] = [bundle, values, npz, safetensors, torch, hdf5, keras, file_names]

@@ -19,6 +19,7 @@ import formats
 from ckpt_cli.operations.look.listing import tensor_row
 from formats.core import dtypes
 from formats.core.npy import decode_header
+from formats.core.spec import key_bytes
 from formats.h5.native.messages import UnfamiliarError
 from formats.h5.native.structure import Structure
 from formats.h5.native.superblock import Superblock
@@ -28,6 +29,9 @@ from formats.tf.bundle.slices import decode_slice_key, slice_key
 from formats.tf.graph.kinds import object_kinds
 from formats.tf.graph.matching import match_graphs
 from formats.tf.run.state_file import StateFile, looks_like_state_file
+from formats.torch.keys import tensors_of, values_of
+from formats.torch.objects import GLOBALS, storage_of
+from formats.torch.pickle import Machine
 from formats.wire import ordered_code
 from formats.wire.coding import decode_varint, encode_varint
 from formats.wire.compression import compress, decompress
@@ -337,6 +341,25 @@ def _mutate_safetensors(dice: random.Random, data: bytes) -> bytes:
     return len(header).to_bytes(8, "little") + header + data[8 + size :]
 
 
+def _mutate_pytorch(dice: random.Random, data: bytes) -> bytes:
+    def member(dice: random.Random, content: bytes) -> bytes:
+        is_pickle = content.startswith(b"\x80")
+        return (mutation.mutate_pickle if is_pickle else mutation.mutate_bytes)(dice, content)
+
+    if data.startswith(b"PK"):
+        return mutation.mutate_zip(dice, data, member)
+    return mutation.mutate_bytes(dice, data)
+
+
+def _pickle(data: bytes) -> None:
+    """Go through a pickle, and through what it made."""
+    made = Machine(data, GLOBALS, storage_of).run()
+    values_of(made)
+    for key, view in tensors_of(made).items():
+        key_bytes(key)
+        assert len(view.shape) == len(view.strides)
+
+
 def _mutate_ordered(dice: random.Random, data: bytes) -> bytes:
     if dice.random() < 0.5:
         return mutation.mutate_bytes(dice, data)
@@ -505,6 +528,16 @@ def _npys() -> list[bytes]:
     return list(members.values())
 
 
+def _torch_files() -> list[bytes]:
+    names = ("state_dict.pt", "training.bin", "views.pt", "dtypes.pt", "odd_keys.pt", "laugh.pt", "evil.pt")
+    return [load(f"pytorch/{name}") for name in (*names, "legacy.pth")]
+
+
+def _pickles() -> list[bytes]:
+    archives = [mutation.unpack_zip(data) for data in _torch_files() if data.startswith(b"PK")]
+    return [data for archive in archives for name, data in archive.items() if name.endswith("data.pkl")]
+
+
 def _header(data: bytes) -> None:
     header = decode_header(data)
     assert header.nbytes >= 0
@@ -519,6 +552,7 @@ _COMMANDED: tuple[tuple[str, Mutate], ...] = (
     ("weights.safetensors", _mutate_safetensors),
     ("weights.h5", mutation.mutate_h5),
     ("model.keras", _mutate_keras),
+    ("model.pt", _mutate_pytorch),
 )
 """Names under which commands get files, and how each is mutated."""
 
@@ -530,6 +564,7 @@ _KIND_OF = {
     "weights.safetensors": "safetensors",
     "weights.h5": "hdf5",
     "model.keras": "keras",
+    "model.pt": "pytorch",
 }
 
 TARGETS = [
@@ -572,6 +607,8 @@ TARGETS = [
         _mutate_safetensors,
         partial(_file, "weights.safetensors"),
     ),
+    Target("pickle", _pickles, mutation.mutate_pickle, _values(_pickle)),
+    Target("pytorch", _torch_files, _mutate_pytorch, partial(_file, "model.pt")),
     Target("hdf5-structure", _h5_files, mutation.mutate_h5, _structure),
     Target(
         "hdf5",

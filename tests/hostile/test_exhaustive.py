@@ -127,10 +127,11 @@ def test_verifying_what_is_damaged_never_fails_otherwise(tmp_path: Path, path: s
 
 
 @pytest.mark.parametrize("bits", [1, pytest.param(8, marks=pytest.mark.fuzz)])
-def test_every_truncation_and_flipped_bit_of_an_npz(tmp_path: Path, bits: int) -> None:
+@pytest.mark.parametrize("file", ["interop/weights.npz", "pytorch/odd_keys.pt"])
+def test_every_truncation_and_flipped_bit_of_a_zip(tmp_path: Path, file: str, bits: int) -> None:
     """The zip's own CRC-32 guards members; names stand twice, and members are counted."""
-    path = tmp_path / "weights.npz"
-    shutil.copy(data_path("interop/weights.npz"), path)
+    path = tmp_path / os.path.basename(file)
+    shutil.copy(data_path(file), path)
     with open_checkpoint(str(path)) as reader:
         truth = values(reader)
     data = path.read_bytes()

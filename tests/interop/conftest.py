@@ -25,8 +25,12 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 VENVS = {
     "2.15": ("CKPT_TF215", ".venv-tf215"),
     "2.21": ("CKPT_TF221", ".venv-tf221"),
+    "torch": ("CKPT_TORCH", ".venv-torch"),
 }
 """By release: the environment variable that says where it is, and where it is by default."""
+
+RELEASES = ("2.15", "2.21")
+"""Those of TensorFlow, which most tests ask both."""
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
@@ -101,7 +105,7 @@ class TensorFlow:
         self._log.close()
 
 
-@pytest.fixture(scope="session", params=list(VENVS), ids=lambda release: f"tf{release}")
+@pytest.fixture(scope="session", params=RELEASES, ids=lambda release: f"tf{release}")
 def tensorflow(request: pytest.FixtureRequest) -> Iterator[TensorFlow]:
     judge = TensorFlow(request.param)
     yield judge
@@ -120,5 +124,13 @@ def old_tensorflow() -> Iterator[TensorFlow]:
 def new_tensorflow() -> Iterator[TensorFlow]:
     """The release that has Keras 3."""
     judge = TensorFlow("2.21")
+    yield judge
+    judge.close()
+
+
+@pytest.fixture(scope="session")
+def pytorch() -> Iterator[TensorFlow]:
+    """PyTorch, which is asked in the same way."""
+    judge = TensorFlow("torch")
     yield judge
     judge.close()

@@ -1,0 +1,134 @@
+"""Files of `torch.save`, and what torch says is in them; run by PyTorch's Python (2.13).
+
+Tensors are told as [dtype, shape, SHA-256 of their bytes in C order], by keys as nested files have them here.
+"""
+
+import hashlib
+import os
+import zipfile
+
+import torch
+
+DTYPES = (
+    *(f"float{bits}" for bits in (16, 32, 64)),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    *("bfloat16", "bool", "complex64", "complex128"),
+    *(f"float8_{kind}" for kind in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")),
+)
+
+
+def _told(tensor):
+    tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    raw = bytes(tensor.reshape(-1).view(torch.uint8).tolist()) if tensor.numel() else b""
+    return [str(tensor.dtype).removeprefix("torch."), list(tensor.shape), hashlib.sha256(raw).hexdigest()]
+
+
+def _flat(value, prefix=""):
+    if isinstance(value, torch.Tensor):
+        yield prefix, value
+        return
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list | tuple)
+        else ()
+    )
+    for key, each in items:
+        yield from _flat(each, f"{prefix}/{key}" if prefix else str(key))
+
+
+def _training(seed):
+    network = torch.nn.Sequential(
+        torch.nn.Linear(3 + seed, 5), torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 2)
+    )
+    kinds = (torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad)
+    optimizer = kinds[seed % 3](network.parameters(), lr=1e-2)
+    for _ in range(3):
+        optimizer.zero_grad()
+        network(torch.randn(8, 3 + seed)).square().mean().backward()
+        optimizer.step()
+    return {"model": network.state_dict(), "optimizer": optimizer.state_dict(), "epoch": seed}
+
+
+def _views(seed):
+    base = torch.randn(6 + seed, 8)
+    deep = torch.randn(3, 4, 5 + seed)
+    numbers = torch.randn(4, 3, dtype=torch.complex64)
+    tied = torch.nn.Parameter(torch.randn(2, 3))
+    return {
+        "row": base[1],
+        "column": base[:, 3],
+        "transposed": base.t(),
+        "block": base[1:4, 2:7],
+        "every_third": base.flatten()[::3],
+        "permuted": deep.permute(2, 0, 1),
+        "windows": torch.arange(10.0).unfold(0, 4, 1),
+        "expanded": torch.randn(1, 3).expand(4, 3),
+        "expanded_twice": torch.randn(3, 1).expand(2, 3, 4),
+        "conjugated": numbers.conj(),
+        "conjugated_transposed": numbers.mH,
+        "negative": torch.randn(3, dtype=torch.complex64).conj().imag,
+        "real": torch.randn(3, dtype=torch.complex64).real,
+        "as_integers": torch.randn(5, 2).view(torch.int32)[2:],
+        "tied": tied,
+        "tied_again": tied,
+    }
+
+
+def _dtypes(seed):
+    drawn = torch.randn(2, 3 + seed) * 3
+    kinds = {name: drawn.abs().to(getattr(torch, name)) for name in DTYPES}
+    return kinds | {"scalar": torch.tensor(1.5), "empty": torch.empty(0, 4), "one": torch.ones(1, 1, 1)}
+
+
+def written(folder, seed):
+    """Write files of all kinds in both forms; return what is in each."""
+    torch.manual_seed(seed)
+    objects = {
+        "training": _training(seed),
+        "state_dict": _training(seed)["model"],
+        "views": _views(seed),
+        "dtypes": _dtypes(seed),
+        "odd_keys": {"a.b": torch.ones(1), "ключ": torch.ones(2), 7: torch.ones(3), ("t", 1): torch.ones(4)},
+        "nested": [{"x": (torch.ones(2), [torch.zeros(1)])}, torch.tensor(3), "text"],
+        "tensor": torch.randn(4),
+    }
+    truth = {}
+    for name, value in objects.items():
+        for suffix, is_zip in ((".pt", True), (".pth", False)):
+            torch.save(value, os.path.join(folder, name + suffix), _use_new_zipfile_serialization=is_zip)
+            truth[name + suffix] = {key: _told(tensor) for key, tensor in _flat(value)}
+    _deflate(os.path.join(folder, "views.pt"), os.path.join(folder, "deflated.pt"))
+    return {**truth, "deflated.pt": truth["views.pt"]}
+
+
+def _deflate(source, target):
+    with zipfile.ZipFile(source) as read, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as write:
+        for member in read.infolist():
+            write.writestr(member.filename, read.read(member))
+
+
+def without_values(path):
+    """Write tensors that torch keeps otherwise than as views of plain storages."""
+    values = {
+        "complex32": torch.zeros(2, dtype=torch.complex32),
+        "quantized": torch.quantize_per_tensor(torch.randn(2, 3), 0.1, 3, torch.qint8),
+        "quantized_by_channel": torch.quantize_per_channel(
+            torch.randn(2, 3), torch.tensor([0.1, 0.2]), torch.tensor([0, 1]), 0, torch.quint8
+        ),
+        "sparse": torch.eye(3).to_sparse(),
+        "sparse_csr": torch.eye(3).to_sparse_csr(),
+        "meta": torch.zeros(2, device="meta"),
+        "nested": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+        "float8_e8m0fnu": torch.zeros(2, dtype=torch.float8_e8m0fnu),
+    }
+    torch.save({**values, "plain": torch.ones(2)}, path)
+    return {key: list(value.shape) for key, value in values.items() if key != "nested"}
+
+
+def allowed():
+    """Return the names that `torch.load(weights_only=True)` takes."""
+    from torch._weights_only_unpickler import _get_allowed_globals
+
+    return sorted(_get_allowed_globals())
