@@ -55,6 +55,9 @@ _MOST_EDGES = 1000
 _NAMELESS = "_"
 """The edge of an empty part of a name, as in `a//b` or `a/`: an edge needs a name."""
 
+_HOLDS_VALUES = BoolValue(value=True)
+"""What all nodes say, each of which holds a value or leads to one."""
+
 _POWER = re.compile(r"(?P<scope>(?:.*/)?)(?P<name>beta[12]_power)(?:_(?P<number>[0-9]+))?", re.DOTALL)
 _ADAFACTOR_SUFFIX = "_slot_"
 _TABLE_KEYS = frozenset({"string", "int64", "int32"})
@@ -95,16 +98,19 @@ _UNNAMED = _Owner("", "")
 class _Node:
     """A node while the graph grows; `path` is what its key begins with.
 
-    It holds a variable, of that full name, or a hash table, of that name, or nothing.
+    It holds a variable, of that full name, or a hash table, of that name, or nothing; `slots` are those
+    of an optimizer: name, variable, and node of each.  A million names are some millions of nodes.
     """
+
+    __slots__ = ("_slot_names", "edges", "full_name", "path", "slots", "table")
 
     def __init__(self) -> None:
         self.path = ""
         self.edges: dict[str, _Node] = {}
         self.full_name: str | None = None
         self.table: str | None = None
-        self.slots: list[tuple[str, _Node, _Node]] = []
-        self._slot_names: dict[_Node, set[str]] = {}
+        self.slots: list[tuple[str, _Node, _Node]] | None = None
+        self._slot_names: dict[_Node, set[str]] | None = None
 
     @property
     def key(self) -> str:
@@ -127,6 +133,8 @@ class _Node:
         return f"{self.path}/{escape(edge)}" if self.path else escape(edge)
 
     def add_slot(self, name: str, variable: _Node, full_name: str) -> None:
+        if self.slots is None or self._slot_names is None:
+            self.slots, self._slot_names = [], {}
         taken = self._slot_names.setdefault(variable, set())
         name = _free(_edge_name(name), taken)
         taken.add(name)
@@ -333,7 +341,7 @@ def _restored(optimizers: Mapping[_Owner, _Node], of_numbers: set[_Owner]) -> _O
     strangers = [owner for owner in of_numbers if owner not in optimizers]
     if _UNNAMED not in optimizers or len(strangers) != 1 or not strangers[0].scope or strangers[0].name:
         return None
-    names = {name for name, _, _ in optimizers[_UNNAMED].slots}
+    names = {name for name, _, _ in optimizers[_UNNAMED].slots or ()}
     return strangers[0] if names <= KERAS_SLOTS else None
 
 
@@ -359,7 +367,7 @@ def _numbered(root: _Node, counter: _Node) -> tuple[ObjectGraph, dict[str, str]]
                 order.append(child)
     protos = [_proto(node, numbers) for node in order]
     for node in list(order):
-        by_slot = sorted(node.slots, key=lambda slot: (slot[0], numbers[id(slot[1])]))
+        by_slot = sorted(node.slots or (), key=lambda slot: (slot[0], numbers[id(slot[1])]))
         for name, variable, slot in by_slot:
             reference = SlotVariableReference(
                 original_variable_node_id=numbers[id(variable)],
@@ -389,7 +397,4 @@ def _proto(node: _Node, numbers: Mapping[int, int]) -> TrackableObject:
     if node.table is not None:
         # TensorFlow gives a table no full name: its own differ from program to program.
         attributes.append(SerializedTensor(name=TABLE, checkpoint_key=node.key))
-    # Every node here holds a value or leads to one.
-    return TrackableObject(
-        children=children, attributes=attributes, has_checkpoint_values=BoolValue(value=True)
-    )
+    return TrackableObject(children=children, attributes=attributes, has_checkpoint_values=_HOLDS_VALUES)
