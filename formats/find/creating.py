@@ -56,7 +56,7 @@ def create_checkpoint(
     create = found.require_writer(os.fspath(path))
     refuse_false_suffix(found, os.fspath(path))
     given = specs.values() if isinstance(specs, Mapping) else specs
-    listed = tuple(spec._replace(dtype=as_dtype(spec.dtype), shape=tuple(spec.shape)) for spec in given)
+    listed = tuple(map(_taken, given))
     target = Target(
         os.fspath(path),
         listed,
@@ -69,3 +69,9 @@ def create_checkpoint(
     )
     check_specs(target, found)
     return create(target)
+
+
+def _taken(spec: TensorSpec) -> TensorSpec:
+    """Return a spec with a dtype of ours and a shape that nobody changes; itself, where it has these."""
+    dtype, shape = as_dtype(spec.dtype), tuple(spec.shape)
+    return spec if dtype is spec.dtype and shape is spec.shape else spec._replace(dtype=dtype, shape=shape)

@@ -31,17 +31,8 @@ if TYPE_CHECKING:
     from formats.store.workers import Workers
     from formats.tf.bundle.writer import BundleWriter
 
-    from .layout import Name, Unit
+    from .layout import Unit
     from .plans import Plan
-
-
-class Stretch(NamedTuple):
-    """Where a tensor lies in a shared file: the shard's number, an offset, bytes, their masked checksum."""
-
-    shard: int
-    offset: int
-    size: int
-    crc32c: int
 
 
 class _File(NamedTuple):
@@ -52,21 +43,25 @@ class _File(NamedTuple):
 
 
 class Shares:
-    """The tensors and slices that stay where they are, by name, and the files that they lie in.
+    """The tensors and slices that stay where they are are counted, and the files that they lie in.
 
     A file that can be no shard here has None: its tensors are copied like all others.  What is
     `left` to be written is known once the shares are taken; None where nobody has asked for any.
     """
 
     def __init__(self) -> None:
-        self.places: dict[Name, Stretch] = {}
         self.left: list[Unit] | None = None
         self._files: dict[str, _File | None] = {}
         self._counts = [0, 0]
         self._sizes = [0, 0]
 
     def __bool__(self) -> bool:
-        return bool(self.places)
+        return bool(self._counts[True])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what stays where it is."""
+        return self._sizes[True]
 
     def take(self, plan: Plan, writer: BundleWriter, ways: Sequence[str]) -> Iterator[tuple[Unit, FileRange]]:
         """Make shards of files in the first of `ways` that works; yield the units that lie in them."""
@@ -94,11 +89,11 @@ class Shares:
                 self._files[path] = _File(0, "") if can_share(path, plan.target) else None
             self._count(unit, shared=found is not None and self._files[found.file.path] is not None)
 
-    def place(self, unit: Unit, found: FileRange, crc32c: int) -> Stretch:
-        """Note where a unit lies, and return it."""
+    def shard_of(self, found: FileRange) -> int:
+        """Return the number of the shard that a range's file has become."""
         file = self._files[found.file.path]
         assert file is not None
-        return self.places.setdefault(unit.name, Stretch(file.shard, found.offset, found.size, crc32c))
+        return file.shard
 
     def _count(self, unit: Unit, *, shared: bool) -> None:
         self._counts[shared] += 1
@@ -153,7 +148,7 @@ def share(
     shares = Shares()
 
     def refer(unit: Unit, found: FileRange, crc32c: int) -> None:
-        writer.refer(*unit.name, *shares.place(unit, found, crc32c))
+        writer.refer(*unit.name, shares.shard_of(found), found.offset, found.size, crc32c)
 
     def to_be_read() -> Iterator[Part]:
         for unit, found in shares.take(plan, writer, ways):

@@ -132,6 +132,10 @@ def execute(
         made = _copy(plan, writer, shares, workers, advance)
         if verify:
             with writer.reopen() as written:
+                if shares:
+                    assert isinstance(writer, BundleWriter)
+                    _check_index(plan, writer)
+                    advance(shares.nbytes)
                 _compare(plan, written, shares, made, workers, advance)
         writer.finish()
         plan.check_unchanged()
@@ -198,7 +202,6 @@ def _compare(  # noqa: PLR0917  what is held against what, then who does it
     there is but one, and the index alone is held against where it lies.
     """
     _check_specs(plan, written)
-    _check_places(plan, written, shares, advance)
     comparisons = _comparisons(plan, written, shares, made, advance)
     with closing(done(partial(compared, plan.target), comparisons, workers, advance)) as read:
         for part, sums in read:
@@ -211,42 +214,36 @@ def _compare(  # noqa: PLR0917  what is held against what, then who does it
                 raise different(plan.target, part.unit.move.spec.key)
 
 
+def _check_index(plan: Plan, writer: BundleWriter) -> None:
+    """Hold the index that was written against what it is to say of what is shared, and all else."""
+    flaw = writer.index_flaw()
+    if flaw is not None:
+        raise broken(plan.target, flaw)
+
+
 def _check_specs(plan: Plan, written: CheckpointReader) -> None:
     """Hold keys, dtypes, shapes and slices against the plan."""
-    expected = {move.spec.key for move in plan.moves}
-    specs = written.specs
-    surplus = specs.keys() - expected - ({GRAPH_KEY} if plan.object_graph is not None else set())
-    missing = expected - specs.keys()
+    missing = {move.spec.key: move.spec for move in plan.moves}
+    surplus = 0
+    for keys, numbers, specs, _ in written.columns():
+        for key, number in zip(keys, numbers, strict=True):
+            expected, found = missing.pop(key, None), specs[number]
+            if expected is None:
+                surplus += key != GRAPH_KEY or plan.object_graph is None
+            elif found[1:3] != expected[1:3]:
+                message = f"written as {found.dtype} {list(found.shape)}"
+                message = f"{message}, expected {expected.dtype} {list(expected.shape)}"
+                raise broken(plan.target, message, key)
     if surplus or missing:
-        raise broken(plan.target, f"{counted(len(missing), 'tensor')} missing, {len(surplus):,} too many")
+        raise broken(plan.target, f"{counted(len(missing), 'tensor')} missing, {surplus:,} too many")
     for key, extents in plan.slices.items():
         slices = {piece for piece, _ in written[key].pieces()}
         if slices != set(extents):
             message = f"written in {len(slices)} slices, which are not those asked for"
             raise broken(plan.target, message, key)
-    for key, dtype, shape, _ in (move.spec for move in plan.moves):
-        found = specs[key]
-        if (found.dtype, found.shape) != (dtype, shape):
-            raise broken(plan.target, f"written as {written[key]!r}, expected {dtype} {list(shape)}", key)
     if plan.object_graph is not None:
         for _ in written[GRAPH_KEY].chunks():  # against the checksum of what was encoded
             pass
-
-
-def _check_places(
-    plan: Plan, written: CheckpointReader, shares: Shares, advance: Callable[[int], None]
-) -> None:
-    """Hold where the index says that shared tensors lie, and their checksums, against where they do."""
-    pieces: dict[Extents, LazyTensor] = {}
-    for (key, extents), place in shares.places.items():
-        found = written[key]
-        if extents is not None:
-            pieces = pieces if extents in pieces else dict(found.pieces())
-            found = pieces.pop(extents)
-        stored = found.stored
-        if (stored.shard, stored.offset, found.spec.nbytes, stored.crc32c) != place:
-            raise different(plan.target, key)
-        advance(place.size)
 
 
 def _comparisons(

@@ -172,6 +172,8 @@ def _varint(raw: bytes | None) -> int:
     """Return a varint that is there whole, or 0 where it is left out."""
     if raw is None:
         return 0
+    if len(raw) == 1:
+        return raw[0]
     value = 0
     for byte in reversed(raw):
         value = value << 7 | byte & 0x7F
@@ -354,16 +356,28 @@ class BundleIndex:
     def entry(self, position: int) -> BundleEntry:
         """Return the decoded entry at a position; EntryError where it cannot be."""
         value = self.values[position]
-        plain = _PLAIN_ENTRY.fullmatch(value)
-        known = self._heads.get(plain[1]) if plain else None
-        if plain is None or known is None:
-            entry = decode_entry(value)
-            if plain and len(plain[1]) == 4 + plain[1][3]:
-                self._heads[plain[1]] = entry.dtype, entry.shape
-            return entry
-        _, shard, offset, size, crc32c = plain.groups()
+        end = 4 + value[3] if len(value) > 3 else 0  # where an entry that was seen has its place
+        known = self._heads.get(value[:end])
+        place = _PLAIN_PLACE.fullmatch(value, end) if known else None
+        if known is None or place is None:
+            return self._decode(value)
+        shard, offset, size, crc32c = place.groups()
         stored = int.from_bytes(crc32c, "little") if crc32c else 0
         return BundleEntry(*known, _varint(shard), _varint(offset), _varint(size), stored)
+
+    def _decode(self, value: bytes) -> BundleEntry:
+        """Return a decoded entry, and take note of what its head says of others."""
+        entry = decode_entry(value)
+        plain = _PLAIN_ENTRY.fullmatch(value)
+        if plain and len(plain[1]) == 4 + plain[1][3]:
+            self._heads[plain[1]] = entry.dtype, entry.shape
+        return entry
+
+    def is_plain(self, position: int) -> bool:
+        """Whether an entry is known to be of a tensor in one piece, without decoding all of it."""
+        value = self.values[position]
+        end = 4 + value[3] if len(value) > 3 else 0
+        return value[:end] in self._heads and _PLAIN_PLACE.fullmatch(value, end) is not None
 
     def place(self, position: int) -> int | None:
         """Return the offset, in the index file, of the block that holds an entry."""

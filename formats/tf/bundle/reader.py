@@ -151,6 +151,8 @@ class BundleTensor(LazyTensor):
         return self._reader.data_range(self.spec.key, entry)
 
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
+        if self._reader.index.is_plain(self._position):
+            return []
         entry = self.entry
         if not entry.slices:
             return []

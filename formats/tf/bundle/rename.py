@@ -33,8 +33,6 @@ from ...store.staging import Staging, refusing, sync_directory
 from ...store.workers import SERIAL, Workers
 from ...wire.coding import encode_varint
 from ...wire.crc32c import extend, mask
-from ...wire.messages import BundleHeaderProto
-from ...wire.sstable import Table
 from .index import OBJECT_GRAPH_KEY, BundleEntry, data_shard, decode_entry, encode_entry
 from .links import followed_index, followed_prefix
 from .payload import checksum, elements, length_bytes
@@ -179,7 +177,7 @@ class BundleRename:
             brought = self._stage(bundle, advance)
             staging.sync()
             if verify:
-                self._verify_index(staging)
+                self._verify_index(staging, bundle)
                 self._verify_copies(staging, brought, workers, advance)
             self._reader.check_unchanged()
             with staging.alone():
@@ -225,18 +223,11 @@ class BundleRename:
     def _name(self, shard: int) -> str:
         return data_shard(os.path.basename(self._prefix), shard, self._num_shards)
 
-    def _verify_index(self, staging: Staging) -> None:
+    def _verify_index(self, staging: Staging, bundle: StagedBundle) -> None:
         """Hold what is staged of the index against what it is to say, an entry at a time, and the graph."""
-        count, last = 0, b""
-        with open_file(staging.path(os.path.basename(self._prefix) + ".index")) as file:
-            entries = iter(Table(file.read, file.size, file.path))
-            header = BundleHeaderProto.decode(next(entries, (b"", b""))[1])
-            for key, value in entries:
-                if key <= last or self._entries.get(key) != value:
-                    raise self._broken("the entries of the index differ")
-                count, last = count + 1, key
-        if (header.num_shards, count) != (self._num_shards, len(self._entries)):
-            raise self._broken("the index is not whole")
+        flaw = bundle.index_flaw(self._num_shards)
+        if flaw is not None:
+            raise self._broken(flaw)
         if self._graph is not None and self._graph_in(staging) != self._graph:
             raise self._broken("the object graph differs")
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ...store.paths import open_file
 from ...wire.messages import BundleHeaderProto
-from ...wire.sstable import TableBuilder
+from ...wire.sstable import Table, TableBuilder
 from .commit import BundleExchange
 from .index import data_shard
 from .links import Mirror
@@ -89,6 +90,19 @@ class StagedBundle:
         for key in sorted(self.entries):
             table.add(key, self.entries[key])
         table.finish()
+
+    def index_flaw(self, num_shards: int) -> str | None:
+        """Return how what is staged of the index differs from what it is to say; None where it does not."""
+        count, last = 0, b""
+        with open_file(self._staging.path(os.path.basename(self._staging.target) + ".index")) as file:
+            entries = iter(Table(file.read, file.size, file.path))
+            header = BundleHeaderProto.decode(next(entries, (b"", b""))[1])
+            for key, value in entries:
+                if key <= last or self.entries.get(key) != value:
+                    return "the entries of the index differ"
+                count, last = count + 1, key
+        whole = (header.num_shards, count) == (num_shards, len(self.entries))
+        return None if whole else "the index is not whole"
 
     def _restage(self, num_shards: int) -> None:
         """Stage the same bundle with more, empty, shards at its end."""

@@ -135,6 +135,10 @@ class BundleWriter(CheckpointWriter):
         self._add(spec, extents, (shard, offset, size), crc32c)
         self._end(key, extents)
 
+    def index_flaw(self) -> str | None:
+        """Return how the index that is written differs from what it is to say; None where it does not."""
+        return self._bundle.index_flaw(self._bundle.num_shards)
+
     def start_shard(self) -> None:
         self._starts_shard = self._bundle.num_shards > 0
 

@@ -13,8 +13,12 @@ from ckpt_cli.operations.move.convert import plan_conversion
 from ckpt_cli.operations.move.rename import plan_rename
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
+from formats.errors import ConversionError
+from formats.tf.bundle import reader as bundle_reader
+from formats.tf.bundle.index import BundleIndex
 from formats.tf.bundle.shards import CLONE, LINK
 from formats.tf.graph import kinds
+from formats.wire.sstable import TableBuilder
 
 KEYS = [f"layer_{number}/{name}" for number in range(50) for name in ("kernel", "kernel/Adam", "bias")]
 
@@ -54,3 +58,38 @@ def test_a_plan_is_gone_through_once_for_what_is_shared(bundle, tmp_path, monkey
         outcome = transfer.execute(plan, ways=(CLONE, LINK) if link else ())
     assert outcome.shared == link
     assert sorted(asked) == sorted((key, None) for key in KEYS)
+
+
+def linked(source: str, target: str) -> None:
+    with formats.open_checkpoint(source) as reader:
+        plan = plan_conversion(reader, KEYS, target, reader.format, Settings())
+        transfer.execute(plan, ways=(CLONE, LINK))
+
+
+def test_what_is_linked_is_proved_block_by_block(bundle, tmp_path, monkeypatch) -> None:
+    loaded = []
+    real = BundleIndex.__init__
+
+    def counted_init(index, prefix, **options):
+        loaded.append(prefix)
+        real(index, prefix, **options)
+
+    monkeypatch.setattr(BundleIndex, "__init__", counted_init)
+    monkeypatch.setattr(bundle_reader, "_MANY_BLOCKS", 1)
+    linked(bundle, str(tmp_path / "new-1"))
+    assert loaded == [bundle]
+
+
+def test_an_index_that_says_another_place_is_found_before_it_is_moved_in(
+    bundle, tmp_path, monkeypatch
+) -> None:
+    real = TableBuilder.add
+
+    def add(table, key, value):
+        flips = key == b"layer_9/bias"
+        real(table, key, value[:-1] + bytes((value[-1] ^ 1,)) if flips else value)
+
+    monkeypatch.setattr(TableBuilder, "add", add)
+    with pytest.raises(ConversionError, match="verification failed: the entries of the index differ"):
+        linked(bundle, str(tmp_path / "new-1"))
+    assert not list(tmp_path.glob("new-1*"))
