@@ -142,10 +142,13 @@ def _of_h5(source: CheckpointReader, told: Told) -> OptimizerState | None:
         product = slots.pop(0) if slots and slots[0].name == "momentum_cache" else None
         rates = _rates(_LEGACY_SCALARS, settings, f"{name}/")
         return OptimizerState("legacy", name, held[0], tuple(slots), rates, product=product)
-    if first.endswith("/iteration") and len(held) > 1 and held[1].full_name.endswith("/learning_rate"):
+    if first.endswith("/iteration"):
         name = called or _cased(first.partition("/")[0])
-        slots, product = _without_product(held[2:], source)
-        return OptimizerState("3", name, held[0], tuple(slots), {"learning_rate": held[1]}, product=product)
+        # A schedule is no variable.
+        has_rate = len(held) > 1 and held[1].full_name.endswith("/learning_rate")
+        rates = {"learning_rate": held[1]} if has_rate else {}
+        slots, product = _without_product(held[1 + len(rates) :], source)
+        return OptimizerState("3", name, held[0], tuple(slots), rates, product=product)
     return None
 
 

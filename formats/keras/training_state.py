@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 
 ITERATIONS, LEARNING_RATE, MOMENTUM_PRODUCT = "iterations", "learning_rate", "momentum_product"
+UNKNOWN_CLASS = "an optimizer of unknown class"
+"""What an optimizer is called that neither names nor slots tell."""
+
 LOSS_SCALE, GOOD_STEPS = "loss_scale", "good_steps"
 
 COUNT = "iter"
@@ -80,7 +83,8 @@ class TrainingState(NamedTuple):
     `called` is what the checkpoint calls it, its class mostly; `known` are the optimizers
     of the table that it can be.  `numbers` are keys by meaning, several where a wrapper
     has them, too.  `unowned` are slots of which nothing tells whose they are.  `rate` is the
-    learning rate where a configuration tells it, and no tensor.
+    learning rate where a configuration tells it, and no tensor; `in_use` the meanings of
+    slots that are not idle, by a configuration.
     """
 
     generation: str
@@ -91,6 +95,7 @@ class TrainingState(NamedTuple):
     numbers: Mapping[str, tuple[str, ...]]
     unowned: tuple[str, ...] = ()
     rate: float | None = None
+    in_use: frozenset[str] = frozenset()
 
     @property
     def keys(self) -> set[str]:
@@ -113,7 +118,7 @@ class TrainingState(NamedTuple):
         names = dict.fromkeys(row.tf1 if self.generation == TF1 else row.name for row in self.known)
         if self.called and (not names or named(self.called) is None):
             return self.called
-        return " or ".join(names) or "an optimizer of unknown class"
+        return " or ".join(names) or UNKNOWN_CLASS
 
 
 def common_rows(mine: TrainingState, theirs: TrainingState) -> list[tuple[Optimizer, Optimizer]]:

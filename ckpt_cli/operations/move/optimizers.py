@@ -241,13 +241,14 @@ class _Pair(NamedTuple):
         ) or not self._are_listed_alike:
             unknown = mine if not mine.known else theirs
             what = (
-                f"it is not told whose {counted(len(unknown.unowned), 'slot')} of {spell(unknown)} are"
+                f"nothing tells whose {counted(len(unknown.unowned), 'slot')} of {spell(unknown)} are"
                 if unknown.unowned
                 else f"what {spell(unknown)} keeps is not known"
                 if unknown.slots or is_another(unknown.called)
                 else f"{spell(unknown)} has no slots, as before its first step"
             )
-            raise self._refused(f"{what}, so nothing of it is carried from {spell(mine)} to {spell(theirs)}")
+            other = f"TEMPLATE's is {spell(theirs)}" if unknown is mine else f"SRC's is {spell(mine)}"
+            raise self._refused(f"{what}, so nothing of it is carried; {other}")
         if mine.unowned:
             # One list of one layout: the same program wrote both.
             for key, same in zip(theirs.unowned, mine.unowned, strict=True):
@@ -296,14 +297,13 @@ class _Pair(NamedTuple):
         for meaning in surplus:
             slot = row.slot(meaning)
             keys = [key for (_, found), key in held.items() if found == meaning]
-            if generation not in slot.idle_in:
+            if generation not in slot.idle_in or meaning in self.mine.in_use:
                 message = (
                     f"SRC's {spell(self.mine, row)} keeps {slot.name(generation)!r} of "
                     f"{counted(len(keys), 'variable')}, TEMPLATE's {spell(self.theirs)} does not"
                 )
                 raise self._refused(message)
-            reason = f"{TITLES[generation]} keeps it with momentum 0, too, and TEMPLATE's optimizer has none"
-            carried.dropped.update(dict.fromkeys(keys, reason))
+            carried.dropped.update(dict.fromkeys(keys, reason_of_idle(generation)))
 
     def _refuse_missing(self, into: Optimizer, missing: set[str], notes: list[str]) -> None:
         for meaning in missing:
@@ -431,6 +431,14 @@ class _Pair(NamedTuple):
         import numpy as np
 
         return np.array(value, self.template.specs[key].dtype.numpy)
+
+
+def reason_of_idle(generation: str) -> str:
+    """Return why slots are left out that a generation makes without need."""
+    return (
+        f"{TITLES[generation]} keeps momentum where it is 0, too, and the target's optimizer has none: "
+        "had SRC's one, the next steps are others"
+    )
 
 
 def spell(state: TrainingState, row: Optimizer | None = None) -> str:

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import ConversionError
 from formats.keras.config import snake_case
+from formats.keras.facts import keras_facts
 from formats.keras.model import Edge, Unit, Variable, legacy_order, trained_order
-from formats.keras.optimizer_state import optimizer_settings, optimizer_state, settings_in
-from formats.keras.optimizers import KERAS2, KERAS3, LEGACY, TITLES, flaw_between, named
-from formats.keras.training_state import ITERATIONS, training_states
+from formats.keras.optimizer_state import optimizer_state, settings_in
+from formats.keras.optimizers import KERAS2, KERAS3, LEGACY, TITLES, flaw_between, named, state_of
+from formats.keras.training_state import ITERATIONS, UNKNOWN_CLASS, training_states
 from formats.model.reader import Family
 
 if TYPE_CHECKING:
@@ -41,12 +42,47 @@ if TYPE_CHECKING:
 
 _GENERATIONS = {"2": KERAS2, "legacy": LEGACY, "3": KERAS3}
 RATE = "learning_rate"
+_ACCUMULATES = "gradient_accumulation_steps"
 _PRODUCT = {KERAS2: "_u_product", KERAS3: "variable", LEGACY: "momentum_cache"}
 """What the product of Nadam's momentums is called."""
 
 
 class NoPlaceError(ConversionError):
     """A layout has no place for an optimizer's state; the message says why."""
+
+
+class Wanted(NamedTuple):
+    """What a training configuration has its optimizer make: of which class, by which settings."""
+
+    called: str
+    row: Row | None
+    made: frozenset[str]
+    """The settings that make slots and are on."""
+
+    is_scheduled: bool
+    """Whether a schedule has the place of the learning rate, which is then no variable."""
+
+    accumulates: bool
+
+    @property
+    def is_scaled(self) -> bool:
+        return self.called in ("LossScaleOptimizer", "LossScaleOptimizerV3")
+
+    @property
+    def state(self) -> tuple[str, frozenset[str], bool, bool]:
+        """All that decides which list it makes."""
+        name = state_of(self.row) if self.row is not None else self.called
+        return name, self.made, self.is_scheduled, self.accumulates
+
+    def meanings(self, generation: str) -> set[str]:
+        """Return the meanings of the slots that it makes in a generation."""
+        every = self.row.slots if self.row is not None else ()
+        return {
+            slot.meaning
+            for slot in every
+            if slot.name(generation)
+            and (not slot.made_by or slot.made_by in self.made or generation in slot.idle_in)
+        }
 
 
 class Optimizer(NamedTuple):
@@ -72,6 +108,9 @@ class Optimizer(NamedTuple):
 
     scaled: bool = False
     """Whether the configuration has it within a LossScaleOptimizer."""
+
+    wanted: Wanted | None = None
+    """What the target's configuration says, where it does."""
 
     def given(self, given: Given) -> Optimizer:
         """Return the same with what options say in place of what SRC does."""
@@ -151,13 +190,19 @@ class Optimizer(NamedTuple):
 
         Raises NoPlaceError where that is not known.
         """
-        if self.scaled:
+        wanted, rate = self.wanted, self.rates.get(RATE)
+        if self.scaled or (wanted is not None and wanted.is_scaled):
             message = (
                 "a LossScaleOptimizer lists numbers of its own before it, whose layout is not known here"
             )
             raise NoPlaceError(message)
-        slots, rate = self._filled(generation, model)._slots(generation, model), self.rates.get(RATE)
-        if generation == KERAS3 and rate is None and self.generation != KERAS3:
+        filled = self._filled(generation, model)
+        if wanted is not None:
+            filled._check(wanted, generation)
+        slots = filled._slots(generation, model)
+        if wanted is not None and wanted.is_scheduled:
+            rate = None
+        elif generation == KERAS3 and rate is None and (wanted is not None or self.generation != KERAS3):
             message = "Keras 3 lists the learning rate with it, which nothing here tells"
             raise NoPlaceError(message, hints=("--learning-rate R gives it",))
         if (
@@ -179,6 +224,30 @@ class Optimizer(NamedTuple):
         if generation == KERAS3 and self.product is not None:
             listed.append((self.product, _PRODUCT[KERAS3]))
         return listed
+
+    def _check(self, wanted: Wanted, generation: str) -> None:
+        """Raise NoPlaceError where the configuration's optimizer would take these slots for others."""
+        row, other, called = self.row, wanted.row, wanted.called
+        mine = row or named(self.name)
+        of_one_class = snake_case(self.name) == snake_case(called)
+        if not of_one_class and (mine is None or other is None or state_of(mine) != state_of(other)):
+            raise NoPlaceError(f"the configuration's optimizer is {called}")
+        if row is not None and wanted.accumulates:
+            raise NoPlaceError(f"the configuration's {called} accumulates gradients, SRC's does not")
+        if row is None and other is not None and not wanted.accumulates:
+            raise NoPlaceError(f"these are not the slots of the configuration's {called}")
+        if row is None or not self.is_told:
+            return
+        have = {
+            meaning
+            for _, meaning in self.held
+            if meaning not in self._idle or generation in row.slot(meaning).idle_in
+        }
+        want = wanted.meanings(generation)
+        for these, what in ((have - want, "keeps no"), (want - have, "keeps, and SRC does not,")):
+            if these:
+                names = " and ".join(sorted(these))
+                raise NoPlaceError(f"the configuration's {called} {what} {names}")
 
     def _slots(self, generation: str, model: Unit) -> list[tuple[Variable, str]]:
         """Return the slots of a generation in its order, each with its full name."""
@@ -214,19 +283,25 @@ class Optimizer(NamedTuple):
     @property
     def _unknown(self) -> str:
         if self.row is None:
-            return f"what {self.name or 'an optimizer of unknown class'} keeps is not known here"
+            return f"what {self.name or UNKNOWN_CLASS} keeps is not known here"
         return "nothing tells which slots they are; --config with a file of the compiled model would"
 
     @property
     def title(self) -> str:
         """Its name for people, with its generation."""
-        return f"{self.name or 'an optimizer of unknown class'} of {TITLES[self.generation]}"
+        return f"{self.name or UNKNOWN_CLASS} of {TITLES[self.generation]}"
 
     @property
     def idle(self) -> set[str]:
         """The keys of slots that are made without need, as Keras 2.11 does of SGD without momentum."""
         found = (slot for (_, meaning), slot in self.held.items() if meaning in self._idle)
         return {slot.key for slot in found if slot.key is not None}
+
+    @property
+    def in_use(self) -> frozenset[str]:
+        """The meanings of slots that a setting turns on."""
+        slots = self.row.slots if self.row is not None else ()
+        return frozenset(slot.meaning for slot in slots if self.settings.get(slot.made_by))
 
     @property
     def _idle(self) -> set[str]:
@@ -342,6 +417,17 @@ def generation_told(facts: KerasFacts) -> str | None:
     return KERAS2 if "is_legacy_optimizer" in settings else LEGACY if "decay" in settings else None
 
 
+def wanted_by(facts: KerasFacts) -> Wanted | None:
+    """Return what a training configuration has its optimizer make; None where it tells of none."""
+    called, settings = settings_in(facts)
+    if called is None:
+        return None
+    row = named(called)
+    made = frozenset(slot.made_by for slot in (row.slots if row else ()) if settings.get(slot.made_by))
+    is_scheduled, accumulates = isinstance(settings.get(RATE), dict), bool(settings.get(_ACCUMULATES))
+    return Wanted(called, row, made, is_scheduled, accumulates)
+
+
 def optimizer_of(source: CheckpointReader, beside: KerasFacts | None = None) -> Optimizer | None:
     """Return the state that a checkpoint has of its optimizer; None where it has none that is known here.
 
@@ -361,7 +447,8 @@ def optimizer_of(source: CheckpointReader, beside: KerasFacts | None = None) -> 
         rates,
         state.settings,
         _variable(state.product) if state.product is not None else None,
-        scaled=optimizer_settings(source, beside)[0] in ("LossScaleOptimizer", "LossScaleOptimizerV3"),
+        scaled=(told := wanted_by(keras_facts(source.facts))) is not None and told.is_scaled,
+        wanted=wanted_by(beside) if beside is not None else None,
     )
     return _in_graph(found, source) if source.object_graph is not None else found
 
@@ -392,7 +479,8 @@ def _in_graph(optimizer: Optimizer, source: CheckpointReader) -> Optimizer:
     states = training_states(source.object_graph, source.specs, source.full_names)
     iteration = optimizer.iteration.key
     state = next(one for one in states if iteration in one.numbers.get(ITERATIONS, ()))
-    rows = [row for row in state.known if row is optimizer.row] or list(state.known)
+    named_so = (optimizer.row, optimizer.wanted.row if optimizer.wanted is not None else None)
+    rows = [row for told in named_so for row in state.known if row is told] or list(state.known)
     # What can be one or the other, as SGD and Lion of Keras 2.11, is listed alike by both.
     if len({tuple(map(len, row.order)) for row in rows}) != 1:
         return optimizer._replace(row=None)

@@ -25,8 +25,9 @@ from formats.model.reader import Family
 from formats.store.paths import open_file
 from formats.wire.jsontext import parse_object
 
+from ..optimizers import reason_of_idle
 from ..plans import Dropped, Move
-from .optimizer import RATE, NoPlaceError, Optimizer, generation_told, optimizer_of
+from .optimizer import RATE, NoPlaceError, Optimizer, generation_told, optimizer_of, wanted_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -115,15 +116,18 @@ def lay_out(chosen: Chosen) -> Laid:
 
 
 def _is_for_another_keras(chosen: Chosen) -> bool:
-    """Whether the configuration that is given is of another Keras, or generation of optimizers, than SRC."""
+    """Whether the configuration that is given is of another Keras, or another optimizer, than SRC."""
     config, facts = chosen.settings.config, keras_facts(chosen.source.proved_facts())
     if config is None:
         return False
     # In .weights.h5 only Keras 3 gives names to objects, beside which nothing tells a version.
     major = facts.major if facts.version else "3" if facts.object_names else "2"
     generations = {generation_told(config), generation_told(facts)} - {None}
+    states = {wanted.state for wanted in (wanted_by(config), wanted_by(facts)) if wanted is not None}
     return (
-        KerasFacts(version=version_told(config.config, config.version)).major != major or len(generations) > 1
+        KerasFacts(version=version_told(config.config, config.version)).major != major
+        or len(generations) > 1
+        or len(states) > 1
     )
 
 
@@ -222,7 +226,10 @@ def _laid(
             hints = (leave_out(key), *_HINTS)
             raise ConversionError(message, path=source.location.path, key=key, hints=hints)
         what = "optimizer state" if kind in ("slot", "optimizer") else "state"
-        chosen.dropped.append(Dropped(key, f"{what} that {target} does not hold in this form"))
+        reason = f"{what} that {target} does not hold in this form"
+        if model.optimizer is not None and key in idle:
+            reason = reason_of_idle(model.optimizer.generation)
+        chosen.dropped.append(Dropped(key, reason))
     _refuse_idle(chosen, model, placed)
     moves = [_move(chosen, model, variable, name) for variable, name in placed]
     return Laid(moves, graph, facts or Nothing())

@@ -109,4 +109,5 @@ def _state(optimizer: Optimizer, unit: Unit) -> TrainingState:
         {name: (held.key,) for name, held in numbers if held is not None and held.key is not None},
         unowned,
         rate.value if rate is not None else None,
+        optimizer.in_use,
     )
