@@ -10,6 +10,7 @@ TORCH = .venv-torch
 FUZZ = .venv-fuzz
 DOCS = .venv-docs
 SERVERS = .venv-servers
+RIVALS = .venv-rivals
 RELEASE = .venv-release
 GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors pickle pytorch
 DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
@@ -137,8 +138,14 @@ $(TORCH)/installed:
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 numpy
 	touch $@
 
-bench: $(VENV)/installed reinstall $(TF221)/installed-safetensors
+bench: $(VENV)/installed reinstall $(TF221)/installed-safetensors $(SERVERS)/installed $(RIVALS)/installed
 	CKPT_TF221=$(abspath $(TF221)) $(VENV)/bin/python -m tests.benchmarks
+
+# Other programs that read from buckets.
+$(RIVALS)/installed:
+	$(PYTHON) -m venv $(RIVALS)
+	$(RIVALS)/bin/python -m pip install --quiet --disable-pip-version-check boto3 'numpy>=1.26' 's3fs>=2026.9'
+	touch $@
 
 # A look in a minute, which judges nothing and says which rivals are not installed.
 bench-quick: $(VENV)/installed reinstall
@@ -175,4 +182,4 @@ $(RELEASE)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(FUZZ) $(DOCS) $(SERVERS) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(FUZZ) $(DOCS) $(SERVERS) $(RIVALS) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
