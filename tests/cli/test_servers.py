@@ -402,6 +402,17 @@ SAYING = (
     "diff --json URL/run/ckpt-0?QUERY URL/run/ckpt-1?QUERY",
     "convert URL/run/ckpt-1?QUERY URL/run/new?QUERY",
     "convert --json -n URL/run/ckpt-1?QUERY x-1",
+    "convert URL/failing/ckpt-1?QUERY kept-1",
+    "average URL/run/ckpt-0?QUERY URL/run/ckpt-1?QUERY -o mean-1",
+    "average -v URL/run/ckpt-0?QUERY URL/failing/ckpt-1?QUERY -o mean-1",
+    "extract -v URL/run/ckpt-1?QUERY large -o large.npy",
+    "extract --json URL/failing/ckpt-1?QUERY -o kept.npz",
+    "rename --json URL/run/ckpt-1?QUERY r-1 --sub large=>small",
+    "rescue URL/failing/ckpt-1?QUERY saved-1",
+    "stats -v --json URL/run/ckpt-1?QUERY large",
+    "log -v URL/run?QUERY",
+    "convert URL/run/ckpt-1?QUERY l-1 --like URL/run/ckpt-0?QUERY --map URL/run/nothing?QUERY",
+    "convert URL/run/ckpt-1?QUERY x.h5 --config URL/run/checkpoint?QUERY",
     "explain URL/run/x?QUERY",
     "state URL/run?QUERY",
     "demo URL/run?QUERY",
@@ -429,12 +440,21 @@ def test_nothing_that_is_printed_holds_a_secret(
     monkeypatch.chdir(tmp_path)
     web.files["/broken.h5"] = b"\x89HDF\r\n\x1a\n" + bytes(100)
 
+    for suffix in (".index", ".data-00000-of-00001"):
+        web.files[f"/failing/ckpt-1{suffix}"] = web.files[f"/run/ckpt-1{suffix}"]
+    count = [0]
+
     def fault(handler: object, data: bytes | None) -> bool:
         place = handler.place  # type: ignore[attr-defined]
         if place == "/moved":
             handler.say(302, b"", {"Location": "ftp://host/x?topsecretsignature"})  # type: ignore[attr-defined]
         if place == "/busy":
             handler.say(503)  # type: ignore[attr-defined]
+        if place.startswith("/failing/ckpt-1.data"):  # when some of it has come
+            count[0] += handler.command == "GET"  # type: ignore[attr-defined]
+            if count[0] > 2:
+                handler.say(403)  # type: ignore[attr-defined]
+                return True
         return place in ("/moved", "/busy")
 
     web.fault = fault
