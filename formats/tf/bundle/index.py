@@ -32,7 +32,7 @@ from ...model.location import data_shards
 from ...model.verification import Finding
 from ...store.beside import SHARD
 from ...store.paths import open_file
-from ...wire.coding import encode_fixed32, encode_varint
+from ...wire.coding import decode_varint, encode_fixed32, encode_varint
 from ...wire.limits import are_keys_too_long
 from ...wire.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto
 from ...wire.sstable import Table, is_found
@@ -57,6 +57,8 @@ _PLACE = (
     rb"(?:\x18([\x80-\xff]{0,3}[\0-\x7f]))?(?:\x20([\x80-\xff]{0,8}[\0-\x7f]))?"
     rb"(?:\x28([\x80-\xff]{0,8}[\0-\x7f]))?(?:\x35(.{4}))?"
 )
+_BEGINS_PLAIN = re.compile(rb"\x08[\0-\x7f]\x12[\0-\x7f]", re.DOTALL)
+_DIM_TAG, _SIZE_TAG = 0x12, 0x08
 _PLACE_TAGS, _CHECKSUM_TAG = (b"\x18", b"\x20", b"\x28"), b"\x35"
 _PLAIN_ENTRY, _PLAIN_PLACE = re.compile(_HEAD + _PLACE, re.DOTALL), re.compile(_PLACE, re.DOTALL)
 """An entry as TensorFlow writes nearly all: dtype and shape, shard, offset, size, checksum.
@@ -102,7 +104,10 @@ def decode_shape(proto: TensorShapeProto | None) -> tuple[int, ...]:
         raise EntryError(
             "shape", f"shape of {len(proto.dim)} dimensions, TensorFlow has at most {_LARGEST_RANK}"
         )
-    shape = tuple(dim.size for dim in proto.dim)
+    return _checked(tuple(dim.size for dim in proto.dim))
+
+
+def _checked(shape: tuple[int, ...]) -> tuple[int, ...]:
     size = 1
     for dim in shape:
         if dim < 0:
@@ -111,6 +116,28 @@ def decode_shape(proto: TensorShapeProto | None) -> tuple[int, ...]:
     if size >= _LARGEST_SIZE:
         raise EntryError("shape", f"shape {list(shape)} has more than 2**63 elements")
     return shape
+
+
+def _plain_shape(raw: bytes) -> tuple[int, ...] | None:
+    """Return the dimensions of an encoded shape that has nothing else; None where a message must tell it.
+
+    There can be as many shapes as tensors, of dozens of dimensions each.
+    """
+    shape = []
+    at, end = 0, len(raw)
+    try:
+        while at < end:
+            tag, size = raw[at], raw[at + 1]
+            at += 2 + size
+            if tag != _DIM_TAG or at > end or (size and raw[at - size] != _SIZE_TAG):
+                return None
+            dim, stop = decode_varint(raw, at - size + 1, at) if size else (0, at)
+            if stop != at or dim >= _LARGEST_SIZE:
+                return None
+            shape.append(dim)
+    except (IndexError, ValueError):
+        return None
+    return tuple(shape)
 
 
 def encode_shape(shape: tuple[int, ...]) -> TensorShapeProto:
@@ -139,6 +166,11 @@ def _encode_head(dtype: int, shape: tuple[int, ...]) -> bytes:
 
 def decode_entry(value: bytes) -> BundleEntry:
     """Return an entry; EntryError where it is malformed or its dtype unknown."""
+    end = 4 + value[3] if _BEGINS_PLAIN.match(value) else len(value) + 1
+    rest = _PLAIN_PLACE.fullmatch(value, end) if end <= len(value) else None
+    dims = _plain_shape(value[4:end]) if rest else None
+    if rest is not None and dims is not None and value[1] in dtypes.BY_NUMBER:
+        return _placed(dtypes.BY_NUMBER[value[1]], _checked(dims), rest)
     try:
         proto = BundleEntryProto.decode(value)
     except ValueError as error:
@@ -153,6 +185,13 @@ def decode_entry(value: bytes) -> BundleEntry:
         place = f"shard {entry.shard}, offset {entry.offset}, size {entry.size}"
         raise EntryError("entry", f"negative place: {place}")
     return entry
+
+
+def _placed(dtype: DType, shape: tuple[int, ...], place: re.Match[bytes]) -> BundleEntry:
+    """Return an entry of which dtype and shape are known, and where the rest of it stands."""
+    shard, offset, size, crc32c = place.groups()
+    stored = int.from_bytes(crc32c, "little") if crc32c else 0
+    return BundleEntry(dtype, shape, _varint(shard), _varint(offset), _varint(size), stored)
 
 
 def header_flaws(header: BundleHeaderProto, path: str) -> Iterator[CheckpointError]:
@@ -361,9 +400,7 @@ class BundleIndex:
         place = _PLAIN_PLACE.fullmatch(value, end) if known else None
         if known is None or place is None:
             return self._decode(value)
-        shard, offset, size, crc32c = place.groups()
-        stored = int.from_bytes(crc32c, "little") if crc32c else 0
-        return BundleEntry(*known, _varint(shard), _varint(offset), _varint(size), stored)
+        return _placed(*known, place)
 
     def _decode(self, value: bytes) -> BundleEntry:
         """Return a decoded entry, and take note of what its head says of others."""
