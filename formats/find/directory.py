@@ -24,12 +24,13 @@ from ..errors import (
 from ..model.foreign import foreign_directory
 from ..model.location import (
     FILE_SUFFIXES,
-    INDEX_SUFFIX,
+    HUB_INDEXES,
     MAP,
     WEIGHTS_SHARD,
     Location,
     bundle,
     data_shards,
+    index_of,
     is_event_file,
     is_leftover,
     is_part,
@@ -38,7 +39,7 @@ from ..model.location import (
 from ..model.probe import Probe
 from ..model.weight_map import files_of_map
 from ..store.base import FOLDER
-from ..store.beside import SAFETENSORS_SHARD, SHARD, V1_SHARD
+from ..store.beside import SHARD, V1_SHARD, hub_shard
 from ..store.paths import (
     absolute,
     is_file,
@@ -96,10 +97,18 @@ def _located(path: str) -> Location:
     shard = V1_SHARD.fullmatch(path)
     if shard:
         return Location(f"{shard['prefix']}-?????-of-{shard['count']}", path)
-    lone = SAFETENSORS_SHARD.fullmatch(path)
+    lone = hub_shard(path)
     if lone and int(lone["count"]) > 1:  # its index is not there, and opening it says so
-        return Location(f"{lone['prefix']}-?????-of-{lone['count']}.safetensors", path)
+        return Location(f"{lone['prefix']}-?????-of-{lone['count']}{lone['suffix']}", path)
     return Location(path, path)
+
+
+def _map_of(name: str) -> str | None:
+    """Return the name of the map that a shard belongs to; None where a file is no shard."""
+    keras, hub = WEIGHTS_SHARD.fullmatch(name), hub_shard(name)
+    if keras is not None:
+        return f"{keras['prefix']}.weights.json"
+    return None if hub is None else index_of(hub)
 
 
 def directories_below(path: str) -> Iterator[str]:
@@ -212,17 +221,9 @@ class Directory:
             if MAP.fullmatch(name)
             for path in files_of_map(join(self.path, name))
         }
-        maps = {
-            name.removesuffix(suffix)
-            for name, _ in self._names
-            for suffix in (".weights.json", INDEX_SUFFIX)
-            if name.endswith(suffix)
-        }
+        maps = {name for name, _ in self._names if name.endswith((".weights.json", *HUB_INDEXES))}
         for name, is_directory in self._names:
-            weights_shard = WEIGHTS_SHARD.fullmatch(name) or SAFETENSORS_SHARD.fullmatch(name)
-            if (name in named and not MAP.fullmatch(name)) or (
-                weights_shard and weights_shard["prefix"] in maps
-            ):
+            if (name in named and not MAP.fullmatch(name)) or _map_of(name) in maps:
                 continue
             path = join(self.path, name)
             if is_leftover(name, directory=is_directory):
@@ -265,7 +266,7 @@ class Directory:
         and so is what bears the suffix of a format that keeps all in one file.
         """
         head = location.head
-        if head.endswith(FILE_SUFFIXES):
+        if head.endswith(FILE_SUFFIXES) or hub_shard(head) is not None:
             return True
         is_inaccessible = isinstance(error, InaccessibleError)
         is_closed = is_inaccessible and is_file(head)

@@ -12,9 +12,19 @@ import re
 
 from ..core.words import command_line
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
-from ..model.location import FILE_SUFFIXES, INDEX_SUFFIX, Location, bundle, data_shards, is_part, v1_shards
+from ..model.location import (
+    FILE_SUFFIXES,
+    INDEX_SUFFIX,
+    TORCH_INDEX_SUFFIX,
+    Location,
+    bundle,
+    data_shards,
+    index_of,
+    is_part,
+    v1_shards,
+)
 from ..model.weight_map import files_of_map
-from ..store.beside import SAFETENSORS_SHARD, SHARD, V1_SHARD
+from ..store.beside import SHARD, V1_SHARD, hub_shard
 from ..store.paths import (
     is_file,
     is_folder,
@@ -28,8 +38,11 @@ from ..store.paths import (
     store_of,
 )
 
-_FOLDER_INDEXES = ("model" + INDEX_SUFFIX, "diffusion_pytorch_model" + INDEX_SUFFIX)
-"""What transformers and diffusers call the index of a folder that is one model."""
+_FOLDER_INDEXES = (
+    ("model" + INDEX_SUFFIX, "diffusion_pytorch_model" + INDEX_SUFFIX),
+    ("pytorch_model" + TORCH_INDEX_SUFFIX, "diffusion_pytorch_model" + TORCH_INDEX_SUFFIX),
+)
+"""What transformers and diffusers call the index of a folder that is one model; the first are preferred."""
 
 
 def sharded_folder(directory: str) -> str | None:
@@ -37,7 +50,8 @@ def sharded_folder(directory: str) -> str | None:
 
     A folder with the whole model beside it, or with a state file, is a directory of checkpoints.
     """
-    there = [path for name in _FOLDER_INDEXES if is_file(path := join(directory, name))]
+    found = ([path for name in names if is_file(path := join(directory, name))] for names in _FOLDER_INDEXES)
+    there = next(filter(None, found), [])
     beside = [path.removesuffix(".index.json") for path in there] + [join(directory, "checkpoint")]
     return there[0] if len(there) == 1 and not any(map(is_file, beside)) else None
 
@@ -45,7 +59,6 @@ def sharded_folder(directory: str) -> str | None:
 def _beside_note(index: str) -> str | None:
     """Return what a person should know whose folder is one model, and holds other checkpoints beside it."""
     directory, own = split(index)
-    prefix = own.removesuffix(INDEX_SUFFIX)
     named = {own, *map(name_of, files_of_map(index))}
     try:
         there = list_folder(directory)
@@ -53,8 +66,8 @@ def _beside_note(index: str) -> str | None:
         return None
     others = []
     for name, _ in there:
-        shard = SAFETENSORS_SHARD.fullmatch(name)
-        is_own = name in named or (shard is not None and shard["prefix"] == prefix)
+        shard = hub_shard(name)
+        is_own = name in named or (shard is not None and index_of(shard) == own)
         if name.endswith((".index", *FILE_SUFFIXES)) and not is_own:
             others.append(name)
     if not others:
@@ -121,7 +134,7 @@ def find(path: str) -> Location | None:
         return (
             _v1(shard["prefix"], shard["count"], path) if shard else Location(path, path, _shard_note(path))
         )
-    if path.endswith(".safetensors") and is_file(path + ".index.json"):
+    if path.endswith((".safetensors", ".bin")) and is_file(path + ".index.json"):
         return Location(path + ".index.json", path + ".index.json")
     shards = v1_shards(path)
     if shards:
@@ -161,10 +174,10 @@ def _part_of(location: Location | None, path: str) -> Location | None:
 
 def _shard_note(path: str) -> str | None:
     """Return what a person should know who names one shard of several."""
-    match = SAFETENSORS_SHARD.fullmatch(path)
+    match = hub_shard(path)
     if match is None or int(match["count"]) < 2:
         return None
-    index = match["prefix"] + INDEX_SUFFIX
+    index = index_of(match)
     whole = index if is_file(index) else f"{index}, which is not there"
     return f"{path}: one shard of {int(match['count'])}; the whole checkpoint is {whole}"
 

@@ -1,6 +1,10 @@
 """PyTorch: what `torch.save` writes of state dicts and training checkpoints.
 
-NAME.pt, .pth, .bin     see `formats.torch.storages`
+NAME.pt, .pth, .bin       see `formats.torch.storages`
+
+NAME.bin.index.json       see `formats.model.shards`
+NAME-00001-of-00002.bin
+NAME-00002-of-00002.bin
 
 What is in it is data here: a pickle is gone through by `formats.torch.pickle`, which calls
 nothing, and names beside those that `torch.load(weights_only=True)` takes are refused.
@@ -10,9 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..model.location import TORCH_INDEX_SUFFIX
 from ..model.reader import Family, Format
+from ..model.shards import refuse_without_index
+from ..model.weight_map import PYTORCH, shard_suffix
 from ..torch.objects import DTYPES_READ
-from ..torch.storages import LEGACY_MAGIC, pickle_of
+from ..torch.storages import is_torch
 
 if TYPE_CHECKING:
     from ..model.probe import Probe
@@ -20,20 +27,27 @@ if TYPE_CHECKING:
 
 
 def _sniff(probe: Probe) -> bool:
-    return probe.head.startswith(LEGACY_MAGIC) or (probe.zip is not None and pickle_of(probe.zip) is not None)
+    if is_torch(probe):
+        refuse_without_index(probe.location)
+        return True
+    return not probe.is_table and shard_suffix(probe.json, probe.location.head) == PYTORCH
 
 
 def _open(probe: Probe, lenient: bool) -> CheckpointReader:
     from ..torch.reader import open_torch
 
-    return open_torch(probe, FORMAT, lenient=lenient)
+    if is_torch(probe):
+        return open_torch(probe, FORMAT, lenient=lenient)
+    from ..torch.shards import TorchShards
+
+    return TorchShards(probe, FORMAT, lenient=lenient)
 
 
 FORMAT = Format(
     "pytorch",
-    "PyTorch state dict or training checkpoint",
+    "PyTorch state dict or training checkpoint, or its shards",
     Family.ARRAYS,
-    (".pt", ".pth", ".bin"),
+    (".pt", ".pth", ".bin", TORCH_INDEX_SUFFIX),
     _sniff,
     _open,
     None,

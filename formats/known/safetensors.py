@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.words import command_line
-from ..errors import CorruptCheckpointError
 from ..model.location import INDEX_SUFFIX
 from ..model.reader import Family, Format
+from ..model.shards import refuse_without_index
 from ..model.weight_map import SAFETENSORS, shard_suffix
 from ..safetensors.reader import DTYPES_HELD, SafetensorsReader, begins_as_one
-from ..store.beside import SAFETENSORS_SHARD
 
 if TYPE_CHECKING:
     from ..model.probe import Probe
@@ -29,34 +27,17 @@ def _sniff(probe: Probe) -> bool:
     if probe.is_table:
         return False
     if begins_as_one(probe.head):
-        _refuse_without_index(probe)
+        refuse_without_index(probe.location)
         return True
     return shard_suffix(probe.json, probe.location.head) == SAFETENSORS
-
-
-def _refuse_without_index(probe: Probe) -> None:
-    """Refuse the shards of a folder, which a directory has found without the index that names them."""
-    location = probe.location
-    shard = SAFETENSORS_SHARD.fullmatch(location.head)
-    if location.path == location.head or shard is None:
-        return
-    from ..model.location import beside_index, lone_shards
-
-    there, count = lone_shards(location.head), int(shard["count"])
-    message = f"{len(there)} of {count} shards are there, but not {beside_index(location.head)}"
-    hints = (
-        "the index says which tensors there are: fetch it from where the shards came from",
-        f"to read one shard by itself, name it: {command_line('ls', location.head)}",
-    )
-    raise CorruptCheckpointError(message, path=location.path, code="shard-missing", hints=hints)
 
 
 def _open(probe: Probe, lenient: bool) -> CheckpointReader:
     if begins_as_one(probe.head):
         return SafetensorsReader(probe, FORMAT, lenient=lenient)
-    from ..safetensors.shards import ShardedReader
+    from ..safetensors.shards import SafetensorsShards
 
-    return ShardedReader(probe, FORMAT, lenient=lenient)
+    return SafetensorsShards(probe, FORMAT, lenient=lenient)
 
 
 def _create(target: Target) -> CheckpointWriter:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..errors import CheckpointError
 from ..store.paths import join, list_folder
 from ..wire.magic import HDF5, ZIP
-from .location import FILE_SUFFIXES, INDEX_SUFFIX
-from .weight_map import PYTORCH, shard_suffix
+from .location import FILE_SUFFIXES, HUB_INDEXES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -186,10 +185,6 @@ _EXPECTED = {
     ".npz": ("a zip archive", ZIP),
 }
 
-_TORCH_SHARDS = Foreign(
-    "this is a sharded PyTorch model, whose .bin files are Python pickles",
-    "loading a pickle runs its code; save it as .safetensors where it was made",
-)
 _BROKEN_INDEX = Foreign(
     "not the index of shards: no JSON with a weight_map",
     "the copy was damaged; copy it again, or read the shards beside it one by one",
@@ -209,9 +204,7 @@ def recognise(probe: Probe) -> Foreign | None:
             return foreign
     if probe.is_renamed_index:
         return _RENAMED_INDEX
-    if shard_suffix(probe.json, probe.location.head) == PYTORCH:
-        return _TORCH_SHARDS
-    if probe.location.head.endswith(INDEX_SUFFIX):
+    if probe.location.head.endswith(HUB_INDEXES):
         return _BROKEN_INDEX
     if probe.zip is not None:
         return _archive(probe.zip)
@@ -259,8 +252,6 @@ def foreign_directory(path: str) -> Foreign | None:
             "this is an Orbax checkpoint directory, which is not read here",
             f"orbax.checkpoint.PyTreeCheckpointer().restore(PATH) reads it; {_TO_NPZ}",
         )
-    if any(name.endswith(".bin.index.json") for name in names):
-        return _TORCH_SHARDS
     return None
 
 

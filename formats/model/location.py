@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointError
-from ..store.beside import SAFETENSORS_SHARD, SHARD, V1_SHARD, files_beside
+from ..store.beside import SAFETENSORS_SHARD, SHARD, TORCH_SHARD, V1_SHARD, files_beside, hub_shard
 from ..store.paths import entry_at, is_file, name_of, open_file, store_of
 from ..store.whole import LARGEST_KEPT, whole
 
@@ -21,14 +22,19 @@ WEIGHTS_SHARD = re.compile(r"(?P<prefix>.+)_\d{5,}\.weights\.h5", re.DOTALL)
 
 
 INDEX_SUFFIX = ".safetensors.index.json"
+TORCH_INDEX_SUFFIX = ".bin.index.json"
+HUB_INDEXES = (INDEX_SUFFIX, TORCH_INDEX_SUFFIX)
+"""The indexes of Hugging Face's shards."""
+
+_INDEX = ".index.json"
 
 
-MAP = re.compile(r".+(\.safetensors\.index(\.[^.]+)?\.json|\.weights\.json)", re.DOTALL)
+MAP = re.compile(r".+(\.(safetensors|bin)\.index(\.[^.]+)?\.json|\.weights\.json)", re.DOTALL)
 """A map of shards; that of a variant of a model is called NAME.safetensors.index.VARIANT.json."""
 
 
 FILE_SUFFIXES = (
-    INDEX_SUFFIX,
+    *HUB_INDEXES,
     ".h5",
     ".hdf5",
     ".weights.json",
@@ -48,7 +54,7 @@ _STEP = re.compile(r"-(\d+)$")
 _SUFFIXES = (
     ".weights.h5",
     ".weights.json",
-    INDEX_SUFFIX,
+    *HUB_INDEXES,
     ".ckpt",
     ".h5",
     ".hdf5",
@@ -170,15 +176,20 @@ def v1_shards(path: str) -> list[str]:
 
 def beside_index(shard: str) -> str:
     """Return the name of the index that a shard of Hugging Face's belongs to, whether it is there or not."""
-    match = SAFETENSORS_SHARD.fullmatch(name_of(shard))
+    match = hub_shard(name_of(shard))
     assert match is not None
-    return match["prefix"] + INDEX_SUFFIX
+    return index_of(match)
+
+
+def index_of(shard: re.Match[str]) -> str:
+    """Return the path of the index that a shard, told by its name, belongs to."""
+    return shard["prefix"] + shard["suffix"] + _INDEX
 
 
 def is_shard_beside_index(path: str) -> bool:
     """Whether a file is a shard of Hugging Face's whose index, which stands for it, is there."""
-    match = SAFETENSORS_SHARD.fullmatch(path)
-    return match is not None and is_file(match["prefix"] + INDEX_SUFFIX)
+    match = hub_shard(path)
+    return match is not None and is_file(index_of(match))
 
 
 def shards_beside(path: str) -> list[str]:
@@ -186,16 +197,17 @@ def shards_beside(path: str) -> list[str]:
 
     Where names are asked for one by one there are none: the index names its own.
     """
-    return _beside(path.removesuffix(INDEX_SUFFIX), SAFETENSORS_SHARD, lambda: 0)
+    prefix, suffix = os.path.splitext(path.removesuffix(_INDEX))
+    return _beside(prefix, TORCH_SHARD if suffix == ".bin" else SAFETENSORS_SHARD, lambda: 0)
 
 
 def lone_shards(shard: str) -> list[str]:
     """Return the shards of Hugging Face's that are there of the set that one belongs to."""
-    match = SAFETENSORS_SHARD.fullmatch(shard)
+    match = hub_shard(shard)
     if match is None:
         return []
-    found = _beside(match["prefix"], SAFETENSORS_SHARD, lambda: int(match["count"]))
-    return [path for path in found if path.endswith(f"-of-{match['count']}.safetensors")]
+    found = _beside(match["prefix"], match.re, lambda: int(match["count"]))
+    return [path for path in found if path.endswith(f"-of-{match['count']}{match['suffix']}")]
 
 
 def is_leftover(name: str, *, directory: bool) -> bool:

@@ -2,7 +2,7 @@
 
     bundle       prefix.data-00000-of-00002
     V1           prefix-00000-of-00002
-    safetensors  prefix-00001-of-00002.safetensors
+    Hugging Face prefix-00001-of-00002.safetensors, .bin
 
 A checkpoint's shards are told by the names beside it.  A listing is gone through once for all
 who ask (`formats.store.paths.list_folder`), however many checkpoints lie in it.  A store that is better
@@ -27,16 +27,18 @@ if TYPE_CHECKING:
 SHARD = re.compile(r"(?P<prefix>.+)\.data-(?P<shard>\d{5,})-of-(?P<count>\d{5,})", re.DOTALL)
 V1_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,}|\?{5})-of-(?P<count>\d{5,}|\?{5})", re.DOTALL)
 SAFETENSORS_SHARD = re.compile(
-    r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})\.safetensors", re.DOTALL
+    r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})(?P<suffix>\.safetensors)", re.DOTALL
 )
-"""A shard of Hugging Face's, where PREFIX.safetensors.index.json lies beside it."""
+TORCH_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})(?P<suffix>\.bin)", re.DOTALL)
+"""Shards of Hugging Face's, where PREFIX.safetensors.index.json or PREFIX.bin.index.json lies beside them."""
 
-_PATTERNS = (SHARD, V1_SHARD, SAFETENSORS_SHARD)
+_PATTERNS = (SHARD, V1_SHARD, SAFETENSORS_SHARD, TORCH_SHARD)
 
 _SPELLED = {
     SHARD: (".data-{shard:05d}-of-{count:05d}", 0),
     V1_SHARD: ("-{shard:05d}-of-{count:05d}", 0),
     SAFETENSORS_SHARD: ("-{shard:05d}-of-{count:05d}.safetensors", 1),
+    TORCH_SHARD: ("-{shard:05d}-of-{count:05d}.bin", 1),
 }
 """How names are written, and the number of the first shard."""
 
@@ -50,6 +52,11 @@ _ASKED_AT_ONCE = 8
 
 _MOST_KEPT = 16
 """Listings that are kept as they were taken apart, as many as `list_folder` keeps."""
+
+
+def hub_shard(path: str) -> re.Match[str] | None:
+    """Return what the name of a shard of Hugging Face's says; None where it is no such name."""
+    return SAFETENSORS_SHARD.fullmatch(path) or TORCH_SHARD.fullmatch(path)
 
 
 class _Taken(NamedTuple):

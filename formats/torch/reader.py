@@ -127,6 +127,11 @@ class TorchReader(CheckpointReader):
         yield from (view.storage for view in self._views.values() if view.storage is not None)
 
     @property
+    def pickle_size(self) -> int:
+        """Bytes that say which tensors there are."""
+        return self._container.pickle_size
+
+    @property
     def specs(self) -> Mapping[str, TensorSpec]:
         return self._specs
 

@@ -29,6 +29,7 @@ from .pickle import Machine, RefusedGlobalError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ..model.probe import Probe
     from ..store.archive import Archive
     from ..store.base import File
 
@@ -55,6 +56,7 @@ class Container(ABC):
 
     file: File
     root: Any
+    pickle_size: int
     is_swapped = False
     """Whether elements are big-endian."""
 
@@ -128,7 +130,7 @@ class ZipContainer(Container):
         self.is_swapped = self._is_big_endian()
         member = archive.member(pickled)
         data = archive.read(pickled, LONGEST_DEFLATED if member.deflated else LONGEST_PICKLE)
-        self._proved = {pickled}
+        self._proved, self.pickle_size = {pickled}, len(data)
         self.root = self._run(Machine(data, GLOBALS, storage_of, stored=member.stored), member.offset)
 
     def _is_big_endian(self) -> bool:
@@ -200,6 +202,12 @@ def pickle_of(archive: Archive) -> str | None:
     return found[0] if is_one else None
 
 
+def is_torch(probe: Probe) -> bool:
+    """Whether a file is one of PyTorch's, in either form."""
+    is_zip = probe.zip is not None and pickle_of(probe.zip) is not None
+    return is_zip or probe.head.startswith(LEGACY_MAGIC)
+
+
 class LegacyContainer(Container):
     """The form before torch 1.6."""
 
@@ -216,7 +224,7 @@ class LegacyContainer(Container):
                     raise
                 read *= 8
         self._storages: dict[str, Storage] = {}
-        self._keys, self._begin = keys, begin
+        self._keys, self._begin, self.pickle_size = keys, begin, begin
         self._offsets: dict[str, int] = {}
         self._proved: set[str] = set()
 

@@ -76,7 +76,7 @@ def test_a_directory_lists_it_as_one_member_beside_others(tmp_path: Path) -> Non
         (tmp_path / name).write_text(json.dumps(document))
     save(tmp_path / "model.fp16.safetensors", {"a": np.zeros(2, np.float16)}, "safetensors", overwrite=True)
     names = [member.name for member in Directory(str(tmp_path)).members if member.error is None]
-    assert sorted(names) == ["model.fp16.safetensors", INDEX]
+    assert sorted(names) == ["model.fp16.safetensors", INDEX, "pytorch_model.bin.index.json"]
     assert resolve(str(tmp_path)).path == str(tmp_path / INDEX)
 
 
@@ -137,15 +137,6 @@ def test_a_shard_by_itself_opens_with_a_note(tmp_path: Path) -> None:
 )
 def test_number_and_count_of_a_shard_are_no_step(name: str, step: int | None) -> None:
     assert step_of(name) == step
-
-
-def test_pytorch_folders_are_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "pytorch_model.bin.index.json"
-    path.write_text(json.dumps({"weight_map": {"a": "pytorch_model-00001-of-00001.bin"}}))
-    (tmp_path / "pytorch_model-00001-of-00001.bin").write_bytes(b"PK\3\4")
-    for name in (path, tmp_path):
-        with pytest.raises(UnknownFormatError, match="a sharded PyTorch model"):
-            formats.open_checkpoint(name)
 
 
 def test_a_shard_that_is_a_pointer_says_so(tmp_path: Path) -> None:

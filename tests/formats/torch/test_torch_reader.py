@@ -461,3 +461,58 @@ def test_a_large_object_of_the_legacy_form_is_read_piece_by_piece(tmp_path: Path
     assert len(data) > 1 << 19
     with formats.open_checkpoint(written(tmp_path / "x.pth", data)) as reader:
         assert len(reader) == 3000
+
+
+# Shards -----------------------------------------------------------------------------
+
+
+def sharded(folder: Path, weight_map: dict[str, str], **shards: Any) -> str:
+    """Write shards of one tensor each, and their index; return its path."""
+    folder.mkdir(exist_ok=True)
+    for number, (name, data) in enumerate(shards.items(), 1):
+        path = folder / f"pytorch_model-{number:05d}-of-{len(shards):05d}.bin"
+        written(path, data if isinstance(data, bytes) else zipped({name: data}, {"0": SIX.tobytes()}))
+    index = folder / "pytorch_model.bin.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    return str(index)
+
+
+FIRST, SECOND = (f"pytorch_model-0000{number}-of-00002.bin" for number in (1, 2))
+
+
+def test_shards_are_one_checkpoint_by_folder_and_by_index(tmp_path: Path) -> None:
+    index = sharded(tmp_path / "m", {"a": FIRST, "b": SECOND}, a=T, b=T)
+    for path in (index, tmp_path / "m", index.removesuffix(".index.json")):
+        with formats.open_checkpoint(path) as reader:
+            assert (reader.format.name, list(reader), len(reader.files())) == ("pytorch", ["a", "b"], 3)
+            assert np.array_equal(reader["b"].read(), SIX.reshape(2, 3))
+            assert [found for step in reader.verify() for found in step.findings] == []
+    with formats.open_checkpoint(tmp_path / "m" / SECOND) as reader:
+        assert list(reader) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("weight_map", "second", "why"),
+    [
+        ({"a": SECOND, "b": FIRST}, T, f"weight_map says {SECOND}, it is in {FIRST}"),
+        ({"a": FIRST, "c": SECOND}, T, "which does not have it"),
+        ({"a": FIRST, "b": "../x.bin"}, T, "no file beside this one"),
+        ({"a": FIRST, "b": "pytorch_model-00003-of-00003.bin"}, T, "no such file"),
+        ({"a": FIRST, "b": SECOND}, b"<html>", "an HTML page"),
+        ({"a": FIRST, "b": SECOND}, Named("os.system"), "names 'os.system'"),
+    ],
+)
+def test_shards_that_contradict_their_index_are_refused(
+    tmp_path: Path, weight_map: dict[str, str], second: Any, why: str
+) -> None:
+    index = sharded(tmp_path, weight_map, a=T, b=second)
+    with pytest.raises(CheckpointError, match=why):
+        formats.open_checkpoint(index)
+
+
+def test_half_a_model_is_never_a_checkpoint(tmp_path: Path) -> None:
+    """Without the index a directory has shards alone, of which none stands for all."""
+    index = sharded(tmp_path, {"a": FIRST, "b": SECOND}, a=T, b=T)
+    os.remove(index)
+    with pytest.raises(CorruptCheckpointError, match=r"2 of 2 shards are there, but not pytorch_model\.bin"):
+        formats.open_checkpoint(tmp_path)

@@ -1,0 +1,239 @@
+"""A sharded checkpoint: Hugging Face's index, and the shards it names.
+
+    NAME.safetensors.index.json        {"metadata": {"total_size": bytes},
+                                        "weight_map": {key: file, ...}}
+    NAME-00001-of-0000N.safetensors    shards, each a file of its own
+
+and the same with `.bin` for PyTorch's files.  The index says which tensors there are and
+where, the shards say what they are, and the two must agree: a key that its shard does not
+have, that two shards have, or that a shard has and the index does not name, is refused.  Of
+the last one libraries make what they like: some load whole shards, others what the index
+names and nothing else.  `total_size` is not compared: what it counts has changed over the years.
+https://huggingface.co/docs/safetensors, huggingface_hub/serialization/_base.py
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from ..core.dtypes import INVALID
+from ..core.spec import TensorSpec, key_bytes
+from ..core.words import command_line, counted
+from ..errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    UnknownFormatError,
+    UnsupportedFeatureError,
+    forget_locals,
+)
+from ..store.beside import hub_shard
+from ..store.paths import name_of
+from ..store.workers import SERIAL, Workers
+from .foreign import recognise
+from .location import Location, beside_index, lone_shards, shards_beside
+from .probe import Probe
+from .reader import CheckpointReader
+from .verification import Finding, Verification
+from .weight_map import WEIGHT_MAP, files_by_name, shard_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .reader import Format
+    from .tensor import LazyTensor
+
+
+MOST_OF_INDEXES = 100_000_000
+"""Bytes that say which tensors there are, in all shards together."""
+
+
+class ShardedReader(CheckpointReader):
+    """Shards, each read as a file of its own, and the index that makes them one checkpoint."""
+
+    lists_all = True  # a shard names all its tensors, or is refused
+
+    def __init__(self, probe: Probe, format: Format, *, lenient: bool) -> None:  # noqa: A002  the word of the field
+        self.location = probe.location
+        self.format = format
+        self._path = probe.location.head
+        self._lenient = lenient
+        self._flaws: list[Finding] = []
+        self._shards: dict[str, CheckpointReader] = {}
+        self._closed_to_us: dict[str, CheckpointError] = {}
+        self._lost: dict[str, CheckpointError] = {}
+        self._homes: dict[str, CheckpointReader] = {}
+        assert probe.json is not None
+        mapped = self._mapped(probe.json)
+        try:
+            self._open_shards(sorted(set(mapped.values())))
+            self._take(mapped)
+        except BaseException:
+            self.close()
+            raise
+        self._specs = {key: self._spec(key) for key in sorted([*self._homes, *self._lost], key=key_bytes)}
+        self.findings = [
+            *self._flaws,
+            *(each for shard in self._shards.values() for each in shard.findings),
+        ]
+
+    def _mapped(self, document: dict[str, Any]) -> dict[str, str]:
+        """Return the file of each key; a tensor is not split over several."""
+        for key, file in document[WEIGHT_MAP].items():
+            if not isinstance(file, str):
+                message = f"weight_map: expected the name of one file, found {file!r:.60}"
+                raise CorruptCheckpointError(message, path=self._path, key=key, code="header")
+        return {key: files[0] for key, files in files_by_name(document, self._path).items()}
+
+    def _open_shards(self, files: list[str]) -> None:
+        size = 0
+        for file in files:
+            path = shard_path(self._path, file)
+            try:
+                self._shards[file] = shard = self._opened(path)
+            except CheckpointError as error:
+                forget_locals(error)
+                if not self._lenient:
+                    error.hints = error.hints or (
+                        f"to save what the other shards hold: {command_line('rescue', self._path, 'OUT')}",
+                    )
+                    raise
+                self._closed_to_us[file] = error
+                continue
+            size += self.index_size(shard)
+            if size > MOST_OF_INDEXES:
+                message = f"headers of more than {MOST_OF_INDEXES} bytes together"
+                raise UnsupportedFeatureError(message, path=self._path, code="header")
+
+    def _opened(self, path: str) -> CheckpointReader:
+        probe = Probe(Location(path, path))
+        try:
+            shard = self.open_shard(probe, lenient=self._lenient)
+            if shard is None:
+                foreign = recognise(probe)
+                what = foreign.what if foreign is not None else f"not a {self.format.name} file"
+                hints = (foreign.hint,) if foreign is not None else ()
+                raise UnknownFormatError(what, path=path, code="header", hints=hints)
+        except CheckpointError:
+            probe.close()
+            raise
+        return shard
+
+    @abstractmethod
+    def open_shard(self, probe: Probe, *, lenient: bool) -> CheckpointReader | None:
+        """Return a reader of a shard; None where the file is another format's."""
+
+    @abstractmethod
+    def index_size(self, shard: CheckpointReader) -> int:
+        """Return how many bytes of a shard say which tensors it has."""
+
+    def shards(self) -> list[CheckpointReader]:
+        """Return the shards that are open."""
+        return [*self._shards.values()]
+
+    def _take(self, mapped: dict[str, str]) -> None:
+        """Hold what the index says against what the shards hold."""
+        holders: dict[str, list[str]] = {}
+        for file, shard in self._shards.items():
+            for key in shard.specs:
+                holders.setdefault(key, []).append(file)
+        for key, file in mapped.items():
+            self._place(key, file, holders.pop(key, []))
+        for key, files in holders.items():
+            other = f" and in {files[1]}" if len(files) > 1 else ""
+            self._flaw(key, f"in {files[0]}{other}, but weight_map does not name it")
+            self._homes[key] = self._shards[files[0]]
+        for file, error in self._closed_to_us.items():
+            keys = [key for key, mapped_to in mapped.items() if mapped_to == file]
+            what = counted(len(keys), "tensor is", "tensors are")
+            message = f"{error.message}; {what} in it, {keys[0]!r} for one"
+            code = "shard-missing" if isinstance(error, CheckpointNotFoundError) else error.code
+            self._flaws.append(Finding("error", code, message, None, error.path, error.offset))
+
+    def _place(self, key: str, file: str, holders: list[str]) -> None:
+        """Find the shard of a key that the index says to be in `file` and that `holders` have."""
+        if file in holders:
+            self._homes[key] = self._shards[file]
+            others = [other for other in holders if other != file]
+            if others:
+                self._flaw(key, f"in {file}, as weight_map says, and in {others[0]}")
+        elif holders:
+            self._flaw(key, f"weight_map says {file}, it is in {holders[0]}")
+            self._homes[key] = self._shards[holders[0]]
+        elif file in self._closed_to_us:
+            self._lost[key] = self._closed_to_us[file]
+        else:
+            self._lost[key] = self._flaw(key, f"weight_map says {file}, which does not have it")
+
+    def _flaw(self, key: str, message: str) -> CorruptCheckpointError:
+        """Raise what contradicts the index, or return it where what can be listed shall be."""
+        hints = (f"to save what the shards hold: {command_line('rescue', self._path, 'OUT')}",)
+        error = CorruptCheckpointError(message, path=self._path, key=key, code="entry", hints=hints)
+        if not self._lenient:
+            raise error
+        self._flaws.append(Finding("error", "entry", message, key, self._path))
+        return error
+
+    def _spec(self, key: str) -> TensorSpec:
+        return self._homes[key].specs[key] if key in self._homes else TensorSpec(key, INVALID, ())
+
+    @property
+    def specs(self) -> Mapping[str, TensorSpec]:
+        return self._specs
+
+    def files(self) -> list[str]:
+        return [self._path, *(shard.location.head for shard in self._shards.values())]
+
+    def tensor(self, key: str) -> LazyTensor:
+        return self._homes[key].tensor(key)
+
+    def undecoded(self, key: str) -> CheckpointError:
+        lost = self._lost.get(key)
+        if lost is None:
+            return super().undecoded(key)
+        return CorruptCheckpointError(
+            lost.message,
+            path=lost.path,
+            key=key,
+            offset=lost.offset,
+            code=lost.code,
+            hints=lost.hints,
+        )
+
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
+        """Check the index against the shards, then every shard."""
+        yield Verification(findings=(*self._flaws, *self._surplus()))
+        for shard in self._shards.values():
+            yield from shard.verify(workers)
+
+    def _surplus(self) -> Iterator[Finding]:
+        """Yield shards that lie beside the index and that it does not name."""
+        named = {*self._shards, *self._closed_to_us}
+        for path in shards_beside(self._path):
+            if name_of(path) not in named:
+                yield Finding(
+                    "warning",
+                    "shard-surplus",
+                    "the index does not name this shard",
+                    None,
+                    path,
+                )
+
+    def close(self) -> None:
+        for shard in self._shards.values():
+            shard.close()
+
+
+def refuse_without_index(location: Location) -> None:
+    """Refuse the shards of a folder, which a directory has found without the index that names them."""
+    shard = hub_shard(location.head)
+    if location.path == location.head or shard is None:
+        return
+    there, count = lone_shards(location.head), int(shard["count"])
+    message = f"{len(there)} of {count} shards are there, but not {beside_index(location.head)}"
+    hints = (
+        "the index says which tensors there are: fetch it from where the shards came from",
+        f"to read one shard by itself, name it: {command_line('ls', location.head)}",
+    )
+    raise CorruptCheckpointError(message, path=location.path, code="shard-missing", hints=hints)
