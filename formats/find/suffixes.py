@@ -115,7 +115,7 @@ def refuse_false_suffix(own: Format, target: str, why: str | None = None, hint: 
         hints: tuple[str, ...] = ("name it otherwise",)
     elif not stem or not suffix or _is_true(own, name, suffix, other):
         return
-    elif other is not None and (other.writer is not None or suffix not in _UNWRITTEN):
+    elif other is not None:
         message = f"ends like {other.name}, and {why or f'what is written is {own.name}'}"
         hints = (hint,) if hint is not None else ()
     elif suffix in _UNWRITTEN:

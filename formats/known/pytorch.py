@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..model.location import TORCH_INDEX_SUFFIX
 from ..model.reader import Family, Format
 from ..model.shards import refuse_without_index
 from ..model.weight_map import PYTORCH, shard_suffix
@@ -47,7 +46,7 @@ FORMAT = Format(
     "pytorch",
     "PyTorch state dict or training checkpoint, or its shards",
     Family.ARRAYS,
-    (".pt", ".pth", ".bin", TORCH_INDEX_SUFFIX),
+    (),  # a target's suffix says what is written, and this is not
     _sniff,
     _open,
     None,
