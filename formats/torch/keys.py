@@ -40,6 +40,8 @@ def tensors_of(root: Any) -> dict[str, View]:
         return {"": _as_view(root)}
     below = _counted(root)
     found: dict[str, View] = {}
+    if not below[id(root)]:
+        return found
     sizes = KeySizes()
     is_flat = type(root) is Pairs and not any(below.get(id(value)) for _, value in root.items)
     left: list[tuple[str, int, Any]] = [("", 0, root)]

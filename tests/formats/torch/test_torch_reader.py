@@ -89,6 +89,9 @@ T = tensor()
         ({"x": [[], {}, "t"], "y": {"z": 1}}, []),
         ({"\ud800": T}, ["\udced\udca0\udc80"]),
         ({"s": storage()}, ["s"]),
+        (5, []),
+        (None, []),
+        ("text", []),
     ],
 )
 def test_keys_of_nested_files(tmp_path: Path, value: Any, keys: list[str]) -> None:
