@@ -12,11 +12,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import click
+
 from formats.core.words import counted
 from formats.store.workers import workers
 
 from .operations.move.latest import make_latest, state_beside
-from .operations.move.plans import verification
+from .operations.move.plans import FULL, NONE, SENT, usual_proof, verification
 from .render import base as render
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from .operations.move.plans import Dropped, Outcome, Plan
 
 
+_PROVED = {FULL: ", verified", SENT: ", sent whole", NONE: ""}
 _MOST_LISTED = 20
 _MOST_NAMED = 2
 
@@ -39,7 +42,7 @@ class Run(Protocol):
         self,
         *,
         overwrite: bool,
-        verify: bool,
+        proof: str,
         dry_run: bool,
         workers: Workers,
         advance: Callable[[int], None],
@@ -47,26 +50,37 @@ class Run(Protocol):
 
 
 class How(NamedTuple):
-    """How a plan is carried out, and told of."""
+    """How a plan is carried out, and told of; `proof` is one of `plans`: full, sent or none."""
 
     jobs: int
     overwrite: bool
     dry_run: bool
-    verify: bool
+    proof: str
     as_json: bool
     update_state: bool = False
 
     @classmethod
-    def of(cls, options: dict[str, Any]) -> How:
+    def of(cls, options: dict[str, Any], target: str) -> How:
         """Return what a command's options say; what is verified is what was written, so not a dry run."""
         return cls(
             options["jobs"],
             options["overwrite"],
             options["dry_run"],
-            not options.get("no_verify", False) and not options["dry_run"],
+            _proof(options, target),
             options["as_json"],
             options.get("update_state", False),
         )
+
+
+def _proof(options: dict[str, Any], target: str) -> str:
+    """Return how a target is proved; UsageError for what can be held against a store alone, of another."""
+    asked: str | None = options.get("verify")
+    if asked == SENT and usual_proof(target) != SENT:
+        message = f"--verify sent is for what is sent to a store, {target} is on this machine"
+        raise click.UsageError(message, click.get_current_context())
+    if options.get("no_verify", False) or options["dry_run"]:
+        return NONE
+    return asked or usual_proof(target)
 
 
 def carry_out(
@@ -83,10 +97,10 @@ def carry_out(
     nbytes = plan.nbytes if nbytes is None else nbytes
     with (
         workers(how.jobs) as pool,
-        render.progress(nbytes, label, render.passes(how.verify)) as advance,
+        render.progress(nbytes, label, render.passes(how.proof == FULL)) as advance,
     ):
         outcome = run(
-            overwrite=how.overwrite, verify=how.verify, dry_run=how.dry_run, workers=pool, advance=advance
+            overwrite=how.overwrite, proof=how.proof, dry_run=how.dry_run, workers=pool, advance=advance
         )
     if how.update_state and not how.dry_run:
         make_latest(plan.target)
@@ -101,7 +115,7 @@ def tell(plan: Plan, outcome: Outcome, how: How, *, prefix: tuple[str, ...] = ()
     if how.as_json:
         head = {"source": plan.source, "target": plan.target, "format": plan.format}
         dropped = [one._asdict() for one in plan.dropped]
-        tail = {"dropped": dropped, **verification(verified=how.verify, shared=shared)}
+        tail = {"dropped": dropped, **verification(how.proof, shared=shared)}
         render.long_document(head, "tensors", plan.rows(), lambda: tail)
         return
     if not render.is_terminal():
@@ -118,7 +132,7 @@ def tell(plan: Plan, outcome: Outcome, how: How, *, prefix: tuple[str, ...] = ()
 def say_written(plan: Plan, tensors: str, how: How, *, shared: bool = False) -> None:
     """Say on a terminal what was written, or would be: where, in which format, how much."""
     done = "would write" if how.dry_run else "wrote"
-    proof = (", verified but for the shared data" if shared else ", verified") if how.verify else ""
+    proof = ", verified but for the shared data" if shared and how.proof != NONE else _PROVED[how.proof]
     size = f"{tensors}, {render.human_size(plan.nbytes)}{proof}"
     render.title(f"{done} {plan.target}", f"{plan.format}  {size}")
 

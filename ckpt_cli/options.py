@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .option_rules import needs, option_rules
+from .option_rules import excludes, needs, option_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,20 @@ class LocalPath(click.Path):
         if value == "-" and not self.allow_dash:
             self.fail("stdin is not read, nor stdout written here; a file of that name is ./-", param, ctx)
         return super().convert(named(os.fsdecode(value)), param, ctx)
+
+
+class TargetPath(LocalPath):
+    """A path that is written to; a URL of what is only read is refused before anything is asked of it.
+
+    A URL of a store keeps the `/` at its end, which says that a directory is meant.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from formats.store.paths import is_in_store
+
+        path = super().convert(value, param, ctx)
+        is_directory = is_in_store(path) and os.fsdecode(value).endswith("/")
+        return path.rstrip("/") + "/" if is_directory else path
 
 
 def completing(what: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
@@ -164,7 +178,7 @@ def output_option(
     **settings: Any,
 ) -> Callable[[F], F]:
     """Return the option that says where to write; the command knows it as `target`."""
-    path = LocalPath(allow_dash=allow_dash)
+    path = TargetPath(allow_dash=allow_dash)
     return click.option("-o", "--output", "target", type=path, metavar=metavar, help=help, **settings)
 
 
@@ -190,7 +204,7 @@ def fail_on_option(help: str, **settings: Any) -> Callable[[F], F]:  # noqa: A00
 
 def save_map_option(help: str) -> Callable[[F], F]:  # noqa: A002
     """Return the option that names a file for pairs of keys, as --map takes it."""
-    return click.option("--save-map", type=LocalPath(), metavar="FILE", help=help)
+    return click.option("--save-map", type=TargetPath(), metavar="FILE", help=help)
 
 
 def overwrite_option(help: str = "Replace DST where it is there already.") -> Callable[[F], F]:  # noqa: A002
@@ -203,9 +217,20 @@ def dry_run_option(help: str = "Print the plan and write nothing.") -> Callable[
     return click.option("-n", "--dry-run", is_flag=True, help=help)
 
 
-def no_verify_option(other: str = "its source") -> Callable[[F], F]:
-    """Return the option that spares holding what was written against `other`."""
-    return click.option("--no-verify", is_flag=True, help=f"Do not compare the result with {other}.")
+def verify_options(other: str = "its source") -> Callable[[F], F]:
+    """Return the options that say how what was written is held against `other`."""
+
+    def add(function: F) -> F:
+        function = click.option("--no-verify", is_flag=True, help="The same as --verify none.")(function)
+        function = click.option(
+            "--verify",
+            type=click.Choice(["full", "sent", "none"]),
+            help=f"Read the result back and compare it with {other}; or hold what was sent to a store "
+            "against its checksums (the default there); or neither.",
+        )(function)
+        return option_rules(excludes("--verify", "--no-verify"))(function)
+
+    return add
 
 
 def link_option() -> Callable[[F], F]:
@@ -217,7 +242,13 @@ def link_option() -> Callable[[F], F]:
 
 def path_argument(name: str = "path", **settings: Any) -> Callable[[F], F]:
     """Return an argument that names a checkpoint; it is taken literally, and need not exist as a file."""
-    return click.argument(name, type=LocalPath(), **{"shell_complete": completing("checkpoints"), **settings})
+    usual = {"type": LocalPath(), "shell_complete": completing("checkpoints")}
+    return click.argument(name, **{**usual, **settings})
+
+
+def target_argument(metavar: str, **settings: Any) -> Callable[[F], F]:
+    """Return the argument that says where to write; the command knows it as `target`."""
+    return path_argument("target", metavar=metavar, type=TargetPath(), **settings)
 
 
 _CHOOSING = (

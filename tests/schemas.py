@@ -82,7 +82,7 @@ WRITTEN = {
     "tensors": listed(fields(MOVE)),
     "dropped": listed(fields({"key": NAME, "reason": TEXT})),
     "verified": FLAG,
-    "verification": one_of("none", "linked", "full"),
+    "verification": one_of("none", "linked", "sent", "full"),
 }
 LOST = {
     "key": maybe(NAME),

@@ -21,10 +21,10 @@ from ..options import (
     dry_run_option,
     jobs_option,
     json_option,
-    no_verify_option,
     output_option,
     overwrite_option,
     update_state_option,
+    verify_options,
 )
 from ..render import base as render
 from ..render.report import opened
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--last", type=click.IntRange(1), metavar="N", help="Take the N newest checkpoints of a directory."
 )
-@no_verify_option("what was computed")
+@verify_options("what was computed")
 @update_state_option
 @overwrite_option()
 @dry_run_option()
@@ -66,7 +66,7 @@ def command(sources: tuple[str, ...], target: str, last: int | None, **options: 
         why = f"averaging keeps the format, {own.name}"
         refuse_false_suffix(own, target, why, "to another format: ckpt convert, before or afterwards")
         plan = plan_average(readers, target)
-        how = How.of(options)
+        how = How.of(options, target)
         outcome = carry_out(plan, partial(execute, plan), how, label=f"mean of {len(readers)}")
         tell(plan, outcome, how)
     return 0

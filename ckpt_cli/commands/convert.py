@@ -36,13 +36,14 @@ from ..options import (
     json_option,
     known_format,
     link_option,
-    no_verify_option,
     overwrite_option,
     path_argument,
     rules_of,
     save_map_option,
     selection_of,
+    target_argument,
     update_state_option,
+    verify_options,
 )
 from ..render import base as render
 from ..render.name_map import map_lines, save_map
@@ -64,7 +65,7 @@ CANNOT = 3  # The exit code of input that cannot be read.
 
 @click.command("convert")
 @path_argument("source", metavar="SRC")
-@path_argument("target", metavar="DST")
+@target_argument("DST")
 @choosing
 @changing
 @click.option(
@@ -102,7 +103,7 @@ CANNOT = 3  # The exit code of input that cannot be read.
 )
 @click.option("--merge-slices", is_flag=True, help="Write partitioned tensors whole.")
 @link_option()
-@no_verify_option()
+@verify_options()
 @update_state_option
 @overwrite_option()
 @dry_run_option()
@@ -210,7 +211,7 @@ def _check_format(template: CheckpointReader, reader: CheckpointReader, target: 
 def _carry_out(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     """Carry a plan out, or rehearse it; return the document of one of several, where that is asked for."""
     rehearsal = options.get("rehearsal", False)
-    how = How.of({**options, "dry_run": options["dry_run"] or rehearsal})
+    how = How.of({**options, "dry_run": options["dry_run"] or rehearsal}, plan.target)
     ways = (CLONE, LINK) if options["link"] else ()
     execute = partial(transfer.execute, plan, shard_size=options["shard_size"], ways=ways)
     outcome = carry_out(plan, execute, how)
@@ -220,7 +221,7 @@ def _carry_out(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     if options["each"] and options["as_json"]:  # the documents of all become one
         for text in outcome.notes:
             render.note(text)
-        return plan.document(verified=how.verify, shared=outcome.shared)
+        return plan.document(how.proof, shared=outcome.shared)
     tell(plan, outcome, how, prefix=(plan.target,) if options["each"] else ())
     return {}
 

@@ -13,6 +13,7 @@ from formats.core.chunks import view_of
 from ..carrying_out import How, carry_out, note_cast, tell
 from ..operations.choose.parts import find_parts
 from ..operations.move.extract import Output, output_of, plan_extract, stream, write
+from ..operations.move.plans import NONE, SENT
 from ..options import (
     cast_option,
     choosing,
@@ -83,10 +84,10 @@ def command(path: str, target: str, **options: Any) -> int:
 
 
 def _carry_out(plan: Plan, output: Output, options: dict[str, Any]) -> None:
-    how = How.of(options)
+    how = How.of(options, plan.target)
     if output.kind == "stdout" and not how.dry_run:
         for chunk in stream(plan, check_first=True):
             sys.stdout.buffer.write(view_of(chunk))
         return
-    how = how._replace(verify=how.verify and output.is_proven)
+    how = how._replace(proof=how.proof if output.is_proven or how.proof == SENT else NONE)
     tell(plan, carry_out(plan, partial(write, plan, output), how), how)

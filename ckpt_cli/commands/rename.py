@@ -17,11 +17,12 @@ from ..options import (
     jobs_option,
     json_option,
     link_option,
-    no_verify_option,
     overwrite_option,
     path_argument,
     rules_of,
+    target_argument,
     update_state_option,
+    verify_options,
 )
 from ..render import base as render
 from ..render.report import opened
@@ -29,12 +30,12 @@ from ..render.report import opened
 
 @click.command("rename")
 @path_argument("source", metavar="SRC")
-@path_argument("target", metavar="[DST]", required=False)
+@target_argument("[DST]", required=False)
 @changing
 @click.option("--full-names", is_flag=True, help="Change the full names of an object graph, too.")
 @click.option("--in-place", is_flag=True, help="Change SRC itself; there is no DST then.")
 @link_option()
-@no_verify_option()
+@verify_options()
 @update_state_option
 @overwrite_option()
 @dry_run_option()
@@ -52,7 +53,8 @@ def command(source: str, target: str | None, **options: Any) -> int:
     Of TensorFlow's checkpoints only the index is written, and the object graph in a
     small shard of its own.  Data shards are copied, each tensor compared with SRC's and its
     checksum; with --link they are shared with SRC, and with --in-place always, and their
-    values are not read.  At every instant SRC is the old or the new checkpoint.
+    values are not read.  At every instant SRC is the old or the new checkpoint.  In a bucket
+    --in-place puts a new index, where there is no object graph; ckpt convert copies there.
 
     \b
       ckpt rename run/ckpt-10 out/ckpt-10 --sub '^net/=>model/'
@@ -74,7 +76,7 @@ def command(source: str, target: str | None, **options: Any) -> int:
             link=options["link"],
             full_names=options["full_names"],
         )
-        how = How.of(options)
+        how = How.of(options, rename.plan.target)
         how = how._replace(overwrite=how.overwrite or target is None)
         outcome = carry_out(rename.plan, rename.run, how, nbytes=rename.nbytes)
     tell(rename.plan, outcome, how)

@@ -14,6 +14,7 @@ from formats.errors import CheckpointError
 from formats.find.salvage import find_damaged
 
 from ..carrying_out import How, carry_out, say_written
+from ..operations.move.plans import NONE
 from ..operations.move.transfer import execute
 from ..operations.rescue.rescuing import plan_rescue
 from ..options import (
@@ -25,6 +26,7 @@ from ..options import (
     json_option,
     overwrite_option,
     path_argument,
+    target_argument,
 )
 from ..render import base as render
 
@@ -38,7 +40,7 @@ _ALL, _SOME, _NOTHING = 0, 1, 3
 
 @click.command("rescue")
 @path_argument("damaged", metavar="DAMAGED")
-@path_argument("target", metavar="OUT")
+@target_argument("OUT")
 @click.option(
     "--sibling",
     type=LocalPath(),
@@ -78,9 +80,9 @@ def command(damaged: str, target: str, sibling: str | None, **options: Any) -> i
     rescue = _plan(damaged, target, sibling)
     if rescue.refusal is not None:
         if options["as_json"]:
-            render.document(rescue.document(verified=False))
+            render.document(rescue.document(NONE))
         raise rescue.refusal
-    notes, how = list(rescue.notes), How.of(options)
+    notes, how = list(rescue.notes), How.of(options, target)
     if rescue.plan is not None:
         notes = carry_out(rescue.plan, partial(execute, rescue.plan), how).notes
     _show(rescue, notes, how)
@@ -106,7 +108,7 @@ def _plan(damaged: str, target: str, sibling: str | None) -> Rescue:
 def _show(rescue: Rescue, notes: list[str], how: How) -> None:
     for text in notes:
         render.note(text)
-    document = rescue.document(verified=how.verify and rescue.plan is not None)
+    document = rescue.document(how.proof if rescue.plan is not None else NONE)
     if how.as_json:
         render.document(document)
         return

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _STYLES = {"delete": "red", "remove": "red", "drop": "yellow", "set": "green", "add": "green"}
 
 
+_PARTS = "parts of uploads that a killed process left are removed by a lifecycle rule of the bucket"
+
+
 @click.command("state")
 @path_argument("directory", metavar="DIR", shell_complete=completing("directories"))
 @click.option(
@@ -51,6 +54,10 @@ def command(directory: str, *, as_json: bool, dry_run: bool, **wishes: Any) -> i
     leftovers.  What a process on this machine is writing is left alone; do not run it
     while another machine saves into the directory.
 
+    In a bucket the state file is all that is changed: --set and --fix put it anew.  Parts of
+    uploads that a killed process left there are seen by nobody, and removed by a lifecycle
+    rule of the bucket.
+
     --keep replaces the state file first and then deletes, with all their files, all but
     the N latest checkpoints whose index and data files are there.  What a symbolic link
     of DIR leads to stays.
@@ -66,6 +73,8 @@ def command(directory: str, *, as_json: bool, dry_run: bool, **wishes: Any) -> i
     if wish == Wish():
         return _show(run, as_json=as_json)
     plan = make_plan(run, wish)
+    if wish.fix and run.is_in_store:
+        render.note(_PARTS)
     for text in plan.warnings:
         render.warning(text)
     if not dry_run:

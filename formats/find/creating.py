@@ -31,6 +31,7 @@ def create_checkpoint(
     shard_size: int | None = None,
     facts: Facts | None = None,
     rehearsal: bool = False,
+    prove_sent: bool = True,
 ) -> CheckpointWriter:
     """Return a writer of a new checkpoint at `path`, in the format of that id; it is a context manager.
 
@@ -40,19 +41,20 @@ def create_checkpoint(
     of being one of the tensors.  `slices` keeps tensors partitioned, by their extents;
     `shard_size` bounds the bytes of a data shard (a tensor is not split for it).  `facts` is
     what the file shall say of itself, as a reader's `facts` do.  The
-    writer of a `rehearsal` writes nothing, but what would be refused is.
+    writer of a `rehearsal` writes nothing, but what would be refused is.  What is sent to a store
+    is held against what that says of it, unless not `prove_sent`.
 
     Raises CheckpointExistsError for a target that is there, unless `overwrite`;
     UnsupportedDtypeError, DuplicateKeyError and ConversionError for what the format
     cannot hold, for one that is only read, and for a path whose suffix says another format;
-    UnsupportedFeatureError for a URL.
+    UnsupportedFeatureError for a URL of what is only read.
     """
-    from ..store.paths import refuse_target
+    from ..store.paths import is_in_store
     from .registry import format_named
     from .suffixes import refuse_false_suffix
 
     found = format_named(format)
-    refuse_target(os.fspath(path))
+    is_in_store(os.fspath(path))  # or raises what no store there takes
     create = found.require_writer(os.fspath(path))
     refuse_false_suffix(found, os.fspath(path))
     given = specs.values() if isinstance(specs, Mapping) else specs
@@ -66,6 +68,7 @@ def create_checkpoint(
         shard_size,
         Nothing() if facts is None else facts,
         rehearsal,
+        prove_sent,
     )
     check_specs(target, found)
     return create(target)

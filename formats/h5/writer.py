@@ -116,6 +116,8 @@ class H5Skeleton:
 class H5Writer(CheckpointWriter):
     """Writes one HDF5 file; a subclass lays it out in `_lay_out`."""
 
+    is_sent_when_made = True
+
     @abstractmethod
     def _lay_out(self, skeleton: H5Skeleton) -> None:
         """Make all groups, attributes and datasets."""

@@ -130,6 +130,8 @@ class _Sink(io.FileIO):
 class Hdf5Writer(CheckpointWriter):
     """Writes each tensor as the dataset of its key."""
 
+    is_sent_when_made = True
+
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
         _check_names(target)
         super().__init__(format, target)

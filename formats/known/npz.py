@@ -285,6 +285,8 @@ _MEMBER_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows
 class NpzWriter(CheckpointWriter):
     """Writes a zip of arrays."""
 
+    is_sent_when_made = True
+
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
         for spec in target.specs:
             _check_member_name(target, spec.key)

@@ -165,8 +165,15 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         """
 
     def has_changed(self) -> bool:
-        """Whether a file was written to, replaced or removed since the checkpoint was opened."""
-        return self.fingerprint is not None and self.location.fingerprint() != self.fingerprint
+        """Whether a file was written to, replaced or removed since the checkpoint was opened.
+
+        One that has come is none of its files, as long as the head does not name it.
+        """
+        before = self.fingerprint
+        if before is None:
+            return False
+        now = self.location.fingerprint()
+        return any(now.get(path) != identity for path, identity in before.items())
 
     def check_unchanged(self) -> None:
         """Raise a CheckpointError where it has changed: what was read may be of two checkpoints."""

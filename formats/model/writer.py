@@ -7,7 +7,6 @@ and moves everything in at the end.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -25,7 +24,7 @@ from ..errors import (
 from ..model.facts import Facts, Nothing
 from ..store.held import Held
 from ..store.links import followed
-from ..store.paths import is_there
+from ..store.paths import is_in_store, is_there
 from ..store.staging import Staging, refuse_irreplaceable
 from .location import Location
 from .probe import Probe
@@ -37,8 +36,13 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..store.staging import StagedFile
+    from ..store.upload import Uploading
     from .object_graph import ObjectGraph
     from .reader import CheckpointReader, Format
+
+
+SHARD_SIZE = 2_000_000_000
+"""Bytes of an object in a store, where nobody says and a format has shards."""
 
 
 class Target(NamedTuple):
@@ -48,6 +52,7 @@ class Target(NamedTuple):
     kept in slices, spelled as they shall be stored.  `shard_size` is in bytes.
     `facts` are what the format can say of itself, as its reader gives them.  Of a
     `rehearsal` nothing is written: it refuses what the performance would, and has its notes.
+    `prove_sent` holds what was sent to a store against what that says it has.
     """
 
     path: str
@@ -58,6 +63,18 @@ class Target(NamedTuple):
     shard_size: int | None = None
     facts: Facts = Nothing()
     rehearsal: bool = False
+    prove_sent: bool = True
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine; what is not is made of whole objects (`formats.store.upload`)."""
+        return not is_in_store(self.path)
+
+    @property
+    def largest(self) -> int:
+        """The bytes of the largest file, as far as the specs tell."""
+        sizes = [spec.nbytes or 0 for spec in self.specs]
+        return sum(sizes) if self.shard_size is None else max(self.shard_size, *sizes, 0)
 
 
 class Place(NamedTuple):
@@ -90,6 +107,8 @@ class CheckpointWriter(ABC):
     order: tuple[str, ...] | None = None
     has_shards = False
     has_slices = False
+    is_sent_when_made = False
+    """Whether it is made on this machine, and sent when it is whole: it is not written from front to back."""
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  the word of the field
         target = target._replace(path=self.followed(target.path))
@@ -115,16 +134,32 @@ class CheckpointWriter(ABC):
         if target.slices and not self.has_slices:
             hints = ("write every tensor whole: --merge-slices, or write another format: --to tf-name",)
             raise ConversionError(f"{format.name} has no slices", path=target.path, hints=hints)
+        if self.is_sent_when_made and not target.is_local:
+            from ..store.upload import made_first
+
+            self.notes.append(made_first(target.path))
         if target.rehearsal:
             self._state = "closed"
             return
-        self.staging = Staging(target.path, existing)
+        self.staging = self._begun(existing)
         self._held = Held(self.staging)
         try:
             self._start()
         except BaseException:
             self.staging.remove()
             raise
+
+    def _begun(self, existing: Sequence[str]) -> Staging | Uploading:
+        """Return where new files are made, or what sends them."""
+        target = self.target
+        if target.is_local:
+            return Staging(target.path, existing)
+        from ..store.upload import Uploading
+
+        head = self.location(target.path).head
+        return Uploading(
+            target.path, head, overwrite=target.overwrite, prove=target.prove_sent, largest=target.largest
+        )
 
     @classmethod
     def followed(cls, path: str) -> str:
@@ -218,7 +253,7 @@ class CheckpointWriter(ABC):
         any order, with fixed-width elements as `chunks` gives them, and then `filled` is called.
         """
         spec = self._begin(key) if extents is None else self._begin_slice(key, extents)
-        place = self._place(spec)
+        place = self._place(spec) if self.staging.is_local or self.is_sent_when_made else None
         if place is not None:
             self._end(key, extents)
             self._unfilled[key, extents] = spec, place
@@ -280,21 +315,33 @@ class CheckpointWriter(ABC):
         self._state = "finished"
 
     def reopen(self) -> CheckpointReader:
-        """Return a reader of what was written, before it is moved to its place."""
-        self.finish()
-        staged = self.location(self.staging.path(os.path.basename(self.target.path)))
-        return self.format.reader(Probe(staged), False)
+        """Return a reader of what was written: before it is moved to its place, if it `is_readable`."""
+        if self._state != "closed":
+            self.finish()
+        with self.staging.opening() as path:
+            return self.format.reader(Probe(self.location(path)), False)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether what was written can be read before it is in its place; one object of a store cannot."""
+        return self.staging.is_readable
 
     def commit(self) -> None:
         """Move the checkpoint to its place; the target is the old or the new one at every instant."""
         try:
             self.finish()
             with self.staging.alone():
-                if not self.target.overwrite and (found := self.existing(self.target.path)):
+                found = self.staging.foreign(self.existing(self.target.path))
+                if found and not self.target.overwrite:
                     raise CheckpointExistsError("has appeared meanwhile", path=found[0])
                 self._move_in()
         finally:
             self.abandon()
+
+    def withdraw(self) -> None:
+        """Remove from its place what was written to a store, and then read back as something else."""
+        assert not isinstance(self.staging, Staging)
+        self.staging.withdraw()
 
     def abandon(self) -> None:
         """Remove what was staged, and all traces of it."""
@@ -310,6 +357,13 @@ class CheckpointWriter(ABC):
             self.commit()
         else:
             self.abandon()
+
+
+def bounded(target: Target) -> Target:
+    """Return the target of a format with shards, which are bounded in a store, also where nobody says how."""
+    if target.is_local or target.shard_size is not None:
+        return target
+    return target._replace(shard_size=SHARD_SIZE)
 
 
 def check_specs(target: Target, into: Format) -> None:

@@ -17,6 +17,7 @@ huggingface_hub/serialization/_base.py: split_state_dict_into_shards_factory
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections import Counter
@@ -28,11 +29,12 @@ from ..errors import CheckpointError, ConversionError
 from ..model.location import INDEX_SUFFIX, Location, shards_beside
 from ..model.probe import Probe
 from ..model.weight_map import SAFETENSORS, WEIGHT_MAP, files_by_name, is_map
-from ..model.writer import CheckpointWriter, Place
+from ..model.writer import CheckpointWriter, Place, bounded
 from ..safetensors.reader import SafetensorsFacts
 from ..store.beside import SAFETENSORS_SHARD
 from ..store.exchange import Exchange
 from ..store.paths import is_file, is_folder, is_there
+from ..store.staging import StagedFile, Staging
 from .reader import LENGTH_SIZE, LONGEST_HEADER, METADATA
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from ..core.spec import TensorSpec
     from ..model.reader import Format
     from ..model.writer import Target
-    from ..store.staging import StagedFile, Staging
+    from ..store.upload import Upload
 
 
 _ALIGNMENT = 8
@@ -68,10 +70,12 @@ class SafetensorsWriter(CheckpointWriter):
             _check_key(target, spec.key)
         target = _in_folder(target)
         target = target._replace(path=self.followed(target.path))  # which the names of the files are made of
+        if _index_of(target.path) is not None:
+            target = bounded(target)
         target, files = _planned(target)
         self._files = files
         self._file_of = {spec.key: file for file in files for spec in file.specs}
-        self._staged: dict[str, StagedFile] = {}
+        self._begun_files: dict[str, StagedFile | Upload] = {}
         self._unfilled_in: Counter[str] = Counter()
         self.order = tuple(self._file_of)
         super().__init__(format, target)
@@ -91,13 +95,13 @@ class SafetensorsWriter(CheckpointWriter):
         named = (index, index.removesuffix(".index.json"))
         return [name for name in named if is_there(name)] + shards_beside(index)
 
-    def _begin_file(self, file: _File) -> StagedFile:
+    def _begin_file(self, file: _File) -> StagedFile | Upload:
         """Return a file, begun with its header; those before it are closed when all of them is there."""
-        staged = self._staged.get(file.name)
+        staged = self._begun_files.get(file.name)
         if staged is None:
-            for name in [name for name in self._staged if not self._unfilled_in[name]]:
-                self._staged.pop(name).close()
-            staged = self._staged[file.name] = self.staging.create(file.name)
+            for name in [name for name in self._begun_files if not self._unfilled_in[name]]:
+                self._begun_files.pop(name).close()
+            staged = self._begun_files[file.name] = self.staging.create(file.name)
             staged.write(len(file.header).to_bytes(LENGTH_SIZE, "little") + file.header)
         return staged
 
@@ -109,6 +113,7 @@ class SafetensorsWriter(CheckpointWriter):
     def _place(self, spec: TensorSpec) -> Place:
         name = self._file_of[spec.key].name
         file = self._begin_file(self._file_of[spec.key])
+        assert isinstance(file, StagedFile)
         self._unfilled_in[name] += 1
         return Place(file, file.reserve(spec.nbytes or 0))
 
@@ -119,7 +124,7 @@ class SafetensorsWriter(CheckpointWriter):
         for file in self._files:
             if not file.specs:  # It has nothing but its header.
                 self._begin_file(file)
-        for staged in self._staged.values():
+        for staged in self._begun_files.values():
             staged.close()
         if self._has_index:
             index = self.staging.create(os.path.basename(self.target.path))
@@ -130,8 +135,10 @@ class SafetensorsWriter(CheckpointWriter):
         index = _index_of(self.target.path)
         if index is None:
             self.staging.move_in()
-            return
-        _ShardExchange(self.staging, self.target.path, index, self._files).run()
+        elif isinstance(self.staging, Staging):
+            _ShardExchange(self.staging, self.target.path, index, self._files).run()
+        else:
+            self.staging.move_in(_old_files(index))
 
 
 # The plan ---------------------------------------------------------------------------
@@ -155,7 +162,9 @@ def _planned(target: Target) -> tuple[Target, list[_File]]:
     if index is None or (len(shards) == 1 and target.path != index):
         return target, [_planned_file(target, os.path.basename(target.path), target.specs)]
     stem = os.path.basename(index).removesuffix(INDEX_SUFFIX)
-    names = [_shard_name(stem, number, len(shards)) for number in range(1, len(shards) + 1)]
+    # In a store shards have names of their own, so that the old ones stay as long as the old index does.
+    count = len(shards) if target.is_local else _unused(len(shards), shards_beside(index))
+    names = [_shard_name(stem, number, count) for number in range(1, len(shards) + 1)]
     files = [_planned_file(target, name, specs) for name, specs in zip(names, shards, strict=True)]
     return target._replace(path=index), files
 
@@ -312,8 +321,19 @@ class _ShardExchange(Exchange):
         return max(int(match["count"]) for match in matches if match) + 1
 
     def _surplus(self) -> list[str]:
-        old = [self._sharded, self._sharded.removesuffix(".index.json"), *shards_beside(self._sharded)]
-        return [path for path in old if path not in (self._index, *self._new) and is_there(path)]
+        return [path for path in _old_files(self._sharded) if path not in (self._index, *self._new)]
+
+
+def _old_files(index: str) -> list[str]:
+    """Return what is there of a checkpoint, sharded or not, in the order in which it is removed."""
+    named = (index, index.removesuffix(".index.json"), *shards_beside(index))
+    return [path for path in named if is_there(path)]
+
+
+def _unused(least: int, shards: Sequence[str]) -> int:
+    """Return the lowest count of shards, of `least` or more, that none of some names has in it."""
+    used = {int(match["count"]) for match in map(SAFETENSORS_SHARD.fullmatch, shards) if match}
+    return next(count for count in itertools.count(least) if count not in used)
 
 
 def _document(index: str) -> dict[str, Any] | None:

@@ -5,7 +5,8 @@ opens files, says what lies at a path, and lists folders.  What it is asked for 
 names come from files, and so is what it answers, where that comes from a server: a file never
 gives more bytes than were asked for, and whoever asks has held that number against `size`.
 
-A store here can be read.  What is written is staged on this machine (`formats.store.staging`).
+A store here can be read.  What is written is staged on this machine (`formats.store.staging`), or sent to
+a store that takes objects (`formats.store.objects`).
 """
 
 from __future__ import annotations

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from ..core.chunks import Chunk
     from ..core.spec import TensorSpec
     from .staging import Staging
+    from .upload import Uploading
 
 
 class Held:
     """Chunks of tensors by key, in files of the staging directory."""
 
-    def __init__(self, staging: Staging) -> None:
+    def __init__(self, staging: Staging | Uploading) -> None:
         self._staging = staging
         self._sizes: dict[str, list[int]] = {}
         self._names: dict[str, str] = {}
@@ -38,7 +39,7 @@ class Held:
     def hold(self, spec: TensorSpec, chunks: Iterable[Chunk]) -> None:
         """Write the chunks of a tensor to where they wait."""
         name = f"held-{len(self._sizes)}"
-        file = self._staging.create(name)
+        file = self._staging.scratch(name)
         sizes = self._sizes[spec.key] = []
         for chunk in chunks:
             file.write(chunk)

@@ -12,12 +12,16 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakSet
 
-from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
-from .base import CLOSED, FILE, FOLDER, Entry, File, Listed, Store
+from ..errors import CheckpointError, CheckpointExistsError, CheckpointNotFoundError, InaccessibleError
+from .base import CLOSED, FILE, FOLDER, Entry, File, Listed
+from .objects import WHATEVER, ObjectStore, Stream, md5, md5_of
 from .paths import store_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
+
+    from .base import Identity
+    from .objects import Block, Over
 
 
 _versions = itertools.count()
@@ -25,9 +29,20 @@ _versions = itertools.count()
 
 
 class _Blob(NamedTuple):
+    """A blob; `e_tag` is that of an object store."""
+
     data: bytes
     modified: float
     version: int
+    e_tag: str = ""
+
+    @property
+    def identity(self) -> Identity:
+        return (self.e_tag, self.version)
+
+    @property
+    def entry(self) -> Entry:
+        return Entry(FILE, len(self.data), self.modified, self.identity)
 
 
 class MemoryFile(File):
@@ -36,7 +51,7 @@ class MemoryFile(File):
     store: MemoryStore
 
     def __init__(self, store: MemoryStore, path: str, blob: _Blob) -> None:
-        super().__init__(store, path, len(blob.data), (blob.version,))
+        super().__init__(store, path, len(blob.data), blob.identity)
         self._data: bytes | None = blob.data
         store.opened.add(self)
 
@@ -57,19 +72,47 @@ class MemoryFile(File):
         self._data = None
 
 
-class MemoryStore(Store):
+class _MemoryStream(Stream):
+    """An object that is sent to memory; `begun` of its store holds it until it is published."""
+
+    def __init__(self, store: MemoryStore, path: str, block: int) -> None:
+        self._store = store
+        self._path = path
+        self._size = block
+        self._blocks: list[bytes] = []
+        store.begun.add(self)
+
+    def write(self, block: Block) -> None:
+        self._store.before("block", self._path)
+        assert not self._blocks or len(self._blocks[-1]) == self._size, "a block before the last is smaller"
+        self._blocks.append(bytes(block))
+
+    def finish(self) -> None:
+        self._store.before("finish", self._path)
+        self._store.keep(self._path, self._blocks)
+        self._store.begun.discard(self)
+
+    def abort(self) -> None:
+        self._store.begun.discard(self)
+
+
+class MemoryStore(ObjectStore):
     """Blobs by path.
 
     `opens`, `lists` and `stats` count by path what was asked for; `reads` are path, offset and size;
-    `opened` are the files that somebody still has.
+    `opened` are the files that somebody still has, `begun` the objects that are being sent.  `before` is
+    called with `put`, `block`, `finish` or `delete` and a path, ahead of each; a test may raise there.
     """
 
     scheme = "mem"
+    tells_md5 = True
 
     def __init__(self) -> None:
         self._blobs: dict[str, _Blob] = {}
         self._version = next(_versions)
         self.opened: WeakSet[MemoryFile] = WeakSet()
+        self.begun: set[Stream] = set()
+        self.before: Callable[[str, str], None] = lambda _, __: None
         self.forget()
 
     @property
@@ -88,10 +131,32 @@ class MemoryStore(Store):
         """Return how many bytes of a file were read, those read twice twice."""
         return sum(size for read, _, size in self.reads if read == path)
 
-    def put(self, path: str, data: bytes, modified: float = 0.0) -> None:
-        """Write a file, in place of what lies there."""
+    def keep(self, path: str, blocks: Sequence[bytes], modified: float = 0.0) -> None:
+        """Have a file of these blocks, in place of what lies there, with the e_tag that Amazon gives."""
         self._version = next(_versions)
-        self._blobs[path] = _Blob(data, modified, self._version)
+        e_tag = md5_of([md5(block) for block in blocks])
+        self._blobs[path] = _Blob(b"".join(blocks), modified, self._version, e_tag)
+
+    def put(self, path: str, data: Block, over: Over = WHATEVER, modified: float = 0.0) -> None:
+        """Write a file."""
+        self.before("put", path)
+        found = self.asked(path)
+        if not over.whatever and (found and found.identity) != (over.entry and over.entry.identity):
+            raise CheckpointExistsError("has appeared meanwhile", path=path)
+        self.keep(path, [bytes(data)], modified)
+
+    def stream(self, path: str, block: int, at_once: int) -> Stream:  # noqa: ARG002  memory is one
+        return _MemoryStream(self, path, block)
+
+    def asked(self, path: str) -> Entry | None:
+        blob = self._blobs.get(path)
+        return None if blob is None else blob.entry
+
+    def delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.before("delete", path)
+            if path in self._blobs:
+                self.remove(path)
 
     def put_tree(self, folder: str, path: str) -> str:
         """Copy a directory of this machine, or one file, to below a folder; return where it lies then."""
@@ -99,7 +164,8 @@ class MemoryStore(Store):
         found = [os.path.join(parent, each) for parent, _, names in os.walk(path) for each in names] or [path]
         for each in found:
             with open(each, "rb") as file:
-                self.put(self.join(folder, os.path.relpath(each, base)), file.read(), os.stat(each).st_mtime)
+                path = self.join(folder, os.path.relpath(each, base))
+                self.keep(path, [file.read()], os.stat(each).st_mtime)
         return self.join(folder, name)
 
     def remove(self, path: str) -> None:
@@ -119,7 +185,7 @@ class MemoryStore(Store):
         self.stats[path] += 1
         blob = self._blobs.get(path)
         if blob is not None:
-            return Entry(FILE, len(blob.data), blob.modified, (blob.version,))
+            return blob.entry
         return Entry(FOLDER, 0, 0.0, ()) if self._is_folder(path) else None
 
     def list(self, folder: str) -> Sequence[Listed]:

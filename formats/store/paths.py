@@ -18,14 +18,15 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..errors import CheckpointError, CheckpointNotFoundError
-from .base import FILE, FOLDER, LINK, UnlistedError
+from .base import CLOSED, FILE, FOLDER, LINK, Entry, File, UnlistedError
 from .local import LOCAL
-from .urls import local_path, no_store, only_read, scheme_of
+from .objects import ObjectStore
+from .urls import local_path, no_store, no_target, only_read, scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
-    from .base import Entry, File, Listed, Store
+    from .base import Listed, Store
 
 
 _MOST_KEPT = 16
@@ -88,10 +89,53 @@ def reachable(store: Store) -> Iterator[None]:
 
 
 def refuse_target(path: str) -> None:
-    """Raise UnsupportedFeatureError for the target that nobody can write to: a URL of whatever store."""
-    scheme = store_of(path).scheme
-    if scheme:
-        raise only_read(path, scheme)
+    """Raise UnsupportedFeatureError for a target that is no path of this machine, where none else will do."""
+    if is_in_store(path):
+        raise no_target(path, store_of(path).scheme)
+
+
+def is_in_store(path: str) -> bool:
+    """Whether a target lies in a store that objects are put into.
+
+    Raises UnsupportedFeatureError for one that is only read.
+    """
+    store = store_of(path)
+    if not store.scheme or isinstance(store, ObjectStore):
+        return bool(store.scheme)
+    raise only_read(path, store.scheme)
+
+
+_unpublished: dict[str, bytes] = {}
+
+
+@contextmanager
+def as_if_there(path: str, data: bytes) -> Iterator[None]:
+    """Have a file of this content be opened at a path, as long as the context lasts."""
+    _unpublished[path] = data
+    try:
+        yield
+    finally:
+        del _unpublished[path]
+
+
+class _HeldFile(File):
+    """A file that is not there yet."""
+
+    def __init__(self, store: Store, path: str, data: bytes) -> None:
+        super().__init__(store, path, len(data), ("unpublished", len(data)))
+        self._data: bytes | None = data
+
+    def read(self, offset: int, size: int) -> bytes:
+        if self._data is None:
+            raise CheckpointError(CLOSED, path=self.path)
+        return self._data[offset : offset + size] if offset >= 0 and size > 0 else b""
+
+    @property
+    def closed(self) -> bool:
+        return self._data is None
+
+    def close(self) -> None:
+        self._data = None
 
 
 # What lies at a path -----------------------------------------------------------------
@@ -99,11 +143,14 @@ def refuse_target(path: str) -> None:
 
 def open_file(path: str) -> File:
     """Return a file, open for reading.  Raises CheckpointNotFoundError, InaccessibleError."""
-    return store_of(path).open(path)
+    store = store_of(path)
+    return _HeldFile(store, path, _unpublished[path]) if path in _unpublished else store.open(path)
 
 
 def entry_at(path: str) -> Entry | None:
     """Return what lies at a path, links followed; None where nothing does, or nobody may look."""
+    if path in _unpublished:
+        return Entry(FILE, len(_unpublished[path]), 0.0, ("unpublished", len(_unpublished[path])))
     return store_of(path).stat(path)
 
 

@@ -14,20 +14,28 @@ from __future__ import annotations
 import os
 import re
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from ..errors import (
+    CheckpointError,
+    CheckpointExistsError,
+    CheckpointNotFoundError,
+    InaccessibleError,
+    UnsupportedFeatureError,
+)
+from . import objects
 from .base import FILE, FOLDER, Entry, UnlistedError
 from .server import ListedStore, Refused, changed, count
-from .transport import BUSY, REFUSED, Again, timeout, trying
+from .transport import ATTEMPTS, BUSY, REFUSED, Again, timeout, trying
 from .urls import public, scheme_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .base import Identity
+    from .objects import Block, Over
 
 _NEEDED = "pip install 'ckpt-tools[remote]'"
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -58,13 +66,59 @@ class _RefusedError(InaccessibleError):
     """The server knows who asks, or does not, and tells nothing."""
 
 
-class ObjectStore(ListedStore):
+class _Upload(objects.Stream):
+    """An upload in parts, through obstore, which sends several at a time."""
+
+    def __init__(self, store: ObjectStore, path: str, block: int, at_once: int) -> None:
+        obstore = _obstore(path)
+        bucket, key = _parted(path)
+        self._store = store
+        self._path = path
+        with store._errors(path):
+            client = store._at(bucket, ATTEMPTS - 1)
+            self._writer = obstore.open_writer(client, key, buffer_size=block, max_concurrency=at_once)
+
+    def write(self, block: Block) -> None:
+        self._sent(lambda: self._writer.write(block))
+        count(self._path, 0)
+
+    def finish(self) -> None:
+        self._sent(self._writer.close)
+        count(self._path, 0)
+        self._store.forget_listings()
+
+    def abort(self) -> None:
+        if self._writer.closed():
+            return  # An end that failed was taken back.
+        # The library takes back what was sent where a block of code is left by an exception.
+        error = InaccessibleError("not sent to its end", path=self._path)
+        with self._store._errors(self._path):
+            self._writer.__exit__(type(error), error, None)
+
+    def _sent(self, send: Callable[[], object]) -> None:
+        try:
+            with self._store._errors(self._path):
+                send()
+        except Again as error:
+            raise InaccessibleError(f"cannot be written: {error}", path=self._path) from None
+
+
+class ObjectStore(ListedStore, objects.ObjectStore):
     """The buckets of one provider."""
 
     forks = False  # its threads are not there in a forked process
 
-    def __init__(self, scheme: str, client: Callable[[str], Any], settings: str, alias: str) -> None:
+    def __init__(
+        self,
+        scheme: str,
+        client: Callable[..., Any],
+        settings: str,
+        alias: str,
+        *,
+        tells_md5: bool = False,
+    ) -> None:
         self.scheme = scheme
+        self.tells_md5 = tells_md5
         self._client = client
         self._settings = settings
         self.alias = alias
@@ -72,7 +126,7 @@ class ObjectStore(ListedStore):
 
     def forget(self) -> None:
         super().forget()
-        self._clients: dict[str, Any] = {}
+        self._clients: dict[tuple[str, int], Any] = {}
 
     # URLs -------------------------------------------------------------------------
 
@@ -184,10 +238,81 @@ class ObjectStore(ListedStore):
         count(path, len(data), 0)
         return data
 
-    def _at(self, bucket: str) -> Any:
-        found = self._clients.get(bucket)
+    # What is put --------------------------------------------------------------------
+
+    def put(self, path: str, data: Block, over: Over) -> None:
+        bucket, key = _parted(path)
+        appeared = CheckpointExistsError("has appeared, or changed, meanwhile", path=path)
+
+        def ask() -> None:
+            obstore = _obstore(path)
+            client = self._at(bucket)
+            try:
+                with self._errors(path):
+                    mode: Any = "overwrite" if over.whatever else "create"
+                    if over.entry is not None:
+                        found = obstore.head(client, key)
+                        if _entry(found).identity != over.entry.identity:
+                            raise appeared
+                        # Amazon and Azure go by the one, Google by the other.
+                        mode = {name: found[name] for name in ("e_tag", "version") if found[name]}
+                    try:
+                        _put(client, key, data, mode)
+                    except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
+                        # Also what an attempt before this one has written, the answer to which was lost.
+                        raise appeared from None
+            finally:
+                count(path, 0)
+
+        try:
+            trying(path, ask)
+        finally:
+            self.forget_listings()
+
+    def stream(self, path: str, block: int, at_once: int) -> objects.Stream:
+        return _Upload(self, path, block, at_once)
+
+    def asked(self, path: str) -> Entry | None:
+        bucket, key = _parted(path)
+
+        def ask() -> Entry:
+            obstore = _obstore(path)
+            try:
+                with self._errors(path):
+                    return _entry(obstore.head(self._at(bucket), key))
+            finally:
+                count(path, 0)
+
+        try:
+            return trying(path, ask)
+        except CheckpointNotFoundError:
+            return None
+
+    def delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self._delete(path)
+        self.forget_listings()
+
+    def _delete(self, path: str) -> None:
+        bucket, key = _parted(path)
+
+        def ask() -> None:
+            obstore = _obstore(path)
+            try:
+                with self._errors(path):
+                    obstore.delete(self._at(bucket), key)
+            finally:
+                count(path, 0)
+
+        with suppress(CheckpointNotFoundError):
+            trying(path, ask)
+
+    def _at(self, bucket: str, retries: int = 0) -> Any:
+        """Return who asks a bucket, and asks so often again on its own: parts of uploads are its business."""
+        found = self._clients.get((bucket, retries))
         if found is None:
-            found = self._clients[bucket] = self._client(bucket)
+            more = {"retries": retries} if retries else {}
+            found = self._clients[bucket, retries] = self._client(bucket, **more)
         return found
 
     @contextmanager
@@ -286,6 +411,19 @@ def _ended(folder: str, ask: Callable[[], Any]) -> Any:
     return answer
 
 
+def _put(client: Any, key: str, data: Block, mode: Any) -> None:
+    """Put an object on a condition; without it where a server says that it knows none (501)."""
+    import obstore
+
+    try:
+        obstore.put(client, key, data, mode=mode, use_multipart=False)
+    except Exception as error:
+        status = _STATUS.search(str(error))
+        if status is None or status[1] != "501":
+            raise
+        obstore.put(client, key, data, mode="overwrite", use_multipart=False)
+
+
 def _below(path: str, before: str, folder: str) -> str:
     if not path.startswith(before):
         raise InaccessibleError("the server lists what does not lie in this folder", path=folder)
@@ -319,17 +457,17 @@ def _is_set(name: str) -> bool:
     return os.environ.get(name, "").lower() in _TRUE
 
 
-def _options(*, http: bool) -> dict[str, Any]:
-    """Return how requests are made: once each, for they are tried again here."""
+def _options(retries: int, *, http: bool) -> dict[str, Any]:
+    """Return how requests are made: once each where they are tried again here."""
     seconds = f"{timeout():g}s"
     client = {"timeout": seconds, "connect_timeout": seconds, "allow_http": http}
-    return {"client_options": client, "retry_config": {"max_retries": 0}}
+    return {"client_options": client, "retry_config": {"max_retries": retries}}
 
 
-def _s3(bucket: str) -> Any:
+def _s3(bucket: str, retries: int = 0) -> Any:
     from obstore.store import S3Store
 
-    settings = _options(http=_is_set("AWS_ALLOW_HTTP"))
+    settings = _options(retries, http=_is_set("AWS_ALLOW_HTTP"))
     if os.environ.get("AWS_PROFILE") and not os.environ.get("AWS_ACCESS_KEY_ID"):
         settings["credential_provider"] = _profile()
     return S3Store(bucket, **settings)
@@ -346,14 +484,14 @@ def _profile() -> Any:
     return Boto3CredentialProvider(Session())
 
 
-def _gs(bucket: str) -> Any:
+def _gs(bucket: str, retries: int = 0) -> Any:
     import json
 
     from obstore.store import GCSStore
 
     emulator = os.environ.get("STORAGE_EMULATOR_HOST")
     if not emulator:
-        return GCSStore(bucket, **_options(http=False))
+        return GCSStore(bucket, **_options(retries, http=False))
     url = emulator if "://" in emulator else f"http://{emulator}"
     key = {
         "gcs_base_url": url,
@@ -362,19 +500,23 @@ def _gs(bucket: str) -> Any:
         "private_key": "",
         "private_key_id": "",
     }
-    return GCSStore(bucket, service_account_key=json.dumps(key), **_options(http=True))
+    return GCSStore(bucket, service_account_key=json.dumps(key), **_options(retries, http=True))
 
 
-def _az(container: str) -> Any:
+def _az(container: str, retries: int = 0) -> Any:
     from obstore.store import AzureStore
 
     http = _is_set("AZURE_ALLOW_HTTP") or _is_set("AZURE_STORAGE_USE_EMULATOR")
-    return AzureStore(container, **_options(http=http))
+    return AzureStore(container, **_options(retries, http=http))
 
 
 _REAL = (
     ObjectStore(
-        "s3", _s3, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_SKIP_SIGNATURE=true", ""
+        "s3",
+        _s3,
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_SKIP_SIGNATURE=true",
+        "",
+        tells_md5=True,
     ),
     ObjectStore("gs", _gs, "GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_SKIP_SIGNATURE=true", "gcs"),
     ObjectStore(

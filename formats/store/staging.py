@@ -21,14 +21,15 @@ import errno
 import os
 import stat
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ..core.chunks import view_of
 from ..errors import CheckpointError, CheckpointExistsError
 from .links import followed, leads_nowhere
 from .locks import lock, lock_timeout, wait_for
+from .objects import WHATEVER
 from .ownership import give, ownership_of, strictest
-from .paths import refuse_target
+from .paths import is_folder, is_in_store, refuse_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -78,15 +79,23 @@ def refuse_irreplaceable(path: str) -> None:
     That is a directory, and a device, pipe or socket, also behind a link: who may write
     to `/dev/null` by renaming would leave a system without one.
     """
+    if is_in_store(path):
+        if is_folder(path):
+            raise _directory(path)
+        return
     try:
         mode = os.stat(path).st_mode
     except OSError:
         return
+    if stat.S_ISDIR(mode):
+        raise _directory(path)
     if not stat.S_ISREG(mode):
-        is_directory = stat.S_ISDIR(mode)
-        what = "a directory" if is_directory else "a device or a pipe"
-        hints = (f"name the file, for instance {os.path.join(path, 'NAME')}",) if is_directory else ()
-        raise CheckpointExistsError(f"is {what}, not a file that can be replaced", path=path, hints=hints)
+        raise CheckpointExistsError("is a device or a pipe, not a file that can be replaced", path=path)
+
+
+def _directory(path: str) -> CheckpointExistsError:
+    hints = (f"name the file, for instance {os.path.join(path, 'NAME')}",)
+    return CheckpointExistsError("is a directory, not a file that can be replaced", path=path, hints=hints)
 
 
 def sync_directory(path: str) -> None:
@@ -175,6 +184,9 @@ class Staging:
     gets what all of them allow.
     """
 
+    is_local = True
+    """Whether files are filled at places, and moved; see `formats.store.upload` for what is sent."""
+
     def __init__(self, target: str, replaced: Iterable[str] = ()) -> None:
         self.target = target
         self.directory = os.path.dirname(target) or "."
@@ -187,7 +199,7 @@ class Staging:
         lock_timeout()  # What is wrong with it is not to come out after hours of writing.
         name = f"{os.path.basename(target)[:_LONGEST_STEM]}_temp_{os.urandom(16).hex()}"
         self.staged = os.path.join(os.path.dirname(target), name)
-        _ALIVE.add(self)
+        ALIVE.add(self)
         try:
             refuse_target(target)
             with refusing(target):
@@ -210,6 +222,10 @@ class Staging:
         file = StagedFile(self.path(name), self.target)
         self._files.append(file)
         return file
+
+    def scratch(self, name: str) -> StagedFile:
+        """Return a new file for what waits, and goes to no place."""
+        return self.create(name)
 
     def adopt(self, name: str) -> StagedFile:
         """Open a staged file that a library has made, to write at places in it."""
@@ -267,6 +283,18 @@ class Staging:
         self._belong(self.path(name), place)
         os.replace(self.path(name), place)
 
+    is_readable = True
+    """Whether all of it can be read before it is in its place."""
+
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[str]:
+        """Have all be read, as long as the context lasts, at the path that this gives."""
+        yield self.path(os.path.basename(self.target))
+
+    def foreign(self, paths: Iterable[str]) -> list[str]:
+        """Return those of some paths that are not of what is being written: all, as long as it is staged."""
+        return list(paths)
+
     def move_in(self) -> None:
         """Move the one staged file, named as the target, to its place."""
         with refusing(self.target):
@@ -309,7 +337,7 @@ class Staging:
             for made in reversed(self._made):
                 if os.path.isdir(made) and not os.listdir(made):
                     os.rmdir(made)
-        _ALIVE.discard(self)
+        ALIVE.discard(self)
 
     def _close(self) -> None:
         while self._files:
@@ -326,7 +354,13 @@ class Staging:
 
 @contextlib.contextmanager
 def holding(directory: str) -> Iterator[None]:
-    """Keep other commands from changing what is in a directory during this block; wait for one that does."""
+    """Keep other commands from changing what is in a directory during this block; wait for one that does.
+
+    In a store nobody can be kept out.
+    """
+    if is_in_store(directory):
+        yield
+        return
     with refusing(directory):
         held = wait_for(directory)
     try:
@@ -380,21 +414,31 @@ def _opened(path: str) -> Iterator[int]:
         os.close(fd)
 
 
-_ALIVE: weakref.WeakSet[Staging] = weakref.WeakSet()
+class Removable(Protocol):
+    """What is being written, and can be taken back."""
+
+    def remove(self) -> None: ...
+
+
+ALIVE: weakref.WeakSet[Removable] = weakref.WeakSet()
 
 
 def remove_stagings() -> None:
-    """Remove every staging directory of this process, wherever an interrupt has cut off who made it."""
-    for staging in list(_ALIVE):
+    """Take back all that this process is writing, wherever an interrupt has cut off who began it."""
+    for staging in list(ALIVE):
         staging.remove()
 
 
 def replace_file(path: str, data: bytes) -> None:
     """Replace a file by one of this content, so that it is the old or the new one at every instant.
 
-    It keeps its permissions and its owner; a symbolic link is followed.
+    It keeps its permissions and its owner; a symbolic link is followed.  In a store it is an object.
     """
-    refuse_target(path)
+    if is_in_store(path):
+        from .upload import object_store
+
+        object_store(path).put(path, data, WHATEVER)
+        return
     path = followed(path)
     refuse_irreplaceable(path)
     ownership = ownership_of(path)

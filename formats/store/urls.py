@@ -49,3 +49,9 @@ def only_read(path: str, scheme: str) -> UnsupportedFeatureError:
     """Return the error about a target in a store that is read, and not written."""
     hint = "write to a disk of this machine, and copy that"
     return UnsupportedFeatureError(f"{scheme}:// is read here, and not written", path=path, hints=(hint,))
+
+
+def no_target(path: str, scheme: str) -> UnsupportedFeatureError:
+    """Return the error about a target in a store that is written to, for what is not written there."""
+    hint = "write to a disk of this machine; ckpt convert, extract and average write to stores"
+    return UnsupportedFeatureError(f"this is not written to {scheme}://", path=path, hints=(hint,))

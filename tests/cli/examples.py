@@ -78,6 +78,7 @@ OWN = {
     "average": {
         "--output": ("average run/ckpt-9 run/ckpt-10", "-o new/mean-1"),
         "--last": ("average run -o new/mean-1", "--last 2"),
+        "--verify": ("average run/ckpt-9 run/ckpt-10 -o new/mean-1 --json", "--verify none"),
         "--no-verify": ("average run/ckpt-9 run/ckpt-10 -o new/mean-1 --json", "--no-verify"),
         "--update-state": ("average run/ckpt-9 run/ckpt-10 -o new/mean-1", "--update-state"),
         "--overwrite": ("average run/ckpt-9 run/ckpt-10 -o there-1", "--overwrite"),
@@ -102,6 +103,7 @@ OWN = {
         "--shard-size": (_CONVERT, "--shard-size 100"),
         "--merge-slices": ("convert parts-1 new/c-1", "--merge-slices"),
         "--link": (_CONVERT, "--link"),
+        "--verify": (f"{_CONVERT} --json", "--verify none"),
         "--no-verify": (f"{_CONVERT} --json", "--no-verify"),
         "--update-state": (_CONVERT, "--update-state"),
         "--overwrite": ("convert run/ckpt-10 there-1", "--overwrite"),
@@ -174,6 +176,7 @@ OWN = {
         "--full-names": (_RENAME, "--full-names"),
         "--in-place": ("rename run/ckpt-10 --sub net=>n", "--in-place"),
         "--link": (_RENAME, "--link"),
+        "--verify": (f"{_RENAME} --json", "--verify none"),
         "--no-verify": (f"{_RENAME} --json", "--no-verify"),
         "--update-state": (_RENAME, "--update-state"),
         "--overwrite": ("rename run/ckpt-10 there-1 --sub net=>n", "--overwrite"),

@@ -29,7 +29,7 @@ from formats.errors import (
 from formats.find.registry import format_named
 from formats.model.location import INDEX_SUFFIX, MAP
 from formats.store.links import followed
-from formats.store.paths import is_folder, is_link, is_there, list_folder
+from formats.store.paths import is_folder, is_in_store, is_link, is_there, list_folder, refuse_target
 from formats.store.staging import (
     StagedFile,
     Staging,
@@ -38,11 +38,12 @@ from formats.store.staging import (
     refusing,
     sync_directory,
 )
+from formats.store.upload import Uploading
 from formats.store.workers import SERIAL, Workers
 
 from ..choose.safe_paths import dataset_names, safe_paths
 from ..look.values import as_json
-from .plans import Dropped, Move, Outcome, Plan
+from .plans import FULL, Dropped, Move, Outcome, Plan
 from .transfer import cast_chunks, execute
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def write(
     output: Output,
     *,
     overwrite: bool = False,
-    verify: bool = True,
+    proof: str = FULL,
     dry_run: bool = False,
     workers: Workers = SERIAL,
     advance: Callable[[int], None] = lambda _: None,
@@ -230,7 +231,7 @@ def write(
     try:
         if output.is_proven:
             return execute(
-                plan, overwrite=overwrite, verify=verify, dry_run=dry_run, workers=workers, advance=advance
+                plan, overwrite=overwrite, proof=proof, dry_run=dry_run, workers=workers, advance=advance
             )
         if dry_run:
             _check_target(output, overwrite=overwrite)
@@ -245,9 +246,14 @@ def write(
 def _write_staged(plan: Plan, output: Output, *, overwrite: bool, advance: Callable[[int], None]) -> None:
     output = output._replace(path=followed(output.path))
     _check_target(output, overwrite=overwrite)
-    staging = Staging(output.path, [output.path])
+    staging: Staging | Uploading
+    if not is_in_store(output.path):
+        staging = Staging(output.path, [output.path])
+    else:
+        staging = Uploading(output.path, output.path, overwrite=overwrite)
     try:
         if output.kind == "directory":
+            assert isinstance(staging, Staging)
             _stage_files(plan, staging, advance)
             staging.sync()
             plan.check_unchanged()
@@ -271,6 +277,8 @@ def _write_staged(plan: Plan, output: Output, *, overwrite: bool, advance: Calla
 
 def _check_target(output: Output, *, overwrite: bool) -> None:
     path = output.path
+    if output.kind == "directory":
+        refuse_target(path)  # a folder of objects would not be there at one stroke
     if output.kind == "stdout" or not is_there(path):
         return
     is_directory = is_folder(path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.model.facts import Facts, Nothing
+from formats.store.paths import is_in_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
     from formats.model.tensor import LazyTensor
 
     from .layout import Layout
+
+
+FULL, SENT, NONE = "full", "sent", "none"
+"""How what was written is proved: read back and compared, held against what a store says, or not at all."""
+
+
+def usual_proof(target: str) -> str:
+    """Return how a target is proved where nobody says."""
+    return SENT if is_in_store(target) else FULL
 
 
 class Move(NamedTuple):
@@ -71,7 +81,7 @@ class Plan(NamedTuple):
         for source in self.sources:
             source.check_unchanged()
 
-    def document(self, *, verified: bool, shared: bool = False) -> dict[str, Any]:
+    def document(self, proof: str, *, shared: bool = False) -> dict[str, Any]:
         """Return the JSON document that converting commands print."""
         return {
             "source": self.source,
@@ -79,7 +89,7 @@ class Plan(NamedTuple):
             "format": self.format,
             "tensors": list(self.rows()),
             "dropped": [dropped._asdict() for dropped in self.dropped],
-            **verification(verified=verified, shared=shared),
+            **verification(proof, shared=shared),
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -101,9 +111,9 @@ class Outcome(NamedTuple):
     shared: bool = False
 
 
-def verification(*, verified: bool, shared: bool = False) -> dict[str, Any]:
+def verification(proof: str, *, shared: bool = False) -> dict[str, Any]:
     """Return what a document says of how the result was compared with its source.
 
     Data shards that are `shared` with it are its files, of which nothing new was made to be compared.
     """
-    return {"verified": verified, "verification": ("linked" if shared else "full") if verified else "none"}
+    return {"verified": proof != NONE, "verification": "linked" if shared and proof != NONE else proof}

@@ -9,19 +9,19 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.errors import CheckpointExistsError, ConversionError
+from formats.errors import CheckpointExistsError, ConversionError, UnsupportedFeatureError
 from formats.find.suffixes import refuse_false_suffix
 from formats.keras.facts import rekeyed
 from formats.model.facts import Nothing
 from formats.model.writer import Target
-from formats.store.paths import is_file, is_there
+from formats.store.paths import is_file, is_in_store, is_there
 from formats.store.workers import SERIAL, Workers
 from formats.tf.bundle.reader import BundleReader
 from formats.tf.bundle.rename import BundleRename
 from formats.tf.bundle.writer import BundleWriter, bundle_target
 
 from ..choose.keys import Renamed, renamed
-from .plans import Move, Outcome, Plan
+from .plans import FULL, NONE, Move, Outcome, Plan
 from .transfer import execute
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Rename(NamedTuple):
         self,
         *,
         overwrite: bool = False,
-        verify: bool = True,
+        proof: str = FULL,
         dry_run: bool = False,
         workers: Workers = SERIAL,
         advance: Callable[[int], None] = lambda _: None,
@@ -53,12 +53,14 @@ class Rename(NamedTuple):
         if self.bundle is not None:
             if dry_run:
                 return Outcome(list(self.plan.notes))
-            notes = self.bundle.run(overwrite=overwrite, verify=verify, workers=workers, advance=advance)
+            notes = self.bundle.run(
+                overwrite=overwrite, verify=proof != NONE, workers=workers, advance=advance
+            )
             return Outcome([*self.plan.notes, *notes], self.bundle.shares)
         return execute(
             self.plan,
             overwrite=overwrite,
-            verify=verify,
+            proof=proof,
             dry_run=dry_run,
             workers=workers,
             advance=advance,
@@ -87,6 +89,7 @@ def plan_rename(
     path = reader.location.path if target is None else target
     if isinstance(reader, BundleReader):
         if target is not None:
+            _refuse_store(target)
             path = _bundle_prefix(reader, path)
         bundle = BundleRename(reader, path, names.keys, names.object_graph, link=link)
         names.object_graph = None  # It is encoded now, and may be large.
@@ -143,6 +146,14 @@ def _bundle_prefix(reader: CheckpointReader, target: str) -> str:
 def _refuse_suffix(reader: CheckpointReader, target: str) -> None:
     why = f"renaming keeps the format, {reader.format.name}"
     refuse_false_suffix(reader.format, target, why, "to another format: ckpt convert")
+
+
+def _refuse_store(target: str) -> None:
+    """Refuse to bring data shards to a store as they are: a conversion copies, by the same rules."""
+    if is_in_store(target):
+        hints = ("ckpt convert takes the same rules, and copies to stores",)
+        message = "shards are renamed on a disk of this machine alone"
+        raise UnsupportedFeatureError(message, path=target, hints=hints)
 
 
 def _refuse_existing(found: list[str]) -> None:

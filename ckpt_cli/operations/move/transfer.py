@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 from formats.core.chunks import equal_bytes, view_of
 from formats.core.region import region_of, tiling_flaw
 from formats.core.words import counted
-from formats.errors import ConversionError, CorruptCheckpointError, leave_out
+from formats.errors import CheckpointError, ConversionError, CorruptCheckpointError, leave_out
 from formats.find.creating import create_checkpoint
 from formats.find.registry import format_named
+from formats.store.paths import is_in_store
 from formats.store.ranges import cut
 from formats.store.workers import SERIAL, Workers
 from formats.tf.bundle.payload import chunks_checksum
@@ -31,8 +32,8 @@ from formats.tf.graph.kinds import GRAPH_KEY
 from formats.wire.crc32c import mask
 
 from .computed import Values, cast
-from .layout import laid_out, units
-from .plans import Outcome
+from .layout import Spot, laid_out, units
+from .plans import FULL, NONE, Outcome
 from .sharing import Shares, share
 from .tasks import Part, broken, compared, copied, different, done
 
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
 
     from .layout import Name
     from .plans import Move, Plan
+
+
+_LAST = Spot(1 << 62, 0, 0)
+"""Where in an order what has no place in it stands."""
 
 
 def cast_chunks(tensor: LazyTensor, spec: TensorSpec) -> Iterator[Chunk]:
@@ -89,7 +94,7 @@ def execute(
     *,
     overwrite: bool = False,
     shard_size: int | None = None,
-    verify: bool = True,
+    proof: str = FULL,
     workers: Workers = SERIAL,
     dry_run: bool = False,
     advance: Callable[[int], None] = lambda _: None,
@@ -112,13 +117,14 @@ def execute(
     writer = create_checkpoint(
         plan.target,
         format=plan.format,
-        specs=[move.spec for move in plan.moves],
+        specs=[move.spec for move in _in_order(plan)],
         overwrite=overwrite,
         object_graph=plan.object_graph,
         slices=plan.slices,
         shard_size=shard_size,
         facts=plan.facts,
         rehearsal=dry_run,
+        prove_sent=proof != NONE,
     )
     shares = Shares()
     if dry_run:
@@ -130,16 +136,43 @@ def execute(
             assert isinstance(writer, BundleWriter)
             shares = share(plan, writer, ways, workers, advance)
         made = _copy(plan, writer, shares, workers, advance)
-        if verify:
+        writer.finish()
+        is_compared = proof == FULL and writer.is_readable
+        if is_compared:
             with writer.reopen() as written:
                 if shares:
                     assert isinstance(writer, BundleWriter)
                     _check_index(plan, writer)
                     advance(shares.nbytes)
                 _compare(plan, written, shares, made, workers, advance)
-        writer.finish()
         plan.check_unchanged()
+    if proof == FULL and not is_compared:
+        _compare_in_place(plan, writer, made, workers, advance)
     return Outcome([*plan.notes, *writer.notes, *(shares.notes() if ways else ())], bool(shares))
+
+
+def _in_order(plan: Plan) -> Sequence[Move]:
+    """Return the moves in the order in which they will be written, as far as a layout tells."""
+    if not is_in_store(plan.target):
+        return plan.moves  # to which shard a tensor goes need not be known before
+    layout = plan.layout()
+    return sorted(plan.moves, key=lambda move: layout.get((move.spec.key, None), _LAST))
+
+
+def _compare_in_place(
+    plan: Plan,
+    writer: CheckpointWriter,
+    made: Mapping[Name, int],
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> None:
+    """Compare the one object that nobody could read before it was there; take it away where it differs."""
+    try:
+        with writer.reopen() as written:
+            _compare(plan, written, Shares(), made, workers, advance)
+    except CheckpointError:
+        writer.withdraw()
+        raise
 
 
 # Copying --------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from formats.tf.bundle.index import OBJECT_GRAPH_KEY
 from formats.tf.bundle.writer import bundle_target
 from formats.tf.graph.salvage import claimed_keys, graph_of_keys, without_lost
 
-from ..move.plans import Dropped, Move, Plan, verification
+from ..move.plans import NONE, Dropped, Move, Plan, verification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -94,7 +94,7 @@ class Rescue(NamedTuple):
     notes: tuple[str, ...] = ()
     refusal: CheckpointError | None = None
 
-    def document(self, *, verified: bool) -> dict[str, Any]:
+    def document(self, proof: str) -> dict[str, Any]:
         """Return the JSON document: that of converting, with what is lost and what is not proved."""
         base: dict[str, Any] = {
             "source": self.source,
@@ -102,10 +102,10 @@ class Rescue(NamedTuple):
             "format": None,
             "tensors": [],
             "dropped": [],
-            **verification(verified=False),
+            **verification(NONE),
         }
         if self.plan is not None:
-            base = self.plan.document(verified=verified)
+            base = self.plan.document(proof)
         for row in base["tensors"]:
             row["proof"] = self.proofs.get(row["from"])
         return {

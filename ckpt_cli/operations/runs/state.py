@@ -15,18 +15,22 @@ from formats.store.paths import (
     entry_at,
     is_file,
     is_folder,
+    is_in_store,
     is_there,
     join,
     open_file,
     parent,
     real_path,
-    refuse_target,
+    relative,
 )
+from formats.store.urls import scheme_of
 from formats.tf.run.leftovers import find_leftovers
 from formats.tf.run.state_file import FILE_NAME, StateFile, looks_like_state_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from formats.tf.run.leftovers import Leftover
 
 
 class Entry(NamedTuple):
@@ -48,7 +52,19 @@ class Entry(NamedTuple):
 
 def is_inside(name: str) -> bool:
     """Whether a name that is relative to a directory stays in it."""
-    return not os.path.isabs(name) and name.split(os.sep, 1)[0] != os.pardir
+    return not is_absolute(name) and name.split(os.sep, 1)[0] != os.pardir
+
+
+def is_absolute(name: str) -> bool:
+    """Whether a name says where it lies by itself: as a path from the root on, or a URL."""
+    return os.path.isabs(name) or bool(scheme_of(name))
+
+
+def _inside(path: str, folder: str) -> str:
+    """Return by which name a path lies in a folder; one that `is_inside` denies where it does not."""
+    if scheme_of(path) == scheme_of(folder):
+        return relative(real_path(path), real_path(folder))
+    return path
 
 
 def flaw_of(location: Location) -> str | None:
@@ -69,18 +85,15 @@ class Run:
     """
 
     def __init__(self, path: str) -> None:
-        refuse_target(path)
+        self.is_in_store = is_in_store(path)
         self.path, self.state_path = places_of(path)
         self.directory = Directory(self.path, self.state_path)
         self.state = self.directory.state
         self.has_file = is_file(self.state_path)
         listed = dict.fromkeys((*self.state.paths, self.state.latest)) if self.state else {}
         members = {member.location.path: member for member in self.directory.members}
-        prefixes = [
-            os.path.join(self.path, name) for path in listed for name in (path, os.path.basename(path))
-        ]
         sound = any(member.error is None for member in members.values())
-        self.leftovers = find_leftovers(self.path, prefixes, has_checkpoints=sound)
+        self.leftovers = [] if self.is_in_store else self._find_leftovers(listed, has_checkpoints=sound)
         aside = [path for leftover in self.leftovers if not leftover.in_the_way for path in leftover.aside]
         self.waiting = _waiting(self.path, aside)
         members |= {member.location.path: member for member in self.waiting}
@@ -93,22 +106,27 @@ class Run:
             key=lambda member: member.order,
         )
 
+    def _find_leftovers(self, listed: Iterable[str], *, has_checkpoints: bool) -> list[Leftover]:
+        """Return what interrupted saves left; in a store that is parts of uploads, which nobody sees."""
+        prefixes = [
+            os.path.join(self.path, name) for path in listed for name in (path, os.path.basename(path))
+        ]
+        return find_leftovers(self.path, prefixes, has_checkpoints=has_checkpoints)
+
     def entry(self, listed: str, timestamp: float | None = None) -> Entry:
         """Return what a listed path names: in this directory if it is here, else where the path says."""
         names = [listed]
-        if os.path.isabs(listed):
-            inside = os.path.relpath(real_path(listed), real_path(self.path))
+        if is_absolute(listed):
+            inside = _inside(listed, self.path)
             # The directory may be a copy: its own checkpoint goes before one of that name elsewhere.
             names = [inside] if is_inside(inside) else [os.path.basename(listed), listed]
         for name in names:
             member = self._there.get(os.path.normpath(name))
-            location = member.location if member else find_listed(os.path.join(self.path, name))
+            location = member.location if member else find_listed(join(self.path, name))
             if location is None:
                 continue
-            outside = os.path.isabs(name)
-            return Entry(
-                listed, name if outside else os.path.relpath(location.path, self.path), timestamp, location
-            )
+            own = name if is_absolute(name) else relative(location.path, self.path)
+            return Entry(listed, own, timestamp, location)
         return Entry(listed, listed, timestamp, None)
 
     def modified(self, entry: Entry) -> float:
@@ -135,7 +153,7 @@ class Run:
             "checkpoints": [
                 {
                     "name": entry.name,
-                    "path": entry.location.path if entry.location else os.path.join(self.path, entry.name),
+                    "path": entry.location.path if entry.location else join(self.path, entry.name),
                     "timestamp": entry.timestamp,
                     "exists": entry.location is not None,
                     "listed": entry.listed,

@@ -26,14 +26,19 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.words import command_line, counted
-from formats.errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError
+from formats.errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    UnsupportedFeatureError,
+)
 from formats.find.location import resolve, suggest
 from formats.find.opening import open_location
 from formats.find.registry import detect_format, format_named
 from formats.model.location import Location, step_of
 from formats.model.reader import Family
 from formats.store.beside import V1_SHARD
-from formats.store.paths import is_file
+from formats.store.paths import absolute, is_file, join
 from formats.store.staging import holding, refusing, replace_file, sync_directory
 from formats.tf.run.state_file import StateFile
 
@@ -105,6 +110,10 @@ class _Planner:
         if run.has_file and run.state is None and not wish.fix:
             hints = (f"to write it anew: {command_line('state', '--fix', run.path)}",)
             raise CorruptCheckpointError("cannot be read", path=run.state_path, hints=hints)
+        if wish.keep is not None and run.is_in_store:
+            message = "--keep deletes checkpoints on a disk of this machine alone"
+            hints = ("in a bucket a lifecycle rule can, or the provider's own program",)
+            raise UnsupportedFeatureError(message, path=run.path, hints=hints)
         if wish.fix:
             self._put_back()
             self._mend()
@@ -186,9 +195,9 @@ class _Planner:
         entry = self.run.entry(name)
         if entry.location is None and os.path.dirname(name):
             with contextlib.suppress(CheckpointNotFoundError):
-                entry = self.run.entry(os.path.abspath(resolve(name).path))
+                entry = self.run.entry(absolute(resolve(name).path))
         if entry.location is None:
-            path = os.path.join(self.run.path, name)
+            path = join(self.run.path, name)
             raise CheckpointNotFoundError("no such checkpoint", path=path, hints=suggest(path))
         flaw = flaw_of(entry.location)
         if flaw is not None:

@@ -28,8 +28,9 @@ from ...errors import (
     DuplicateKeyError,
     UnsupportedFeatureError,
 )
-from ...store.paths import entry_at, is_file, open_file, real_path
+from ...store.paths import entry_at, is_file, is_in_store, open_file, real_path
 from ...store.staging import Staging, refusing, sync_directory
+from ...store.upload import Uploading
 from ...store.workers import SERIAL, Workers
 from ...wire.coding import encode_varint
 from ...wire.crc32c import extend, mask
@@ -38,7 +39,7 @@ from .links import followed_index, followed_prefix
 from .payload import checksum, elements, length_bytes
 from .shards import CLONE, COPY, HARD_LINKS, LINK
 from .slices import slice_key
-from .staged import StagedBundle
+from .staged import StagedBundle, index_flaw, write_index
 from .verify import verify_values
 from .writer import BundleWriter
 
@@ -82,6 +83,10 @@ class BundleRename:
         differs = graph is not None and _differs(graph, reader)
         self._prefix = followed_index(prefix) if self.in_place and not differs else followed_prefix(prefix)
         self._graph = self._encoded(graph) if graph is not None and differs else None
+        if self._graph is not None and is_in_store(prefix):
+            message = "its object graph has the names, and lies in a shard, which is not changed in a store"
+            hints = ("to a checkpoint of its own, by the same rules: ckpt convert SRC DST",)
+            raise UnsupportedFeatureError(message, path=prefix, hints=hints)
         self._entries = self._rekeyed()
         self._used = self._used_shards()
         self._graph_shard = max(self._used, default=-1) + 1
@@ -170,6 +175,9 @@ class BundleRename:
         Raises CorruptCheckpointError for a tensor that is damaged in a shard that is copied: its
         values are compared with its checksum as they are with the copy.  What is shared is not read.
         """
+        if is_in_store(self._prefix):
+            self._put_index(verify=verify)
+            return self._notes({})
         staging = Staging(self._prefix, BundleWriter.existing(self._prefix))
         bundle = StagedBundle(staging, self._named, self._reader.index.header)
         bundle.entries = self._entries
@@ -187,6 +195,27 @@ class BundleRename:
         finally:
             staging.remove()
         return self._notes(brought)
+
+    @property
+    def _index_name(self) -> str:
+        return os.path.basename(self._prefix) + ".index"
+
+    def _put_index(self, *, verify: bool) -> None:
+        """Put the new index in the place of the old one, in a store; shards stay as they are."""
+        self.shares = True
+        uploading = Uploading(self._prefix, self._prefix + ".index", overwrite=True, prove=verify)
+        try:
+            index = uploading.create(self._index_name)
+            write_index(index, self._reader.index.header, self._entries, self._num_shards)
+            if verify:
+                with uploading.opening():
+                    flaw = index_flaw(index.path, self._entries, self._num_shards)
+                if flaw is not None:
+                    raise self._broken(flaw)
+            self._reader.check_unchanged()
+            uploading.move_in()
+        finally:
+            uploading.remove()
 
     @property
     def _is_index_alone(self) -> bool:
@@ -282,7 +311,7 @@ class BundleRename:
             bundle.move_in()
             return
         with refusing(self._prefix):
-            staging.move(os.path.basename(self._prefix) + ".index")
+            staging.move(self._index_name)
             sync_directory(staging.directory)
 
     def _notes(self, brought: Mapping[int, str]) -> list[str]:

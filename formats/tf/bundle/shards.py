@@ -43,6 +43,8 @@ _CANNOT = frozenset(
 
 def can_share(path: str, target: str) -> bool:
     """Whether a file and a target lie on one file system of this machine, as what is shared has to."""
+    if store_of(target).scheme:
+        return False
     real, directory = store_of(path).system_path(path), os.path.abspath(target)
     while not os.path.isdir(directory):
         directory = os.path.dirname(directory)

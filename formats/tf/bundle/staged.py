@@ -1,17 +1,24 @@
-"""A bundle beside its target: data shards that are new, or files of others, and the index over them.
+"""A bundle on its way to its target: data shards that are new, or files of others, and the index over them.
 
     shard-0, shard-1, ...           while it is not known how many there will be
     PREFIX.data-SSSSS-of-NNNNN      afterwards; PREFIX.index is staged then
 
 Whoever writes a bundle fills shards and notes entries; how many shards there are, what they
 are called, and how all of it takes the place of an old bundle (`commit`) is known here.
+
+In a store of objects shards have their names from the beginning: of a count that is known before, and that
+no shard there has in its name, so that the old bundle stays until the new index is there.  What the count
+names beyond the shards that are filled is empty.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import TYPE_CHECKING
 
+from ...model.location import data_shards
+from ...store.beside import SHARD
 from ...store.paths import open_file
 from ...wire.messages import BundleHeaderProto
 from ...wire.sstable import Table, TableBuilder
@@ -21,23 +28,66 @@ from .links import Mirror
 from .shards import bring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ...store.staging import StagedFile, Staging
+    from ...store.upload import Upload, Uploading
 
 
-class StagedBundle:
-    """The files of a bundle that is being written to a staging's target, which was `named` so.
+class _Bundle:
+    """The shards of a bundle that is being written, and the entries of its index.
 
     `entries` are those of the index by their keys, as they are stored; `header` is its
     own but for the count of shards.
     """
 
-    def __init__(self, staging: Staging, named: str, header: BundleHeaderProto) -> None:
+    def __init__(self, target: str, header: BundleHeaderProto) -> None:
         self.entries: dict[bytes, bytes] = {}
+        self._name = os.path.basename(target)
+        self._header = header
+
+    def shard_name(self, shard: int, num_shards: int) -> str:
+        """Return the name of a shard, of as many as there are."""
+        return data_shard(self._name, shard, num_shards)
+
+
+def write_index(
+    file: StagedFile | Upload, header: BundleHeaderProto, entries: Mapping[bytes, bytes], num_shards: int
+) -> None:
+    """Write the index of a bundle that has so many shards."""
+    header = BundleHeaderProto.decode(header.encode())
+    header.num_shards = num_shards
+    table = TableBuilder(file.write)
+    table.add(b"", header.encode())
+    for key in sorted(entries):
+        table.add(key, entries[key])
+    table.finish()
+
+
+def index_flaw(path: str, wanted: Mapping[bytes, bytes], num_shards: int) -> str | None:
+    """Return how an index differs from what it is to say; None where it does not."""
+    count, last = 0, b""
+    with open_file(path) as file:
+        entries = iter(Table(file.read, file.size, file.path))
+        header = BundleHeaderProto.decode(next(entries, (b"", b""))[1])
+        for key, value in entries:
+            if key <= last or wanted.get(key) != value:
+                return "the entries of the index differ"
+            count, last = count + 1, key
+    whole = (header.num_shards, count) == (num_shards, len(wanted))
+    return None if whole else "the index is not whole"
+
+
+class StagedBundle(_Bundle):
+    """The files of a bundle that is being written to a staging's target, which was `named` so."""
+
+    has_room = True
+    """Whether there may be more shards."""
+
+    def __init__(self, staging: Staging, named: str, header: BundleHeaderProto) -> None:
+        super().__init__(staging.target, header)
         self._staging = staging
         self._named = named
-        self._header = header
         self._shards: list[StagedFile | None] = []
 
     @property
@@ -70,47 +120,28 @@ class StagedBundle:
             self._shards.append(None)
         return way
 
-    def shard_name(self, shard: int, num_shards: int | None = None) -> str:
-        """Return the name of a shard, of as many as there are."""
-        return data_shard(os.path.basename(self._staging.target), shard, num_shards or self.num_shards)
-
     def finish(self) -> None:
         """Name the shards, and stage the index."""
         for number in range(self.num_shards):
-            self._staging.rename(f"shard-{number}", self.shard_name(number))
+            self._staging.rename(f"shard-{number}", self.shard_name(number, self.num_shards))
         self.stage_index(self.num_shards)
 
     def stage_index(self, num_shards: int) -> None:
         """Stage the index alone, over shards that lie at the target or will be named for so many."""
-        file = self._staging.create(os.path.basename(self._staging.target) + ".index")
-        header = BundleHeaderProto.decode(self._header.encode())
-        header.num_shards = num_shards
-        table = TableBuilder(file.write)
-        table.add(b"", header.encode())
-        for key in sorted(self.entries):
-            table.add(key, self.entries[key])
-        table.finish()
+        file = self._staging.create(self._name + ".index")
+        write_index(file, self._header, self.entries, num_shards)
 
     def index_flaw(self, num_shards: int) -> str | None:
         """Return how what is staged of the index differs from what it is to say; None where it does not."""
-        count, last = 0, b""
-        with open_file(self._staging.path(os.path.basename(self._staging.target) + ".index")) as file:
-            entries = iter(Table(file.read, file.size, file.path))
-            header = BundleHeaderProto.decode(next(entries, (b"", b""))[1])
-            for key, value in entries:
-                if key <= last or self.entries.get(key) != value:
-                    return "the entries of the index differ"
-                count, last = count + 1, key
-        whole = (header.num_shards, count) == (num_shards, len(self.entries))
-        return None if whole else "the index is not whole"
+        return index_flaw(self._staging.path(self._name + ".index"), self.entries, num_shards)
 
     def _restage(self, num_shards: int) -> None:
         """Stage the same bundle with more, empty, shards at its end."""
-        os.unlink(self._staging.path(os.path.basename(self._staging.target) + ".index"))
+        os.unlink(self._staging.path(self._name + ".index"))
         for number in range(num_shards):
             name = self.shard_name(number, num_shards)
             if number < self.num_shards:
-                self._staging.rename(self.shard_name(number), name)
+                self._staging.rename(self.shard_name(number, self.num_shards), name)
             else:
                 self._staging.create(name)
         self.stage_index(num_shards)
@@ -121,3 +152,48 @@ class StagedBundle:
         prefix = self._staging.target
         mirror = Mirror(self._named, prefix)
         BundleExchange(self._staging, prefix, self.num_shards, self._restage, mirror).run()
+
+
+class SentBundle(_Bundle):
+    """The objects of a bundle that is being sent, of no more data shards than are `planned`."""
+
+    def __init__(self, uploading: Uploading, header: BundleHeaderProto, planned: int) -> None:
+        super().__init__(uploading.target, header)
+        self._uploading = uploading
+        self._planned = planned
+        self._count = self._unused_count()
+        self._shards: list[Upload] = []
+
+    def _unused_count(self) -> int:
+        """Return the lowest count, not below that of planned shards, that no object has in its name."""
+        matches = map(SHARD.fullmatch, data_shards(self._uploading.target))
+        used = {int(match["count"]) for match in matches if match}
+        return next(count for count in itertools.count(self._planned) if count not in used)
+
+    @property
+    def num_shards(self) -> int:
+        return len(self._shards)
+
+    @property
+    def has_room(self) -> bool:
+        return self.num_shards < self._planned
+
+    @property
+    def last_shard(self) -> Upload | None:
+        return self._shards[-1] if self._shards else None
+
+    def add_shard(self) -> Upload:
+        shard = self._uploading.create(self.shard_name(self.num_shards, self._count))
+        self._shards.append(shard)
+        return shard
+
+    def finish(self) -> None:
+        """Complete the shards, and make the index."""
+        while self.num_shards < self._count:
+            self.add_shard()
+        index = self._uploading.create(self._name + ".index")
+        write_index(index, self._header, self.entries, self._count)
+
+    def move_in(self) -> None:
+        """Put the index, and delete the shards that the old one named."""
+        self._uploading.move_in(data_shards(self._uploading.target))

@@ -11,17 +11,18 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...core.chunks import PIECE, ChunkSource, view_of
 from ...core.dtypes import STRING, VARIANT
 from ...core.region import region_of, tiling_flaw, volume
 from ...core.spec import TensorSpec, key_bytes
-from ...errors import ConversionError, DuplicateKeyError
+from ...errors import CheckpointNotFoundError, ConversionError, DuplicateKeyError
 from ...model.location import Location, bundle, bundle_prefix, data_shards
-from ...model.writer import CheckpointWriter, Place
-from ...store.paths import is_file, is_folder, is_link
-from ...store.staging import refusing
+from ...model.writer import CheckpointWriter, Place, bounded
+from ...store.paths import is_file, is_folder, is_link, list_folder, parent
+from ...store.staging import StagedFile, Staging, refusing
 from ...wire.coding import encode_fixed32, encode_varint
 from ...wire.crc32c import extend, mask
 from ...wire.messages import BundleHeaderProto, VersionDef
@@ -29,17 +30,17 @@ from .index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY, BundleEntry, encode_entry
 from .links import followed_prefix
 from .payload import length_bytes
 from .slices import slice_key
-from .staged import StagedBundle
+from .staged import SentBundle, StagedBundle
 from .tiling import scatter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ...core.chunks import Chunk
-    from ...core.region import Extents
+    from ...core.region import Extents, Region
     from ...model.reader import Format
     from ...model.writer import Target
-    from ...store.staging import StagedFile
+    from ...store.upload import Upload
 
 
 _Stretch = tuple[int, int, int]
@@ -81,15 +82,19 @@ class BundleWriter(CheckpointWriter):
         _check_keys(target)
         self._named = target.path
         self._first_shards: dict[str, int] = {}
-        self._filling: list[StagedFile] = []
+        self._filling: list[StagedFile | Upload] = []
         self._starts_shard = False
-        self._open_places: Counter[StagedFile] = Counter()
-        super().__init__(format, target)
+        self._open_places: Counter[StagedFile | Upload] = Counter()
+        super().__init__(format, bounded(target))
         self.notes += _notes(target)
 
     def _start(self) -> None:
         header = BundleHeaderProto(version=VersionDef(producer=PRODUCER))
-        self._bundle = StagedBundle(self.staging, self._named, header)
+        self._bundle: StagedBundle | SentBundle
+        if isinstance(self.staging, Staging):
+            self._bundle = StagedBundle(self.staging, self._named, header)
+        else:
+            self._bundle = SentBundle(self.staging, header, _planned_shards(self.target))
 
     @classmethod
     def followed(cls, path: str) -> str:
@@ -104,13 +109,13 @@ class BundleWriter(CheckpointWriter):
     def location(cls, path: str) -> Location:
         return bundle(path)
 
-    def _shard(self, size: int) -> tuple[int, StagedFile]:
+    def _shard(self, size: int) -> tuple[int, StagedFile | Upload]:
         """Return the number and the file of the shard that takes the next `size` bytes."""
         limit = self.target.shard_size
         last = self._bundle.last_shard
         full = limit is not None and last is not None and 0 < last.size > limit - size
         starts = self._starts_shard and limit is None
-        if last is None or full or starts:
+        if last is None or ((full or starts) and self._bundle.has_room):
             self._starts_shard = False
             last = self._bundle.add_shard()
             self._filling.append(last)
@@ -121,7 +126,7 @@ class BundleWriter(CheckpointWriter):
 
         `ways` are those of `formats.tf.bundle.shards`.  What is written next begins a shard of its own.
         """
-        way = self._bundle.share(path, ways)
+        way = self._bundle.share(path, ways) if isinstance(self._bundle, StagedBundle) else None
         return (self._bundle.num_shards - 1, way) if way is not None else None
 
     def refer(  # noqa: PLR0917  a name, and the place in the order of the index
@@ -137,6 +142,7 @@ class BundleWriter(CheckpointWriter):
 
     def index_flaw(self) -> str | None:
         """Return how the index that is written differs from what it is to say; None where it does not."""
+        assert isinstance(self._bundle, StagedBundle)
         return self._bundle.index_flaw(self._bundle.num_shards)
 
     def start_shard(self) -> None:
@@ -179,10 +185,12 @@ class BundleWriter(CheckpointWriter):
         if spec.dtype.itemsize is None or size is None:
             return None
         _, file = self._shard(size)
+        assert isinstance(file, StagedFile)
         self._open_places[file] += 1
         return Place(file, file.reserve(size))
 
     def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, crc: int) -> None:
+        assert isinstance(self._bundle, StagedBundle)
         shard = self._bundle.number_of(place.file)
         self._add(spec, extents, (shard, place.offset, spec.nbytes or 0), mask(crc))
         self._open_places[place.file] -= 1
@@ -229,23 +237,62 @@ class BundleWriter(CheckpointWriter):
         itemsize = spec.dtype.itemsize
         if itemsize is None or tiling_flaw(regions, spec.shape):
             raise ValueError(f"tensor {spec.key!r}: its slices must be written one by one")
-        files, places = [], []
-        for region in regions:
-            size = volume(region) * itemsize
-            shard, file = self._shard(size)
-            files.append(file)
-            places.append((shard, file.reserve(size), size))
-        crcs, done = [0] * len(regions), [0] * len(regions)
-        source = ChunkSource(chunks)
-        for number, data in scatter(spec.shape, regions, itemsize, source.take):
-            crcs[number] = extend(crcs[number], data)
-            files[number].write_at(places[number][1] + done[number], data)
-            done[number] += len(data)
-        source.finish()
+        sizes = [volume(region) * itemsize for region in regions]
+        if isinstance(self.staging, Staging):
+            places, crcs = self._fill_slices(spec, regions, sizes, chunks)
+        else:
+            places, crcs = self._send_slices(spec, regions, sizes, chunks)
         for extents, region, place, crc in zip(slices, regions, places, crcs, strict=True):
             piece = spec._replace(shape=tuple(stop - start for start, stop in region))
             self._add(piece, extents, place, mask(crc))
         self._close_full_shards()
+
+    def _fill_slices(
+        self, spec: TensorSpec, regions: Sequence[Region], sizes: Sequence[int], chunks: Iterator[Chunk]
+    ) -> tuple[list[_Stretch], list[int]]:
+        """Write slices side by side at places of the shards; return the places, and checksums."""
+        files, places = [], []
+        for size in sizes:
+            shard, file = self._shard(size)
+            assert isinstance(file, StagedFile)
+            files.append(file)
+            places.append((shard, file.reserve(size), size))
+        crcs, done = [0] * len(regions), [0] * len(regions)
+        source = ChunkSource(chunks)
+        for number, data in scatter(spec.shape, regions, spec.dtype.itemsize or 0, source.take):
+            crcs[number] = extend(crcs[number], data)
+            files[number].write_at(places[number][1] + done[number], data)
+            done[number] += len(data)
+        source.finish()
+        return places, crcs
+
+    def _send_slices(
+        self, spec: TensorSpec, regions: Sequence[Region], sizes: Sequence[int], chunks: Iterator[Chunk]
+    ) -> tuple[list[_Stretch], list[int]]:
+        """Have slices wait on this machine until the tensor is through, then send one after the other."""
+        assert not isinstance(self.staging, Staging)
+        waiting = self.staging.scratch("slices")
+        starts = [waiting.reserve(size) for size in sizes]
+        done = list(starts)
+        source = ChunkSource(chunks)
+        for number, data in scatter(spec.shape, regions, spec.dtype.itemsize or 0, source.take):
+            waiting.write_at(done[number], data)
+            done[number] += len(data)
+        source.finish()
+        waiting.close()
+        places, crcs = [], []
+        with refusing(self.target.path), open(waiting.path, "rb") as file:
+            for size in sizes:
+                shard, upload = self._shard(size)
+                places.append((shard, upload.size, size))
+                crc = 0
+                for at in range(0, size, PIECE):
+                    piece = file.read(min(PIECE, size - at))
+                    crc = extend(crc, piece)
+                    upload.write(piece)
+                crcs.append(crc)
+        os.unlink(waiting.path)
+        return places, crcs
 
     def write_object_graph(self) -> None:
         if self.target.object_graph is not None and OBJECT_GRAPH_KEY not in self._bundle.entries:
@@ -266,6 +313,28 @@ class BundleWriter(CheckpointWriter):
 
     def _move_in(self) -> None:
         self._bundle.move_in()
+
+
+def _planned_shards(target: Target) -> int:
+    """Return how many shards take all tensors in their order, as far as their sizes are known.
+
+    Raises CheckpointError where shards may lie there, and their names cannot be listed.
+    """
+    if target.overwrite:
+        with suppress(CheckpointNotFoundError):
+            list_folder(parent(target.path))
+    sizes = []
+    for spec in target.specs:
+        regions = [region_of(extents, spec.shape) for extents in target.slices.get(spec.key, ())]
+        sizes += [volume(region) * (spec.dtype.itemsize or 0) for region in regions] or [spec.nbytes or 0]
+    if target.object_graph is not None:
+        sizes.append(len(target.object_graph.encode()))
+    count, filled = 1, 0
+    for size in sizes:
+        if 0 < filled > (target.shard_size or 0) - size:
+            count, filled = count + 1, 0
+        filled += size
+    return count
 
 
 def _check_keys(target: Target) -> None:

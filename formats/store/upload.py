@@ -1,0 +1,384 @@
+"""Writing to a store of objects: whole objects under their own names, the head of a checkpoint last.
+
+    head       the index, or the one object: until it is there no reader takes the others for a checkpoint
+    others     shards, complete before the head is; names that nobody has, so that what lies there stays
+    scratch    a directory of this machine, for formats that are not written from beginning to end, and for
+               what has to wait for its turn; they become objects when they are complete
+
+An object is sent in blocks, several at a time, so memory does not grow with it.  What was sent is
+held against what the store says of it: its size, and its MD5 where its e_tag is made of that.  Where
+a store says another MD5 (it may have encrypted the object), the object is read back.
+
+What a process that was killed leaves are objects that no head names, and parts of uploads, which
+no reader sees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import TYPE_CHECKING
+
+from ..core.chunks import PIECE, view_of
+from ..errors import CheckpointError, CheckpointExistsError, ConversionError
+from .objects import NOTHING, ObjectStore, Over, md5, md5_of
+from .paths import as_if_there, join, name_of, parent, store_of
+from .staging import ALIVE, StagedFile, refusing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    from ..core.chunks import Chunk
+    from .base import Entry
+    from .objects import Stream
+
+
+BLOCK = 8 << 20
+"""Bytes of a part: Amazon takes at least 5 MiB, and one goes within CKPT_TIMEOUT over slow lines, too."""
+
+AT_ONCE = 6
+"""Parts on their way at a time; each, and two that are being filled and summed, is in memory."""
+
+_MOST_PARTS = 9_000
+"""Parts of one object: Amazon takes 10,000.  Of what would be more, parts are larger."""
+
+_WHOLE = 5 << 30
+"""Bytes that Amazon takes at one stroke."""
+
+_MD5 = re.compile(r"[0-9a-f]{32}(-\d+)?")
+
+
+class Upload:
+    """A new object, sent from its beginning to its end.  What fits in one block is put when it is published.
+
+    `over` says what it may take the place of.  A head is not published where it is closed.  `is_published`
+    is None where nobody knows, for no answer came.
+    """
+
+    def __init__(
+        self, path: str, over: Over, block: int = BLOCK, *, is_head: bool = False, prove: bool = True
+    ) -> None:
+        self.path = path
+        self.size = 0
+        self.is_published: bool | None = False
+        self._store = object_store(path)
+        self._over = over
+        self._block = block
+        self._is_head = is_head
+        self._filling = bytearray()
+        self._stream: Stream | None = None
+        self._sums: list[Future[bytes]] = []
+        self._sums_blocks = prove and self._store.tells_md5
+        self._pool: ThreadPoolExecutor | None = None
+        self._prove = prove
+        self._entry: Entry | None = None
+
+    def write(self, data: Chunk | bytearray) -> None:
+        """Send what comes next."""
+        view = memoryview(data) if isinstance(data, bytearray) else view_of(data)
+        self.size += len(view)
+        while view:
+            if len(self._filling) == self._block:
+                self._send()
+            room = self._block - len(self._filling)
+            self._filling += view[:room]
+            view = view[room:]
+
+    @property
+    def waiting(self) -> bytes | None:
+        """All of it, as long as none of it was sent; else None."""
+        return bytes(self._filling) if self._stream is None else None
+
+    def _send(self) -> None:
+        """Send the block that is full, and begin another: nobody changes what was handed over."""
+        if self._stream is None:
+            self._stream = self._store.stream(self.path, self._block, AT_ONCE)
+        block, self._filling = self._filling, bytearray()
+        if self._sums_blocks:
+            self._sum(block)
+        self._stream.write(block)
+
+    def _sum(self, block: bytearray) -> None:
+        """Sum a block while it is sent; one at a time, so that no more of them wait."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1)
+        if self._sums:
+            self._sums[-1].result()
+        self._sums.append(self._pool.submit(md5, block))
+
+    def close(self) -> None:
+        """Publish it, unless it is a head, whose time comes when all else is there."""
+        if not self._is_head:
+            self.publish()
+
+    def publish(self) -> None:
+        """Have it be there, and hold what the store says of it against what was sent.
+
+        Raises CheckpointExistsError where something has appeared in its place, ConversionError where
+        another lies there than was sent, InaccessibleError.
+        """
+        if self.is_published:
+            return
+        if not self._over.whatever and _is_other(self._store.asked(self.path), self._over.entry):
+            raise CheckpointExistsError("has appeared, or changed, meanwhile", path=self.path)
+        if self._stream is not None:
+            self._send()
+        self.is_published = None
+        try:
+            if self._stream is not None:
+                self._stream.finish()
+            else:
+                self._store.put(self.path, bytes(self._filling), self._over)
+        except CheckpointError:
+            # The answer may have been lost, and what was asked for done.
+            self.settle()
+            if not self.is_published:
+                raise
+        self._entry = self._store.asked(self.path)
+        self._check(self._entry)
+        self.is_published = True
+        self._filling = bytearray()
+        self._stop_summing()
+
+    def _stop_summing(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def settle(self) -> None:
+        """Find out whether it is there, where nobody knows."""
+        if self.is_published is not None:
+            return
+        found = self._store.asked(self.path)
+        if found is None or found.size != self.size or not _is_other(found, self._over.entry):
+            self.is_published = False
+        else:
+            self.is_published = self._is_proven(found)
+            self._entry = found
+
+    def _check(self, found: Entry | None) -> None:
+        """Raise ConversionError unless the store has what was sent, as far as it tells."""
+        if found is None or found.size != self.size:
+            what = "nothing" if found is None else f"{found.size:,} bytes"
+            raise ConversionError(f"{self.size:,} bytes were sent, {what} lies there", path=self.path)
+        if self._prove and not self._is_proven(found):
+            raise ConversionError("other bytes lie there than were sent", path=self.path)
+
+    def _is_proven(self, found: Entry) -> bool:
+        """Whether an object has the MD5 of what was sent, where its store tells one."""
+        told = str(found.identity[0]).strip('"')
+        if not _MD5.fullmatch(told) or (self._stream is not None and not self._sums_blocks):
+            return True
+        sums = [each.result() for each in self._sums] if self._stream is not None else [md5(self._filling)]
+        # An e_tag may be the MD5 of other bytes, as those that a store has encrypted.
+        return told == md5_of(sums) or self._read_back() == sums
+
+    def _read_back(self) -> list[bytes]:
+        self._store.forget_listings()
+        with self._store.open(self.path) as file:
+            sizes = [min(self._block, file.size - at) for at in range(0, file.size or 1, self._block)]
+            return [md5(file.read(at * self._block, size)) for at, size in enumerate(sizes)]
+
+    def is_ours(self) -> bool:
+        """Whether what was published is what lies there still."""
+        return self._entry is not None and not _is_other(self._store.asked(self.path), self._entry)
+
+    def remove(self) -> None:
+        """Take it back: what was sent of it, or the object, unless another lies in its place by now."""
+        self.settle()
+        self._stop_summing()
+        stream, self._stream = self._stream, None
+        if self.is_published:
+            if self.is_ours():
+                self._store.delete([self.path])
+        elif stream is not None:
+            stream.abort()
+        self.is_published = False
+
+
+def made_first(path: str) -> str:
+    """Return what to say of an object that is made on this machine before it is sent."""
+    from tempfile import gettempdir
+
+    return f"{path} is made in {gettempdir()} first, and sent when it is whole"
+
+
+def object_store(path: str) -> ObjectStore:
+    """Return the store of objects that a path lies in."""
+    store = store_of(path)
+    assert isinstance(store, ObjectStore)
+    return store
+
+
+def _is_other(found: Entry | None, expected: Entry | None) -> bool:
+    """Whether another object lies in a place than is expected there, or one where none is."""
+    if found is None or expected is None:
+        return found is not expected
+    return found.identity != expected.identity
+
+
+class Uploading:
+    """The objects of a target, in place of a `Staging`.
+
+    `head` is the path of what goes last.  `prove` holds each object against what the store says of it.
+    `largest` are the bytes of the largest object, as far as that is known.
+    """
+
+    is_local = False
+
+    def __init__(
+        self, target: str, head: str, *, overwrite: bool = False, prove: bool = True, largest: int = 0
+    ) -> None:
+        self.target = target
+        self._head_path = head
+        self._prove = prove
+        parts = -(-largest // _MOST_PARTS)
+        self._block = max(BLOCK, -(-parts // BLOCK) * BLOCK)
+        self._store = object_store(target)
+        before = self._store.asked(head)
+        self._over = Over(entry=before) if overwrite and before is not None else NOTHING
+        self._head: Upload | None = None
+        self._uploads: list[Upload] = []
+        self._files: list[StagedFile] = []
+        self._scratch: str | None = None
+        self._surplus: list[str] = []
+        ALIVE.add(self)
+
+    # What is on this machine ------------------------------------------------------
+
+    @property
+    def staged(self) -> str:
+        """The directory of this machine for what is not sent yet."""
+        if self._scratch is None:
+            import tempfile
+
+            with refusing(self.target):
+                self._scratch = tempfile.mkdtemp(prefix="ckpt-")
+        return self._scratch
+
+    def path(self, name: str) -> str:
+        """Return the path of a file on this machine, which becomes the head where it has its name."""
+        return os.path.join(self.staged, name)
+
+    def scratch(self, name: str) -> StagedFile:
+        """Return a new file on this machine, for what waits."""
+        file = StagedFile(self.path(name), self.target)
+        self._files.append(file)
+        return file
+
+    def adopt(self, name: str) -> StagedFile:
+        """Open a file on this machine that a library has made, to write at places in it."""
+        file = StagedFile(self.path(name), self.target, new=False)
+        self._files.append(file)
+        return file
+
+    # Objects ----------------------------------------------------------------------
+
+    def final(self, name: str) -> str:
+        """Return the path of an object beside the target."""
+        return join(parent(self.target), name)
+
+    def create(self, name: str) -> Upload:
+        """Begin an object; one that goes before the head must have a name that nobody has."""
+        path = self.final(name)
+        is_head = path == self._head_path
+        over = self._over if is_head else NOTHING
+        # An index is put at one stroke, on its condition, and can be read before.
+        block = _WHOLE if is_head and (self._uploads or path != self.target) else self._block
+        upload = Upload(path, over, block, is_head=is_head, prove=self._prove)
+        if is_head:
+            self._head = upload
+        else:
+            self._uploads.append(upload)
+        return upload
+
+    def sync(self) -> None:
+        """Complete all objects but the head, and all files."""
+        for upload in self._uploads:
+            upload.close()
+        while self._files:
+            self._files.pop().close()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody can be kept out; names that nobody had, and conditions, take the place of that."""
+        self._store.forget_listings()
+        yield
+
+    def foreign(self, paths: Iterable[str]) -> list[str]:
+        """Return those of some paths that are not of this target's own objects."""
+        own = {upload.path for upload in self._uploads}
+        return [path for path in paths if path not in own]
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether all of it can be read before it is in its place."""
+        return self._head is not None and bool(self._uploads) and self._head.waiting is not None
+
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[str]:
+        """Have all be read, as long as the context lasts, as if the head were there."""
+        data = self._head.waiting if self._head is not None and not self._head.is_published else None
+        if data is None:
+            yield self.target
+            return
+        with as_if_there(self._head_path, data):
+            yield self.target
+
+    def move_in(self, surplus: Iterable[str] = ()) -> None:
+        """Complete the head, which makes the checkpoint the new one; then delete what it has replaced."""
+        for upload in self._uploads:
+            if not upload.is_ours():
+                raise CheckpointError("has been replaced, or removed, meanwhile", path=upload.path)
+        head = self._head or self._from_file()
+        self._surplus = [path for path in self.foreign(surplus) if path != self._head_path]
+        head.publish()
+        self._store.delete(self._surplus)
+        self._surplus = []
+
+    def _from_file(self) -> Upload:
+        """Send the file of this machine that has the head's name."""
+        path = self.path(name_of(self._head_path))
+        with refusing(self.target):
+            size = os.path.getsize(path)
+        block = max(self._block, -(-size // _MOST_PARTS // BLOCK) * BLOCK)
+        self._head = head = Upload(self._head_path, self._over, block, is_head=True, prove=self._prove)
+        with refusing(self.target), open(path, "rb") as file:
+            while piece := file.read(PIECE):
+                head.write(piece)
+        return head
+
+    def withdraw(self) -> None:
+        """Delete what is in its place, where it turned out to be wrong."""
+        for upload in (self._head, *self._uploads):
+            if upload is not None:
+                upload.remove()
+
+    def remove(self) -> None:
+        """Take back all that is not in its place, and remove what is on this machine.
+
+        What the head may name stays where nobody can tell whether the head is there.
+        """
+        import shutil
+
+        ALIVE.discard(self)
+        try:
+            if self._head is not None:
+                self._head.settle()
+            if self._head is not None and self._head.is_published:
+                self._store.delete(self._surplus)
+            else:
+                with contextlib.ExitStack() as stack:  # which goes on where one cannot be taken back
+                    for upload in (*self._uploads, *([self._head] if self._head is not None else ())):
+                        stack.callback(upload.remove)
+        finally:
+            while self._files:
+                with contextlib.suppress(CheckpointError):  # What is thrown away may be lost.
+                    self._files.pop().close()
+            if self._scratch is not None:
+                shutil.rmtree(self._scratch, ignore_errors=True)
+                self._scratch = None

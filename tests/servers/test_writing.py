@@ -1,0 +1,274 @@
+"""Writing to buckets of servers that speak as Amazon's and Azure's do: kills, faults, secrets, memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+
+import formats
+from tests.cli.conftest import ROOT
+from tests.servers.google import Google, google
+from tests.support import data_path, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+pytestmark = pytest.mark.servers
+
+RUN = data_path("guide_adam_legacy/tf_ckpts")
+OLD, NEW = f"{RUN}/ckpt-9", f"{RUN}/ckpt-10"
+_PIECE = 12 << 20
+"""Bytes of a tensor that is sent in two parts."""
+
+
+@pytest.fixture(scope="session")
+def google_server() -> Iterator[Google]:
+    with google() as store, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", store.url)
+        yield store
+
+
+@pytest.fixture(scope="session")
+def written_gs(google_server: Google) -> str:
+    """Return a bucket of a server that takes objects as Google's does, with nothing in it."""
+    assert google_server.url
+    return "gs://bucket"
+
+
+@pytest.fixture(params=["s3", "az", "written_gs"])
+def bucket(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(request.param)
+    return f"{found}/written"
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a bundle of which each tensor is sent in parts."""
+    prefix = str(tmp_path_factory.mktemp("large") / "c-1")
+    write_bundle(prefix, {f"v{at}": np.full(_PIECE, at, np.uint8) for at in range(4)})
+    return prefix
+
+
+def _ckpt(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "ckpt_cli", *args], cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    assert "topsecret" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr or environment.get("CKPT_DEBUG")
+    return done
+
+
+def _values(path: str) -> dict[str, bytes]:
+    with formats.open_checkpoint(path) as reader:
+        return {key: np.asarray(reader[key].read()).tobytes() for key in reader}
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    """Forget what servers said, as each command does."""
+    _ask_anew()
+
+
+def _ask_anew() -> None:
+    from formats.store.remote import STORES
+
+    for store in STORES:
+        store.forget()
+
+
+def _uploads(prefix: str) -> list[str]:
+    """Return the keys of uploads that Amazon's bucket has parts of."""
+    import urllib.request
+
+    import obstore
+    from obstore.store import S3Store
+
+    client = S3Store("bucket", client_options={"allow_http": True})
+    signed = obstore.sign(client, "GET", "", __import__("datetime").timedelta(minutes=5))
+    with urllib.request.urlopen(signed.replace("?", "?uploads=&", 1)) as answer:
+        text = answer.read().decode()
+    return [key for key in re.findall(r"<Key>([^<]*)</Key>", text) if key.startswith(prefix)]
+
+
+TARGETS: dict[str, tuple[str, ...]] = {
+    "c-1": (),
+    "s-1": ("--shard-size", str(_PIECE)),
+    "x.safetensors": (),
+    "y.safetensors": ("--shard-size", str(_PIECE)),
+    "z.npz": (),
+    "v1": ("--to", "v1"),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("proof", ["sent", "full"])
+def test_there_and_back_is_the_same(target: str, proof: str, bucket: str, large: str, tmp_path: Path) -> None:
+    there = f"{bucket}/{proof}/{target}"
+    done = _ckpt("convert", large, there, *TARGETS[target], "--verify", proof, "--json")
+    assert done.returncode == 0, done.stderr
+    assert f'"verification": "{proof}"' in done.stdout
+    assert _ckpt("convert", large, there, *TARGETS[target]).returncode == 3
+    assert _ckpt("convert", large, there, *TARGETS[target], "--overwrite").returncode == 0
+    assert _ckpt("verify", there).stdout.count("\n") == 1  # no surplus shards
+    copy = f"{bucket}/{proof}/copy/{target}"
+    assert _ckpt("convert", there, copy).returncode == 0
+    back = str(tmp_path / "back-1")
+    assert _ckpt("convert", copy, back, "--to", "tf-name").returncode == 0
+    assert _ckpt("diff", "--exact", large, back).returncode == 0
+
+
+def test_state_and_index_are_put_alone(bucket: str) -> None:
+    run = f"{bucket}/run"
+    assert _ckpt("convert", RUN, run, "--each", "--to", "name").returncode == 0
+    assert _ckpt("state", "--set", "ckpt-8", run).returncode == 0
+    assert '"latest": "ckpt-8"' in _ckpt("ls", "--json", run).stdout
+    done = _ckpt("rename", "--in-place", f"{run}/ckpt-9", "--sub", "net=>model")
+    assert done.returncode == 0, done.stderr
+    assert "model/l1/kernel" in _ckpt("ls", "-1", f"{run}/ckpt-9").stdout
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_kill_at_any_time_leaves_the_old_or_the_new(seed: int, s3: str, large: str) -> None:
+    target = f"{s3}/killed/{seed}/c-1"
+    assert _ckpt("convert", OLD, target).returncode == 0
+    old = _values(target)
+    words = ("convert", large, target, "--shard-size", str(_PIECE), "--overwrite")
+    began = time.monotonic()
+    assert _ckpt(*words).returncode == 0
+    took = time.monotonic() - began
+    _ask_anew()
+    new = _values(target)
+    assert _ckpt("convert", OLD, target, "--overwrite").returncode == 0
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ckpt_cli", *words], cwd=ROOT, stdout=subprocess.DEVNULL
+    )
+    time.sleep(took * (seed + 1) / 9)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    _ask_anew()
+    assert _values(target) in (old, new)
+    done = _ckpt(*words)  # which the leavings of the other do not hinder
+    assert done.returncode == 0, done.stderr
+    _ask_anew()
+    assert _values(target) == new
+    assert _ckpt("verify", target).stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_nothing(number: int, s3: str, large: str) -> None:
+    target = f"{s3}/ended/{number}/c-1"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ckpt_cli", "convert", large, target, "--shard-size", str(2 * _PIECE)],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not _uploads(f"ended/{number}/") and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, err = process.communicate()
+    assert process.returncode == 128 + number, err
+    assert not _uploads(f"ended/{number}/")
+    assert _ckpt("ls", f"{s3}/ended/{number}").returncode in (1, 3)
+    _ask_anew()
+    with pytest.raises(formats.CheckpointNotFoundError):
+        formats.open_checkpoint(target)
+
+
+def test_memory_does_not_grow_with_the_checkpoint(s3: str, tmp_path: Path) -> None:
+    """Six parts of 8 MiB on their way, two that are filled and summed, and 100 MB for the program itself."""
+    peaks = []
+    for at, count in enumerate((2, 8)):
+        prefix = str(tmp_path / f"c-{at}")
+        write_bundle(prefix, {f"v{n}": np.full(32 << 20, n, np.uint8) for n in range(count)})
+        done = subprocess.run(
+            [sys.executable, "-c", _PEAK, "convert", prefix, f"{s3}/memory/c-{at}"],
+            cwd=ROOT, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        peaks.append(int(done.stderr.split()[-2]) >> 10)
+    assert peaks[1] <= 8 * 8 + 100
+    assert peaks[1] <= peaks[0] + 24
+
+
+_PEAK = """
+import atexit, sys
+def told():
+    print(*[line for line in open("/proc/self/status") if line.startswith("VmHWM")], file=sys.stderr)
+atexit.register(told)
+from ckpt_cli.main import main
+main(sys.argv[1:])
+"""
+
+REFUSED: dict[str, tuple[Any, ...]] = {
+    "wrong secret": ("s3://bucket/no/c-1", {"AWS_SECRET_ACCESS_KEY": "topsecretwrong"}),
+    "unknown": ("s3://bucket/no/c-1", {"AWS_ACCESS_KEY_ID": "topsecretother"}),
+    "nobody there": ("s3://bucket/no/c-1", {"AWS_ENDPOINT_URL": "http://topsecretuser:topsecretword@127.0.0.1:1"}),
+    "no bucket": ("s3://nosuchbucket/c-1", {}),
+    "no azure": ("az://container/c-1", {"AZURE_STORAGE_ACCOUNT_NAME": "a",
+                 "AZURE_STORAGE_SAS_TOKEN": "sig=topsecretsas", "AZURE_STORAGE_ENDPOINT": "http://127.0.0.1:1"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("debug", ["", "1"])
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("suffix", ["", ".safetensors", ".npz"])
+def test_what_is_refused_is_said_without_secrets(name: str, suffix: str, debug: str, s3: str) -> None:
+    target, environment = REFUSED[name]
+    words = ("convert", NEW, target + suffix, "--weights-only", "-v")
+    done = _ckpt(*words, CKPT_DEBUG=debug, CKPT_TIMEOUT="5", **environment)
+    assert done.returncode == 3 or debug
+    assert debug or done.stderr.count("ckpt: error: ") == 1
+
+
+def test_a_server_that_is_busy_is_sent_to_again(google_server: Google, large: str, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def busy(method: str, path: str, _: Mapping[str, str]) -> int | None:
+        asked.append(path)
+        return 503 if len(asked) % 4 == 0 else None
+
+    google_server.fault = busy
+    done = _ckpt("convert", large, "gs://bucket/busy/c-1", "--shard-size", str(_PIECE))
+    google_server.fault = lambda *_: None
+    assert done.returncode == 0, done.stderr
+    assert not google_server.uploads
+    assert _ckpt("diff", "--exact", large, "gs://bucket/busy/c-1").returncode == 0
+
+
+@pytest.mark.parametrize("at", ["uploads", "partNumber=2", "uploadId", "c-1.index"])
+def test_what_never_comes_through_leaves_nothing(at: str, google_server: Google, large: str) -> None:
+    def refuse(method: str, path: str, _: Mapping[str, str]) -> int | None:
+        is_met = at in unquote(path) and (method == "POST" if at == "uploadId" else method in ("PUT", "POST"))
+        return 403 if is_met else None
+
+    google_server.fault = refuse
+    done = _ckpt("convert", large, "gs://bucket/refused/c-1", "--shard-size", str(2 * _PIECE))
+    google_server.fault = lambda *_: None
+    assert done.returncode == 3
+    assert "the server answered 403" in done.stderr
+    assert not google_server.uploads
+    assert not [path for path in google_server.objects if "/refused/" in path]
+
+
+def test_a_server_without_conditions_is_written_to(google_server: Google) -> None:
+    def refuse(method: str, path: str, headers: Mapping[str, str]) -> int | None:
+        return 501 if any(name.lower() == "x-goog-if-generation-match" for name in headers) else None
+
+    google_server.fault = refuse
+    codes = [
+        _ckpt("convert", source, "gs://bucket/plain/c-1", *more).returncode
+        for source, more in ((OLD, ()), (OLD, ()), (NEW, ("--overwrite",)))
+    ]
+    google_server.fault = lambda *_: None
+    assert codes == [0, 3, 0]
+    assert _ckpt("diff", "--exact", NEW, "gs://bucket/plain/c-1").returncode == 0
