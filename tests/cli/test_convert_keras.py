@@ -73,3 +73,16 @@ def test_weights_are_cast(ckpt: Callable[..., Any], tmp_path: Path) -> None:
     assert ckpt("convert", source, tmp_path / "m.weights.h5", "--cast", "bfloat16").code == 0
     with formats.open_checkpoint(str(tmp_path / "m.weights.h5")) as reader:
         assert {spec.dtype.name for spec in reader.specs.values()} == {"bfloat16"}
+
+
+def test_bfloat16_that_keras_does_not_load_is_refused(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    """Keras writes two opaque bytes into .h5, Keras 2 into all of its files, and reads none of them."""
+    source, config = data_path("keras_conv", "conv"), data_path("keras_conv", "conv.full.h5")
+    narrow = ["--config", config, "--cast", "bfloat16"]
+    for name in ("m.h5", "m.weights.h5"):
+        result = ckpt("convert", source, tmp_path / name, *narrow)
+        assert (result.code, result.out) == (3, "")
+        assert "Keras 2 does not load bfloat16 from keras-" in result.err
+        assert "--cast float32" in result.err
+    assert not list(tmp_path.iterdir())
+    assert ckpt("convert", source, tmp_path / "conv-1", *narrow, "--to", "object").code == 0

@@ -232,7 +232,20 @@ def _laid(
         chosen.dropped.append(Dropped(key, reason))
     _refuse_idle(chosen, model, placed)
     moves = [_move(chosen, model, variable, name) for variable, name in placed]
+    if graph is None:
+        _refuse_unloadable(chosen, model, moves)
     return Laid(moves, graph, facts or Nothing())
+
+
+def _refuse_unloadable(chosen: Chosen, model: Model, moves: list[Move]) -> None:
+    """Refuse bfloat16 where Keras writes it, and does not load it: not even what it wrote itself."""
+    if model.facts.major == "3" and not chosen.into.names_layers:
+        return
+    for move in moves:
+        if move.spec.dtype.name == "bfloat16":
+            message = f"Keras {model.facts.major} does not load bfloat16 from {chosen.into.name}"
+            hints = ("to write it as another type: --cast float32",)
+            raise ConversionError(message, path=chosen.source.location.path, key=move.source, hints=hints)
 
 
 def _refuse_idle(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
