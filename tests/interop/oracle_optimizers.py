@@ -284,6 +284,59 @@ def _go_on_keras(family, optimizer, seed, path, truth):
     return _verdict(truth, model.get_weights(), matched=matched, iterations=iterations)
 
 
+# An embedding -------------------------------------------------------------------------------
+
+
+def _embedding(family, seed):
+    """Return a compiled model of an embedding, of which a batch looks up some rows."""
+    keras = tf.keras
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            layers.Input((3,), dtype="int32"),
+            layers.Embedding(7, WIDTH, name="words"),
+            layers.Flatten(name="flat"),
+            layers.Dense(2, name="out"),
+        ],
+        name="net",
+    )
+    random = np.random.RandomState(seed)
+    model.set_weights([random.randn(*weight.shape) for weight in model.get_weights()])
+    return model, keras_optimizers(family)["adam"]()
+
+
+def _embedding_step(model, optimizer, *, dense):
+    random = np.random.RandomState(0)
+    rows, labels = random.randint(0, 7, (8, 3)), random.randn(8, 2).astype("f")
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((model(rows) - labels) ** 2)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    gradients = [tf.convert_to_tensor(one) for one in gradients] if dense else gradients
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+    return float(loss)
+
+
+def embedding(family, path, dense, template=None):
+    """Train three steps and save, or restore; return the losses of the next three steps.
+
+    Gradients of the embedding are slices, or, where `dense`, tensors.
+    """
+    model, optimizer = _embedding(family, 0 if template else 1)
+    _embedding_step(model, optimizer, dense=dense)
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
+    if template:
+        for _ in range(2):
+            _embedding_step(model, optimizer, dense=dense)
+        checkpoint.write(path)
+        losses = [_embedding_step(model, optimizer, dense=dense) for _ in range(3)]
+        fresh, other = _embedding(family, 1)
+        _embedding_step(fresh, other, dense=dense)
+        tf.train.Checkpoint(model=fresh, optimizer=other).write(template)
+        return losses
+    checkpoint.read(path).assert_existing_objects_matched()
+    return [_embedding_step(model, optimizer, dense=dense) for _ in range(3)]
+
+
 # What is asked ------------------------------------------------------------------------------
 
 

@@ -361,3 +361,34 @@ def test_training_goes_on_from_a_checkpoint_in_the_file_of_a_program(
     found = goes_on(case.target, case.into, str(target), folder)
     assert (found["matched"], found["iterations"]) == (True, 3)
     assert found["difference"] <= TOLERANCE
+
+
+@pytest.mark.parametrize("target", ["legacy", "new"])
+def test_keras_3_steps_otherwise_by_slices_alone(
+    target: str, old_tensorflow: TensorFlow, new_tensorflow: TensorFlow, tmp_path: Any
+) -> None:
+    """Of an embedding's gradient Keras 3's Adam lets the rows that a batch has not be; Keras 2's moves all.
+
+    By the same gradients as tensors both go on alike, so that the difference is not the state's.
+    """
+    for dense in (True, False):
+        ask = {"k3": new_tensorflow, target: old_tensorflow}
+        losses = {
+            family: tensorflow.ask(
+                "optimizers",
+                "embedding",
+                family=family,
+                path=str(tmp_path / f"{family}-{dense}"),
+                dense=dense,
+                template=str(tmp_path / f"fresh-{family}-{dense}"),
+            )
+            for family, tensorflow in ask.items()
+        }
+        for source, into in (("k3", target), (target, "k3")):
+            path = tmp_path / f"{source}-{into}-{dense}"
+            fresh = tmp_path / f"fresh-{into}-{dense}"
+            done = run_ckpt("convert", tmp_path / f"{source}-{dense}", path, "--like", fresh)
+            assert done.code == 0, done.err
+            found = ask[into].ask("optimizers", "embedding", family=into, path=str(path), dense=dense)
+            assert found[0] == pytest.approx(losses[source][0], rel=1e-6)
+            assert (found == pytest.approx(losses[source], rel=1e-6)) == dense
