@@ -26,10 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["Interleaved", "InterleavedAhead"]
 
 
-class Interleaved(Nesting):
-    """Several pipelines in turn, some elements of each; one that ends makes room for the next."""
+class _InTurn(Nesting):
+    """Several pipelines in turn, some elements of each: what both ways have in common.
 
-    name = "Interleave"
+    `_places` hold what gives elements, and nothing where it has ended; `_place` is the one whose
+    turn it is, `_within` the number of elements that it has given in it, `_entered` that of all
+    pipelines so far.
+    """
 
     def __init__(
         self,
@@ -40,21 +43,21 @@ class Interleaved(Nesting):
         block: int,
     ) -> None:
         super().__init__(inputs, function, rewrite)
-        self._open: list[Inner | None] = [None] * cycle
+        self._places: list[Any] = [None] * cycle
         self._block = block
         self._place = self._within = self._entered = 0
         self._has_ended = False
 
     def next(self) -> Any:
-        while not self._has_ended or any(self._open):
-            inner = self._open[self._place]
-            if inner is None:
-                self._enter()
+        while self._goes_on():
+            current = self._places[self._place]
+            if current is None:
+                self._pass_empty()
                 continue
             try:
-                element = inner.cursor.next()
+                element = current.next()
             except StopIteration:
-                self._open[self._place] = None
+                self._places[self._place] = self._following()
                 self._turn()
                 continue
             self._within += 1
@@ -63,7 +66,32 @@ class Interleaved(Nesting):
             return element
         raise StopIteration
 
-    def _enter(self) -> None:
+    def _goes_on(self) -> bool:
+        """Whether there may be another element."""
+        raise NotImplementedError
+
+    def _pass_empty(self) -> None:
+        """Fill the place whose turn it is, or go past it."""
+        raise NotImplementedError
+
+    def _following(self) -> Any:
+        """Return what takes the place of a pipeline that has ended, at once."""
+        raise NotImplementedError
+
+    def _turn(self) -> None:
+        """Go on to the next place."""
+        raise NotImplementedError
+
+
+class Interleaved(_InTurn):
+    """Several pipelines in turn, some elements of each; one that ends makes room for the next."""
+
+    name = "Interleave"
+
+    def _goes_on(self) -> bool:
+        return not self._has_ended or any(self._places)
+
+    def _pass_empty(self) -> None:
         """Enter the pipeline of the next element, or go past a place that stays empty."""
         if self._has_ended:
             self._turn()
@@ -73,12 +101,15 @@ class Interleaved(Nesting):
         except StopIteration:
             self._has_ended = True
             return
-        self._open[self._place] = self.entered(element)
+        self._places[self._place] = self.entered(element)
         self._entered += 1
+
+    def _following(self) -> None:
+        """Leave the place empty until its turn comes again."""
 
     def _turn(self) -> None:
         self._within = 0
-        self._place = (self._place + 1) % len(self._open)
+        self._place = (self._place + 1) % len(self._places)
 
     def save(self, out: Sections, prefix: str) -> None:
         me = f"{prefix}::{self.name}"
@@ -87,13 +118,13 @@ class Interleaved(Nesting):
             "cycle_index": self._place,
             "block_index": self._within,
             "end_of_input": int(self._has_ended),
-            "num_open": sum(inner is not None for inner in self._open),
+            "num_open": sum(inner is not None for inner in self._places),
             "next_input_element_index": self._entered,
             "last_checkpointed_input_element_index": -1,
         }
         out.put(me, values)
         self._input.save(out, me)  # type: ignore[union-attr]
-        for place, inner in enumerate(self._open):
+        for place, inner in enumerate(self._places):
             out.put(me, {f"current_elements_uninitialized[{place}]": int(inner is None)})
             if inner is not None:
                 out.put(me, {f"args_size[{place}]": len(flatten(inner.element))})
@@ -102,18 +133,18 @@ class Interleaved(Nesting):
 
     def restore(self, state: Sections, prefix: str) -> None:
         me = f"{prefix}::{self.name}"
-        if state.has(me, f"current_elements_uninitialized[{len(self._open)}]"):
-            raise UnfitStateError(f"{me}: more than {len(self._open)} pipelines at a time")
-        self._place = state.number(me, "cycle_index", most=len(self._open) - 1)
+        if state.has(me, f"current_elements_uninitialized[{len(self._places)}]"):
+            raise UnfitStateError(f"{me}: more than {len(self._places)} pipelines at a time")
+        self._place = state.number(me, "cycle_index", most=len(self._places) - 1)
         self._within = state.number(me, "block_index", most=self._block - 1)
         self._has_ended = bool(state.number(me, "end_of_input", most=1))
         self._input.restore(state, me)  # type: ignore[union-attr]
-        for place in range(len(self._open)):
+        for place in range(len(self._places)):
             if not state.number(me, f"current_elements_uninitialized[{place}]", most=1):
                 keys = f"args_size[{place}]", f"args_list_[{place}][{{}}]"
-                self._open[place] = self.restored(state, me, *keys, f"{me}[{place}]")
+                self._places[place] = self.restored(state, me, *keys, f"{me}[{place}]")
         entered = "next_input_element_index"  # Of 2.21 alone.
-        self._entered = state.number(me, entered) if state.has(me, entered) else sum(map(bool, self._open))
+        self._entered = state.number(me, entered) if state.has(me, entered) else sum(map(bool, self._places))
 
 
 @dataclass
@@ -129,48 +160,28 @@ class Place:
             return self.ready.popleft()
         if self.inner is None:
             raise StopIteration
-        return self.inner.cursor.next()
+        return self.inner.next()
 
 
-class InterleavedAhead(Nesting):
+class InterleavedAhead(_InTurn):
     """Several pipelines in turn, where TensorFlow runs them ahead and has begun the next ones."""
 
     name = "ParallelInterleaveV4"
 
-    def __init__(
-        self,
-        inputs: Sequence[Step],
-        function: Mapping,
-        rewrite: Callable[[Step], Step],
-        cycle: int,
-        block: int,
-    ) -> None:
-        super().__init__(inputs, function, rewrite)
-        self._places: list[Place | None] = [None] * cycle
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self._waiting: deque[Place] = deque()
-        self._block = block
-        self._at = self._within = self._entered = 0
-        self._has_ended = False
 
-    def next(self) -> Any:
+    def _goes_on(self) -> bool:
+        """Whether there may be another element; the first pipelines are all entered at once."""
         if not any(self._places):
-            self._places = [self._next_place() for _ in self._places]
-        while any(self._places):
-            current = self._places[self._at]
-            try:
-                element = current.next() if current else None
-            except StopIteration:
-                current, self._places[self._at] = None, self._next_place()
-            if current is None:
-                self._turn()
-                continue
-            self._within += 1
-            if self._within == self._block:
-                self._turn()
-            return element
-        raise StopIteration
+            self._places = [self._following() for _ in self._places]
+        return any(self._places)
 
-    def _next_place(self) -> Place | None:
+    def _pass_empty(self) -> None:
+        self._turn()
+
+    def _following(self) -> Place | None:
         if self._waiting:
             return self._waiting.popleft()
         if self._has_ended:
@@ -187,15 +198,15 @@ class InterleavedAhead(Nesting):
         """Go on to the next place that is not empty."""
         self._within = 0
         count = len(self._places)
-        following = ((self._at + step) % count for step in range(1, count + 1))
-        self._at = next((place for place in following if self._places[place]), 0)
+        following = ((self._place + step) % count for step in range(1, count + 1))
+        self._place = next((place for place in following if self._places[place]), 0)
 
     def save(self, out: Sections, prefix: str) -> None:
         me = f"{prefix}::{self.name}"
         self._function.refuse_stateful(self._source)
         values = {
             "block_index": self._within,
-            "cycle_index": self._at,
+            "cycle_index": self._place,
             "end_of_input": int(self._has_ended),
             "element_id_counter": self._entered,
             "current_elements.size": len(self._places),
@@ -216,7 +227,7 @@ class InterleavedAhead(Nesting):
         if size != len(self._places):
             raise UnfitStateError(f"{me}: {size} pipelines at a time, expected {len(self._places)}")
         self._within = state.number(me, "block_index", most=self._block - 1)
-        self._at = max(0, state.number(me, "cycle_index", least=-1, most=size - 1))  # -1 at the end.
+        self._place = max(0, state.number(me, "cycle_index", least=-1, most=size - 1))  # -1 at the end.
         self._has_ended = bool(state.number(me, "end_of_input", most=1))
         self._entered = state.number(me, "element_id_counter")
         self._input.restore(state, me)  # type: ignore[union-attr]

@@ -34,6 +34,9 @@ class Inner:
         self._step = rewrite(function.step(element))
         self.cursor = self._step.open()
 
+    def next(self) -> Any:
+        return self.cursor.next()
+
     def save(self, out: Sections, prefix: str) -> None:
         if any(issubclass(step.kind, Shuffled) for step in self._step.walk()):
             raise refuse("DummySeedGenerator")  # It would have to be saved for each of the pipelines.
@@ -91,7 +94,7 @@ class FlatMapped(Nesting):
                 self._input = None
                 break
             try:
-                return self._inner.cursor.next()
+                return self._inner.next()
             except StopIteration:
                 self._inner = None
         raise StopIteration
