@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ..operations.compare.match import Match
     from ..operations.compare.match_fix import Rename
+    from ..operations.compare.match_optimizers import Fate
 
 
 _MOST_HARMLESS = 20
@@ -58,7 +59,7 @@ def command(checkpoint: str, target: str, allow_unused: bool, save_map: str | No
       ckpt match model_dir other_model_dir      # would training go on from model_dir?
       ckpt match bert_model.ckpt fresh/ckpt-1 --save-map map.tsv
     """
-    from ..operations.compare.match import match, remedy_for_shapes
+    from ..operations.compare.match import match
     from ..operations.compare.match_fix import fix, likely_renames
     from ..operations.compare.match_optimizers import fates
 
@@ -90,20 +91,7 @@ def command(checkpoint: str, target: str, allow_unused: bool, save_map: str | No
         )
     else:
         _show(found, rows, paths)
-        for fate in optimizers:
-            render.note(fate.sentence())
-        if remedy:
-            whole = optimizers and "--partial" not in remedy and "--weights-only" not in remedy
-            saying = ", with all of the optimizer's state" if whole else ""
-            render.note(f"this writes a checkpoint that TARGET restores{saying}:")
-            render.lines([f"  {remedy}"] if render.is_terminal() else [f"fix\t{render.escape(remedy)}"])
-        elif (shapes := remedy_for_shapes(found)) is not None:
-            render.note(shapes)
-        elif not found.existing_matched and any(row[0] != _HARMLESS for row in rows):
-            render.note("--map pairs names by hand: ckpt convert CHECKPOINT DST --like TARGET --map FILE")
-        if proposals and not remedy and save_map is None:
-            count = counted(len(proposals), "pair")
-            render.note(f"{count} can be guessed from structure: --save-map FILE writes them, to be read")
+        _advise(found, rows, optimizers, remedy, 0 if save_map is not None else len(proposals))
     if save_map is not None:
         hints = (
             "name another file, or remove it",
@@ -112,6 +100,29 @@ def command(checkpoint: str, target: str, allow_unused: bool, save_map: str | No
         write_map(save_map, proposal_lines(proposals), overwrite=False, hints=hints)
         render.note(f"{save_map}: {counted(len(proposals), 'pair')} proposed; read it before --map takes it")
     return int(not (found.existing_matched if allow_unused else found.consumed))
+
+
+def _advise(
+    found: Match, rows: list[_Row], optimizers: list[Fate], remedy: str | None, proposed: int
+) -> None:
+    """Say what optimizers lose, and how to go on: by the command that TARGET restores, or what may help."""
+    from ..operations.compare.match import remedy_for_shapes
+
+    for fate in optimizers:
+        render.note(fate.sentence())
+    if remedy:
+        whole = optimizers and "--partial" not in remedy and "--weights-only" not in remedy
+        saying = ", with all of the optimizer's state" if whole else ""
+        render.note(f"this writes a checkpoint that TARGET restores{saying}:")
+        render.lines([f"  {remedy}"] if render.is_terminal() else [f"fix\t{render.escape(remedy)}"])
+        return
+    if (shapes := remedy_for_shapes(found)) is not None:
+        render.note(shapes)
+    elif not found.existing_matched and any(row[0] != _HARMLESS for row in rows):
+        render.note("--map pairs names by hand: ckpt convert CHECKPOINT DST --like TARGET --map FILE")
+    if proposed:
+        count = counted(proposed, "pair")
+        render.note(f"{count} can be guessed from structure: --save-map FILE writes them, to be read")
 
 
 def _candidates(reader: CheckpointReader, keys: Iterable[str]) -> list[Candidate]:
