@@ -89,6 +89,19 @@ def long_index(prefix: str, nbytes: int) -> str:
     return prefix
 
 
+def many_shapes(prefix: str, tensors: int) -> str:
+    """Write a bundle of empty tensors, each of a shape of its own of 31 dimensions; return its prefix."""
+    entries, checksum = {}, b"\x35" + mask(extend(0, b"")).to_bytes(4, "little")
+    for number in range(tensors):
+        ones_and_twos = (b"\x12\x02\x08" + bytes(((number >> bit & 1) + 1,)) for bit in range(30))
+        shape = b"\x12\0" + b"".join(ones_and_twos)  # a Dim that is empty is one of 0
+        entries[b"layer_%08d/kernel" % number] = b"\x08\x01\x12" + bytes((len(shape),)) + shape + checksum
+    _write_index(prefix, entries)
+    with open(f"{prefix}.data-00000-of-00001", "wb"):
+        pass
+    return prefix
+
+
 def run_directory(directory: str, checkpoints: int) -> str:
     """Write a run of small checkpoints and its state file, and return its path."""
     os.mkdir(directory)

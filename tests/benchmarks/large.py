@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tests.benchmarks.data import (
     long_index,
+    many_shapes,
     many_tensors,
     one_tensor,
     run_directory,
@@ -155,6 +156,8 @@ def _in_one_respect(directory: str, scale: Scale) -> Iterator[tuple[str, Callabl
     shards, checkpoints = scale.of(10_000), scale.of(100_000)
     sharded = sharded_bundle(os.path.join(directory, "sharded-1"), shards, 2 * shards)
     index = long_index(os.path.join(directory, "long-1"), scale.of(500_000_000))
+    shapes = scale.of(340_000)
+    own = many_shapes(os.path.join(directory, "shapes-1"), shapes)
     many = run_directory(os.path.join(directory, "run"), checkpoints)
     for name, words in (
         ("verify, one tensor of 64 GB, sparse", ("verify", huge)),
@@ -162,6 +165,7 @@ def _in_one_respect(directory: str, scale: Scale) -> Iterator[tuple[str, Callabl
         (f"ls, {shards:,} shards", ("ls", sharded)),
         (f"verify, {shards:,} shards", ("verify", sharded)),
         ("ls, an index of 500 MB", ("ls", index)),
+        (f"ls, {shapes:,} shapes of 31 dimensions", ("ls", own)),
     ):
         yield name, partial(_once, name, words)
 
