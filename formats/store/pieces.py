@@ -191,8 +191,11 @@ class Pieces:
         return max([self._size - LOOK, 0, *(run.end for run in self._runs if run.end <= at)])
 
     def _begin(self, begin: int, end: int, row: _Row) -> _Run:
-        """Return a new run, up to the next that is there, or the file's end; who called holds the lock."""
-        following = min((run.begin for run in self._runs if run.begin > begin), default=self._size)
+        """Return a new run, up to the next large one or the file's end; who calls has the lock."""
+        # Who reads on reads over headers that were looked at: a look fetched twice costs less than a request.
+        least = LOOK if end - begin > LOOK else 0
+        ahead = (run.begin for run in self._runs if run.begin > begin and run.end - run.begin > least)
+        following = min(ahead, default=self._size)
         run = _Run(begin, min(end, following, self._size))
         row.fetched += run.end - run.begin
         self._runs.append(run)

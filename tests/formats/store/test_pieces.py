@@ -149,6 +149,21 @@ def test_headers_are_fetched_a_few_at_a_time_and_near_ones_together() -> None:
     assert sorted(file.fetched[8:]) == [(15 * MIB, 15 * MIB + 6000), (15 * MIB + 100_000, 15 * MIB + 101_000)]
 
 
+def test_who_reads_on_is_not_stopped_by_headers_that_were_looked_at() -> None:
+    """As in an archive: each member's header is looked at, then all members are read in turn."""
+    file = Asked(40 * MIB)
+    places = range(0, 40 * MIB, 200_000)
+    file.pieces.expect_each(places, 1000)
+    for at in places:
+        file.read(at, at + 1000)
+    looks = len(file.fetched)
+    assert looks == len(places)
+    for at in places:
+        file.read(at + 1000, min(at + 200_000, 40 * MIB))
+    assert len(file.fetched) - looks < 24
+    assert file.nbytes <= 41 * MIB
+
+
 def test_memory_is_bounded() -> None:
     files = [Asked(40 * MIB) for _ in range(4)]
     for file in files:
