@@ -50,6 +50,7 @@ from ..store.paths import (
     name_of,
     names_in,
     relative,
+    store_of,
 )
 from ..tf.run.state_file import FILE_NAME, StateFile
 from .location import find_listed
@@ -169,13 +170,21 @@ def _shards_left(path: str) -> tuple[str, ...]:
 
 
 class Directory:
-    """The checkpoints of one directory, which is listed once."""
+    """The checkpoints of one directory, which is listed once.
+
+    A web server may list none: the latest is the one that the state file names all the same.
+    """
 
     def __init__(self, path: str, state_path: str | None = None) -> None:
         self.path = path
         self._notes: list[str] = []
         self.state = self._read_state(state_path or join(path, FILE_NAME))
-        self._names = names_in(self.path)
+        if self.state is None or store_of(path).lists_first:
+            self._names  # noqa: B018  at once, for a saver may be at work; else nobody may need it
+
+    @cached_property
+    def _names(self) -> list[tuple[str, bool]]:
+        return names_in(self.path)
 
     @property
     def notes(self) -> list[str]:

@@ -160,6 +160,15 @@ def test_a_folder_that_is_not_listed_says_so(web: Web, ckpt: Callable[..., Resul
     assert "/run/ckpt-7: no such file, prefix or directory" in done.err
 
 
+def test_a_state_file_leads_to_the_latest_where_nothing_is_listed(
+    web: Web, ckpt: Callable[..., Result]
+) -> None:
+    done = ckpt("ls", "--json", f"{web.url}/run/checkpoint")
+    assert done.code == 0, done.err
+    assert done.json["path"] == f"{web.url}/run/ckpt-1"
+    assert not any(path.endswith("/") for _, path in web.asked())
+
+
 def test_maps_and_templates_are_read_from_servers(
     web: Web, laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result]
 ) -> None:
