@@ -106,6 +106,12 @@ class Machine:
         except (IndexError, struct.error) as error:
             raise ValueError("the pickle ends early, or takes what is not there") from error
 
+    def byte(self) -> int:
+        """Return the next byte, which is an argument."""
+        found = self.data[self.at]
+        self.at += 1
+        return found
+
     def count(self, objects: int = 1) -> None:
         """Count what was made, or is kept by a number."""
         self._left -= objects
@@ -285,7 +291,7 @@ _BY_CODE: dict[bytes, Callable[[Machine], Any]] = {
     b"N": lambda machine: machine.push(None),
     b"\x88": lambda machine: machine.push(True),
     b"\x89": lambda machine: machine.push(False),
-    b"K": lambda machine: machine.push(_number(machine, "B")),
+    b"K": lambda machine: machine.push(machine.byte()),
     b"M": lambda machine: machine.push(_number(machine, "H")),
     b"J": lambda machine: machine.push(_number(machine, "i")),
     b"\x8a": lambda machine: machine.made(_long(machine.sized("B"))),
@@ -322,10 +328,10 @@ _BY_CODE: dict[bytes, Callable[[Machine], Any]] = {
     b"\x81": Machine.call,
     b"b": Machine.build,
     b"Q": Machine.refer,
-    b"q": lambda machine: machine.put(_number(machine, "B")),
+    b"q": lambda machine: machine.put(machine.byte()),
     b"r": lambda machine: machine.put(_number(machine, "I")),
     b"\x94": _kept,
-    b"h": lambda machine: machine.get(_number(machine, "B")),
+    b"h": lambda machine: machine.get(machine.byte()),
     b"j": lambda machine: machine.get(_number(machine, "I")),
 }
 """The opcodes of protocols 2 to 5 that make data; of older ones, those of `cPickle` in Python 2."""
