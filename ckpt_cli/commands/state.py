@@ -11,6 +11,7 @@ import click
 from formats.core.words import command_line
 from formats.find.directory import no_checkpoints
 
+from ..operations.runs.freed import Freed
 from ..operations.runs.state import Run
 from ..operations.runs.state_changes import Wish, carry_out, make_plan
 from ..option_rules import needs, option_rules
@@ -179,10 +180,11 @@ def _show_leftovers(run: Run) -> None:
         render.Column("SIZE", right=True),
         render.Column("WHAT", fold=True),
     ]
+    freed = Freed()
     rows = [
         [
             render.escape(os.path.relpath(leftover.path, run.path)),
-            render.human_size(leftover.nbytes),
+            render.human_size(freed.by(leftover.files)),
             render.escape(leftover.what) + (f" ({leftover.in_the_way})" if leftover.in_the_way else ""),
         ]
         for leftover in run.leftovers

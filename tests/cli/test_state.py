@@ -650,6 +650,22 @@ def test_a_killed_conversion_is_removed_with_its_age_and_size(tmp_path: Path, ck
     assert os.listdir(tmp_path) == []
 
 
+def test_of_what_a_killed_conversion_shares_only_its_own_is_freed(tmp_path: Path, ckpt: Callable) -> None:
+    (tmp_path / "m.safetensors").write_bytes(bytes(5000))
+    for number in "01":
+        staged = tmp_path / f"ckpt-{number}_temp_{'0' * 32}"
+        staged.mkdir()
+        os.link(tmp_path / "m.safetensors", staged / "shard-0")
+        (staged / "shard-1").write_bytes(bytes(10))
+    first = tmp_path / f"ckpt-0_temp_{'0' * 32}"
+    (first / "shard-2").write_bytes(bytes(700))
+    os.link(first / "shard-2", tmp_path / f"ckpt-1_temp_{'0' * 32}" / "shard-2")
+    changes = ckpt("state", "--fix", "-n", tmp_path, "--json").json["changes"]
+    assert [change["nbytes"] for change in changes] == [10, 710]  # what both share goes with the second
+    assert ckpt("state", "--fix", tmp_path).code == 0
+    assert os.listdir(tmp_path) == ["m.safetensors"]
+
+
 def test_changes_wait_for_who_moves_files_in(
     tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

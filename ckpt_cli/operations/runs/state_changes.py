@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.words import command_line, counted
@@ -42,10 +41,10 @@ from formats.store.paths import absolute, is_file, join
 from formats.store.staging import holding, refusing, replace_file, sync_directory
 from formats.tf.run.state_file import StateFile
 
+from .freed import Freed
 from .state import Entry, Run, flaw_of, is_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
 
     from formats.find.directory import Member
     from formats.tf.run.leftovers import Leftover
@@ -104,6 +103,7 @@ class _Planner:
         self.latest = run.latest
         self.changes: list[Change] = []
         self.warnings: list[str] = []
+        self._freed = Freed()
 
     def plan(self, wish: Wish) -> Plan:
         run = self.run
@@ -272,10 +272,9 @@ class _Planner:
                 self.warnings.append(f"{flaw}; {entry.name} is left alone and not counted")
         going = self._not_led_to([(entry, _to_delete(entry, spared)) for entry in order])
         order = [entry for entry, _ in going]
-        names: Counter[tuple[int, int]] = Counter()
         for entry, files in going:
             why = "not the latest" if count == 1 else f"not among the {count} latest"
-            size = _freed(files, names)
+            size = self._freed.by(files)
             self.changes.append(Change("delete", entry.name, why, files, nbytes=size))
         if order:
             gone = {entry.name for entry in order}
@@ -360,7 +359,8 @@ class _Planner:
                 why = "a save that is running on another machine would miss it"
                 self.warnings.append(f"{name} changed {max(0, age):.0f} seconds ago: {why}")
             what = f"{leftover.what}, {_spoken_age(age)} old"
-            change = Change("remove", name, what, leftover=leftover, nbytes=leftover.nbytes)
+            size = self._freed.by(leftover.files)
+            change = Change("remove", name, what, leftover=leftover, nbytes=size)
             self.changes.append(change)
 
 
@@ -391,20 +391,6 @@ def _place(path: str) -> str:
     """Return a path without links in its folder, so that a file has but one."""
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)
-
-
-def _freed(paths: Sequence[str], names: Counter[tuple[int, int]]) -> int:
-    """Return the bytes that removing files frees: a file goes with the last of its names.
-
-    `names` counts those that are gone by then, of each file; it is added to.
-    """
-    freed = 0
-    for status in map(os.lstat, paths):
-        file = status.st_dev, status.st_ino
-        names[file] += 1
-        if names[file] == status.st_nlink:
-            freed += status.st_size
-    return freed
 
 
 _AGES = ((86400, "day"), (3600, "hour"), (60, "minute"))

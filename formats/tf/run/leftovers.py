@@ -57,11 +57,12 @@ class Leftover(NamedTuple):
     @property
     def modified(self) -> float:
         """When anything of it was last changed, in seconds since 1970."""
-        return max((status.st_mtime for status in _statuses(self.path)), default=0.0)
+        return max((status.st_mtime for _, status in _statuses(self.path)), default=0.0)
 
     @property
-    def nbytes(self) -> int:
-        return sum(status.st_size for status in _statuses(self.path) if not stat.S_ISDIR(status.st_mode))
+    def files(self) -> list[str]:
+        """What is removed with it, but for directories."""
+        return [path for path, status in _statuses(self.path) if not stat.S_ISDIR(status.st_mode)]
 
     def clear(self) -> None:
         """Put back the old set in it, if there is one, and remove the rest."""
@@ -76,12 +77,12 @@ class Leftover(NamedTuple):
                 os.unlink(self.path)
 
 
-def _statuses(path: str) -> Iterator[os.stat_result]:
-    """Yield what the system knows of a file, or of a directory and all below it, as far as they are there."""
+def _statuses(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield a file, or a directory and all below it, with what the system knows of each that is there."""
     below = [os.path.join(parent, name) for parent, names, files in os.walk(path) for name in names + files]
     for each in (path, *below):
         with contextlib.suppress(FileNotFoundError):
-            yield os.lstat(each)
+            yield each, os.lstat(each)
 
 
 def find_leftovers(directory: str, listed: Collection[str], *, has_checkpoints: bool) -> list[Leftover]:
