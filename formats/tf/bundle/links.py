@@ -4,7 +4,8 @@
     run/ckpt-1.data-00000-of-00001    -> store/ckpt-1.data-00000-of-00001
 
 Writing `run/ckpt-1` then writes `store/ckpt-1`, and the links are kept along with it: there is one
-for each shard before an index counts it, and none of a shard that is gone.  Links to files
+for each shard before an index counts it, and none of a shard that is gone.  So are links that
+lie beside a bundle (`best.index -> ckpt-7.index`) when it is written under its own name.  Links to files
 that are no bundle of one name (as the caches of git-annex and DVC have) cannot be written
 through, for an index finds its shards by their names.
 """
@@ -12,12 +13,17 @@ through, for an index finds its shards by their names.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from ...errors import CheckpointError
 from ...model.location import data_shards
 from ...store.links import followed
 from ...store.paths import entry_at, is_link, is_there, real_path
 from ...store.staging import sync_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 def followed_index(prefix: str) -> str:
@@ -59,35 +65,48 @@ def _no_bundle(link: str, leads_to: str) -> CheckpointError:
     return CheckpointError(message, path=link, hints=hints)
 
 
-class Mirror:
-    """The links at `prefix` to the files of the bundle at `real`; none where both are the same."""
+def prefixes_to(real: str) -> list[str]:
+    """Return the prefixes beside a bundle at which links lead to all of its files (`best` -> `ckpt-7`)."""
+    folder, index = os.path.dirname(real), real_path(real + ".index")
+    with os.scandir(folder or ".") as entries:
+        links = sorted(
+            entry.name for entry in entries if entry.name.endswith(".index") and entry.is_symlink()
+        )
+    found = []
+    for prefix in (os.path.join(folder, link.removesuffix(".index")) for link in links):
+        # What has some files of its own, or another's, is no second name of this bundle.
+        with suppress(CheckpointError):
+            if real_path(prefix + ".index") == index and followed_prefix(prefix) != prefix:
+                found.append(prefix)
+    return found
 
-    def __init__(self, prefix: str, real: str) -> None:
-        self._prefix = prefix
+
+class Mirror:
+    """The links to the files of the bundle at `real`, at the other prefixes that lead there."""
+
+    def __init__(self, prefixes: Collection[str], real: str) -> None:
+        self._prefixes = prefixes
         self._real = real
-        self._is_none = prefix == real
 
     def add(self, path: str) -> None:
-        """Make the link to a shard of the bundle, which may still be about to come."""
-        if self._is_none:
-            return
-        directory = os.path.dirname(self._prefix)
-        link = os.path.join(directory, _renamed(path, self._real, self._prefix))
-        if not is_there(link):
-            target = os.path.abspath(path)
-            if not os.path.isabs(os.readlink(self._prefix + ".index")):
-                target = os.path.relpath(target, real_path(directory))
-            os.symlink(target, link)
+        """Make the links to a shard of the bundle, which may still be about to come."""
+        for prefix in self._prefixes:
+            directory = os.path.dirname(prefix)
+            link = os.path.join(directory, _renamed(path, self._real, prefix))
+            if not is_there(link):
+                target = os.path.abspath(path)
+                if not os.path.isabs(os.readlink(prefix + ".index")):
+                    target = os.path.relpath(target, real_path(directory))
+                os.symlink(target, link)
 
     def tidy(self) -> None:
         """Remove the links to shards that are gone."""
-        if self._is_none:
-            return
-        for link in data_shards(self._prefix):
-            if is_link(link) and entry_at(link) is None:
-                os.unlink(link)
+        for prefix in self._prefixes:
+            for link in data_shards(prefix):
+                if is_link(link) and entry_at(link) is None:
+                    os.unlink(link)
         self.sync()
 
     def sync(self) -> None:
-        if not self._is_none:
-            sync_directory(os.path.dirname(self._prefix) or ".")
+        for directory in {os.path.dirname(prefix) or "." for prefix in self._prefixes}:
+            sync_directory(directory)

@@ -24,8 +24,8 @@ from ...wire.messages import BundleHeaderProto
 from ...wire.sstable import Table, TableBuilder
 from .commit import BundleExchange
 from .index import data_shard
-from .links import Mirror
-from .shards import bring
+from .links import Mirror, prefixes_to
+from .shards import Brought, bring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -110,15 +110,15 @@ class StagedBundle(_Bundle):
 
     def share(
         self, path: str, ways: Sequence[str], advance: Callable[[int], None] = lambda _: None
-    ) -> str | None:
-        """Take a whole file for the next shard; return the way in which it came, None where none works.
+    ) -> Brought:
+        """Take a whole file for the next shard; return how it came, if any way works.
 
         The first of `ways` that works is taken (see `shards`); `advance` is told of bytes that are copied.
         """
-        way = bring(self._staging, path, f"shard-{self.num_shards}", ways, advance)
-        if way is not None:
+        brought = bring(self._staging, path, f"shard-{self.num_shards}", ways, advance)
+        if brought.way is not None:
             self._shards.append(None)
-        return way
+        return brought
 
     def finish(self) -> None:
         """Name the shards, and stage the index."""
@@ -150,7 +150,7 @@ class StagedBundle(_Bundle):
     def move_in(self) -> None:
         """Move all of it to its place; the target is the old or the new bundle at every instant."""
         prefix = self._staging.target
-        mirror = Mirror(self._named, prefix)
+        mirror = Mirror(sorted({self._named, *prefixes_to(prefix)} - {prefix}), prefix)
         BundleExchange(self._staging, prefix, self.num_shards, self._restage, mirror).run()
 
 

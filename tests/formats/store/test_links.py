@@ -88,6 +88,42 @@ def test_at_any_step_both_names_are_the_old_or_the_new(act: Callable[..., None],
             check_mirrored(directory)
 
 
+def beside(tmp_path: Path, **layout: int) -> tuple[str, str]:
+    """Return the prefix of a bundle, and that of links to it in the same directory."""
+    save(tmp_path / "c-1", OLD, **layout)
+    for name in os.listdir(tmp_path):
+        os.symlink(name, tmp_path / name.replace("c-1", "best"))
+    return str(tmp_path / "c-1"), str(tmp_path / "best")
+
+
+@pytest.mark.parametrize(("old_size", "new_size"), [(None, 30), (30, None), (30, 30), (None, None)])
+def test_links_beside_a_bundle_go_along_with_it(
+    old_size: int | None, new_size: int | None, tmp_path: Path
+) -> None:
+    """`best` still is what `c-1` is when that has another number of shards; its shards were gone."""
+    real, best = beside(tmp_path, **({} if old_size is None else {"shard_size": old_size}))
+    save(tmp_path / "other", OLD)
+    os.symlink("other.index", tmp_path / "half.index")  # a link, but none to all of a bundle
+    os.symlink("c-1.index", tmp_path / "alone.index.txt")
+    save(real, NEW, overwrite=True, shard_size=new_size)
+    assert list(read_all(best)) == list(read_all(real)) == ["a", "c"]
+    assert run_ckpt("verify", best).code == 0
+    links = {name: os.readlink(tmp_path / name) for name in os.listdir(tmp_path) if name.startswith("best")}
+    made = [name for name in os.listdir(tmp_path) if name.startswith("c-1")]
+    assert links == {name.replace("c-1", "best"): name for name in made}
+
+
+def test_at_any_step_links_beside_a_bundle_lead_to_what_it_is(tmp_path: Path) -> None:
+    with steps(0, die) as made:
+        save(beside(tmp_path / "whole")[0], NEW, overwrite=True, shard_size=30)
+    assert "symlink" in made
+    for at in range(1, len(made) + 1):
+        prefixes = beside(tmp_path / str(at))
+        with steps(at, die, forever=True), contextlib.suppress(Killed):
+            save(prefixes[0], NEW, overwrite=True, shard_size=30)
+        assert [list(read_all(prefix)) for prefix in prefixes] in ([["a", "b"]] * 2, [["a", "c"]] * 2)
+
+
 @pytest.mark.parametrize("options", [["--in-place"], ["--in-place", "--link"]])
 def test_renaming_in_place_goes_through_links(options: list[str], tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
@@ -213,7 +249,7 @@ def test_a_state_file_behind_a_link_is_written_there(tmp_path: Path) -> None:
 
 
 def test_without_links_there_is_no_mirror(tmp_path: Path) -> None:
-    mirror = Mirror(str(tmp_path / "c"), str(tmp_path / "c"))
+    mirror = Mirror((), str(tmp_path / "c"))
     mirror.add(shard_path(str(tmp_path / "c")))
     mirror.tidy()
     assert os.listdir(tmp_path) == []
