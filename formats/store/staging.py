@@ -244,14 +244,15 @@ class Staging:
         self._linked[os.lstat(self.path(name)).st_ino] = ownership_of(self.path(name))
 
     def sync(self) -> None:
-        """Close all staged files and bring them to disk, but for those that were there before."""
+        """Close all staged files and bring them to disk; also what was linked, which may be as new.
+
+        Costs next to nothing where that has long been on disk.
+        """
         self._close()
         with refusing(self.target):
             for parent, _, names in os.walk(self.staged, topdown=False):
                 for path in (os.path.join(parent, name) for name in names):
-                    if os.lstat(path).st_ino not in self._linked:
-                        with _opened(path) as fd:
-                            os.fsync(fd)
+                    _sync_file(path, may_be_closed=os.lstat(path).st_ino in self._linked)
                 sync_directory(parent)
 
     def _belong(self, path: str, final: str) -> None:
@@ -403,6 +404,17 @@ def make_directories(path: str, made: list[str] | None = None) -> None:
         with contextlib.suppress(FileExistsError):  # Another may have made it meanwhile.
             os.mkdir(each)
         sync_directory(os.path.dirname(each) or ".")
+
+
+def _sync_file(path: str, *, may_be_closed: bool) -> None:
+    """Bring a file to disk: with all others where it is one that somebody else has closed to reading."""
+    try:
+        with _opened(path) as fd:
+            os.fsync(fd)
+    except PermissionError:
+        if not may_be_closed:
+            raise
+        os.sync()
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import shutil
+import subprocess
 import tempfile
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -19,12 +20,13 @@ from formats.store import tally
 from formats.store.memory import MemoryStore
 from formats.store.paths import reachable
 from formats.tf.bundle import shards
+from tests.cli.running import ROOT
 from tests.faults.steps import no_links
 from tests.support import data_path, partitioned, same, shard_path, write_bundle
 from tests.writing import files, read_all, save
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from conftest import Result
@@ -321,9 +323,17 @@ def test_layouts_that_change_the_bytes_are_copied(ckpt: Ckpt, tmp_path: Path) ->
 # Where nothing can be shared --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [errno.EXDEV, errno.EPERM, errno.EMLINK])
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        (errno.EXDEV, "on another file system"),
+        (errno.EPERM, "the system lets nobody link a file of another owner"),
+        (errno.EMLINK, "as many names as the file system lets it have"),
+        (errno.EOPNOTSUPP, "neither clones nor hard links"),
+    ],
+)
 def test_where_files_cannot_be_shared_the_values_are_copied_and_compared(
-    ckpt: Ckpt, tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+    ckpt: Ckpt, tmp_path: Path, number: int, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
@@ -333,7 +343,11 @@ def test_where_files_cannot_be_shared_the_values_are_copied_and_compared(
     path = copied(NAMES, tmp_path)
     done = ckpt("convert", path, tmp_path / "linked-1", "--to", "object", "--link", "--json")
     assert (done.code, done.json["verification"]) == (0, "full")
-    assert f"{shard_path(path)}: cannot be shared" in done.err
+    assert f"{shard_path(path)}: cannot be shared, and is copied: " in done.err
+    assert why in done.err
+    done = ckpt("rename", path, tmp_path / "renamed-1", "--link", "--add-prefix", "x/", "--json")
+    assert done.code == 0
+    assert why in done.err
     assert ckpt("convert", path, tmp_path / "plain-1", "--to", "object").code == 0
     assert ckpt("diff", "--exact", tmp_path / "plain-1", tmp_path / "linked-1").code == 0
 
@@ -348,17 +362,79 @@ def test_what_lies_in_another_store_is_copied(ckpt: Ckpt, tmp_path: Path) -> Non
     assert ckpt("diff", "--exact", data_path(*NAMES), tmp_path / "c-1").code == 0
 
 
-@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="there is no second file system")
-def test_a_dry_run_knows_another_file_system(ckpt: Ckpt, tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
-        if os.stat(other).st_dev == os.stat(tmp_path).st_dev:
-            pytest.skip("it is the same file system")
-        path = copied(NAMES, tmp_path)
-        words = ["convert", path, f"{other}/new/c-1", "--link", "--json"]
-        for options, verification in (["-n"], "none"), ([], "full"):
-            done = ckpt(*words, *options)
-            assert (done.code, done.json["verification"]) == (0, verification)
-            assert "cannot be shared" in done.err
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[str]:
+    """A directory on another file system than `tmp_path`: the checkout's, that of /tmp, or memory."""
+    for folder in (ROOT, "/tmp", "/var/tmp", "/dev/shm"):
+        if os.access(folder, os.W_OK) and os.stat(folder).st_dev != os.stat(tmp_path).st_dev:
+            with tempfile.TemporaryDirectory(dir=folder, prefix=".elsewhere-") as other:
+                yield other
+            return
+    pytest.skip("there is no second file system")
+
+
+def test_another_file_system_is_known_in_a_dry_run_too(ckpt: Ckpt, tmp_path: Path, elsewhere: str) -> None:
+    path = copied(NAMES, tmp_path)
+    words = ["convert", path, f"{elsewhere}/new/c-1", "--link", "--json"]
+    for options, verification in (["-n"], "none"), ([], "full"):
+        done = ckpt(*words, *options)
+        assert (done.code, done.json["verification"]) == (0, verification)
+        assert "cannot be shared, and is copied: on another file system" in done.err
+    done = ckpt("rename", path, f"{elsewhere}/new/r-1", "--link", "--add-prefix", "x/")
+    assert "they cannot be shared: on another file system" in done.err
+    assert ckpt("diff", path, f"{elsewhere}/new/c-1").code == 0
+
+
+@pytest.fixture
+def reflinks(tmp_path: Path) -> Iterator[Path]:
+    """A directory on an XFS that lies in a file, where this machine lets us mount one."""
+    image, folder = tmp_path / "image", tmp_path / "mounted"
+    folder.mkdir()
+    with image.open("wb") as file:
+        file.truncate(400 << 20)
+    for command in (["mkfs.xfs", "-q", "-m", "reflink=1", image], ["mount", "-o", "loop", image, folder]):
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=60)
+        except (OSError, subprocess.CalledProcessError):
+            pytest.skip("no file system with clones can be mounted here; a stand-in is tested above")
+    yield folder
+    subprocess.run(["umount", folder], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("command", [["convert", "--to", "name"], ["rename", "--add-prefix", "x/"]])
+def test_clones_share_blocks_until_one_of_both_changes(
+    ckpt: Ckpt, reflinks: Path, command: list[str]
+) -> None:
+    source = reflinks / "large-1"
+    save(source, {"w": np.arange(5_000_000, dtype=np.float32)})
+    os.sync()
+    before = os.statvfs(reflinks).f_bfree
+    done = ckpt(command[0], source, reflinks / "linked-1", *command[1:], "--link", "--json")
+    os.sync()
+    used = (before - os.statvfs(reflinks).f_bfree) * os.statvfs(reflinks).f_bsize
+    assert (done.code, used < 2_000_000, "hard links" in done.err) == (0, True, False)
+    assert os.stat(shard_path(str(source))).st_nlink == 1
+    with open(shard_path(str(source)), "r+b") as file:
+        file.write(b"another")
+    assert ckpt("verify", source).code == 1
+    assert ckpt("verify", reflinks / "linked-1").code == 0
+
+
+def test_what_is_linked_is_brought_to_disk_like_the_rest(
+    ckpt: Ckpt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SRC may be as new as its link: the index may not be on disk before the values that it speaks of."""
+    path = copied(NAMES, tmp_path)
+    synced: list[int] = []
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.fstat(fd).st_ino), sync(fd))[1])
+    for words in (
+        ["convert", path, tmp_path / "d-1"],
+        ["rename", path, tmp_path / "r-1", "--add-prefix", "x/"],
+    ):
+        synced.clear()
+        assert ckpt(*words, "--link").code == 0
+        assert os.stat(shard_path(path)).st_ino in synced
 
 
 def test_clones_are_files_of_their_own(ckpt: Ckpt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

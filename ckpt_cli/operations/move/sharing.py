@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.words import counted
 from formats.store.ranges import cut
-from formats.tf.bundle.shards import HARD_LINKS, LINK, can_share
+from formats.tf.bundle.shards import HARD_LINKS, LINK, Brought, why_not_shared
 from formats.wire.crc32c import mask
 
 from .computed import Sums, Values, cast
@@ -36,22 +36,26 @@ if TYPE_CHECKING:
 
 
 class _File(NamedTuple):
-    """What became of a file: the shard's number, and the way in which it came to be one."""
+    """What became of a file: how it came to be a shard, if it did, and its number then."""
 
     shard: int
-    way: str
+    brought: Brought
+
+    @property
+    def is_taken(self) -> bool:
+        return self.brought.way is not None
 
 
 class Shares:
     """The tensors and slices that stay where they are are counted, and the files that they lie in.
 
-    A file that can be no shard here has None: its tensors are copied like all others.  What is
+    Of a file that can be no shard here the tensors are copied like all others.  What is
     `left` to be written is known once the shares are taken; None where nobody has asked for any.
     """
 
     def __init__(self) -> None:
         self.left: list[Unit] | None = None
-        self._files: dict[str, _File | None] = {}
+        self._files: dict[str, _File] = {}
         self._counts = [0, 0]
         self._sizes = [0, 0]
 
@@ -71,9 +75,8 @@ class Shares:
             if found is not None:
                 path = found.file.path
                 if path not in self._files:
-                    brought = writer.share(path, ways)
-                    self._files[path] = _File(*brought) if brought is not None else None
-                if self._files[path] is not None:
+                    self._files[path] = _File(*writer.share(path, ways))
+                if self._files[path].is_taken:
                     yield unit, found
                     self._count(unit, shared=True)
                     continue
@@ -85,15 +88,13 @@ class Shares:
         for unit in units(plan):
             found = shard_range(plan, unit)
             if found is not None and found.file.path not in self._files:
-                path = found.file.path
-                self._files[path] = _File(0, "") if can_share(path, plan.target) else None
-            self._count(unit, shared=found is not None and self._files[found.file.path] is not None)
+                refusal = why_not_shared(found.file.path, plan.target)
+                self._files[found.file.path] = _File(0, Brought(None if refusal else "", refusal))
+            self._count(unit, shared=found is not None and self._files[found.file.path].is_taken)
 
     def shard_of(self, found: FileRange) -> int:
         """Return the number of the shard that a range's file has become."""
-        file = self._files[found.file.path]
-        assert file is not None
-        return file.shard
+        return self._files[found.file.path].shard
 
     def _count(self, unit: Unit, *, shared: bool) -> None:
         self._counts[shared] += 1
@@ -101,20 +102,20 @@ class Shares:
 
     def notes(self, *, dry_run: bool = False) -> list[str]:
         """Return what a person should know of it."""
-        refused = [path for path, file in self._files.items() if file is None]
-        taken = {path: file for path, file in self._files.items() if file is not None}
+        refused = [path for path, file in self._files.items() if not file.is_taken]
+        taken = {path: file for path, file in self._files.items() if file.is_taken}
         (copied, new), (stay, old) = zip(self._counts, self._sizes, strict=True)
         notes = []
         if refused:
-            what = "cannot be shared with the target's directory, and is copied"
-            notes.append(f"{_named(refused)}: {what}")
+            why = self._files[refused[0]].brought.refusal
+            notes.append(f"{_named(refused)}: cannot be shared, and is copied: {why}")
         elif not taken:
             notes.append("nothing is shared: no file of SRC has these values as a data shard holds them")
         if taken:
             verb = "would be shared" if dry_run else "shared"
             rest = f"; written anew: {counted(copied, 'tensor')}, {new:,} bytes" if copied else ""
             notes.append(f"{_named(taken)}: {verb}, {counted(stay, 'tensor')}, {old:,} bytes{rest}")
-        if any(file.way == LINK for file in taken.values()):
+        if any(file.brought.way == LINK for file in taken.values()):
             notes.append(HARD_LINKS)
         return notes
 

@@ -45,7 +45,6 @@ from .freed import Freed
 from .state import Entry, Run, flaw_of, is_inside
 
 if TYPE_CHECKING:
-
     from formats.find.directory import Member
     from formats.tf.run.leftovers import Leftover
 

@@ -37,7 +37,7 @@ from ...wire.crc32c import extend, mask
 from .index import OBJECT_GRAPH_KEY, BundleEntry, data_shard, decode_entry, encode_entry
 from .links import followed_index, followed_prefix
 from .payload import checksum, elements, length_bytes
-from .shards import CLONE, COPY, HARD_LINKS, LINK
+from .shards import CLONE, COPY, HARD_LINKS, LINK, Brought
 from .slices import slice_key
 from .staged import StagedBundle, index_flaw, write_index
 from .verify import verify_values
@@ -221,9 +221,9 @@ class BundleRename:
     def _is_index_alone(self) -> bool:
         return self.in_place and self._graph is None
 
-    def _stage(self, bundle: StagedBundle, advance: Callable[[int], None]) -> dict[int, str]:
+    def _stage(self, bundle: StagedBundle, advance: Callable[[int], None]) -> dict[int, Brought]:
         """Stage all files, and return how each shard came."""
-        brought: dict[int, str] = {}
+        brought: dict[int, Brought] = {}
         self.shares = self.in_place
         if self._is_index_alone:
             bundle.stage_index(self._num_shards)
@@ -231,12 +231,12 @@ class BundleRename:
         sources = self._sources()
         for number in range(self._num_shards):
             if number in sources:
-                brought[number] = bundle.share(sources[number], self._ways, advance) or COPY
+                brought[number] = bundle.share(sources[number], self._ways, advance)
             elif number == self._graph_shard and self._graph is not None:
                 self._entries[OBJECT_GRAPH_KEY] = self._write_graph(self._graph, bundle.add_shard())
             else:  # one that no entry speaks of, and the count of which is kept
                 bundle.add_shard()
-        self.shares = self.in_place or any(way != COPY for way in brought.values())
+        self.shares = self.in_place or any(shard.way != COPY for shard in brought.values())
         bundle.finish()
         return brought
 
@@ -277,12 +277,13 @@ class BundleRename:
     def _verify_copies(
         self,
         staging: Staging,
-        brought: Mapping[int, str],
+        brought: Mapping[int, Brought],
         workers: Workers,
         advance: Callable[[int], None],
     ) -> None:
         """Read the tensors of each shard that was copied from it and from the copy, checksums and all."""
-        copies = {number: staging.path(self._name(number)) for number, way in brought.items() if way == COPY}
+        copied = (number for number, shard in brought.items() if shard.way == COPY)
+        copies = {number: staging.path(self._name(number)) for number in copied}
         if not copies:
             return
         with self._reader.compared_with(copies):
@@ -314,11 +315,12 @@ class BundleRename:
             staging.move(self._index_name)
             sync_directory(staging.directory)
 
-    def _notes(self, brought: Mapping[int, str]) -> list[str]:
+    def _notes(self, brought: Mapping[int, Brought]) -> list[str]:
         notes = []
-        if COPY in brought.values() and self._ways != (COPY,):
-            notes.append("the data shards could not be shared on this file system, and were copied")
-        if LINK in brought.values() and not self.in_place:
+        refused = next((shard for shard in brought.values() if shard.way == COPY and shard.refusal), None)
+        if refused is not None and self._ways != (COPY,):
+            notes.append(f"the data shards are copied, for they cannot be shared: {refused.refusal}")
+        if any(shard.way == LINK for shard in brought.values()) and not self.in_place:
             notes.append(HARD_LINKS)
         if is_file(self._reader.index.prefix + ".meta"):
             notes.append(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import CheckpointError, CorruptCheckpointError
 from ...store.base import File
@@ -35,20 +35,42 @@ HARD_LINKS = (
 
 _FICLONE = 0x40049409
 _COPIED_AT_ONCE = 8 << 20
-_CANNOT = frozenset(
-    [errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.ENOSYS, errno.EMLINK]
-)
-"""What systems say where a file cannot be linked, cloned, or copied by themselves."""
+ELSEWHERE = "not both are files of this machine"
+_OTHER_SYSTEM = "on another file system"
+_NO_WAY = "the file system has neither clones nor hard links"
+_CANNOT = {
+    errno.EXDEV: _OTHER_SYSTEM,
+    errno.EPERM: "the system lets nobody link a file of another owner without being allowed to write to it",
+    errno.EACCES: "permission denied",
+    errno.EMLINK: "the file has as many names as the file system lets it have",
+    errno.EOPNOTSUPP: _NO_WAY,
+    errno.ENOTTY: _NO_WAY,
+    errno.EINVAL: _NO_WAY,
+    errno.ENOSYS: _NO_WAY,
+}
+"""What systems say where a file cannot be linked, cloned, or copied by themselves, in words.
+
+Who owns a file, and whoever may read and write it, may link it: proc(5), protected_hardlinks.
+"""
 
 
-def can_share(path: str, target: str) -> bool:
-    """Whether a file and a target lie on one file system of this machine, as what is shared has to."""
+class Brought(NamedTuple):
+    """The way in which a shard came, None where there was none, and in words why the one before was not."""
+
+    way: str | None
+    refusal: str = ""
+
+
+def why_not_shared(path: str, target: str) -> str:
+    """Return why a file cannot be shared with a target, as far as that shows without trying; else nothing."""
     if store_of(target).scheme:
-        return False
+        return ELSEWHERE
     real, directory = store_of(path).system_path(path), os.path.abspath(target)
     while not os.path.isdir(directory):
         directory = os.path.dirname(directory)
-    return real is not None and os.stat(real).st_dev == os.stat(directory).st_dev
+    if real is None:
+        return ELSEWHERE
+    return "" if os.stat(real).st_dev == os.stat(directory).st_dev else _OTHER_SYSTEM
 
 
 def bring(
@@ -57,14 +79,14 @@ def bring(
     name: str,
     ways: Sequence[str],
     advance: Callable[[int], None] = lambda _: None,
-) -> str | None:
-    """Stage a shard under a name in the first of `ways` that works; return it, None where none does.
+) -> Brought:
+    """Stage a shard under a name in the first of `ways` that works; return which that was.
 
     `advance` is told of bytes that were copied.
     """
-    real = real_path(path)
+    real, refusal = real_path(path), ""
     if store_of(path).system_path(path) is None:
-        ways = [way for way in ways if way == COPY]
+        ways, refusal = [way for way in ways if way == COPY], ELSEWHERE
     with refusing(staging.target):
         for way in ways:
             try:
@@ -77,9 +99,11 @@ def bring(
             except OSError as error:
                 if way == COPY or error.errno not in _CANNOT:
                     raise
+                if way == LINK or not refusal:  # most file systems have no clones: that alone says little
+                    refusal = _CANNOT[error.errno]
             else:
-                return way
-    return None
+                return Brought(way, refusal)
+    return Brought(None, refusal)
 
 
 def _create(path: str) -> int:
@@ -106,10 +130,10 @@ def _clone(path: str, new: str) -> None:
 
 
 def _copy(path: str, new: str, advance: Callable[[int], None]) -> None:
-    target = _create(new)
-    try:
-        done = _copied_by_kernel(path, target, advance)
-        with open_file(path) as source:
+    with open_file(path) as source:
+        target = _create(new)
+        try:
+            done = _copied_by_kernel(path, target, advance)
             while done < source.size:
                 piece = source.read(done, _COPIED_AT_ONCE)
                 if not piece:
@@ -118,8 +142,8 @@ def _copy(path: str, new: str, advance: Callable[[int], None]) -> None:
                 copied = os.pwrite(target, piece, done)
                 done += copied
                 advance(copied)
-    finally:
-        _close(target)
+        finally:
+            _close(target)
 
 
 def _copied_by_kernel(path: str, target: int, advance: Callable[[int], None]) -> int:

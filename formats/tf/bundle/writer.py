@@ -29,6 +29,7 @@ from ...wire.messages import BundleHeaderProto, VersionDef
 from .index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY, BundleEntry, encode_entry
 from .links import followed_prefix
 from .payload import length_bytes
+from .shards import ELSEWHERE, Brought
 from .slices import slice_key
 from .staged import SentBundle, StagedBundle
 from .tiling import scatter
@@ -121,13 +122,15 @@ class BundleWriter(CheckpointWriter):
             self._filling.append(last)
         return self._bundle.num_shards - 1, last
 
-    def share(self, path: str, ways: Sequence[str]) -> tuple[int, str] | None:
-        """Let a whole file be a data shard; return its number and the way in which it came, if one works.
+    def share(self, path: str, ways: Sequence[str]) -> tuple[int, Brought]:
+        """Let a whole file be a data shard; return its number, and how it came, if any way works.
 
         `ways` are those of `formats.tf.bundle.shards`.  What is written next begins a shard of its own.
         """
-        way = self._bundle.share(path, ways) if isinstance(self._bundle, StagedBundle) else None
-        return (self._bundle.num_shards - 1, way) if way is not None else None
+        if not isinstance(self._bundle, StagedBundle):
+            return 0, Brought(None, ELSEWHERE)
+        brought = self._bundle.share(path, ways)
+        return self._bundle.num_shards - 1, brought
 
     def refer(  # noqa: PLR0917  a name, and the place in the order of the index
         self, key: str, extents: Extents | None, shard: int, offset: int, size: int, crc32c: int
