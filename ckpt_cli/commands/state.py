@@ -10,8 +10,8 @@ import click
 
 from formats.core.words import command_line
 from formats.find.directory import no_checkpoints
+from formats.tf.run.leftovers import Freed
 
-from ..operations.runs.freed import Freed
 from ..operations.runs.state import Run
 from ..operations.runs.state_changes import Wish, carry_out, make_plan
 from ..option_rules import needs, option_rules

@@ -39,9 +39,9 @@ from formats.model.reader import Family
 from formats.store.beside import V1_SHARD
 from formats.store.paths import absolute, is_file, join
 from formats.store.staging import holding, refusing, replace_file, sync_directory
+from formats.tf.run.leftovers import Freed
 from formats.tf.run.state_file import StateFile
 
-from .freed import Freed
 from .state import Entry, Run, flaw_of, is_inside
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ import contextlib
 import os
 import re
 import stat
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import CheckpointError
@@ -37,12 +38,31 @@ from ..bundle.index import BundleIndex, data_shard
 from .state_file import FILE_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 
 _FILE = re.compile(rf".+\.tempstate\d+|{FILE_NAME}\.tmp[0-9a-f]{{32}}", re.DOTALL)
 _STAGING = re.compile(r".+_temp_[0-9a-f]{32}", re.DOTALL)
 _PART = re.compile(r"part-\d{5,}-of-\d{5,}(\.index|\.data-\d{5,}-of-\d{5,})?(\.tempstate\d+)?")
+
+
+class Freed:
+    """Counts what files free that go one after the other: one with several names, when the last goes."""
+
+    def __init__(self) -> None:
+        self._names: Counter[tuple[int, int]] = Counter()
+
+    def by(self, paths: Iterable[str]) -> int:
+        """Return the bytes that removing some more files frees."""
+        freed = 0
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):  # It has gone meanwhile, by itself.
+                status = os.lstat(path)
+                file = status.st_dev, status.st_ino
+                self._names[file] += 1
+                if self._names[file] == status.st_nlink:
+                    freed += status.st_size
+        return freed
 
 
 class Leftover(NamedTuple):
