@@ -250,4 +250,5 @@ FORMAT = Format(
     _create,
     H5_DTYPES,
     _salvage,
+    unshared="the weights of a .keras are an HDF5 file within an archive",
 )

@@ -425,4 +425,5 @@ FORMAT = Format(
     _create,
     frozenset(VALUE_FIELDS),
     _salvage,
+    unshared="a V1 checkpoint has its values in compressed blocks of messages",
 )

@@ -262,6 +262,9 @@ class Format(NamedTuple):
     nests_keys: bool = False
     """Whether parts of a key are groups, so that no key is the beginning of another's."""
 
+    unshared: str = "its values are compressed, in chunks, big-endian or cast, which no data shard has"
+    """Why nothing of it can be a data shard of a bundle, where that is so."""
+
     @property
     def is_by_name(self) -> bool:
         """Whether keys are full names of TensorFlow's variables."""

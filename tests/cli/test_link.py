@@ -275,7 +275,25 @@ def test_a_deflated_archive_is_copied_and_that_is_said(ckpt: Ckpt, tmp_path: Pat
     np.savez_compressed(tmp_path / "m.npz", **ARRAYS)  # type: ignore[arg-type]
     done = ckpt("convert", tmp_path / "m.npz", tmp_path / "c-1", "--to", "name", "--link", "--json")
     assert (done.code, done.json["verification"]) == (0, "full")
-    assert "nothing is shared" in done.err
+    assert "nothing is shared, and all is copied: its values are compressed" in done.err
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        (("keras3_mlp", "mlp.keras"), "the weights of a .keras are an HDF5 file within an archive"),
+        (("v1_format", "plain", "model.ckpt-1"), "a V1 checkpoint has its values in compressed blocks"),
+    ],
+)
+def test_of_formats_that_are_no_shards_it_is_said_why(
+    ckpt: Ckpt, tmp_path: Path, parts: tuple[str, ...], why: str
+) -> None:
+    words = ["convert", data_path(*parts), tmp_path / "c-1", "--to", "name", "--link", "--json"]
+    for options, verification in (["-n"], "none"), ([], "full"):
+        done = ckpt(*words, *options)
+        assert (done.code, done.json["verification"]) == (0, verification)
+        assert f"nothing is shared, and all is copied: {why}" in done.err
+    assert ckpt("diff", data_path(*parts), tmp_path / "c-1", "--kind", "variable").code == 0
 
 
 @pytest.mark.parametrize("name", ["m.safetensors", "m.npz", "m.hdf5"])

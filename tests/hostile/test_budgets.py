@@ -181,6 +181,7 @@ def try_line(server: Server, line: str, path: str, tmp_path: Path, limit: int) -
                 "stats {}",
                 "diff -q --exact {} {}",
                 "convert {} +-1 --quiet",
+                "convert {} +-1 --quiet --to object --link",
                 "show {} huge[0:1,0:4]",
             )
         ),
@@ -210,6 +211,7 @@ def test_ten_thousand_shards(server: Server, tmp_path: Path, amount: int) -> Non
         "diff --exact {} {}",
         "convert {} +-1",
         "rename -q --link {} +-2 --add-prefix p/",
+        "convert -q --link {} +-3",
     ):
         try_line(server, line, path, tmp_path, (20 << 20) + 4096 * amount)
 

@@ -13,8 +13,9 @@ import pytest
 from formats import open_checkpoint
 from formats.core.dtypes import from_numpy
 from formats.model.location import data_shards
+from formats.wire.messages import BundleHeaderProto, VersionDef
 from tests.cli.running import run_ckpt
-from tests.support import data_path, digest
+from tests.support import data_path, digest, numbers, partitioned, write_bundle
 from tests.writing import files, read_all, save
 
 if TYPE_CHECKING:
@@ -156,6 +157,90 @@ def test_files_of_their_producers_are_read(
     assert run_ckpt("convert", source, plain, "--to", to, *config).code == 0
     found = tensorflow.ask("tensors", "by_reader", path=path)
     assert found == tensorflow.ask("tensors", "by_reader", path=plain)
+
+
+def _in_slices(path: str) -> None:
+    pieces = [((0, 1), (0, -1)), ((1, 3), (0, -1))]
+    write_bundle(path, {"w": partitioned(np.arange(12.0).reshape(4, 3), pieces), "v": np.arange(4.0)})
+
+
+def _big_endian(path: str) -> None:
+    header = BundleHeaderProto(num_shards=1, endianness=1, version=VersionDef(producer=1))
+    arrays = {key: numbers(array, big_endian=True) for key, array in ARRAYS.items() if array.size}
+    write_bundle(path, arrays, header=header)
+
+
+def _behind_a_user_block(path: str) -> None:
+    import h5py
+
+    with h5py.File(path, "w", userblock_size=1024) as file:
+        for key, array in ARRAYS.items():
+            file[key] = array
+    with open(path, "r+b") as head:
+        head.write(b"#!/bin/sh")
+
+
+def _one_chunk(path: str) -> None:
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        for key, array in ARRAYS.items():
+            file.create_dataset(key, data=array, chunks=array.shape if array.size and array.ndim else None)
+
+
+def _padded_header(path: str) -> None:
+    save(path, ARRAYS, "safetensors")
+    with open(path, "rb") as file:
+        data = file.read()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = data[8:end] + b" " * 37
+    with open(path, "wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header + data[end:])
+
+
+def _golden(*parts: str) -> Callable[[str], None]:
+    def copy(path: str) -> None:
+        source = data_path(*parts)
+        for file in [f"{source}.index", *data_shards(source)] if not os.path.isfile(source) else [source]:
+            shutil.copy(file, path + file.removeprefix(source))
+
+    return copy
+
+
+ODD: dict[str, Callable[[str], None]] = {
+    "slices-1": _in_slices,
+    "big-1": _big_endian,
+    "block.hdf5": _behind_a_user_block,
+    "chunk.hdf5": _one_chunk,
+    "padded.safetensors": _padded_header,
+    "fortran.npz": lambda path: np.savez(
+        path, plain=np.arange(6.0), fortran=np.asfortranarray(np.ones((2, 3)))
+    ),
+    "empty-1": lambda path: save(path, {"e": np.zeros((0, 4), np.float32)}),
+    "strings-1": _golden("dtypes", "all"),
+    "tables-1": _golden("hash_tables", "forty"),
+    "split-1": _golden("max_shard_size", "split"),
+    "views.pt": _golden("pytorch", "views.pt"),
+    "dtypes.pt": _golden("pytorch", "dtypes.pt"),
+    "legacy.pth": _golden("pytorch", "legacy.pth"),
+}
+"""Sources in which values lie in ways that are not the usual one."""
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("to", ["name", "object"])
+def test_whatever_lies_in_another_way_is_what_a_copy_is(
+    tensorflow: TensorFlow, name: str, to: str, tmp_path: Path
+) -> None:
+    source = str(tmp_path / name)
+    ODD[name](source)
+    before = files(tmp_path)
+    for target, link in (("plain-1", []), ("linked-1", ["--link"])):
+        assert run_ckpt("convert", source, tmp_path / target, "--to", to, *link).code == 0
+    assert {name: data for name, data in files(tmp_path).items() if name in before} == before
+    found = tensorflow.ask("tensors", "by_reader", path=str(tmp_path / "linked-1"))
+    assert found == tensorflow.ask("tensors", "by_reader", path=str(tmp_path / "plain-1"))
+    assert found
 
 
 def test_what_is_made_of_a_linked_checkpoint_is_read(

@@ -100,7 +100,7 @@ class Shares:
         self._counts[shared] += 1
         self._sizes[shared] += unit.move.spec.nbytes or 0
 
-    def notes(self, *, dry_run: bool = False) -> list[str]:
+    def notes(self, plan: Plan, *, dry_run: bool = False) -> list[str]:
         """Return what a person should know of it."""
         refused = [path for path, file in self._files.items() if not file.is_taken]
         taken = {path: file for path, file in self._files.items() if file.is_taken}
@@ -110,7 +110,7 @@ class Shares:
             why = self._files[refused[0]].brought.refusal
             notes.append(f"{_named(refused)}: cannot be shared, and is copied: {why}")
         elif not taken:
-            notes.append("nothing is shared: no file of SRC has these values as a data shard holds them")
+            notes.append(f"nothing is shared, and all is copied: {plan.sources[0].format.unshared}")
         if taken:
             verb = "would be shared" if dry_run else "shared"
             rest = f"; written anew: {counted(copied, 'tensor')}, {new:,} bytes" if copied else ""

@@ -130,7 +130,7 @@ def execute(
     if dry_run:
         if ways:
             shares.rehearse(plan)
-        return Outcome([*plan.notes, *writer.notes, *(shares.notes(dry_run=True) if ways else ())])
+        return Outcome([*plan.notes, *writer.notes, *(shares.notes(plan, dry_run=True) if ways else ())])
     with _about(plan.source), writer:
         if ways:
             assert isinstance(writer, BundleWriter)
@@ -148,7 +148,7 @@ def execute(
         plan.check_unchanged()
     if proof == FULL and not is_compared:
         _compare_in_place(plan, writer, made, workers, advance)
-    return Outcome([*plan.notes, *writer.notes, *(shares.notes() if ways else ())], bool(shares))
+    return Outcome([*plan.notes, *writer.notes, *(shares.notes(plan) if ways else ())], bool(shares))
 
 
 def _in_order(plan: Plan) -> Sequence[Move]:
