@@ -124,6 +124,13 @@ def test_gradient_descent_of_tensorflow_1_goes_on_at_the_step(
         assert int(reader["global_step"].read()) == 9
 
 
+def test_what_may_be_one_or_the_other_is_said(ckpt: Callable, tmp_path: Path) -> None:
+    """Lists of SGD and of Lion are called alike where Keras 2.11 built them before the first step."""
+    result = ckpt("convert", trained("new/momentum"), tmp_path / "ckpt-3", "--like", fresh("k3/momentum"))
+    assert result.code == 0
+    assert "nothing in SRC tells SGD or Lion of Keras 2.11 to 2.15: it is taken for SGD" in result.err
+
+
 def test_a_rate_that_is_given_is_the_rate(ckpt: Callable, tmp_path: Path) -> None:
     path = tmp_path / "ckpt-3"
     like = ["--like", fresh("legacy/momentum"), "--learning-rate", "0.5"]

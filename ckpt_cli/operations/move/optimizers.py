@@ -25,6 +25,7 @@ from formats.keras.optimizers import (
     Optimizer,
     flaw_between,
     is_another,
+    state_of,
 )
 from formats.keras.step_count import GLOBAL_STEP, POWERS, Steps, is_count, steps_taken
 from formats.keras.training_state import (
@@ -222,6 +223,8 @@ class _Pair(NamedTuple):
 
     def _say(self, row: Optimizer, into: Optimizer, notes: list[str]) -> None:
         mine, theirs = self.mine, self.theirs
+        if len({state_of(one) for one in mine.known}) > len({state_of(one) for one in theirs.known}):
+            notes.append(f"nothing in SRC tells {spell(mine)}: it is taken for {row.name}, as TEMPLATE's is")
         if (mine.generation, row.name) != (theirs.generation, into.name):
             notes.append(f"optimizer: {spell(mine, row)} goes on as {spell(theirs, into)}")
 
