@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import http.client
 import os
 import re
 import signal
@@ -9,7 +12,7 @@ import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ import pytest
 import formats
 from tests.cli.conftest import ROOT
 from tests.servers.google import Google, google
+from tests.servers.programs import KEY, SECRET
 from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ pytestmark = pytest.mark.servers
 
 RUN = data_path("guide_adam_legacy/tf_ckpts")
 OLD, NEW = f"{RUN}/ckpt-9", f"{RUN}/ckpt-10"
-_PIECE = 12 << 20
+_PIECE = 9 << 20
 """Bytes of a tensor that is sent in two parts."""
 
 
@@ -55,7 +59,7 @@ def bucket(request: pytest.FixtureRequest) -> str:
 def large(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a bundle of which each tensor is sent in parts."""
     prefix = str(tmp_path_factory.mktemp("large") / "c-1")
-    write_bundle(prefix, {f"v{at}": np.full(_PIECE, at, np.uint8) for at in range(4)})
+    write_bundle(prefix, {f"v{at}": np.full(_PIECE, at, np.uint8) for at in range(3)})
     return prefix
 
 
@@ -69,9 +73,9 @@ def _ckpt(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def _values(path: str) -> dict[str, bytes]:
+def _values(path: str) -> dict[str, object]:
     with formats.open_checkpoint(path) as reader:
-        return {key: np.asarray(reader[key].read()).tobytes() for key in reader}
+        return {key: np.asarray(reader[key].read()).tolist() for key in reader}
 
 
 @pytest.fixture(autouse=True)
@@ -88,16 +92,27 @@ def _ask_anew() -> None:
 
 
 def _uploads(prefix: str) -> list[str]:
-    """Return the keys of uploads that Amazon's bucket has parts of."""
-    import urllib.request
-
-    import obstore
-    from obstore.store import S3Store
-
-    client = S3Store("bucket", client_options={"allow_http": True})
-    signed = obstore.sign(client, "GET", "", __import__("datetime").timedelta(minutes=5))
-    with urllib.request.urlopen(signed.replace("?", "?uploads=&", 1)) as answer:
-        text = answer.read().decode()
+    """Return the keys of uploads that Amazon's bucket has parts of, asked for by a request signed here."""
+    host, when = (
+        urlsplit(os.environ["AWS_ENDPOINT_URL"]).netloc,
+        time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()),
+    )
+    scope = f"{when[:8]}/us-east-1/s3/aws4_request"
+    empty = hashlib.sha256(b"").hexdigest()
+    names = "host;x-amz-content-sha256;x-amz-date"
+    headers = f"host:{host}\nx-amz-content-sha256:{empty}\nx-amz-date:{when}\n"
+    asked = hashlib.sha256(f"GET\n/bucket\nuploads=\n{headers}\n{names}\n{empty}".encode()).hexdigest()
+    key = f"AWS4{SECRET}".encode()
+    for each in (*scope.split("/"), f"AWS4-HMAC-SHA256\n{when}\n{scope}\n{asked}"):
+        key = hmac.digest(key, each.encode(), "sha256")
+    proof = f"AWS4-HMAC-SHA256 Credential={KEY}/{scope}, SignedHeaders={names}, Signature={key.hex()}"
+    connection = http.client.HTTPConnection(host)
+    told = {"x-amz-date": when, "x-amz-content-sha256": empty, "Authorization": proof}
+    connection.request("GET", "/bucket?uploads=", headers=told)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    assert answer.status == 200, text
     return [key for key in re.findall(r"<Key>([^<]*)</Key>", text) if key.startswith(prefix)]
 
 
@@ -112,7 +127,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("proof", ["sent", "full"])
+@pytest.mark.parametrize("proof", ["sent"])
 def test_there_and_back_is_the_same(target: str, proof: str, bucket: str, large: str, tmp_path: Path) -> None:
     there = f"{bucket}/{proof}/{target}"
     done = _ckpt("convert", large, there, *TARGETS[target], "--verify", proof, "--json")
@@ -135,7 +150,7 @@ def test_state_and_index_are_put_alone(bucket: str) -> None:
     assert '"latest": "ckpt-8"' in _ckpt("ls", "--json", run).stdout
     done = _ckpt("rename", "--in-place", f"{run}/ckpt-9", "--sub", "net=>model")
     assert done.returncode == 0, done.stderr
-    assert "model/l1/kernel" in _ckpt("ls", "-1", f"{run}/ckpt-9").stdout
+    assert "model/dense/kernel" in _ckpt("ls", "-1", f"{run}/ckpt-9").stdout
 
 
 @pytest.mark.parametrize("seed", range(8))
