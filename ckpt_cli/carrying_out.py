@@ -61,7 +61,7 @@ class How(NamedTuple):
 
     @classmethod
     def of(cls, options: dict[str, Any], target: str) -> How:
-        """Return what a command's options say; what is verified is what was written, so not a dry run."""
+        """Return what a command's options say."""
         return cls(
             options["jobs"],
             options["overwrite"],
@@ -71,6 +71,11 @@ class How(NamedTuple):
             options.get("update_state", False),
         )
 
+    @property
+    def proved(self) -> str:
+        """How it is proved in the end: what was written is, so a dry run is not."""
+        return NONE if self.dry_run else self.proof
+
 
 def _proof(options: dict[str, Any], target: str) -> str:
     """Return how a target is proved; UsageError for what can be held against a store alone, of another."""
@@ -78,7 +83,7 @@ def _proof(options: dict[str, Any], target: str) -> str:
     if asked == SENT and usual_proof(target) != SENT:
         message = f"--verify sent is for what is sent to a store, {target} is on this machine"
         raise click.UsageError(message, click.get_current_context())
-    if options.get("no_verify", False) or options["dry_run"]:
+    if options.get("no_verify", False):
         return NONE
     return asked or usual_proof(target)
 
@@ -97,7 +102,7 @@ def carry_out(
     nbytes = plan.nbytes if nbytes is None else nbytes
     with (
         workers(how.jobs) as pool,
-        render.progress(nbytes, label, render.passes(how.proof == FULL)) as advance,
+        render.progress(nbytes, label, render.passes(how.proved == FULL)) as advance,
     ):
         outcome = run(
             overwrite=how.overwrite, proof=how.proof, dry_run=how.dry_run, workers=pool, advance=advance
@@ -115,7 +120,7 @@ def tell(plan: Plan, outcome: Outcome, how: How, *, prefix: tuple[str, ...] = ()
     if how.as_json:
         head = {"source": plan.source, "target": plan.target, "format": plan.format}
         dropped = [one._asdict() for one in plan.dropped]
-        tail = {"dropped": dropped, **verification(how.proof, shared=shared)}
+        tail = {"dropped": dropped, **verification(how.proved, shared=shared)}
         render.long_document(head, "tensors", plan.rows(), lambda: tail)
         return
     if not render.is_terminal():
@@ -132,7 +137,7 @@ def tell(plan: Plan, outcome: Outcome, how: How, *, prefix: tuple[str, ...] = ()
 def say_written(plan: Plan, tensors: str, how: How, *, shared: bool = False) -> None:
     """Say on a terminal what was written, or would be: where, in which format, how much."""
     done = "would write" if how.dry_run else "wrote"
-    proof = ", verified but for the shared data" if shared and how.proof != NONE else _PROVED[how.proof]
+    proof = ", verified but for the shared data" if shared and how.proved != NONE else _PROVED[how.proved]
     size = f"{tensors}, {render.human_size(plan.nbytes)}{proof}"
     render.title(f"{done} {plan.target}", f"{plan.format}  {size}")
 

@@ -221,7 +221,7 @@ def _carry_out(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     if options["each"] and options["as_json"]:  # the documents of all become one
         for text in outcome.notes:
             render.note(text)
-        return plan.document(how.proof, shared=outcome.shared)
+        return plan.document(how.proved, shared=outcome.shared)
     tell(plan, outcome, how, prefix=(plan.target,) if options["each"] else ())
     return {}
 

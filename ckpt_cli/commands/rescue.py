@@ -108,7 +108,7 @@ def _plan(damaged: str, target: str, sibling: str | None) -> Rescue:
 def _show(rescue: Rescue, notes: list[str], how: How) -> None:
     for text in notes:
         render.note(text)
-    document = rescue.document(how.proof if rescue.plan is not None else NONE)
+    document = rescue.document(how.proved if rescue.plan is not None else NONE)
     if how.as_json:
         render.document(document)
         return

@@ -326,6 +326,11 @@ class CheckpointWriter(ABC):
         """Whether what was written can be read before it is in its place; one object of a store cannot."""
         return self.staging.is_readable
 
+    @property
+    def is_one_object(self) -> bool:
+        """Whether all of it is one file, of its own or in a store."""
+        return not self.has_shards
+
     def commit(self) -> None:
         """Move the checkpoint to its place; the target is the old or the new one at every instant."""
         try:

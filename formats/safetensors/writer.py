@@ -87,6 +87,10 @@ class SafetensorsWriter(CheckpointWriter):
     def _has_index(self) -> bool:
         return self.target.path.endswith(INDEX_SUFFIX)
 
+    @property
+    def is_one_object(self) -> bool:
+        return not self._has_index
+
     @classmethod
     def existing(cls, path: str) -> list[str]:
         index = _index_of(path)

@@ -305,6 +305,33 @@ def test_full_reads_everything_back_before_the_index_is_there(
     assert at_index[-1] >= os.path.getsize(f"{NEW}.data-00000-of-00001")
 
 
+ONE_OBJECT: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "safetensors": ("x.safetensors", (), ()),
+    "over its shards": ("x.safetensors", (), ("--shard-size", "20")),
+    "npz": ("x.npz", (), ()),
+    "hdf5": ("x.h5", ("--to", "hdf5"), ()),
+    "v1": ("x", ("--to", "v1"), ()),
+}
+
+
+@pytest.mark.parametrize("name", ONE_OBJECT)
+def test_full_puts_no_object_over_one_that_would_be_lost(
+    name: str, store: MemoryStore, ckpt: Callable[..., Result]
+) -> None:
+    target, options, old = ONE_OBJECT[name]
+    options = ("--weights-only", *options)
+    assert ckpt("convert", OLD, f"mem://b/{target}", *options, *old).code == 0
+    before = dict(store._blobs)
+    for dry in ((), ("--dry-run",)):
+        done = ckpt("convert", NEW, f"mem://b/{target}", *options, "--overwrite", "--verify", "full", *dry)
+        assert done.code == 3
+        assert "would be lost" in done.err
+        assert "--verify sent" in done.err
+        assert store._blobs == before
+    done = ckpt("convert", NEW, f"mem://new/{target}", *options, "--overwrite", "--verify", "full")
+    assert done.code == 0, done.err
+
+
 def test_how_a_target_is_proved_is_said(
     store: MemoryStore, tmp_path: Path, ckpt: Callable[..., Result]
 ) -> None:

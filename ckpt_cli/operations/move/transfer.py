@@ -126,6 +126,8 @@ def execute(
         rehearsal=dry_run,
         prove_sent=proof != NONE,
     )
+    if proof == FULL:
+        _refuse_to_lose(writer)
     shares = Shares()
     if dry_run:
         if ways:
@@ -149,6 +151,18 @@ def execute(
     if proof == FULL and not is_compared:
         _compare_in_place(plan, writer, made, workers, advance)
     return Outcome([*plan.notes, *writer.notes, *(shares.notes(plan) if ways else ())], bool(shares))
+
+
+def _refuse_to_lose(writer: CheckpointWriter) -> None:
+    """Refuse to read back one object of a store in place of another, which would be gone by then."""
+    target = writer.target
+    if target.is_local or not writer.is_one_object:
+        return
+    for found in writer.existing(target.path):
+        writer.abandon()
+        hints = ("compare checksums: --verify sent, or write it under another name",)
+        message = "is replaced before the new object can be read back, and would be lost where that differs"
+        raise ConversionError(message, path=found, hints=hints)
 
 
 def _in_order(plan: Plan) -> Sequence[Move]:
