@@ -29,7 +29,7 @@ from ..errors import (
     forget_locals,
 )
 from ..store.beside import hub_shard
-from ..store.paths import name_of
+from ..store.paths import join, looked_into, name_of, parent
 from ..store.workers import SERIAL, Workers
 from .foreign import recognise
 from .location import Location, beside_index, lone_shards, shards_beside
@@ -88,7 +88,7 @@ class ShardedReader(CheckpointReader):
 
     def _open_shards(self, files: list[str]) -> None:
         size = 0
-        for file in files:
+        for file in looked_into(files, lambda file: join(parent(self._path), file)):
             path = shard_path(self._path, file)
             try:
                 self._shards[file] = shard = self._opened(path)

@@ -472,7 +472,7 @@ def test_proxies_of_the_environment_are_asked(web: Web, monkeypatch: pytest.Monk
 # Several files -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["run", "hf"])
+@pytest.mark.parametrize("what", ["run", "hf/model.safetensors", "hf_bin/pytorch_model.bin"])
 def test_files_that_are_read_one_after_the_other_are_asked_for_together(
     what: str, web: Web, tmp_path: Path
 ) -> None:
@@ -482,11 +482,12 @@ def test_files_that_are_read_one_after_the_other_are_asked_for_together(
     for name in os.listdir(tmp_path):
         web.files[f"/many/{name}"] = (tmp_path / name).read_bytes()
     web.put_tree(data_path("hf"))
+    web.put_tree(data_path("pytorch", "hf_bin"))
     web.lists = True
     together = threading.Barrier(3)
 
     def meet(handler: Handler, _: bytes | None) -> bool:
-        if handler.place.startswith("/many/ckpt-") or handler.place.startswith("/hf/model-"):
+        if handler.place.startswith(("/many/ckpt-", "/hf/model-", "/hf_bin/pytorch_model-")):
             together.wait(30)
         return False
 
@@ -494,5 +495,5 @@ def test_files_that_are_read_one_after_the_other_are_asked_for_together(
     if what == "run":
         assert len(Directory(f"{web.url}/many").members) == 3
     else:
-        open_checkpoint(f"{web.url}/hf/model.safetensors.index.json").close()
+        open_checkpoint(f"{web.url}/{what}.index.json").close()
     assert not together.broken
