@@ -41,6 +41,9 @@ _ASK_OTHERWISE = frozenset({400, 403, 405, 501})
 _IN_PATHS = "/%:@!$&'()*+,;=~"
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
 _CUT = re.compile(r"\*\*\*\d*")
+_QUESTION = r"(?:\?|%3[Ff])"
+_PATTERN = re.compile(rf"-{_QUESTION}{{5}}-of-(?:\d{{5,}}|{_QUESTION}{{5}})$")
+"""How the name of a sharded V1 checkpoint ends: `?` stands for itself there, and begins no query."""
 
 
 class Secrets(NamedTuple):
@@ -71,7 +74,7 @@ class HttpStore(ServerStore):
 
     def named(self, path: str) -> str:
         try:
-            parts = urlsplit(path)
+            parts = urlsplit(_PATTERN.sub(_escaped, path))
             host, _ = parts.hostname, parts.port
         except ValueError:
             host = None
@@ -85,11 +88,12 @@ class HttpStore(ServerStore):
         if mark is None and (parts.username is not None or parts.query):
             means = None if parts.username is None else basic(parts.username, parts.password or "")
             mark = _mark(Secrets(means, parts.query))
-        return f"{self.scheme}://{f'{mark}@' if mark else ''}{place}{quote(parts.path, safe=_IN_PATHS)}"
+        inside = _PATTERN.sub(_plain, quote(parts.path, safe=_IN_PATHS))
+        return f"{self.scheme}://{f'{mark}@' if mark else ''}{place}{inside}"
 
     def asked(self, path: str) -> Asked:
         """Return what to ask for a path."""
-        parts = urlsplit(path)
+        parts = urlsplit(path.replace("?", "%3F"))  # a query is kept with the secrets
         secrets = _secrets.get(parts.username or "", Secrets(None, ""))
         place = parts.netloc.rpartition("@")[2]
         query = f"?{secrets.query}" if secrets.query else ""
@@ -108,7 +112,7 @@ class HttpStore(ServerStore):
                 del found[-1:]
             elif each not in ("", "."):
                 found.append(each)
-        return "/".join([host, *found])
+        return _PATTERN.sub(_plain, "/".join([host, *found]))
 
     def split(self, path: str) -> tuple[str, str]:
         host, _, inside = _parted(path)
@@ -183,6 +187,14 @@ def _mark(secrets: Secrets) -> str:
     mark = "***" + (str(len(_secrets) + 1) if _secrets else "")
     _secrets[mark] = secrets
     return mark
+
+
+def _escaped(pattern: re.Match[str]) -> str:
+    return pattern[0].replace("?", "%3F")
+
+
+def _plain(pattern: re.Match[str]) -> str:
+    return unquote(pattern[0])
 
 
 def _parted(path: str) -> tuple[str, str, str]:

@@ -169,6 +169,27 @@ def test_a_state_file_leads_to_the_latest_where_nothing_is_listed(
     assert not any(path.endswith("/") for _, path in web.asked())
 
 
+@pytest.mark.parametrize("lists", [True, False])
+@pytest.mark.parametrize(
+    "name", ["checkpoint", "model.ckpt-1-?????-of-00002", "model.ckpt-1-%3F%3F%3F%3F%3F-of-00002"]
+)
+def test_a_sharded_v1_checkpoint_is_found_by_its_pattern(
+    name: str, lists: bool, web: Web, ckpt: Callable[..., Result]
+) -> None:
+    """The state file has the pattern, and it is what is printed; `?` begins no query in it."""
+    web.lists = lists
+    folder = f"{web.put_tree(data_path('v1_format'))}/sharded"
+    pattern = "model.ckpt-1-?????-of-00002"
+    done = ckpt("ls", "--json", f"{folder}/{name}")
+    assert done.code == 0, done.err
+    assert done.json["path"] == f"{folder}/{pattern}"
+    done = ckpt("ls", "--json", f"{folder}/{name}?token=secret")
+    assert "secret" not in done.out + done.err
+    if lists:
+        listed = ckpt("ls", "--json", folder).json
+        assert (listed["latest"], listed["checkpoints"][0]["kept"]) == (pattern, True)
+
+
 def test_maps_and_templates_are_read_from_servers(
     web: Web, laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result]
 ) -> None:
