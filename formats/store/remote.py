@@ -138,6 +138,11 @@ class ObjectStore(ListedStore, objects.ObjectStore):
                 message = f"{bucket!r} is no bucket: their names have three characters or more"
             hints = ("who asks is said by the environment, never by a URL",) if "@" in bucket else ()
             raise UnsupportedFeatureError(message, path=public(path), hints=hints)
+        names = path.partition("://")[2].rstrip("/").split("/")[1:]
+        if any(each in ("", ".", "..") for each in names):
+            message = "no key that can be asked for: it has a name in it that is empty, '.' or '..'"
+            meant = self.join(f"{self.scheme}://{bucket}", key)
+            raise UnsupportedFeatureError(message, path=path, hints=(f"did you mean {meant}?",))
         _obstore(path)  # that it is missing is no flaw of what lies there
         return f"{self.scheme}://{bucket}" + (f"/{key}" if key else "")
 

@@ -240,6 +240,15 @@ def test_a_short_name_is_said_to_be_no_bucket(bucket: str, library: Library) -> 
         named(f"s3://{bucket}/x")
 
 
+@pytest.mark.parametrize("key", ["run//ckpt-1", "/run/ckpt-1", "run/./ckpt-1", "x/../run/ckpt-1"])
+def test_a_key_that_is_not_asked_for_is_no_other_key(key: str, library: Library) -> None:
+    """`run//ckpt-1` is another object than `run/ckpt-1`; the library asks for none with an empty name."""
+    with pytest.raises(UnsupportedFeatureError, match="no key that can be asked for") as caught:
+        named(f"s3://bucket/{key}")
+    assert caught.value.hints == ("did you mean s3://bucket/run/ckpt-1?",)
+    assert named("s3://bucket/run/ckpt-1//") == "s3://bucket/run/ckpt-1"
+
+
 def test_names_are_keys_of_the_same_store() -> None:
     for name, path in {
         "x": "s3://bucket/run/x",
