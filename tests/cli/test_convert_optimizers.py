@@ -804,3 +804,15 @@ def test_a_file_whose_optimizer_scales_the_loss_takes_no_state_of_another_layout
     result = ckpt("convert", source, tmp_path / "x.weights.h5", "--config", config)
     assert (result.code, result.out) == (3, "")
     assert "a LossScaleOptimizer lists numbers of its own before it" in result.err
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_numbers_that_are_made_up_are_cast(dtype: str, ckpt: Callable, tmp_path: Path) -> None:
+    """The powers of beta, which Keras does not keep, ended the conversion with a traceback."""
+    path = tmp_path / "ckpt-3"
+    result = ckpt("convert", trained("new/adam"), path, "--to", "name", "--cast", dtype)
+    assert result.code == 0, result.err
+    with formats.open_checkpoint(str(path)) as reader:
+        power = reader["beta1_power"].read()
+        assert power.dtype.name == dtype
+        assert power == np.float32(0.9**4).astype(power.dtype)

@@ -109,8 +109,9 @@ class Chosen:
         return Move(spec, key, tensor)
 
     def _cast(self, move: Move) -> Move:
-        spec = move.spec
-        return move._replace(spec=spec._replace(dtype=self._dtype(spec)))
+        spec = move.spec._replace(dtype=self._dtype(move.spec))
+        value = None if move.value is None else move.value.astype(spec.dtype.numpy)
+        return move._replace(spec=spec, value=value)
 
     def renamed(self, key: str) -> str:
         return self.settings.names.keys[key] if self.settings.names else key
