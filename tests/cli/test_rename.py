@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from formats import open_checkpoint
 from formats.model.location import data_shards
 from formats.tf.bundle.reader import BundleReader, BundleTensor
-from tests.support import data_path, partitioned, same, strings, write_bundle
+from tests.support import data_path, partitioned, same, shard_path, strings, write_bundle
 from tests.writing import files, read_all, save
 
 if TYPE_CHECKING:
@@ -318,3 +318,56 @@ def test_values_and_specs_are_the_same(ckpt: Ckpt, tmp_path: Path) -> None:
         for row in result.json["tensors"]:
             if row["to"] != "_CHECKPOINTABLE_OBJECT_GRAPH":
                 assert same(after[row["to"]], before[row["from"]])
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ({"offset": 1 << 20}, "ends at byte 1048624, the shard has 80"),
+        ({"size": 47}, "47 bytes stored, float64 of shape [6] has 48"),
+    ],
+    ids=["place", "size"],
+)
+def test_places_that_cannot_be_are_not_linked(
+    ckpt: Ckpt, tmp_path: Path, edit: dict[str, int], said: str
+) -> None:
+    """It exited 0, and what it had made could not be read."""
+
+    def misplace(entries: dict[bytes, Any]) -> None:
+        for field, value in edit.items():
+            setattr(entries[b"w"], field, value)
+
+    source = str(tmp_path / "c-1")
+    write_bundle(source, {"v": np.arange(4.0), "w": np.arange(6.0)}, edit=misplace)
+    new = tmp_path / "new"
+    rename = "rename", source, new / "c-1", "--add-prefix", "x/", "--link"
+    done = ckpt(*rename)
+    assert (done.code, done.out) == (3, "")
+    assert said in done.err
+    assert f"hint: to see all that is damaged: ckpt verify {source}" in done.err
+    assert not new.exists()
+    assert ckpt(*rename, "--no-verify").code == 0
+    assert ckpt("verify", new / "c-1").code == 1
+
+
+@pytest.mark.parametrize("option", [[], ["--link"]])
+@pytest.mark.parametrize(
+    ("put", "said"),
+    [
+        (os.mkfifo, "this is a pipe, not a regular file"),
+        (os.mkdir, "this is a directory, not a regular file"),
+        (lambda path: os.symlink("nowhere", path), "this is a symbolic link that leads nowhere"),
+    ],
+    ids=["pipe", "directory", "link"],
+)
+def test_a_shard_that_is_no_file_is_named(
+    ckpt: Ckpt, tmp_path: Path, put: Callable[[str], None], said: str, option: list[str]
+) -> None:
+    """With --link it waited for a pipe without end, and said of others that DST could not be written."""
+    source = str(tmp_path / "c-1")
+    write_bundle(source, {"w": np.arange(4.0)})
+    os.unlink(shard_path(source))
+    put(shard_path(source))
+    done = ckpt("rename", source, tmp_path / "new" / "c-1", "--add-prefix", "x/", *option)
+    assert (done.code, done.err.splitlines()[0]) == (3, f"ckpt: error: {shard_path(source)}: {said}")
+    assert not (tmp_path / "new").exists()

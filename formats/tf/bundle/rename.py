@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import struct
+from math import prod
 from typing import TYPE_CHECKING
 
 from ...core.dtypes import STRING
@@ -88,6 +89,7 @@ class BundleRename:
             hints = ("to a checkpoint of its own, by the same rules: ckpt convert SRC DST",)
             raise UnsupportedFeatureError(message, path=prefix, hints=hints)
         self._entries = self._rekeyed()
+        self._has_odd_sizes = False
         self._used = self._used_shards()
         self._graph_shard = max(self._used, default=-1) + 1
         old = reader.index.header
@@ -135,9 +137,10 @@ class BundleRename:
                 )
             yield slice_key(new, extents), piece
 
-    def _used_shards(self) -> set[int]:
+    def _used_shards(self) -> dict[int, int]:
+        """Return the shards that the entries speak of, and where in each the last tensor ends."""
         index = self._reader.index
-        used = set()
+        used: dict[int, int] = {}
         graph = index.tensors.get(GRAPH_KEY) if self._graph is not None else None
         for position in range(len(index.values)):
             entry = index.entry_or_none(position)
@@ -146,7 +149,10 @@ class BundleRename:
                 hints = (f"to see which: {command_line('verify', index.prefix)}",)
                 raise CorruptCheckpointError(message, path=index.path, hints=hints)
             if position != graph and not entry.slices:
-                used.add(entry.shard)
+                used[entry.shard] = max(used.get(entry.shard, 0), entry.offset + entry.size)
+                itemsize = entry.dtype.itemsize
+                if itemsize is not None and entry.size != prod(entry.shape) * itemsize:
+                    self._has_odd_sizes = True
         missing = self._reader.missing_files()
         if missing:
             message = "no such file, and tensors are in it"
@@ -173,7 +179,8 @@ class BundleRename:
         """Write it and move it to its place; return notes for the person.
 
         Raises CorruptCheckpointError for a tensor that is damaged in a shard that is copied: its
-        values are compared with its checksum as they are with the copy.  What is shared is not read.
+        values are compared with its checksum as they are with the copy.  What is shared is not read,
+        and held against the sizes of the shards.
         """
         if is_in_store(self._prefix):
             self._put_index(verify=verify)
@@ -281,10 +288,13 @@ class BundleRename:
         workers: Workers,
         advance: Callable[[int], None],
     ) -> None:
-        """Read the tensors of each shard that was copied from it and from the copy, checksums and all."""
+        """Read the tensors of each shard that was copied from it and from the copy, checksums and all.
+
+        Of what is shared, the places are looked at alone.
+        """
         copied = (number for number, shard in brought.items() if shard.way == COPY)
         copies = {number: staging.path(self._name(number)) for number in copied}
-        if not copies:
+        if not copies and (self.in_place or self._all_fits()):
             return
         with self._reader.compared_with(copies):
             for step in verify_values(self._reader, copies, workers):
@@ -292,6 +302,12 @@ class BundleRename:
                     if finding.severity == "error":
                         raise self._damaged(finding)
                 advance(step.nbytes)
+
+    def _all_fits(self) -> bool:
+        """Whether tensors have the sizes of their shapes and end in their shards."""
+        prefix, count = self._reader.index.prefix, self._reader.index.header.num_shards
+        found = ((entry_at(data_shard(prefix, number, count)), end) for number, end in self._used.items())
+        return not self._has_odd_sizes and all(shard and end <= shard.size for shard, end in found)
 
     def _damaged(self, finding: Finding) -> CorruptCheckpointError:
         verify = f"to see all that is damaged: ckpt verify {self._reader.index.prefix}"

@@ -82,8 +82,9 @@ def bring(
 ) -> Brought:
     """Stage a shard under a name in the first of `ways` that works; return which that was.
 
-    `advance` is told of bytes that were copied.
+    `advance` is told of bytes that were copied.  Raises InaccessibleError for what is no regular file.
     """
+    open_file(path).close()  # a pipe would be waited for, and what cannot be read not be TARGET's fault
     real, refusal = real_path(path), ""
     if store_of(path).system_path(path) is None:
         ways, refusal = [way for way in ways if way == COPY], ELSEWHERE
