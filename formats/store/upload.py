@@ -156,8 +156,11 @@ class Upload:
         found = self._store.asked(self.path)
         if found is None or found.size != self.size or not _is_other(found, self._over.entry):
             self.is_published = False
-        else:
+        elif self._stream is not None:
             self.is_published = self._is_proven(found)
+        else:  # Of one size is also what another has put there, where no MD5 is told.
+            self.is_published = self._read_back() == [md5(self._filling)]
+        if self.is_published:
             self._entry = found
 
     def _check(self, found: Entry | None) -> None:

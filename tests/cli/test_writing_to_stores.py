@@ -254,6 +254,64 @@ def test_what_appears_meanwhile_stays(store: MemoryStore, ckpt: Callable[..., Re
     assert content(store, f"{PREFIX}.index") == b"of somebody else"
 
 
+def test_an_index_of_somebody_else_is_not_taken_for_ones_own(
+    store: MemoryStore, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the store tells no MD5, as Azure: two checkpoints of a run have indexes of one size."""
+    monkeypatch.setattr("formats.store.memory.md5_of", lambda sums: "0x8D")
+    assert ckpt("convert", OLD, PREFIX).code == 0
+    theirs = content(store, f"{PREFIX}.index")
+
+    def appear(what: str, path: str) -> None:
+        if path.endswith(".index"):
+            store.keep(path, [theirs])
+
+    store.before = appear
+    before = store.names
+    done = ckpt("convert", NEW, PREFIX, "--overwrite")
+    assert done.code == 3
+    assert f"{PREFIX}.index: has appeared" in done.err
+    assert store.names == before
+    assert values(PREFIX) == values(OLD)
+
+
+@pytest.mark.parametrize("name", ["put", "finish"])
+def test_an_answer_that_is_lost_is_no_failure(
+    name: str,
+    store: MemoryStore,
+    ckpt: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    small_blocks: None,
+) -> None:
+    monkeypatch.setattr("formats.store.memory.md5_of", lambda sums: "0x8D")
+    keep = store.keep
+
+    def lose(path: str, *words: Any) -> None:
+        keep(path, *words)
+        raise formats.InaccessibleError("no answer came, or was cut", path=path)
+
+    def begin(what: str, path: str) -> None:
+        if what == name:
+            monkeypatch.setattr(store, "keep", lose)
+
+    store.before = begin
+    done = ckpt("convert", NEW, PREFIX)
+    assert done.code == 0, done.err
+    assert values(PREFIX) == values(NEW)
+
+
+def test_one_object_that_was_being_read_back_is_not_left(
+    store: MemoryStore, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(self: MemoryStore, path: str) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MemoryStore, "open", interrupt)
+    done = ckpt("convert", NEW, "mem://b/x.npz", "--weights-only", "--verify", "full")
+    assert done.code == 130
+    assert not store.names
+
+
 class _Lossy(MemoryStore):
     """A store that keeps another byte than it was sent, in what ends so."""
 

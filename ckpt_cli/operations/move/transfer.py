@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from formats.core.chunks import equal_bytes, view_of
 from formats.core.region import region_of, tiling_flaw
 from formats.core.words import counted
-from formats.errors import CheckpointError, ConversionError, CorruptCheckpointError, leave_out
+from formats.errors import ConversionError, CorruptCheckpointError, leave_out
 from formats.find.creating import create_checkpoint
 from formats.find.registry import format_named
 from formats.store.paths import is_in_store
@@ -184,7 +184,7 @@ def _compare_in_place(
     try:
         with writer.reopen() as written:
             _compare(plan, written, Shares(), made, workers, advance)
-    except CheckpointError:
+    except BaseException:
         writer.withdraw()
         raise
 
