@@ -262,7 +262,10 @@ class Format(NamedTuple):
     nests_keys: bool = False
     """Whether parts of a key are groups, so that no key is the beginning of another's."""
 
-    unshared: str = "its values are compressed, in chunks, big-endian or cast, which no data shard has"
+    unshared: str = (
+        "its values are compressed, in chunks, among metadata, big-endian, in Fortran order, bool, merged or"
+        " cast, which no data shard has"
+    )
     """Why nothing of it can be a data shard of a bundle, where that is so."""
 
     @property

@@ -278,6 +278,22 @@ def test_a_deflated_archive_is_copied_and_that_is_said(ckpt: Ckpt, tmp_path: Pat
     assert "nothing is shared, and all is copied: its values are compressed" in done.err
 
 
+def test_of_what_lies_among_metadata_that_is_said(ckpt: Ckpt, tmp_path: Path) -> None:
+    """A compact dataset was called compressed, in chunks, big-endian or cast, and so was a bool."""
+    import h5py
+
+    with h5py.File(tmp_path / "m.hdf5", "w") as file:
+        compact = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        compact.set_layout(h5py.h5d.COMPACT)
+        space = h5py.h5s.create_simple((4,))
+        h5py.h5d.create(file.id, b"small", h5py.h5t.IEEE_F32LE, space, compact)
+    save(tmp_path / "m.safetensors", {"mask": np.array([True, False])}, "safetensors")
+    for name, why in ("m.hdf5", "among metadata"), ("m.safetensors", "bool"):
+        done = ckpt("convert", tmp_path / name, tmp_path / f"{name}-1", "--to", "name", "--link")
+        assert done.code == 0
+        assert f"{why}, " in next(line for line in done.err.splitlines() if "nothing is shared" in line)
+
+
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
@@ -523,6 +539,25 @@ def test_each_checkpoint_shares_its_own(ckpt: Ckpt, tmp_path: Path) -> None:
     assert [one["verification"] for one in done.json["checkpoints"]] == ["linked"] * 3
     for name in ("ckpt-8", "ckpt-9", "ckpt-10"):
         assert is_shared(shard_path(str(tmp_path / "run" / name)), tmp_path / "out" / name)
+
+
+@pytest.mark.parametrize("named", ["c-1", "c-1.index", "best"])
+def test_nothing_is_said_of_links_to_files_that_are_replaced(ckpt: Ckpt, tmp_path: Path, named: str) -> None:
+    path = copied(NAMES, tmp_path)
+    expected = values(path)
+    if named == "best":
+        for file in [f"{path}.index", *data_shards(path)]:
+            os.symlink(file, file.replace("c-1", "best"))
+    words = ["convert", path, tmp_path / named, "--to", "name", "--link", "--overwrite", "--json"]
+    done = ckpt(*words)
+    assert (done.code, done.json["verification"]) == (0, "linked")
+    assert "hard links to SRC's files" not in done.err
+    assert all(os.stat(shard).st_nlink == 1 for shard in data_shards(path))
+    assert values(path).keys() == expected.keys()
+    assert all(same(value, expected[key]) for key, value in values(path).items())
+    assert (
+        "hard links to SRC's files" in ckpt("convert", path, tmp_path / "d-1", "--to", "name", "--link").err
+    )
 
 
 # What hard links mean -----------------------------------------------------------------------

@@ -16,6 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.words import counted
+from formats.model.location import bundle, bundle_prefix
+from formats.store.paths import real_path
 from formats.store.ranges import cut
 from formats.tf.bundle.shards import HARD_LINKS, LINK, Brought, why_not_shared
 from formats.wire.crc32c import mask
@@ -115,9 +117,15 @@ class Shares:
             verb = "would be shared" if dry_run else "shared"
             rest = f"; written anew: {counted(copied, 'tensor')}, {new:,} bytes" if copied else ""
             notes.append(f"{_named(taken)}: {verb}, {counted(stay, 'tensor')}, {old:,} bytes{rest}")
-        if any(file.brought.way == LINK for file in taken.values()):
+        if any(file.brought.way == LINK for file in taken.values()) and not _is_over_itself(plan):
             notes.append(HARD_LINKS)
         return notes
+
+
+def _is_over_itself(plan: Plan) -> bool:
+    """Whether the source was written again in its own place, and its files are nobody else's."""
+    head = bundle(bundle_prefix(plan.target)).head
+    return real_path(plan.sources[0].location.head) == real_path(head)
 
 
 def _named(paths: Collection[str]) -> str:
