@@ -17,6 +17,7 @@ import threading
 from contextlib import contextmanager, suppress
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ..errors import (
     CheckpointError,
@@ -32,7 +33,7 @@ from .transport import ATTEMPTS, BUSY, REFUSED, Again, timeout, trying
 from .urls import public, scheme_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from .base import Identity
     from .objects import Block, Over
@@ -57,6 +58,10 @@ _PASSING = ("error sending request", "error decoding response body", "timed out"
 _NOBODY = ("ConnectionRefused", "dns error", "certificate")
 """What it says where asking again is no use."""
 
+_PANIC = "PanicException"
+"""What obstore raises where its own code did not foresee something; it is no Exception."""
+
+_REGION = re.compile(r"[\w.-]*", re.ASCII)
 
 _LISTING = 2
 """How many times as long as a request a listing may take: 100,000 names and more."""
@@ -332,10 +337,12 @@ class ObjectStore(ListedStore, objects.ObjectStore):
             raise
         except FileNotFoundError:
             raise CheckpointNotFoundError("no such file", path=path) from None
-        except Exception as error:
+        except BaseException as error:
+            if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+                raise
             raise self._told(path, error) from None
 
-    def _told(self, path: str, error: Exception) -> Exception:
+    def _told(self, path: str, error: BaseException) -> Exception:
         text = str(error).partition("Debug source")[0]
         status, code = _STATUS.search(text), _CODE.search(text)
         if type(error).__name__ == "PreconditionError" or (status and status[1] in ("412", "416")):
@@ -469,10 +476,40 @@ def _options(retries: int, *, http: bool) -> dict[str, Any]:
     return {"client_options": client, "retry_config": {"max_retries": retries}}
 
 
+def _check_servers(path: str, servers: Mapping[str, str | None], allowing: str, *, http: bool) -> None:
+    """Raise InaccessibleError where the environment names a server that obstore would not ask, or panic at.
+
+    The message has no value, which may hold a password; `allowing` is the setting by which http is asked.
+    """
+    for name, text in servers.items():
+        if text is None:
+            continue
+        try:
+            parts = urlsplit(text)
+            is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_one = False
+        if not is_one or not text.isascii() or not text.isprintable() or " " in text:
+            error = InaccessibleError(f"{name} is no URL of a server, as https://host:9000", path=path)
+            error.hints = (f"set it to one, or to nothing at all: unset {name}",)
+            raise error
+        if parts.scheme == "http" and not http:
+            error = InaccessibleError(f"{name} has http, which is asked where {allowing}=true", path=path)
+            error.hints = (f"export {allowing}=true",)
+            raise error
+
+
 def _s3(bucket: str, retries: int = 0) -> Any:
+    path, http = f"s3://{bucket}", _is_set("AWS_ALLOW_HTTP")
+    first = "AWS_ENDPOINT_URL_S3"  # counts alone where it is set
+    servers = (first,) if first in os.environ else ("AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    _check_servers(path, {name: os.environ.get(name) for name in servers}, "AWS_ALLOW_HTTP", http=http)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        if not _REGION.fullmatch(os.environ.get(name, "us-east-1")):
+            raise InaccessibleError(f"{name} is no name of a region, as us-east-1", path=path)
     from obstore.store import S3Store
 
-    settings = _options(retries, http=_is_set("AWS_ALLOW_HTTP"))
+    settings = _options(retries, http=http)
     if os.environ.get("AWS_PROFILE") and not os.environ.get("AWS_ACCESS_KEY_ID"):
         settings["credential_provider"] = _profile()
     return S3Store(bucket, **settings)
@@ -492,12 +529,15 @@ def _profile() -> Any:
 def _gs(bucket: str, retries: int = 0) -> Any:
     import json
 
+    emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+    url = None
+    if emulator:
+        url = emulator if "://" in emulator else f"http://{emulator}"
+        _check_servers(f"gs://{bucket}", {"STORAGE_EMULATOR_HOST": url}, "", http=True)
     from obstore.store import GCSStore
 
-    emulator = os.environ.get("STORAGE_EMULATOR_HOST")
-    if not emulator:
+    if url is None:
         return GCSStore(bucket, **_options(retries, http=False))
-    url = emulator if "://" in emulator else f"http://{emulator}"
     key = {
         "gcs_base_url": url,
         "disable_oauth": True,
@@ -509,9 +549,12 @@ def _gs(bucket: str, retries: int = 0) -> Any:
 
 
 def _az(container: str, retries: int = 0) -> Any:
+    http = _is_set("AZURE_ALLOW_HTTP") or _is_set("AZURE_STORAGE_USE_EMULATOR")
+    servers = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+    named = {name: os.environ.get(name) for name in servers}
+    _check_servers(f"az://{container}", named, "AZURE_ALLOW_HTTP", http=http)
     from obstore.store import AzureStore
 
-    http = _is_set("AZURE_ALLOW_HTTP") or _is_set("AZURE_STORAGE_USE_EMULATOR")
     return AzureStore(container, **_options(retries, http=http))
 
 

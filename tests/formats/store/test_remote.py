@@ -45,7 +45,7 @@ class Library(ModuleType):
         super().__init__("obstore")
         self.objects: dict[str, bytes] = {}
         self.asked: list[tuple[str, str]] = []
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.times = -1
         self.cut = 0
 
@@ -269,6 +269,72 @@ def test_schemes_have_aliases_and_urls_no_secrets(library: Library) -> None:
         with pytest.raises(UnsupportedFeatureError, match="no bucket, expected") as caught:
             named(url)
         assert "topsecret" not in str(caught.value)
+
+
+WRONG = {
+    "AWS_ENDPOINT_URL": (
+        "s3",
+        ["", "host:9000", "localhost", "http://", "ftp://host", "http://topsecret:99999"],
+    ),
+    "AWS_ENDPOINT_URL_S3": ("s3", ["topsecret", "http://host:9000 "]),
+    "AWS_ENDPOINT": ("s3", ["http://[::1"]),
+    "AWS_REGION": ("s3", ["top secret"]),
+    "AWS_DEFAULT_REGION": ("s3", ["eu/1"]),
+    "STORAGE_EMULATOR_HOST": ("gs", ["top secret", "http://", "http://host:99999"]),
+    "AZURE_STORAGE_ENDPOINT": ("az", ["", "topsecret"]),
+}
+"""Settings that the library panics at, or says nothing of that helps; by scheme, what they are set to."""
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme", "value"),
+    [
+        (name, *way)
+        for name, (scheme, values) in WRONG.items()
+        for way in ((scheme, value) for value in values)
+    ],
+)
+def test_a_server_that_is_none_is_said_by_its_setting(
+    name: str, scheme: str, value: str, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "obstore", library)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(
+        InaccessibleError, match=rf"{name} is no (URL of a server|name of a region), as "
+    ) as caught:
+        open_checkpoint(f"{scheme}://bucket/run")
+    assert "secret" not in f"{caught.value} {caught.value.hints}"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "name", "allowing"),
+    [("s3", "AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP"), ("az", "AZURE_STORAGE_ENDPOINT", "AZURE_ALLOW_HTTP")],
+)
+def test_http_that_is_not_allowed_says_by_what_it_is(
+    scheme: str, name: str, allowing: str, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "obstore", library)
+    monkeypatch.setenv(name, "http://host:9000")
+    with pytest.raises(InaccessibleError, match=f"{name} has http, which is asked where") as caught:
+        open_checkpoint(f"{scheme}://bucket/run")
+    assert caught.value.hints == (f"export {allowing}=true",)
+
+
+class PanicException(BaseException):
+    pass
+
+
+def test_what_the_library_did_not_foresee_is_one_line(library: Library) -> None:
+    library.error = PanicException("called `Result::unwrap()` on http://topsecret/")
+    with pytest.raises(InaccessibleError, match="cannot be asked for") as caught:
+        open_checkpoint("s3://bucket/run")
+    assert "topsecret" not in str(caught.value)
+    library.error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        open_checkpoint("s3://bucket/run")
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs", "gcs", "az", "abfs"])
