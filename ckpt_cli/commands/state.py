@@ -212,4 +212,5 @@ def _show_flaws(run: Run) -> None:
         if count
     ]
     if flaws:
-        render.note(f"{run.path}: {', '.join(flaws)}; to mend it: {command_line('state', '--fix', run.path)}")
+        way = "" if run.is_only_read else f"; to mend it: {command_line('state', '--fix', run.path)}"
+        render.note(f"{run.path}: {', '.join(flaws)}{way}")

@@ -99,10 +99,15 @@ def is_in_store(path: str) -> bool:
 
     Raises UnsupportedFeatureError for one that is only read.
     """
+    if is_only_read(path):
+        raise only_read(path, store_of(path).scheme)
+    return bool(store_of(path).scheme)
+
+
+def is_only_read(path: str) -> bool:
+    """Whether a path lies in a store into which nothing is written."""
     store = store_of(path)
-    if not store.scheme or isinstance(store, ObjectStore):
-        return bool(store.scheme)
-    raise only_read(path, store.scheme)
+    return bool(store.scheme) and not isinstance(store, ObjectStore)
 
 
 _unpublished: dict[str, bytes] = {}

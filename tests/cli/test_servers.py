@@ -190,6 +190,21 @@ def test_a_sharded_v1_checkpoint_is_found_by_its_pattern(
         assert (listed["latest"], listed["checkpoints"][0]["kept"]) == (pattern, True)
 
 
+def test_a_run_on_a_web_server_has_its_state_shown_and_not_changed(
+    web: Web, laid_out: Path, ckpt: Callable[..., Result]
+) -> None:
+    web.lists = True
+    there, here = ckpt("state", f"{web.url}/run"), ckpt("state", laid_out)
+    assert (there.code, there.out) == (here.code, here.out) == (0, here.out)
+    assert there.err == f"note: {web.url}/run: 1 there but not listed\n"
+    assert "to mend it: ckpt state --fix" in here.err
+    assert ckpt("state", f"{web.url}/run/checkpoint").out == here.out
+    for wish in (["--fix"], ["--set", "ckpt-0"], ["--keep", "1"], ["--fix", "-n"]):
+        done = ckpt("state", *wish, f"{web.url}/run")
+        assert (done.code, done.out) == (3, "")
+        assert "/run: http:// is read here, and not written\n" in done.err
+
+
 def test_maps_and_templates_are_read_from_servers(
     web: Web, laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result]
 ) -> None:

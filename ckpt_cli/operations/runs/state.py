@@ -15,13 +15,14 @@ from formats.store.paths import (
     entry_at,
     is_file,
     is_folder,
-    is_in_store,
+    is_only_read,
     is_there,
     join,
     open_file,
     parent,
     real_path,
     relative,
+    store_of,
 )
 from formats.store.urls import scheme_of
 from formats.tf.run.leftovers import find_leftovers
@@ -82,10 +83,12 @@ class Run:
 
     `entries` stand in the order of the file, `unlisted` are the checkpoints it does not
     have, oldest first.  Old sets that are `waiting` in leftovers to be put back count as there.
+    Where it `is_in_store` there are no leftovers; where it `is_only_read` nothing is changed.
     """
 
     def __init__(self, path: str) -> None:
-        self.is_in_store = is_in_store(path)
+        self.is_only_read = is_only_read(path)
+        self.is_in_store = bool(store_of(path).scheme)
         self.path, self.state_path = places_of(path)
         self.directory = Directory(self.path, self.state_path)
         self.state = self.directory.state

@@ -37,7 +37,7 @@ from formats.find.registry import detect_format, format_named
 from formats.model.location import Location, step_of
 from formats.model.reader import Family
 from formats.store.beside import V1_SHARD
-from formats.store.paths import absolute, is_file, join
+from formats.store.paths import absolute, is_file, is_in_store, join
 from formats.store.staging import holding, refusing, replace_file, sync_directory
 from formats.tf.run.leftovers import Freed
 from formats.tf.run.state_file import StateFile
@@ -90,6 +90,7 @@ class Plan(NamedTuple):
 
 def make_plan(run: Run, wish: Wish) -> Plan:
     """Return what there is to do; CheckpointError where it cannot be done."""
+    is_in_store(run.path)  # or raises what nothing there takes
     return _Planner(run).plan(wish)
 
 
