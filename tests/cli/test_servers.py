@@ -205,6 +205,22 @@ def test_a_run_on_a_web_server_has_its_state_shown_and_not_changed(
         assert "/run: http:// is read here, and not written\n" in done.err
 
 
+def test_a_checkpoint_of_another_folder_is_listed_and_none_that_was_forgotten(
+    web: Web, ckpt: Callable[..., Result]
+) -> None:
+    """By its URL, since it lies outside of the run; `state --fix` would have listed it a second time."""
+    web.lists = True
+    for name in ("ckpt-1.index", "ckpt-1.data-00000-of-00001"):
+        web.files[f"/other/{name}"] = web.files[f"/run/{name}"]
+        del web.files[f"/run/{name}"]
+    web.files["/run/checkpoint"] = b'model_checkpoint_path: "../other/ckpt-1"\n'
+    done = ckpt("state", f"{web.url}/run")
+    assert [row[:2] for row in done.rows] == [
+        ["latest", f"{web.url}/other/ckpt-1"],
+        ["unlisted", "ckpt-0"],
+    ]
+
+
 def test_maps_and_templates_are_read_from_servers(
     web: Web, laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result]
 ) -> None:

@@ -61,6 +61,11 @@ def is_absolute(name: str) -> bool:
     return os.path.isabs(name) or bool(scheme_of(name))
 
 
+def _plain(name: str) -> str:
+    """Return the one spelling of a name; a URL, as what lies elsewhere in a store is called, has one."""
+    return name if scheme_of(name) else os.path.normpath(name)
+
+
 def _inside(path: str, folder: str) -> str:
     """Return by which name a path lies in a folder; one that `is_inside` denies where it does not."""
     if scheme_of(path) == scheme_of(folder):
@@ -100,7 +105,7 @@ class Run:
         aside = [path for leftover in self.leftovers if not leftover.in_the_way for path in leftover.aside]
         self.waiting = _waiting(self.path, aside)
         members |= {member.location.path: member for member in self.waiting}
-        self._there = {os.path.normpath(member.name): member for member in members.values()}
+        self._there = {_plain(member.name): member for member in members.values()}
         times = _timestamps(self.state)
         self.entries = [self.entry(path, times.get(path)) for path in listed]
         known = {entry.name for entry in self.entries}
@@ -124,7 +129,7 @@ class Run:
             # The directory may be a copy: its own checkpoint goes before one of that name elsewhere.
             names = [inside] if is_inside(inside) else [os.path.basename(listed), listed]
         for name in names:
-            member = self._there.get(os.path.normpath(name))
+            member = self._there.get(_plain(name))
             location = member.location if member else find_listed(join(self.path, name))
             if location is None:
                 continue
