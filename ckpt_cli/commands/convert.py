@@ -11,6 +11,7 @@ import click
 from formats.find.directory import Directory
 from formats.find.opening import is_directory, locate, open_location
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
+from formats.store.paths import refuse_closed
 from formats.store.staging import holding, replace_file
 from formats.tf.bundle.shards import CLONE, LINK
 from formats.tf.run.state_file import FILE_NAME
@@ -235,6 +236,7 @@ def _formats_of(members: Sequence[Member], to: str | None) -> Iterator[tuple[Mem
 def _convert_each(source: str, target: str, options: dict[str, Any]) -> int:
     """Convert a run directory, and its state file with it."""
     if not is_directory(source):
+        refuse_closed(source)
         raise click.UsageError(f"--each wants a directory, {source} is none", click.get_current_context())
     directory = Directory(source)
     for text in directory.notes:

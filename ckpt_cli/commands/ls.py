@@ -8,7 +8,7 @@ import click
 
 from formats.find.directory import directories_below
 from formats.find.opening import is_directory, locate
-from formats.store.paths import is_folder, join
+from formats.store.paths import is_folder, join, refuse_closed
 
 from ..operations.choose.places import each_once, paths_and_keys
 from ..operations.choose.select import Selection, choose
@@ -188,6 +188,7 @@ def _list_directory(path: str, look: Look, options: dict[str, Any]) -> int:
 
 def _list_recursively(path: str, look: Look, options: dict[str, Any]) -> int:
     if not is_folder(path):
+        refuse_closed(path)
         raise click.UsageError(f"--recursive wants a directory, {path} is none", click.get_current_context())
     errors: list[CheckpointError] = []
     found = []

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ..errors import CheckpointError, CheckpointNotFoundError
+from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from .base import CLOSED, FILE, FOLDER, LINK, Entry, File, UnlistedError
 from .local import LOCAL
 from .objects import ObjectStore
@@ -193,6 +193,13 @@ def is_link(path: str) -> bool:
 def obstacle_at(path: str) -> str | None:
     """Return in words what keeps a path from being opened; None also where nothing is there."""
     return store_of(path).obstacle(path)
+
+
+def refuse_closed(path: str) -> None:
+    """Raise InaccessibleError for a path of which nobody is told whether anything is there."""
+    found = None if is_there(path) else obstacle_at(path)
+    if found is not None:
+        raise InaccessibleError(found, path=path)
 
 
 class _Kept(NamedTuple):

@@ -106,6 +106,8 @@ class _Upload(objects.Stream):
                 send()
         except Again as error:
             raise InaccessibleError(f"cannot be written: {error}", path=self._path) from None
+        except CheckpointNotFoundError:
+            raise _no_bucket(self._path) from None
 
 
 class ObjectStore(ListedStore, objects.ObjectStore):
@@ -271,6 +273,8 @@ class ObjectStore(ListedStore, objects.ObjectStore):
                     except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
                         # Also what an attempt before this one has written, the answer to which was lost.
                         raise appeared from None
+            except CheckpointNotFoundError:
+                raise (_no_bucket(path) if over.entry is None else appeared) from None
             finally:
                 count(path, 0)
 
@@ -434,6 +438,14 @@ def _put(client: Any, key: str, data: Block, mode: Any) -> None:
         if status is None or status[1] != "501":
             raise
         obstore.put(client, key, data, mode="overwrite", use_multipart=False)
+
+
+def _no_bucket(path: str) -> CheckpointNotFoundError:
+    """Return what is raised where something is put, and what it is put into is not there."""
+    bucket = f"{scheme_of(path)}://{_parted(path)[0]}"
+    message = f"cannot be written: there is no {bucket}, or another has ended the upload"
+    hints = ("a bucket is made by its provider's own programs",)
+    return CheckpointNotFoundError(message, path=path, hints=hints)
 
 
 def _below(path: str, before: str, folder: str) -> str:

@@ -228,7 +228,6 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "wrong secret": ("s3://bucket/no/c-1", {"AWS_SECRET_ACCESS_KEY": "topsecretwrong"}),
     "unknown": ("s3://bucket/no/c-1", {"AWS_ACCESS_KEY_ID": "topsecretother"}),
     "nobody there": ("s3://bucket/no/c-1", {"AWS_ENDPOINT_URL": "http://topsecretuser:topsecretword@127.0.0.1:1"}),
-    "no bucket": ("s3://nosuchbucket/c-1", {}),
     "no azure": ("az://container/c-1", {"AZURE_STORAGE_ACCOUNT_NAME": "a",
                  "AZURE_STORAGE_SAS_TOKEN": "sig=topsecretsas", "AZURE_STORAGE_ENDPOINT": "http://127.0.0.1:1"}),
 }  # fmt: skip
@@ -243,6 +242,33 @@ def test_what_is_refused_is_said_without_secrets(name: str, suffix: str, debug: 
     done = _ckpt(*words, CKPT_DEBUG=debug, CKPT_TIMEOUT="5", **environment)
     assert done.returncode == 3 or debug
     assert debug or done.stderr.count("ckpt: error: ") == 1
+
+
+@pytest.mark.parametrize("name", ["c-1", "x.safetensors", "x.npz", "large-1"])
+def test_a_bucket_that_is_missing_is_said_to_be(name: str, az: str, large: str) -> None:
+    assert az
+    source = large if name.startswith("large") else NEW
+    done = _ckpt("convert", source, f"az://nosuchcontainer/{name}", "--weights-only")
+    assert done.returncode == 3
+    assert "there is no az://nosuchcontainer" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("state", "{}/run"),
+        ("state", "--set", "ckpt-9", "{}/run"),
+        ("log", "{}/run"),
+        ("ls", "--recursive", "{}/run"),
+        ("convert", "{}/run", "{}/refused", "--each"),
+        ("convert", NEW, "{}/refused/c-1", "--dry-run"),
+        ("extract", NEW, "net/l1/kernel", "-o", "{}/refused/k.npy", "--dry-run"),
+    ],
+)
+def test_who_is_refused_is_told_that(words: tuple[str, ...], s3: str) -> None:
+    done = _ckpt(*(word.format(s3) for word in words), AWS_SECRET_ACCESS_KEY="topsecretwrong")
+    assert done.returncode == 3
+    assert "the server answered 403" in done.stderr
 
 
 def test_a_server_that_is_busy_is_sent_to_again(google_server: Google, large: str, tmp_path: Path) -> None:

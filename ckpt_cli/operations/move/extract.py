@@ -29,7 +29,15 @@ from formats.errors import (
 from formats.find.registry import format_named
 from formats.model.location import INDEX_SUFFIX, MAP
 from formats.store.links import followed
-from formats.store.paths import is_folder, is_in_store, is_link, is_there, list_folder, refuse_target
+from formats.store.paths import (
+    is_folder,
+    is_in_store,
+    is_link,
+    is_there,
+    list_folder,
+    refuse_closed,
+    refuse_target,
+)
 from formats.store.staging import (
     StagedFile,
     Staging,
@@ -279,7 +287,10 @@ def _check_target(output: Output, *, overwrite: bool) -> None:
     path = output.path
     if output.kind == "directory":
         refuse_target(path)  # a folder of objects would not be there at one stroke
-    if output.kind == "stdout" or not is_there(path):
+    if output.kind == "stdout":
+        return
+    if not is_there(path):
+        refuse_closed(path)
         return
     is_directory = is_folder(path)
     if output.kind != "directory":

@@ -21,6 +21,7 @@ from formats.store.paths import (
     open_file,
     parent,
     real_path,
+    refuse_closed,
     relative,
     store_of,
 )
@@ -186,6 +187,7 @@ def places_of(path: str) -> tuple[str, str]:
         _refuse_checkpoint(path)
         if is_there(path):
             raise CheckpointError("neither a directory nor a state file", path=path)
+        refuse_closed(path)
         raise CheckpointNotFoundError("no such directory", path=path, hints=_suggest_directory(path))
     if not is_directory(path) and sharded_folder(path) is None:
         raise CheckpointError("one checkpoint, not a directory of them; it has no state file", path=path)
