@@ -132,11 +132,14 @@ def _item(value: str, kind: str, text: str | None = None) -> CompletionItem[str]
 
 
 def _names_in(directory: str) -> list[str]:
+    """Return the names in a directory as they are typed: in a web server's URL `%23` stands for `#`."""
     from formats.errors import CheckpointError
-    from formats.store.paths import list_folder
+    from formats.store.paths import join, list_folder
 
+    folder = os.path.expanduser(directory)
     try:
-        return [name for name, _ in list_folder(os.path.expanduser(directory)) if name.isprintable()]
+        names = [name for name, _ in list_folder(folder) if name.isprintable()]
+        return [join(folder, name).rpartition("/")[2] for name in names] if "://" in folder else names
     except CheckpointError:
         return []
 

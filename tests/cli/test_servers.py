@@ -317,6 +317,22 @@ def test_paths_and_keys_of_servers_are_completed(
     assert offered("ls", f"{web.url}/run/ck") == []
 
 
+@pytest.mark.parametrize(
+    ("typed", "name"), [("a#b", "a%23b"), ("50%", "50%25"), ("a b?", "a%20b%3F"), ("ä", "%C3%A4")]
+)
+def test_names_are_completed_as_a_url_has_them(
+    typed: str, name: str, web: Web, offered: Callable[..., list[str]], ckpt: Callable[..., Result]
+) -> None:
+    web.lists = True
+    for suffix in (".index", ".data-00000-of-00001"):
+        web.files[f"/odd/{typed}{suffix}"] = web.files[f"/run/ckpt-1{suffix}"]
+    web.files["/odd/a folder/x"] = b""
+    there = f"{web.url}/odd"
+    assert offered("ls", f"{there}/") == sorted([f"{there}/{name}", f"{there}/a%20folder"])
+    assert offered("ls", f"{there}/{name[:-1]}") == [f"{there}/{name}"]
+    assert ckpt("ls", f"{there}/{name}").code == 0
+
+
 @pytest.mark.parametrize("url", ["hf://", "hf://org", "s3://a b/", "ftp://host/x", "http://[/x", "https:///"])
 def test_nothing_is_completed_of_what_is_none(url: str, hub: Hub, offered: Callable[..., list[str]]) -> None:
     assert offered("ls", url) == []
