@@ -70,7 +70,11 @@ def refusing(path: str) -> Iterator[None]:
         if isinstance(error, CheckpointError):
             raise
         message = f"cannot be written: {str(error.strerror or error).lower()}"
-        raise CheckpointError(message, path=path, hints=_HINTS.get(error.errno or 0, ())) from error
+        hints = _HINTS.get(error.errno or 0, ())
+        if is_in_store(path):  # What a server refuses is no OSError.
+            message += ", where it is made on this machine first"
+            hints = ("TMPDIR names another directory for that",)
+        raise CheckpointError(message, path=path, hints=hints) from error
 
 
 def refuse_irreplaceable(path: str) -> None:

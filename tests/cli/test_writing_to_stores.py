@@ -5,6 +5,7 @@ The store is `mem://`, which tells of each object before it is there: a kill is 
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 from typing import TYPE_CHECKING, Any
@@ -309,6 +310,21 @@ def test_one_object_that_was_being_read_back_is_not_left(
     monkeypatch.setattr(MemoryStore, "open", interrupt)
     done = ckpt("convert", NEW, "mem://b/x.npz", "--weights-only", "--verify", "full")
     assert done.code == 130
+    assert not store.names
+
+
+@pytest.mark.parametrize("name", MADE_FIRST)
+def test_a_full_disk_is_said_to_be_the_one_of_this_machine(
+    name: str, store: MemoryStore, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    done = ckpt(*(word.format("mem://b") for word in ONE_FILE[name]))
+    assert done.code == 3
+    assert "no space left on device, where it is made on this machine first" in done.err
+    assert "TMPDIR" in done.err
     assert not store.names
 
 
