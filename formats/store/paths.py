@@ -185,6 +185,11 @@ def is_there(path: str) -> bool:
     return store_of(path).stat(path, follow=False) is not None
 
 
+def is_missing(path: str) -> bool:
+    """Whether nothing lies at a path; not so where nobody tells, as a server that refuses to."""
+    return not is_there(path) and obstacle_at(path) is None
+
+
 def is_link(path: str) -> bool:
     found = store_of(path).stat(path, follow=False)
     return found is not None and found.kind == LINK

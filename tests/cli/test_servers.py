@@ -221,6 +221,21 @@ def test_a_checkpoint_of_another_folder_is_listed_and_none_that_was_forgotten(
     ]
 
 
+def test_a_shard_that_a_server_refuses_is_not_missing(web: Web, ckpt: Callable[..., Result]) -> None:
+    """It may well be there: the checkpoint is unreadable to who asks, and not damaged."""
+    web.fault = lambda handler, _: ".data-" in handler.place and (handler.say(403) or True)
+    done = ckpt("verify", "--json", f"{web.url}/run/ckpt-1")
+    assert done.code == 1
+    findings = done.json["results"][0]["findings"]
+    assert [(each["code"], each["message"]) for each in findings] == [
+        ("unreadable", "the server answered 403 Forbidden")
+    ]
+    assert "missing" not in done.err
+    done = ckpt("show", "--json", f"{web.url}/run/ckpt-1")
+    assert "missing" not in done.err
+    assert "403 Forbidden" in ckpt("stats", f"{web.url}/run/ckpt-1").err
+
+
 def test_maps_and_templates_are_read_from_servers(
     web: Web, laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result]
 ) -> None:

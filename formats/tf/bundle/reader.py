@@ -31,7 +31,7 @@ from ...model.location import data_shards
 from ...model.reader import CheckpointReader
 from ...model.tensor import LazyTensor
 from ...store.base import CLOSED
-from ...store.paths import is_there, open_file
+from ...store.paths import is_missing, open_file
 from ...store.ranges import FileRange
 from ...store.readahead import ReadAhead
 from ...store.workers import SERIAL, Workers
@@ -460,7 +460,7 @@ class BundleReader(CheckpointReader):
         entries = map(self.index.entry_or_none, range(len(self.index.values)))
         used = {entry.shard for entry in entries if entry and not entry.slices and entry.shard < count}
         expected = (data_shard(prefix, shard, count) for shard in sorted(used))
-        return [path for path in expected if path not in there and not is_there(path)]
+        return [path for path in expected if path not in there and is_missing(path)]
 
     def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
         from .verify import verify_bundle

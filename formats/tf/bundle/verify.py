@@ -26,7 +26,7 @@ from ...model.location import data_shards
 from ...model.object_keys import looks_object_based
 from ...model.verification import Finding, Verification
 from ...store.beside import SHARD
-from ...store.paths import entry_at, is_there
+from ...store.paths import entry_at, is_missing
 from ...store.ranges import Sum, cut
 from ...store.workers import SERIAL, Workers
 from ...wire.crc32c import crc32c, extend, mask
@@ -198,7 +198,7 @@ class _Structure:
         index = self.reader.index
         if entry.shard not in self._sizes and entry.shard < index.header.num_shards:
             path = data_shard(index.prefix, entry.shard, index.header.num_shards)
-            if not is_there(path):  # else it cannot be opened, or the directory not be listed
+            if is_missing(path):  # else it cannot be opened, or the directory not be listed
                 message = "its data shard is missing"
                 yield Finding("error", "shard-missing", message, spec.key, path, entry.offset)
                 return
