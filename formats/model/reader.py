@@ -263,8 +263,8 @@ class Format(NamedTuple):
     """Whether parts of a key are groups, so that no key is the beginning of another's."""
 
     unshared: str = (
-        "its values are compressed, in chunks, among metadata, big-endian, in Fortran order, bool, merged or"
-        " cast, which no data shard has"
+        "no value lies there as a data shard has it (it may be compressed, in chunks, among metadata,"
+        " big-endian, in Fortran order, bool, an enum, merged or cast)"
     )
     """Why nothing of it can be a data shard of a bundle, where that is so."""
 
