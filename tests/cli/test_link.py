@@ -379,7 +379,7 @@ def test_where_files_cannot_be_shared_the_values_are_copied_and_compared(
     path = copied(NAMES, tmp_path)
     done = ckpt("convert", path, tmp_path / "linked-1", "--to", "object", "--link", "--json")
     assert (done.code, done.json["verification"]) == (0, "full")
-    assert f"{shard_path(path)}: cannot be shared, and is copied: " in done.err
+    assert f"{shard_path(path)}: cannot be shared, hence copied: " in done.err
     assert why in done.err
     done = ckpt("rename", path, tmp_path / "renamed-1", "--link", "--add-prefix", "x/", "--json")
     assert done.code == 0
@@ -415,7 +415,7 @@ def test_another_file_system_is_known_in_a_dry_run_too(ckpt: Ckpt, tmp_path: Pat
     for options, verification in (["-n"], "none"), ([], "full"):
         done = ckpt(*words, *options)
         assert (done.code, done.json["verification"]) == (0, verification)
-        assert "cannot be shared, and is copied: on another file system" in done.err
+        assert "cannot be shared, hence copied: on another file system" in done.err
     done = ckpt("rename", path, f"{elsewhere}/new/r-1", "--link", "--add-prefix", "x/")
     assert "they cannot be shared: on another file system" in done.err
     assert ckpt("diff", path, f"{elsewhere}/new/c-1").code == 0

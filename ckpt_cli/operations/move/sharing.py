@@ -110,7 +110,7 @@ class Shares:
         notes = []
         if refused:
             why = self._files[refused[0]].brought.refusal
-            notes.append(f"{_named(refused)}: cannot be shared, and is copied: {why}")
+            notes.append(f"{_named(refused)}: cannot be shared, hence copied: {why}")
         elif not taken:
             notes.append(f"nothing is shared, and all is copied: {plan.sources[0].format.unshared}")
         if taken:
