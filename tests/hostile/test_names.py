@@ -86,7 +86,7 @@ def convert_and_tell(source: str, target: str, into: str) -> dict[str, str]:
     with open_checkpoint(source) as reader:
         plan = plan_conversion(reader, list(reader.specs), target, format_named(into), Settings())
         execute(plan)
-    return {row["from"]: row["to"] for row in plan.document(verified=True)["tensors"] if row["from"]}
+    return {row["from"]: row["to"] for row in plan.rows() if row["from"]}
 
 
 def saved(directory: str, arrays: Arrays, into: str = "tf-name") -> str:
