@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -46,6 +47,18 @@ def some_lines(number: int, few: int) -> list[str]:
     return sorted({*FIRST, *turn(LINES, few, number)})
 
 
+def _in_order(text: str) -> str:
+    """Return lines, and the items of a document's lists, in an order that follows from no dates."""
+    if not text.startswith("{"):
+        return "\n".join(sorted(text.splitlines()))
+    document = json.loads(text)
+    ordered = {
+        name: sorted(value, key=json.dumps) if isinstance(value, list) else value
+        for name, value in document.items()
+    }
+    return json.dumps(ordered)
+
+
 class Place:
     """A directory of this machine, laid out by `lay_out`, in a copy of which each line is run."""
 
@@ -87,7 +100,9 @@ class Place:
         def plain(text: str) -> str:
             """Return what was printed with paths as they are called from the directory."""
             text = text.replace(f"{folder}/", "").replace(folder, ".").replace("./", "")
-            return text if dates else _TIME.sub("", text).replace('"modified": null', '"modified": ""')
+            if dates:
+                return text
+            return _in_order(_TIME.sub("", text).replace('"modified": null', '"modified": ""'))
 
         assert (found.code, plain(found.out), plain(found.err)) == (here.code, *map(plain, here[1:]))
         assert files == written
