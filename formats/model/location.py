@@ -51,21 +51,7 @@ FILE_SUFFIXES = (
 _STEP = re.compile(r"-(\d+)$")
 
 
-_SUFFIXES = (
-    ".weights.h5",
-    ".weights.json",
-    *HUB_INDEXES,
-    ".ckpt",
-    ".h5",
-    ".hdf5",
-    ".keras",
-    ".npz",
-    ".safetensors",
-    ".sft",
-    ".pt",
-    ".pth",
-    ".bin",
-)
+_SUFFIXES = (".weights.h5", ".ckpt", *FILE_SUFFIXES, ".bin")
 
 
 # What interrupted saves leave behind (tensor_bundle.cc, saver.py): none of it is a checkpoint.

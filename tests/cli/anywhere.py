@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 
 from formats.find.location import find
 from formats.model.location import data_shards
+from formats.store import paths, whole
 from formats.store.paths import entry_at
 from tests.cli.examples import examples
 from tests.sampling import turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     import pytest
 
+    from formats.store.server import ServerStore
     from tests.cli.conftest import Result
 
 READING = ("average", "convert", "diff", "extract", "graph", "log", "ls", "match")
@@ -45,6 +47,14 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+(Z|\+00:00)?")
 def some_lines(number: int, few: int) -> list[str]:
     """Return a line of each command, and a few of the others, other ones for each number and commit."""
     return sorted({*FIRST, *turn(LINES, few, number)})
+
+
+def forget(stores: Iterable[ServerStore]) -> None:
+    """Have what lies in stores asked for anew."""
+    paths._kept.clear()
+    whole._kept.files.clear()
+    for store in stores:
+        store.forget()
 
 
 def _in_order(text: str) -> str:

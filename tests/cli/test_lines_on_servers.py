@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from formats.store import http, hub, paths, whole
-from tests.cli.anywhere import Place, some_lines
+from formats.store import http, hub
+from tests.cli.anywhere import Place, forget, some_lines
 from tests.cli.examples import lay_out
 from tests.servers.hub import Hub, serving_hub
 from tests.servers.web import Web, serving
@@ -57,10 +57,7 @@ def place(
 
 
 def anew() -> None:
-    paths._kept.clear()
-    whole._kept.files.clear()
-    for store in (*http.STORES, *hub.STORES):
-        store.forget()
+    forget((*http.STORES, *hub.STORES))
 
 
 @pytest.mark.parametrize("line", some_lines(0, 20))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-from tests.servers.web import Server
+from tests.servers.web import answering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -188,13 +188,5 @@ class _Handler(BaseHTTPRequestHandler):
 def google() -> Iterator[Google]:
     """Run such a server as long as the context lasts."""
     store = Google()
-    handler = type("Handler", (_Handler,), {"google": store})
-    with Server(("127.0.0.1", 0), handler) as server:
-        store.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield store
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(type("Handler", (_Handler,), {"google": store})) as store.url:
+        yield store

@@ -6,14 +6,13 @@ The headers are handed on as they are, Host among them, so that signed requests 
 from __future__ import annotations
 
 import http.client
-import threading
 import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from tests.servers.web import Server
+from tests.servers.web import answering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,13 +111,5 @@ class _Handler(BaseHTTPRequestHandler):
 def proxied(behind: str) -> Iterator[Proxy]:
     """Have a proxy before the server at a URL as long as the context lasts."""
     proxy = Proxy(behind)
-    handler = type("Bound", (_Handler,), {"proxy": proxy})
-    with Server(("127.0.0.1", 0), handler) as server:
-        proxy.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield proxy
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(type("Bound", (_Handler,), {"proxy": proxy})) as proxy.url:
+        yield proxy

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from formats.store import paths, remote, whole
-from tests.cli.anywhere import Place, some_lines
+from formats.store import remote
+from tests.cli.anywhere import Place, forget, some_lines
 from tests.cli.conftest import ckpt as ckpt  # noqa: PLC0414  a fixture
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ def place(
 
 
 def anew() -> None:
-    paths._kept.clear()
-    whole._kept.files.clear()
-    for store in remote.STORES:
-        store.forget()
+    forget(remote.STORES)
 
 
 @pytest.mark.parametrize("line", some_lines(0, 40))

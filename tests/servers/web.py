@@ -163,15 +163,20 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(web: Web) -> Iterator[Web]:
-    """Have files served on this machine as long as the context lasts."""
-    handler = type("Bound", (Handler,), {"web": web})
+def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Have requests answered on this machine as long as the context lasts; yield the URL."""
     with Server(("127.0.0.1", 0), handler) as server:
-        web.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield web
+            yield f"http://127.0.0.1:{server.server_address[1]}"
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def serving(web: Web) -> Iterator[Web]:
+    """Have files served on this machine as long as the context lasts."""
+    with answering(type("Bound", (Handler,), {"web": web})) as web.url:
+        yield web
