@@ -25,7 +25,7 @@ MOST_OBJECTS = 300_000
 _BYTES_OF_ONE = 5
 """Objects made of one pickle, and of how many bytes one more: a tensor of torch's is twenty in 110 bytes."""
 
-MOST_VALUES = 3_000_000
+MOST_VALUES = 1_500_000
 _BYTES_OF_VALUE = 8
 """The same of numbers and other constants, of which a place in a list is all that they take."""
 
