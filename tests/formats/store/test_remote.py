@@ -94,7 +94,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
     monkeypatch.setattr(transport, "pause", lambda _: None)
     for store in remote.STORES:
         store.forget()
-        monkeypatch.setattr(store, "_client", lambda bucket: bucket)
+        monkeypatch.setattr(store, "client", lambda bucket: bucket)
     paths._kept.clear()
     yield found
     for store in remote.STORES:

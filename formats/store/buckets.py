@@ -1,0 +1,217 @@
+"""Reading the buckets of Amazon's, Google's and Microsoft's stores, and of those that speak as they do.
+
+    s3://BUCKET/KEY     gs://BUCKET/KEY (gcs://)     az://CONTAINER/KEY (abfs://)
+
+A folder is listed by one request for each thousand names, which tells all that lies in it: size and e_tag,
+by which each range is asked for.  Where a bucket may be read and not listed, objects are asked for by HEAD.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from queue import Empty, Queue
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from .answers import RefusedError, entry_of, library, plain, told
+from .base import FOLDER, Entry, UnlistedError
+from .server import ListedStore, Refused, changed, count
+from .transport import Again, timeout, trying
+from .urls import public
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+
+    from .base import Identity
+    from .providers import Provider
+
+_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]{2,221}")
+_SHORT = re.compile(r"[A-Za-z0-9._-]{1,2}")
+
+_LISTING = 2
+"""How many times as long as a request a listing may take: 100,000 names and more."""
+
+
+class Buckets(ListedStore):
+    """The buckets of one provider."""
+
+    forks = False  # its threads are not there in a forked process
+
+    def __init__(self, provider: Provider) -> None:
+        self.scheme = provider.scheme
+        self.provider = provider
+        super().__init__()
+
+    def forget(self) -> None:
+        super().forget()
+        self._clients: dict[tuple[str, int], Any] = {}
+
+    # URLs -------------------------------------------------------------------------
+
+    def named(self, path: str) -> str:
+        bucket, key = parted(path)
+        if not _BUCKET.fullmatch(bucket):
+            message = f"no bucket, expected {self.scheme}://BUCKET/KEY"
+            if _SHORT.fullmatch(bucket):
+                message = f"{bucket!r} is no bucket: their names have three characters or more"
+            hints = ("who asks is said by the environment, never by a URL",) if "@" in bucket else ()
+            raise UnsupportedFeatureError(message, path=public(path), hints=hints)
+        names = path.partition("://")[2].rstrip("/").split("/")[1:]
+        if any(each in ("", ".", "..") for each in names):
+            message = "no key that can be asked for: it has a name in it that is empty, '.' or '..'"
+            meant = self.join(f"{self.scheme}://{bucket}", key)
+            raise UnsupportedFeatureError(message, path=path, hints=(f"did you mean {meant}?",))
+        library(path)  # that it is missing is no flaw of what lies there
+        return f"{self.scheme}://{bucket}" + (f"/{key}" if key else "")
+
+    def is_top(self, path: str) -> bool:
+        return not parted(path)[1]
+
+    def split(self, path: str) -> tuple[str, str]:
+        return (self.absolute(path), "") if self.is_top(path) else super().split(path)
+
+    def join(self, folder: str, name: str) -> str:
+        """Return the path of a name in a folder; a URL of this store, as state files have it, is one."""
+        if name.startswith(f"{self.scheme}://"):
+            return name
+        bucket, key = parted(folder)
+        found = [each for each in key.split("/") if each]
+        for each in [name] if "://" in name else name.split("/"):
+            if each == "..":
+                del found[-1:]
+            elif each not in ("", "."):
+                found.append(each)
+        return "/".join([f"{self.scheme}://{bucket}", *found])
+
+    # What is asked ----------------------------------------------------------------
+
+    def names(self, folder: str) -> Iterable[tuple[str, Entry | str]]:
+        bucket, key = parted(folder)
+
+        def ask() -> Any:
+            obstore = library(folder)
+            with self.told(folder):
+                client = self.client(bucket)
+                return _ended(folder, lambda: obstore.list_with_delimiter(client, key or None))
+
+        try:
+            listed = trying(folder, ask)
+        except RefusedError as error:
+            # A bucket may be read and not listed.
+            unlisted = UnlistedError(error.message, path=folder)
+            unlisted.hints = error.hints
+            raise unlisted from None
+        count(folder, 0)
+        before = f"{key}/" if key else ""
+        folders = {_below(each, before, folder) for each in listed["common_prefixes"]}
+        yield from ((each, Entry(FOLDER, 0, 0.0, ())) for each in sorted(folders))
+        empty = True
+        for meta in listed["objects"]:
+            empty = False
+            if meta["path"] == key:  # what some programs write for a folder
+                continue
+            name = _below(meta["path"], before, folder)
+            if meta["size"] or name not in folders:
+                yield name, entry_of(meta)
+        if empty and not folders and key:
+            raise CheckpointNotFoundError("no such directory", path=folder)
+
+    def look_alone(self, path: str, error: UnlistedError) -> Entry | Refused | None:
+        bucket, key = parted(path)
+
+        def ask() -> Entry:
+            obstore = library(path)
+            with self.told(path):
+                return entry_of(obstore.head(self.client(bucket), key))
+
+        try:
+            found = trying(path, ask)
+        except CheckpointNotFoundError:
+            return None
+        except RefusedError:
+            return Refused(f"{error.message}; who asks is said by the environment: ckpt explain environment")
+        finally:
+            count(path, 0)
+        return found
+
+    def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes:
+        bucket, key = parted(path)
+        e_tag, size = str(identity[0]), identity[1]
+        options: dict[str, Any] = {"range": (begin, end)}
+        if e_tag and not e_tag.startswith("W/"):
+            options["if_match"] = e_tag
+
+        def ask() -> bytes:
+            obstore = library(path)
+            try:
+                with self.told(path):
+                    got = obstore.get(self.client(bucket), key, options=options)
+                    data = bytes(got.bytes())
+            except CheckpointNotFoundError:
+                raise changed(path) from None
+            finally:
+                count(path, 0)
+            if plain(got.meta["e_tag"]) != plain(e_tag) or got.meta["size"] != size:
+                raise changed(path)
+            if len(data) != end - begin:
+                raise Again(f"{len(data):,} of {end - begin:,} bytes came")
+            return data
+
+        data = trying(path, ask)
+        count(path, len(data), 0)
+        return data
+
+    # Who asks -----------------------------------------------------------------------
+
+    def client(self, bucket: str, retries: int = 0) -> Any:
+        """Return who asks a bucket, and asks so often again on its own: parts of uploads are its business."""
+        found = self._clients.get((bucket, retries))
+        if found is None:
+            found = self._clients[bucket, retries] = self.provider.client(bucket, retries)
+        return found
+
+    def told(self, path: str) -> AbstractContextManager[None]:
+        """Say errors as what they are.  Raises CheckpointNotFoundError, InaccessibleError, Again."""
+        return told(path, self.provider.settings)
+
+
+def parted(path: str) -> tuple[str, str]:
+    """Return the bucket and the key of a URL."""
+    bucket, _, key = path.partition("://")[2].partition("/")
+    return bucket, key.strip("/")
+
+
+def _ended(folder: str, ask: Callable[[], Any]) -> Any:
+    """Return what a listing is, which takes as many requests as the server wants it to, and has to end.
+
+    Raises InaccessibleError where it does not; what has come is let go of with the process.
+    """
+    answers: Queue[tuple[Any, BaseException | None]] = Queue()
+
+    def run() -> None:
+        try:
+            answers.put((ask(), None))
+        except BaseException as error:
+            answers.put((None, error))
+
+    threading.Thread(target=run, daemon=True).start()
+    seconds = _LISTING * timeout()
+    try:
+        answer, error = answers.get(timeout=seconds)
+    except Empty:
+        found = InaccessibleError(
+            f"the server's listing has not ended after {seconds:g} seconds", path=folder
+        )
+        found.hints = ("with CKPT_TIMEOUT it is given more time, twice as many seconds",)
+        raise found from None
+    if error is not None:
+        raise error
+    return answer
+
+
+def _below(path: str, before: str, folder: str) -> str:
+    if not path.startswith(before):
+        raise InaccessibleError("the server lists what does not lie in this folder", path=folder)
+    return path.removeprefix(before)

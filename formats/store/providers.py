@@ -1,0 +1,145 @@
+"""Who has buckets, and what the environment says of them: where they are asked, and as whom.
+
+Who asks is said in the variables and files that each provider's own programs read, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from ..errors import InaccessibleError, UnsupportedFeatureError
+from .transport import timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_TRUE = ("1", "true", "yes", "on", "y", "t")
+_REGION = re.compile(r"[\w.-]*", re.ASCII)
+
+
+class Provider(NamedTuple):
+    """Who has buckets.
+
+    `client` returns who asks a bucket, through obstore, and asks so often again on its own.
+    `settings` are the variables that say who asks, `alias` is another spelling of the scheme,
+    `tells_md5` whether the e_tag of an object is, as a rule, made of the MD5 of its blocks.
+    """
+
+    scheme: str
+    client: Callable[[str, int], Any]
+    settings: str
+    alias: str = ""
+    tells_md5: bool = False
+
+
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "").lower() in _TRUE
+
+
+def _options(retries: int, *, http: bool) -> dict[str, Any]:
+    """Return how requests are made: once each where they are tried again here."""
+    seconds = f"{timeout():g}s"
+    client = {"timeout": seconds, "connect_timeout": seconds, "allow_http": http}
+    return {"client_options": client, "retry_config": {"max_retries": retries}}
+
+
+def _check_servers(path: str, servers: Mapping[str, str | None], allowing: str, *, http: bool) -> None:
+    """Raise InaccessibleError where the environment names a server that obstore would not ask, or panic at.
+
+    The message has no value, which may hold a password; `allowing` is the setting by which http is asked.
+    """
+    for name, text in servers.items():
+        if text is None:
+            continue
+        try:
+            parts = urlsplit(text)
+            is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_one = False
+        if not is_one or not text.isascii() or not text.isprintable() or " " in text:
+            error = InaccessibleError(f"{name} is no URL of a server, as https://host:9000", path=path)
+            error.hints = (f"set it to one, or to nothing at all: unset {name}",)
+            raise error
+        if parts.scheme == "http" and not http:
+            error = InaccessibleError(f"{name} has http, which is asked where {allowing}=true", path=path)
+            error.hints = (f"export {allowing}=true",)
+            raise error
+
+
+def _s3(bucket: str, retries: int) -> Any:
+    path, http = f"s3://{bucket}", _is_set("AWS_ALLOW_HTTP")
+    first = "AWS_ENDPOINT_URL_S3"  # counts alone where it is set
+    servers = (first,) if first in os.environ else ("AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    _check_servers(path, {name: os.environ.get(name) for name in servers}, "AWS_ALLOW_HTTP", http=http)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        if not _REGION.fullmatch(os.environ.get(name, "us-east-1")):
+            raise InaccessibleError(f"{name} is no name of a region, as us-east-1", path=path)
+    from obstore.store import S3Store
+
+    settings = _options(retries, http=http)
+    if os.environ.get("AWS_PROFILE") and not os.environ.get("AWS_ACCESS_KEY_ID"):
+        settings["credential_provider"] = _profile()
+    return S3Store(bucket, **settings)
+
+
+def _profile() -> Any:
+    """Return what reads Amazon's files of profiles.  Raises UnsupportedFeatureError where nothing does."""
+    try:
+        from boto3 import Session
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        message = "AWS_PROFILE is set, and profiles are read by boto3, which is not installed"
+        raise UnsupportedFeatureError(message, path="s3://", hints=("pip install boto3",)) from None
+    return Boto3CredentialProvider(Session())
+
+
+def _gs(bucket: str, retries: int) -> Any:
+    import json
+
+    emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+    url = None
+    if emulator:
+        url = emulator if "://" in emulator else f"http://{emulator}"
+        _check_servers(f"gs://{bucket}", {"STORAGE_EMULATOR_HOST": url}, "", http=True)
+    from obstore.store import GCSStore
+
+    if url is None:
+        return GCSStore(bucket, **_options(retries, http=False))
+    key = {
+        "gcs_base_url": url,
+        "disable_oauth": True,
+        "client_email": "",
+        "private_key": "",
+        "private_key_id": "",
+    }
+    return GCSStore(bucket, service_account_key=json.dumps(key), **_options(retries, http=True))
+
+
+def _az(container: str, retries: int) -> Any:
+    http = _is_set("AZURE_ALLOW_HTTP") or _is_set("AZURE_STORAGE_USE_EMULATOR")
+    servers = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+    named = {name: os.environ.get(name) for name in servers}
+    _check_servers(f"az://{container}", named, "AZURE_ALLOW_HTTP", http=http)
+    from obstore.store import AzureStore
+
+    return AzureStore(container, **_options(retries, http=http))
+
+
+PROVIDERS = (
+    Provider(
+        "s3",
+        _s3,
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_SKIP_SIGNATURE=true",
+        tells_md5=True,
+    ),
+    Provider("gs", _gs, "GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_SKIP_SIGNATURE=true", "gcs"),
+    Provider(
+        "az",
+        _az,
+        "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
+        "abfs",
+    ),
+)
