@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
 from .base import FILE, Entry, UnlistedError
+from .providers import NOWHERE
 from .server import changed
 from .transport import BUSY, REFUSED, Again
 from .urls import scheme_of
@@ -113,6 +114,8 @@ def _in_our_words(error: BaseException, path: str, settings: str) -> Exception:
         return UnlistedError("the server lists a name that no path has", path=path)
     if any(each in text for each in _NO_RANGE):
         return InaccessibleError("the server sends no ranges", path=path)
+    if NOWHERE in str(error):
+        return InaccessibleError("the server redirects to another host, which is not followed", path=path)
     if any(each in str(error) for each in _NOBODY):
         return InaccessibleError("the server cannot be reached", path=path)
     if any(each in text for each in _PASSING):

@@ -18,7 +18,7 @@ from .answers import RefusedError, entry_of, library, plain, told
 from .base import FOLDER, Entry, UnlistedError
 from .server import ListedStore, Refused, changed, count
 from .transport import Again, timeout, trying
-from .urls import public
+from .urls import public, refuse_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -51,12 +51,13 @@ class Buckets(ListedStore):
     # URLs -------------------------------------------------------------------------
 
     def named(self, path: str) -> str:
+        refuse_query(path)
         bucket, key = parted(path)
         if not _BUCKET.fullmatch(bucket):
             message = f"no bucket, expected {self.scheme}://BUCKET/KEY"
             if _SHORT.fullmatch(bucket):
                 message = f"{bucket!r} is no bucket: their names have three characters or more"
-            hints = ("who asks is said by the environment, never by a URL",) if "@" in bucket else ()
+            hints = ("who asks is said by the environment, never by a URL",) if "@" in path else ()
             raise UnsupportedFeatureError(message, path=public(path), hints=hints)
         names = path.partition("://")[2].rstrip("/").split("/")[1:]
         if any(each in ("", ".", "..") for each in names):

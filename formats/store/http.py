@@ -79,7 +79,10 @@ class HttpStore(ServerStore):
         except ValueError:
             host = None
         if not host:
-            raise UnsupportedFeatureError("a URL without a host", path=f"{self.scheme}://")
+            raise UnsupportedFeatureError(
+                "a URL without a host, or with a port that is none", path=f"{self.scheme}://"
+            )
+        refuse_unescaped(path, parts.netloc)
         place = parts.netloc.rpartition("@")[2]
         mark = parts.username if parts.username in _secrets else None
         if mark is None and parts.username is not None and _CUT.fullmatch(parts.username):
@@ -177,6 +180,19 @@ class HttpStore(ServerStore):
         while sum(map(len, self._wholes.values())) > _LARGEST_WITHOUT_RANGES:
             self._wholes.popitem(last=False)
         return answer.body
+
+
+def refuse_unescaped(url: str, host: str) -> None:
+    """Raise UnsupportedFeatureError where a `/`, `?` or `#` of a password may be taken for a host's end.
+
+    Of `user:12/34@host` a host `user` would be asked, and the rest be printed.
+    """
+    is_plain = "." in host and ":" not in host
+    if "@" in host or is_plain or "@" not in url:
+        return
+    message = "an @ behind the host: what stands before it may be a password"
+    hints = ("write @ in a path as %40, and / in a password as %2F",)
+    raise UnsupportedFeatureError(message, path=f"{url.partition('://')[0]}://***", hints=hints)
 
 
 def _mark(secrets: Secrets) -> str:

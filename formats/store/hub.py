@@ -26,6 +26,7 @@ from .http import HttpStore
 from .local import LOCAL
 from .server import ListedStore, changed, count
 from .transport import REDIRECTS, REFUSED, Again, Answer, Asked, ask, origin, redirected, trying
+from .urls import refuse_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,6 +68,7 @@ class HubStore(ListedStore):
         self._found: dict[tuple[str, Identity], tuple[Asked, Identity]] = {}
 
     def named(self, path: str) -> str:
+        refuse_query(path)
         place = place_of(path)
         revision = "" if place.revision == "main" else f"@{quote(place.revision, safe='')}"
         return f"hf://{place.page}{revision}" + (f"/{place.inside}" if place.inside else "")

@@ -1,6 +1,12 @@
 """Who has buckets, and what the environment says of them: where they are asked, and as whom.
 
 Who asks is said in the variables and files that each provider's own programs read, and nowhere else.
+
+obstore follows redirects, and has no setting against that.  What signs a request stays behind then, and
+two secrets go along: the token of a session, in a header of its own, and an Azure SAS, in the Referer.  So
+other hosts than a bucket's own are asked through a proxy that there is none of: nothing reaches them.  It is
+left as it is where obstore itself asks others for what proves who asks (a machine's role), and where a
+proxy has to be asked.
 """
 
 from __future__ import annotations
@@ -14,8 +20,12 @@ from ..errors import InaccessibleError, UnsupportedFeatureError
 from .transport import timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+NOWHERE = "127.0.0.1:0"
+"""Where nobody can listen, and an error of who asks there."""
+
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _TRUE = ("1", "true", "yes", "on", "y", "t")
 _REGION = re.compile(r"[\w.-]*", re.ASCII)
 
@@ -39,11 +49,21 @@ def _is_set(name: str) -> bool:
     return os.environ.get(name, "").lower() in _TRUE
 
 
-def _options(retries: int, *, http: bool) -> dict[str, Any]:
-    """Return how requests are made: once each where they are tried again here."""
+def _options(retries: int, *, http: bool, alone: Iterable[str] = ()) -> dict[str, Any]:
+    """Return how requests are made: once each where they are tried again here.
+
+    `alone` are the hosts, and domains, that are asked and no others.
+    """
     seconds = f"{timeout():g}s"
     client = {"timeout": seconds, "connect_timeout": seconds, "allow_http": http}
+    if alone and not any(os.environ.get(name) for name in os.environ if name.lower() in _PROXIES):
+        client |= {"proxy_url": f"http://{NOWHERE}", "proxy_excludes": ",".join(alone)}
     return {"client_options": client, "retry_config": {"max_retries": retries}}
+
+
+def _hosts(servers: Mapping[str, str | None], usual: str) -> list[str]:
+    """Return the hosts of servers that the environment names, the provider's own where it names none."""
+    return [urlsplit(text).hostname or "" for text in servers.values() if text] or [usual]
 
 
 def _check_servers(path: str, servers: Mapping[str, str | None], allowing: str, *, http: bool) -> None:
@@ -73,14 +93,17 @@ def _s3(bucket: str, retries: int) -> Any:
     path, http = f"s3://{bucket}", _is_set("AWS_ALLOW_HTTP")
     first = "AWS_ENDPOINT_URL_S3"  # counts alone where it is set
     servers = (first,) if first in os.environ else ("AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-    _check_servers(path, {name: os.environ.get(name) for name in servers}, "AWS_ALLOW_HTTP", http=http)
+    named = {name: os.environ.get(name) for name in servers}
+    _check_servers(path, named, "AWS_ALLOW_HTTP", http=http)
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         if not _REGION.fullmatch(os.environ.get(name, "us-east-1")):
             raise InaccessibleError(f"{name} is no name of a region, as us-east-1", path=path)
     from obstore.store import S3Store
 
-    settings = _options(retries, http=http)
-    if os.environ.get("AWS_PROFILE") and not os.environ.get("AWS_ACCESS_KEY_ID"):
+    has_key, has_profile = (bool(os.environ.get(name)) for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"))
+    alone = _hosts(named, "amazonaws.com") if has_key or has_profile else ()
+    settings = _options(retries, http=http, alone=alone)
+    if has_profile and not has_key:
         settings["credential_provider"] = _profile()
     return S3Store(bucket, **settings)
 
@@ -118,14 +141,22 @@ def _gs(bucket: str, retries: int) -> Any:
     return GCSStore(bucket, service_account_key=json.dumps(key), **_options(retries, http=True))
 
 
+_SIGNED = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
+_AZURE_LOGIN = "login.microsoftonline.com"
+"""Who is asked for what proves who asks, where that is said beside a SAS."""
+
+
 def _az(container: str, retries: int) -> Any:
-    http = _is_set("AZURE_ALLOW_HTTP") or _is_set("AZURE_STORAGE_USE_EMULATOR")
+    is_emulated = _is_set("AZURE_STORAGE_USE_EMULATOR")
+    http = _is_set("AZURE_ALLOW_HTTP") or is_emulated
     servers = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
     named = {name: os.environ.get(name) for name in servers}
     _check_servers(f"az://{container}", named, "AZURE_ALLOW_HTTP", http=http)
     from obstore.store import AzureStore
 
-    return AzureStore(container, **_options(retries, http=http))
+    signed = any(os.environ.get(name) for name in _SIGNED)
+    alone = [*_hosts(named, "core.windows.net"), _AZURE_LOGIN] if signed and not is_emulated else ()
+    return AzureStore(container, **_options(retries, http=http, alone=alone))
 
 
 PROVIDERS = (

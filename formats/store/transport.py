@@ -156,6 +156,8 @@ def _once(method: str, asked: Asked, room: Room, headers: Mapping[str, str]) -> 
     try:
         parts = urlsplit(url)
         connection, target = _idle.taken(parts, seconds)
+    except InaccessibleError as error:
+        raise InaccessibleError(error.message, path=path) from None
     except (ValueError, HTTPException):
         raise InaccessibleError("no URL that can be asked", path=path) from None
     kept = False
@@ -306,7 +308,7 @@ def _with(request: Callable[..., None], means: Mapping[str, str]) -> Callable[..
 
 
 def _proxy(parts: SplitResult) -> SplitResult | None:
-    """Return the proxy that the environment names for a URL."""
+    """Return the proxy that the environment names for a URL.  Raises InaccessibleError where that is none."""
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return None
     from urllib.request import getproxies_environment
@@ -316,7 +318,13 @@ def _proxy(parts: SplitResult) -> SplitResult | None:
     named = found.get(parts.scheme) or found.get("all")
     if not named or is_bypassed(parts.netloc, found):
         return None
-    proxy = urlsplit(named if "://" in named else f"http://{named}")
+    try:
+        proxy = urlsplit(named if "://" in named else f"http://{named}")
+        has_port = proxy.port != 0
+    except ValueError:
+        has_port = False
+    if not has_port:
+        raise InaccessibleError("the proxy that the environment names is no URL of one")
     return proxy if proxy.scheme == "http" and proxy.hostname else None
 
 

@@ -32,10 +32,24 @@ def local_path(url: str) -> str:
 
 
 def public(url: str) -> str:
-    """Return a URL without what may be secret in it: who asks, and the query."""
+    """Return a URL without what may be secret in it: who asks, and the query; a password may have a `/`."""
     scheme, _, rest = url.partition("://")
-    place, slash, path = rest.partition("/")
-    return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}".partition("?")[0]
+    who, at, place = rest.rpartition("@")
+    if "?" in who:  # a password may have that, too, and a query an `@`
+        return f"{scheme}://***"
+    return f"{scheme}://{'***@' if at else ''}{place.partition('?')[0]}"
+
+
+def refuse_query(url: str) -> None:
+    """Raise UnsupportedFeatureError for a URL with a query, which may be a signature, where none is sent.
+
+    A `?` alone may belong to a name: sharded V1 checkpoints have it in theirs.
+    """
+    if "=" in url.partition("?")[2]:
+        scheme = scheme_of(url)
+        hints = ("a signed URL is one of https://, name that; where a name has `?` and `=`, copy the file",)
+        message = f"{scheme}:// takes no query, who asks is said by the environment"
+        raise UnsupportedFeatureError(message, path=public(url), hints=hints)
 
 
 def no_store(path: str, scheme: str) -> UnsupportedFeatureError:

@@ -565,3 +565,78 @@ def test_nothing_that_is_printed_holds_a_secret(
         *(path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()),
     ):
         assert not any(secret in text for secret in SECRETS)
+
+
+NEW = data_path("guide_adam_legacy/tf_ckpts/ckpt-10")
+NAMED = (
+    "ls URL",
+    "ls -v --json URL",
+    "show URL",
+    "stats URL",
+    "diff {new} URL",
+    "extract {new} -o URL",
+    "rename {new} URL --sub net=>n",
+    "rename --in-place URL --sub net=>n",
+    "rename {new} new-1 --map URL",
+    "convert {new} URL",
+    "convert --json -n {new} URL",
+    "convert {new} new-1 --like URL",
+    "convert {new} new-1 --like {new} --save-map URL",
+    "convert {new} new.h5 --config URL",
+    "average {new} -o URL",
+    "average URL -o new-1",
+    "verify {new} --outputs-like URL",
+    "match {new} URL",
+    "graph {new} -o URL",
+    "log URL",
+    "state URL",
+    "state --set ckpt-9 URL",
+    "rescue {new} URL",
+    "demo URL",
+)
+"""Lines that name a URL in every place where one can be named."""
+
+UNFIT = {
+    "s3 query": "s3://bucket/x?X-Amz-Signature=topsecretsignature",
+    "gs query": "gs://bucket/x/?a=1&X-Goog-Signature=topsecretsignature",
+    "az query": "abfs://container/x.h5?sv=1&sig=topsecretsignature",
+    "hub query": "hf://org/repo/x?Signature=topsecretsignature",
+    "bucket": "s3://topsecretuser:topsecretword@bucket/x",
+    "bucket, slash": "s3://topsecretuser:a/topsecretword@bucket/x",
+    "bucket, question": "s3://topsecretuser:a?topsecretword@bucket/x",
+    "slash": "https://topsecretuser:a/topsecretword@host.org/x",
+    "number": "https://topsecretuser:12/topsecretword@host.org/x",
+    "token": "https://topsecretuser/topsecretword@host.org/x",
+    "hash": "https://topsecretuser:1#topsecretword@host.org/x",
+    "port": "https://topsecretuser:topsecretword@host.org:99999/x?sig=topsecretsignature",
+    "unknown": "ftp://topsecretuser:a/topsecretword@host.org/x?sig=topsecretsignature",
+    "file": "file://topsecretuser:a/topsecretword@host.org/x",
+}
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("url", UNFIT)
+def test_what_is_no_url_is_refused_without_its_secrets(
+    url: str, debug: bool, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if debug:
+        monkeypatch.setenv("CKPT_DEBUG", "1")
+    for line in NAMED:
+        words = line.replace("URL", UNFIT[url]).format(new=NEW).split()
+        try:
+            done = ckpt(*words)
+            texts = [done.out, done.err]
+            assert (done.code, done.err.count("ckpt: error: ")) == (3, 1), line
+        except CheckpointError as error:
+            assert debug
+            texts = traceback.format_exception(error)
+        for text in texts:
+            assert not any(secret in text for secret in SECRETS), line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("url", UNFIT)
+def test_completion_says_nothing_of_what_is_no_url(url: str, offered: Callable[..., list[str]]) -> None:
+    assert offered("ls", UNFIT[url]) == []
+    assert offered("show", UNFIT[url], "x") == []

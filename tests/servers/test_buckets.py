@@ -19,6 +19,7 @@ from formats.store.server import ServerFile
 from tests.cli.conftest import ROOT
 from tests.formats.contract import ReaderContract
 from tests.formats.test_contract import GOLDENS
+from tests.servers.programs import SECRET
 from tests.support import FORMAT_IDS, data_path, manifest
 
 pytestmark = pytest.mark.servers
@@ -103,18 +104,28 @@ def test_a_line_takes_few_requests(line: str, s3: str) -> None:
     assert (int(told[2]), int(told[1])) <= REQUESTS[line]
 
 
+WRONG = {"AWS_SECRET_ACCESS_KEY": "topsecretwrong"}
+SESSION = {"AWS_SESSION_TOKEN": "topsecrettoken"}
+
 SAYING = (
     ("ls -v s3://bucket/run/ckpt-1", {}),
     ("ls s3://bucket/run/nothing", {}),
     ("ls s3://nosuchbucket/x", {}),
-    ("ls s3://bucket/run/ckpt-1", {"AWS_SECRET_ACCESS_KEY": "topsecretwrong"}),
+    ("ls s3://bucket/run/ckpt-1", WRONG),
     ("ls s3://bucket/run/ckpt-1", {"AWS_ACCESS_KEY_ID": "topsecretother"}),
-    ("verify --json s3://bucket/run/ckpt-1", {"AWS_SESSION_TOKEN": "topsecrettoken"}),
-    ("stats -v --json s3://bucket/run/ckpt-1", {"AWS_SESSION_TOKEN": "topsecrettoken"}),
-    ("diff -v s3://bucket/run/ckpt-1 s3://bucket/run/nothing", {"AWS_SECRET_ACCESS_KEY": "topsecretwrong"}),
+    ("verify --json s3://bucket/run/ckpt-1", SESSION),
+    ("stats -v --json s3://bucket/run/ckpt-1", SESSION),
+    ("diff -v s3://bucket/run/ckpt-1 s3://bucket/run/nothing", WRONG),
     ("show --json s3://bucket/run/ckpt-1 layer_7/kernel", {"AWS_PROFILE": "topsecretprofile"}),
-    ("convert --json s3://bucket/run/ckpt-1 s3://bucket/new -n", {"AWS_SECRET_ACCESS_KEY": "topsecretwrong"}),
-    ("state s3://bucket/run", {"AWS_SECRET_ACCESS_KEY": "topsecretwrong"}),
+    ("convert --json s3://bucket/run/ckpt-1 s3://bucket/new -n", WRONG),
+    ("state s3://bucket/run", WRONG),
+    ("convert -v s3://bucket/run/ckpt-1 s3://bucket/new/c-1 --overwrite", SESSION),
+    ("convert s3://bucket/run/ckpt-1 s3://bucket/new/c-1 --like s3://bucket/run/no", SESSION),
+    ("rename s3://bucket/run/ckpt-1 x-1 --map s3://bucket/run/ckpt-1.index", SESSION),
+    ("extract s3://bucket/run/ckpt-1 layer_7/kernel -o s3://bucket/new/k.npy", WRONG),
+    ("average s3://bucket/run/ckpt-1 -o s3://bucket/new/a-1", {"AWS_ENDPOINT_URL": "http://topsecretuser:a/topsecret@127.0.0.1"}),
+    ("ls s3://bucket/run", {"AWS_ENDPOINT_URL": "http://topsecretuser:topsecretword@127.0.0.1:99999"}),
+    ("ls s3://bucket/run", {"http_proxy": "http://topsecretuser:topsecretword@127.0.0.1:1"}),
     ("ls s3://bucket/run/ckpt-1", {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}),
     ("ls s3://bucket/run/ckpt-1", {"AWS_ENDPOINT_URL": "http://topsecretuser:topsecretword@127.0.0.1:1"}),
     ("ls s3://bucket/run/ckpt-1", {"AWS_ALLOW_HTTP": "false"}),
@@ -135,6 +146,17 @@ def test_nothing_that_is_printed_holds_a_secret(at: int, debug: str, s3: str) ->
     assert "panicked" not in err
     if not debug:
         assert "Traceback" not in err
+
+
+def test_completion_prints_no_secret(s3: str) -> None:
+    for secret in ("topsecretwrong", SECRET):
+        code, out, err = _ckpt(
+            COMP_WORDS="ckpt\nls\ns3://bucket/run/",
+            _CKPT_COMPLETE="zsh_complete",
+            AWS_SECRET_ACCESS_KEY=secret,
+        )
+        assert (code, err) == (0, "")
+        assert ("ckpt-1" in out) == (secret == SECRET)
 
 
 def test_an_object_that_changes_is_an_error(s3: str) -> None:

@@ -40,6 +40,9 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
             "AWS_REGION": "us-east-1",
         }.items():
             monkeypatch.setenv(name, value)
+        for name in ("http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.delenv(name, raising=False)
+            monkeypatch.delenv(name.upper(), raising=False)
         paths._kept.clear()
         for store in remote.STORES:
             store.forget()
@@ -89,8 +92,33 @@ def test_a_listing_names_nothing_elsewhere(name: str, kind: str, web: Web) -> No
         paths.list_folder("s3://bucket/run")
 
 
-def test_who_asks_is_told_to_nobody_else(web: Web) -> None:
-    """What obstore does: it follows redirects, and leaves out what proves who asks."""
+@pytest.mark.parametrize("url", ["s3://bucket/run/x", "az://bucket/run/x"])
+def test_no_redirect_leads_to_another_host(url: str, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """obstore would send on the token of a session, and an Azure SAS as the page that it comes from."""
+    for name, value in {
+        "AZURE_STORAGE_ACCOUNT_NAME": "a",
+        "AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=topsecretsas",
+        "AZURE_STORAGE_ENDPOINT": web.url,
+        "AZURE_ALLOW_HTTP": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    other = Web()
+    with serving(other):
+        elsewhere = other.url.replace("127.0.0.1", "localhost")
+        web.fault = lambda handler, _: (
+            bool(handler.say(307, b"", {"Location": f"{elsewhere}{handler.path}"})) or True
+        )
+        with pytest.raises(
+            CheckpointError, match="redirects to another host, which is not followed"
+        ) as caught:
+            paths.list_folder(url)
+    assert web.requests
+    assert not other.requests
+    assert "topsecret" not in str(caught.value)
+
+
+def test_redirects_on_one_host_are_followed_without_what_signs(web: Web) -> None:
+    """Which is what obstore does of itself."""
     other = Web()
     with serving(other):
         other.files["/bucket/run/x"] = DATA

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -467,6 +468,16 @@ def test_proxies_of_the_environment_are_asked(web: Web, monkeypatch: pytest.Monk
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     assert read(web, 0, 10) == DATA[:10]
+
+
+@pytest.mark.parametrize("proxy", ["http://user:topsecret@host:99999", "http://[topsecret", "host:topsecret"])
+def test_a_proxy_that_is_none_is_said_to_be(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, proxy)
+    with pytest.raises(InaccessibleError, match="the proxy that the environment names") as caught:
+        open_file("http://far.invalid/x")
+    assert caught.value.path == "http://far.invalid/x"
+    assert "topsecret" not in "".join(traceback.format_exception(caught.value))
 
 
 # Several files -----------------------------------------------------------------------------
