@@ -192,6 +192,11 @@ def depth_option(help: str) -> Callable[[F], F]:  # noqa: A002
     return click.option("--depth", type=click.IntRange(1), metavar="N", help=help)
 
 
+def exact_option(help: str) -> Callable[[F], F]:  # noqa: A002
+    """Return the option with which stored checksums are not enough."""
+    return click.option("--exact", is_flag=True, help=help)
+
+
 def no_values_option(help: str) -> Callable[[F], F]:  # noqa: A002
     """Return the option with which indexes alone are read."""
     return click.option("--no-values", is_flag=True, help=help)

@@ -121,11 +121,15 @@ LONG = {
     "crc32c": maybe(COUNT),
     "trainable": maybe(FLAG),
 }
+DIGEST: Schema = {
+    "type": "string",
+    "pattern": "^((crc32c|stored|slices):[0-9a-f]{8}|sha256:[0-9a-f]{64})$",
+}
 LISTING = document(
     {
         "path": TEXT,
         "format": TEXT,
-        "tensors": listed(fields(TENSOR, LONG)),
+        "tensors": listed(fields(TENSOR, {**LONG, "digest": maybe(DIGEST)})),
         "total": fields(TOTAL),
     },
     {

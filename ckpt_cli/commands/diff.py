@@ -20,6 +20,7 @@ from ..options import (
     choosing,
     color_option,
     each_option,
+    exact_option,
     fail_on_option,
     jobs_option,
     json_option,
@@ -61,7 +62,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
 @choosing
 @changing
 @no_values_option("Compare keys, dtypes and shapes alone.")
-@click.option("--exact", is_flag=True, help="Read values even where stored checksums agree.")
+@exact_option("Read values even where stored checksums agree.")
 @click.option(
     "--rtol",
     type=click.FloatRange(0),

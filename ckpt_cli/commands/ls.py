@@ -12,13 +12,15 @@ from formats.store.paths import is_folder, join, refuse_closed
 
 from ..operations.choose.places import each_once, paths_and_keys
 from ..operations.choose.select import Selection, choose
-from ..operations.look.listing import SORTS, in_order, missing_shards
+from ..operations.look.listing import SORTS, in_order, index_is_asked, missing_shards
 from ..operations.runs.listing import directory_document
-from ..option_rules import CHOOSING, excludes, option_rules
+from ..option_rules import CHOOSING, excludes, needs, option_rules
 from ..options import (
     choosing,
     color_option,
     depth_option,
+    exact_option,
+    jobs_option,
     json_option,
     path_argument,
     recursive_option,
@@ -30,6 +32,7 @@ from ..render.listing import Look
 from ..render.report import kept, opened, say_all, say_empty
 
 if TYPE_CHECKING:
+    from formats.core.spec import TensorSpec
     from formats.errors import CheckpointError
     from formats.model.location import Location
     from formats.model.reader import CheckpointReader
@@ -51,11 +54,22 @@ if TYPE_CHECKING:
 @click.option(
     "-0", "--null", is_flag=True, help="Print keys alone, as they are stored, a NUL byte behind each."
 )
+@click.option(
+    "--digest",
+    type=click.Choice(["crc32c", "sha256"]),
+    help="Add a digest of each tensor's values, read where it is not stored.",
+)
+@exact_option("With --digest, compute also what is stored.")
 @recursive_option("List the directories below, too.")
+@jobs_option
 @json_option
 @color_option
 @option_rules(
-    excludes("--recursive", *CHOOSING, "--long", "--tree", "--depth", "--sort"),
+    needs("--exact", "--digest"),
+    needs("--jobs", "--digest"),
+    excludes("--digest", "--tree", "--keys", "--null"),
+    excludes("--digest", "--depth", unless="--json"),
+    excludes("--recursive", *CHOOSING, "--long", "--tree", "--depth", "--sort", "--digest"),
     excludes("--tree", "--json", "--depth", "--keys", "--null"),
     excludes("--keys", "--json", "--depth"),
     excludes("--null", "--json", "--depth"),
@@ -79,6 +93,7 @@ def command(path: str, keys: tuple[str, ...], **options: Any) -> int:
       ckpt ls run/ckpt-10 --kind variable  the weights, without optimizer slots
       ckpt ls run/ckpt-10 --depth 2        sizes per layer
       ckpt ls -1 run/ckpt-10 '*/kernel*'   keys that match
+      ckpt ls run/ckpt-10 --json -l --digest sha256 > model.lock   for ckpt verify --against
     """
     paths, options["keys"] = ([path], keys) if options["regex"] else paths_and_keys(path, keys)
     selection, look = selection_of(options), Look.of(options)
@@ -88,8 +103,20 @@ def command(path: str, keys: tuple[str, ...], **options: Any) -> int:
         return _list_recursively(path, look, options)
     if is_directory(path) and selection.everything:
         return _list_directory(path, look, options)
-    _list_checkpoint(locate(path), selection, look, options)
+    if look.digest and not look.as_json and selection.everything and _show_pointer(path):
+        return 0
+    _list_checkpoint(locate(path), selection, look, {**options, "path": path})
     return 0
+
+
+def _show_pointer(path: str) -> bool:
+    """List what Git LFS left in place of a file, on one line; False where this is no such file."""
+    from formats.model.foreign import lfs_pointer
+
+    found = lfs_pointer(path)
+    if found is not None:
+        render.tsv([("(Git LFS pointer)", None, None, found.size, found.oid)])
+    return found is not None
 
 
 # Several paths --------------------------------------------------------------------
@@ -138,16 +165,39 @@ def _list_checkpoint(location: Location, selection: Selection, look: Look, optio
     in_columns = (
         look.in_columns and selection.everything and options["sort"] == "key" and not options["reverse"]
     )
-    with opened(location, listed=True, loaded=not in_columns) as reader:
+    with opened(location, listed=not look.digest, loaded=not in_columns) as reader:
         if in_columns:
             listing_tensors.show_columns(reader.columns(), look)
             _warn_of_missing(reader)
             return
         chosen = [reader.specs[key] for key in choose(reader, selection, listed=True)]
         specs = in_order(chosen, options["sort"], reverse=options["reverse"])
+        of_index = look.digest == "crc32c" and index_is_asked(reader, options.get("path", ""))
+        digests = _digests(reader, specs, options, of_index=of_index) if look.digest else None
         trainable = _trainable(reader, as_json=look.as_json) if look.long else None
-        listing_tensors.show(listing_tensors.Tensors(reader, specs, trainable), look)
-        _warn_of_missing(reader)
+        listing_tensors.show(listing_tensors.Tensors(reader, specs, trainable, digests), look)
+        if not of_index:
+            _warn_of_missing(reader)
+
+
+def _digests(
+    reader: CheckpointReader, specs: list[TensorSpec], options: dict[str, Any], *, of_index: bool
+) -> dict[str, str | None]:
+    """Return the digests of tensors by key; all of them, before the first line of a listing is printed."""
+    from formats.model.digest import digests
+    from formats.store.workers import workers
+
+    found: dict[str, str | None] = {}
+    total = sum(spec.nbytes or 0 for spec in specs)
+    with workers(options["jobs"]) as pool, render.progress(total, reader.location.name) as advance:
+        keys = [spec.key for spec in specs]
+        for key, text in digests(
+            reader, keys, options["digest"], pool, exact=options["exact"], of_index=of_index
+        ):
+            found[key] = text
+            advance(reader.specs[key].nbytes or 0)
+    reader.check_unchanged()
+    return found
 
 
 def _warn_of_missing(reader: CheckpointReader) -> None:
@@ -220,6 +270,7 @@ def _load(path: str, *, reverse: bool) -> dict[str, Any]:
 def _asked_of_tensors(look: Look, sort: str) -> str:
     """Return the options of a command line that say how tensors are listed, as they are typed."""
     asked = ["-l"] if look.long else []
+    asked += [f"--digest {look.digest}"] if look.digest else []
     asked += ["--tree"] if look.as_tree else []
     asked += [f"--depth {look.depth}"] if look.depth else []
     asked += [f"--sort {sort}"] if sort != "key" else []

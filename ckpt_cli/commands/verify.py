@@ -11,6 +11,7 @@ from formats.core.words import command_line, counted
 from formats.model.location import data_shards
 from formats.model.verification import Finding
 
+from ..operations.look.contract import Contract
 from ..operations.look.verify import Result, expand, verify_one
 from ..option_rules import needs, option_rules
 from ..options import (
@@ -61,6 +62,12 @@ _MOST_SHOWN = 20
     help="Also take one optimizer step from here and one from B, and compare what they leave.",
     shell_complete=completing("checkpoints"),
 )
+@click.option(
+    "--against",
+    type=LocalPath(),
+    metavar="LISTING",
+    help="Also hold each tensor against a saved listing (ls --json -l --digest).",
+)
 @recursive_option()
 @jobs_option
 @json_option
@@ -86,6 +93,9 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, recursive: bool
     generation, from objects or names.  Weights and slots must be equal, to the last bit, after a
     step as well.
 
+    --against holds keys, dtypes, shapes and digests against a listing that was saved before
+    (ckpt ls PATH --json -l --digest sha256 > model.lock), whatever the format is by now.
+
     \b
       ckpt verify run/                              every checkpoint of a run
       ckpt verify -R runs/                          of all runs below
@@ -93,11 +103,13 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, recursive: bool
       ckpt verify run/ckpt-10 --roundtrip name      before converting for good
       ckpt verify new.npz --outputs-like old.keras  after it
       ckpt verify moved/ckpt-10 --trains-like run/ckpt-10
+      ckpt verify s3://bucket/model.safetensors --against model.lock
     """
+    contract = None if options["against"] is None else Contract(options["against"])
     places, notes = expand(paths, recursive=recursive)
     for text in (*notes, *(place.note for place in places if not isinstance(place, Result) and place.note)):
         render.note(text)
-    results = [_verify(place, jobs, options) for place in places]
+    results = [_verify(place, jobs, contract, options) for place in places]
     if as_json:
         documents = [result.document() for result in results]
         render.document({"ok": all(result.ok for result in results), "results": documents})
@@ -107,7 +119,7 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, recursive: bool
         for result in results:
             render.tsv(_rows(result))
     for result in results:
-        if result.ok and not result.has_checksums:
+        if result.ok and not result.has_checksums and contract is None:
             render.note(f"{result.path}: {result.format} stores no checksums, so values cannot be proved")
         if result.is_unread:
             render.error_lines(_sentence(result))
@@ -121,7 +133,9 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, recursive: bool
     return _exit_code(results)
 
 
-def _verify(place: Location | Result, jobs: int, options: dict[str, Any]) -> Result:
+def _verify(
+    place: Location | Result, jobs: int, contract: Contract | None, options: dict[str, Any]
+) -> Result:
     if isinstance(place, Result):
         return place
     total = place.nbytes()
@@ -129,6 +143,10 @@ def _verify(place: Location | Result, jobs: int, options: dict[str, Any]) -> Res
         result = verify_one(place, jobs, advance)
     if not result.ok:
         return result  # what is damaged proves nothing further
+    if contract is not None:
+        with render.progress(total, f"{place.name} against {contract.path}") as advance:
+            broken = contract.findings(place, jobs, advance)
+        result = result._replace(findings=(*result.findings, *broken))
     if options["to"] is not None:
         from ..operations.move.roundtrip import roundtrip
 
@@ -193,7 +211,7 @@ def _sentence(result: Result) -> str:
     return f"{where}{offset}: {finding.message}"
 
 
-_COMPUTED = frozenset(("roundtrip", "outputs", "training", "config-shape"))
+_COMPUTED = frozenset(("contract", "roundtrip", "outputs", "training", "config-shape"))
 """Codes of findings about a model; the file itself may be sound."""
 
 
@@ -227,6 +245,7 @@ def _rows(result: Result) -> list[tuple[object, ...]]:
 _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
     "ok": ("ok", {"fg": "green"}),
     "damaged": ("DAMAGED", {"fg": "red", "bold": True}),
+    "other": ("NOT AS LISTED", {"fg": "red", "bold": True}),
     "unreadable": ("UNREADABLE", {"fg": "red", "bold": True}),
     "none": ("NONE", {"fg": "red", "bold": True}),
 }
@@ -236,13 +255,21 @@ _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
 def _status(result: Result) -> str:
     if result.ok:
         return "ok"
+    if all(finding.code == "contract" for finding in result.findings if finding.severity == "error"):
+        return "other"
     return "none" if result.is_none else "unreadable" if result.is_unread else "damaged"
 
 
 def _totals(results: list[Result]) -> str:
     """Return how many are sound and how many are not: 43 sound, 2 damaged."""
     counts = Counter(map(_status, results))
-    words = {"ok": "sound", "damaged": "damaged", "unreadable": "unreadable", "none": "no checkpoint"}
+    words = {
+        "ok": "sound",
+        "damaged": "damaged",
+        "other": "not as listed",
+        "unreadable": "unreadable",
+        "none": "no checkpoint",
+    }
     return ", ".join(f"{counts[status]:,} {word}" for status, word in words.items() if counts[status])
 
 

@@ -24,6 +24,7 @@ class Look(NamedTuple):
     as_tree: bool
     long: bool
     depth: int | None
+    digest: str | None
     prefix: tuple[str, ...] = ()
     documents: list[dict[str, Any]] | None = None
 
@@ -32,11 +33,13 @@ class Look(NamedTuple):
         """Whether all that is shown of a tensor is its key, or its spec on a line that is for programs."""
         if self.null or self.keys_only:
             return True
-        return not (self.as_json or self.as_tree or self.long or self.depth or render.is_terminal())
+        return not (
+            self.as_json or self.as_tree or self.long or self.depth or self.digest or render.is_terminal()
+        )
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Look:
-        return cls(*(options[name] for name in cls._fields[:6]))
+        return cls(*(options[name] for name in cls._fields[:7]))
 
 
 def write_null(names: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from . import base as render
 from .listing import cell, escaped, write_names, write_null
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from formats.core.spec import SpecColumns, TensorSpec
     from formats.model.reader import CheckpointReader
@@ -37,6 +37,7 @@ class Tensors(NamedTuple):
     reader: CheckpointReader
     specs: list[TensorSpec]
     trainable: Trainable | None = None
+    digests: Mapping[str, str | None] | None = None
 
     @property
     def marks(self) -> dict[str, bool]:
@@ -75,12 +76,14 @@ def show_columns(parts: Iterable[SpecColumns], look: Look) -> None:
 
 
 def _as_json(tensors: Tensors, look: Look) -> None:
-    reader, specs, trainable = tensors
+    reader, specs, trainable, digests = tensors
     head: dict[str, Any] = {"path": reader.location.path, "format": reader.format.name}
     if trainable:
         head["graph"] = trainable.graph
     marks = trainable.marks if trainable else None
-    rows = (listing.tensor_row(reader, spec, long=look.long, trainable=marks) for spec in specs)
+    rows = (
+        listing.tensor_row(reader, spec, long=look.long, trainable=marks, digests=digests) for spec in specs
+    )
     extra = {"prefixes": listing.grouped(reader, specs, look.depth)} if look.depth else {}
 
     def last() -> dict[str, Any]:
@@ -132,9 +135,13 @@ def _as_tree(tensors: Tensors) -> None:
 
 
 def _as_rows(tensors: Tensors, look: Look) -> None:
-    if look.long:
-        found = (listing.tensor_row(tensors.reader, spec, long=True) for spec in tensors.specs)
-        render.tsv([*look.prefix, *_tsv_row(row, _LONG)] for row in found)
+    if look.long or tensors.digests is not None:
+        more = _LONG * look.long + ("digest",) * (tensors.digests is not None)
+        found = (
+            listing.tensor_row(tensors.reader, spec, long=look.long, digests=tensors.digests)
+            for spec in tensors.specs
+        )
+        render.tsv([*look.prefix, *_tsv_row(row, more)] for row in found)
     else:
         _write_rows([spec_columns(tensors.specs)], look)
 
@@ -173,6 +180,7 @@ def _as_table(tensors: Tensors, *, wide: bool) -> None:
         render.Column("KIND"),
     ]
     more = ["shard", "offset", "crc32c", *_names_beside_keys(reader)] if wide else []
+    more += ["digest"] * (tensors.digests is not None)
     marks = tensors.marks
     if marks:
         columns.append(render.Column("TRAINABLE"))
@@ -183,7 +191,7 @@ def _as_table(tensors: Tensors, *, wide: bool) -> None:
     paths = {} if wide else _unique_paths(reader)
     rows, styles = [], []
     for spec in tensors.specs:
-        row = listing.tensor_row(reader, spec, long=wide)
+        row = listing.tensor_row(reader, spec, long=wide, digests=tensors.digests)
         cells = [
             render.escape(paths.get(spec.key, spec.key)),
             row["dtype"] or "?",

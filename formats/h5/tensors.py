@@ -152,18 +152,26 @@ class H5Tensor(LazyTensor):
         return (within(index, box) for box in boxes(shape, layout.most_held // itemsize))
 
     def file_range(self) -> FileRange | None:
-        offset = self._offset if self._file.values is not None else None
+        return None if self.spec.dtype.name == "bool" else self.digest_range()
+
+    def digest_range(self) -> FileRange | None:
+        offset = self._stored_offset if self._file.values is not None else None
         if offset is None or self._file.values is None:
             return None
         return FileRange(self._file.values, offset, self.spec.nbytes or 0, self.spec.key)
 
-    @cached_property
+    @property
     def _offset(self) -> int | None:
-        """Return where the values begin that lie in one piece just as arrays have them; None for others.
+        """Return where the values begin that lie in one piece just as arrays have them; None for others."""
+        return None if self.spec.dtype.name == "bool" else self._stored_offset
+
+    @cached_property
+    def _stored_offset(self) -> int | None:
+        """Return `_offset`, also of bools, whose bytes may be other than 0 and 1.
 
         All of them are in the file.  Raises CorruptCheckpointError.
         """
-        if self.spec.dtype.itemsize is None or self.spec.dtype.name == "bool":
+        if self.spec.dtype.itemsize is None:
             return None
         dataset = self._node()
         found = outline(self._file, dataset)

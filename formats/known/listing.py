@@ -1,17 +1,18 @@
 """listing: what `ckpt ls --json -l` printed, saved to a file: specs and checksums without data.
 
     {"schema": 1, "path", "format", "tensors": [{"key", "dtype", "shape", "nbytes", "kind",
-     "object_path", "full_name", "shard", "offset", "crc32c"}, ...], "total": {...}}
+     "object_path", "full_name", "shard", "offset", "crc32c", "digest"}, ...], "total": {...}}
 
 A checkpoint that is on another machine, or no longer anywhere, takes part in comparisons
-by its listing: values are the same where checksums are.  Fields that `-l` adds may be
-missing; fields that are not known here are passed over.
+by its listing: values are the same where digests are, or else checksums.  Fields that `-l`
+and `--digest` add may be missing; fields that are not known here are passed over.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,7 +47,10 @@ _OPTIONAL_FIELDS = (
     ("shard", int),
     ("offset", int),
     ("crc32c", int),
+    ("digest", str),
 )
+_DIGEST = re.compile(r"(?:crc32c|stored|slices):[0-9a-f]{8}|sha256:[0-9a-f]{64}")
+"""How `formats.model.digest` spells digests."""
 MOST_DIMENSIONS = 254  # TensorFlow's own limit; the product of dimensions stays cheap to take.
 
 
@@ -55,14 +59,23 @@ class ListedTensor(LazyTensor):
 
     has_values = False
 
-    def __init__(self, path: str, spec: TensorSpec, stored: Stored) -> None:
+    def __init__(self, path: str, spec: TensorSpec, stored: Stored, digest: str | None) -> None:
         super().__init__(spec)
         self._path = path
         self._stored = stored
+        self.listed_digest = digest
 
     @property
     def stored(self) -> Stored:
         return self._stored
+
+    def known_digest(self, algorithm: str) -> str:
+        digest = self.listed_digest
+        if digest is None or digest.partition(":")[0] != algorithm:
+            hints = (f"make one of the checkpoint itself: ckpt ls --json -l --digest {algorithm}",)
+            message = f"the listing has no {algorithm} digest of it"
+            raise UnsupportedFeatureError(message, path=self._path, key=self.spec.key, hints=hints)
+        return digest
 
     def read(self) -> np.ndarray[Any, Any]:
         hints = ("a listing holds specs and checksums; name the checkpoint itself for values",)
@@ -147,6 +160,8 @@ class ListingReader(CheckpointReader):
             self._sizes.add((spec.key,))
             for name, kind in _OPTIONAL_FIELDS:
                 _optional(item, name, kind)
+            if not _DIGEST.fullmatch(item.get("digest") or "stored:00000000"):
+                raise ValueError(f"digest {item['digest'][:80]!r}")
             if spec.key in self._specs:
                 raise ValueError(f"key {spec.key!r} is listed twice")
         except ValueError as error:
@@ -187,7 +202,7 @@ class ListingReader(CheckpointReader):
     def tensor(self, key: str) -> ListedTensor:
         item = self._items[key]
         stored = Stored(item.get("shard"), item.get("offset"), item.get("crc32c"))
-        return ListedTensor(self.location.path, self._specs[key], stored)
+        return ListedTensor(self.location.path, self._specs[key], stored, item.get("digest"))
 
     def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  there is nothing to read
         """Check the listing itself; there are no bytes behind it."""

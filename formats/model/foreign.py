@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointError
-from ..store.paths import join, list_folder
+from ..store.paths import is_file, join, list_folder, open_file
 from ..wire.magic import HDF5, ZIP
 from .location import FILE_SUFFIXES, HUB_INDEXES
 
@@ -91,9 +91,12 @@ def _is_graph(head: bytes) -> bool:
 _TO_NPZ = "numpy.savez(OUT, **arrays) of its arrays makes what is read here"
 _PICKLE = "loading a pickle runs its code; where it was made, torch.save of a state dict makes what is read"
 
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_POINTED = re.compile(rb"^oid (?P<oid>sha256:[0-9a-f]{64})\n(?:.*\n)*?size (?P<size>\d{1,19})$", re.MULTILINE)
+
 _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
     (
-        _starts(b"version https://git-lfs.github.com/spec/"),
+        _starts(_POINTER),
         Foreign("this is a Git LFS pointer, not the file", "fetch the file itself: git lfs pull"),
     ),
     (
@@ -260,3 +263,24 @@ def _names(path: str) -> set[str]:
         return {name for name, _ in list_folder(path)}
     except CheckpointError:
         return set()
+
+
+class Pointer(NamedTuple):
+    """What Git LFS left in place of a file: the file's digest and its size in bytes."""
+
+    oid: str
+    size: int
+
+
+_LONGEST_POINTER = 1024
+"""Bytes; Git LFS takes nothing longer for one."""
+
+
+def lfs_pointer(path: str) -> Pointer | None:
+    """Return what a file says that Git LFS left; None where this is no such file."""
+    if not is_file(path):
+        return None
+    with open_file(path) as file:
+        data = file.read(0, min(file.size, _LONGEST_POINTER)) if file.size <= _LONGEST_POINTER else b""
+    found = _POINTED.search(data) if data.startswith(_POINTER) else None
+    return None if found is None else Pointer(found["oid"].decode(), int(found["size"]))

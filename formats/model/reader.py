@@ -153,6 +153,11 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         """Return the paths of the checkpoint's files that are there."""
         return self.location.files()
 
+    @property
+    def is_index_alone(self) -> bool:
+        """Whether this is an index, and none of the files that hold the values is there."""
+        return False
+
     def missing_files(self) -> list[str]:
         """Return the paths of files that hold tensors and are not there."""
         return []

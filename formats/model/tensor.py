@@ -26,6 +26,9 @@ class LazyTensor(ABC):
     has_values: ClassVar[bool] = True
     """Whether there are values to read; a listing knows their checksum alone."""
 
+    listed_digest: str | None = None
+    """The digest that stands in a listing; None where there is none, or this is none."""
+
     def __init__(self, spec: TensorSpec) -> None:
         self.spec = spec
 
@@ -93,6 +96,14 @@ class LazyTensor(ABC):
         """
         return None
 
+    def digest_range(self) -> FileRange | None:
+        """Return where the bytes lie that a digest is of, as `file_range` does.
+
+        Of bools they are the stored ones, also where those are neither 0 nor 1, and read as 1.
+        Raises CorruptCheckpointError.
+        """
+        return self.file_range()
+
     def shard_range(self) -> FileRange | None:
         """Return where the values lie, if a file has them in one piece just as a data shard of a bundle does.
 
@@ -101,6 +112,17 @@ class LazyTensor(ABC):
         and they are the bytes of the range.  Raises CorruptCheckpointError.
         """
         return self.file_range()
+
+    def known_digest(self, algorithm: str) -> str | None:  # noqa: ARG002  of whatever algorithm
+        """Return the digest of the values (`formats.model.digest`) where it is stored; None where it is not.
+
+        Raises UnsupportedFeatureError where there are no values to compute it from, either.
+        """
+        return None
+
+    def index_digest(self) -> str | None:
+        """Return what an index says of values that lie in other files; None where there is no such thing."""
+        return None
 
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
         """Return the slices of a partitioned tensor, with their extents as stored; of others, none.

@@ -138,8 +138,9 @@ class SafetensorsTensor(LazyTensor):
         yield from stored_chunks(self._file.read_exactly, self._offset, size, itemsize, max_bytes)
 
     def file_range(self) -> FileRange | None:
-        if self.spec.dtype.name == "bool":
-            return None
+        return None if self.spec.dtype.name == "bool" else self.digest_range()
+
+    def digest_range(self) -> FileRange:
         size = self.spec.nbytes or 0
         return FileRange(self._file, self._offset, size, self.spec.key)
 

@@ -135,6 +135,15 @@ class TorchTensor(LazyTensor):
             return None
         return FileRange(self._container.file, offset + self._begin, self.spec.nbytes or 0, self.spec.key)
 
+    def digest_range(self) -> FileRange | None:
+        if self.spec.dtype.name != "bool" or not is_contiguous(self._view.shape, self._view.strides):
+            return None
+        self._prove()
+        offset = self._container.offset_of(self._storage)
+        if offset is None:
+            return None
+        return FileRange(self._container.file, offset + self._begin, self.spec.nbytes or 0, self.spec.key)
+
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         import numpy as np
 

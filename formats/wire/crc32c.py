@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from google_crc32c import extend, value
 
-__all__ = ["MASKED_EMPTY", "combine", "crc32c", "extend", "mask", "masked_crc32c", "unmask"]
+__all__ = ["MASKED_EMPTY", "combine", "crc32c", "extend", "mask", "masked_crc32c", "spelled", "unmask"]
 
 MASK_DELTA = 0xA282EAD8
 MASKED_EMPTY = MASK_DELTA  # mask(crc32c(b"")): what an empty tensor must store
@@ -36,6 +36,11 @@ def unmask(masked: int) -> int:
 
 def masked_crc32c(data: bytes) -> int:
     return mask(value(data))
+
+
+def spelled(word: str, crc: int) -> str:
+    """Return a checksum as digests are spelled, with the word that says of what it is."""
+    return f"{word}:{crc:08x}"
 
 
 # Joining ----------------------------------------------------------------------------

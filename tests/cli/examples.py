@@ -10,6 +10,7 @@ Lines run in a directory that `lay_out` fills.  All options of all commands are 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from typing import TYPE_CHECKING
@@ -162,6 +163,9 @@ OWN = {
         "--reverse": ("ls run/ckpt-10", "-r"),
         "--keys": ("ls run/ckpt-10", "-1"),
         "--null": ("ls run/ckpt-10 -1", "-0"),
+        "--digest": ("ls run/ckpt-10", "--digest crc32c"),
+        "--exact": ("ls run/ckpt-10 net/l1/kernel --digest crc32c -v", "--exact"),
+        "--jobs": ("ls run/ckpt-10 --digest sha256", "-j 7"),
         "--recursive": ("ls run", "-R"),
     },
     "match": {
@@ -207,6 +211,7 @@ OWN = {
         "--outputs-like": ("verify full.h5", "--outputs-like full.h5"),
         "--input": ("verify full.h5 --json --outputs-like full.h5", "--input input.npy"),
         "--trains-like": ("verify run/ckpt-10", "--trains-like run/ckpt-10"),
+        "--against": ("verify bert-2", "--against right.lock"),
         "--jobs": ("verify run/ckpt-10", "-j 7"),
     },
 }
@@ -294,4 +299,6 @@ def _write_small(directory: Path) -> None:
     pieces = [((0, 1), (0, -1)), ((1, 1), (0, -1))]
     write_bundle(str(directory / "parts-1"), {"w": partitioned(matrix, pieces)})
     tf.train.Checkpoint(step=tf.Variable(1)).save(directory / "fewer" / "ckpt")
+    row = {"key": "b/bias", "dtype": "float32", "shape": [3], "digest": "crc32c:00000000"}
+    (directory / "right.lock").write_text(json.dumps({"schema": 1, "tensors": [row]}))
     (directory / "names.tsv").write_text("bert/embeddings/LayerNorm/beta\tbeta\n")

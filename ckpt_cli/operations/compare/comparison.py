@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.core.chunks import PIECE, ChunkSource, equal_bytes, whole_elements
 from formats.core.dtypes import STRING
 from formats.errors import UnsupportedFeatureError
+from formats.model.digest import digests_like
 from formats.store.ranges import Sum, buffers, cut
 
 from .measure import EQUAL, SAME, Difference, Tolerance, measured, together
@@ -95,8 +96,8 @@ class Comparison:
         same = same_checksum(one, other)
         readable = left.has_values and right.has_values
         if not readable or (same and not exact):
-            if same is None:
-                same = _same_as_listed(left, right)
+            if not readable:
+                same = _same_as_listed(left, right, same, exact=exact)
             self.difference = _same(one.spec.dtype) if same else Difference()
             return
         mine, theirs = one.file_range(), other.file_range()
@@ -212,17 +213,33 @@ def _same(dtype: DType) -> Difference:
     return SAME if dtype.itemsize is not None else Difference(0)
 
 
-def _same_as_listed(left: Operand, right: Operand) -> bool:
-    """Whether what a listing says of a tensor is what the other side's values come to."""
-    for side in (left, right):
-        if not side.has_values and side.tensor.stored.crc32c is None:
-            hints = ("to compare dtypes and shapes alone: --no-values",)
-            message = "the listing has no checksum of it, so its values cannot be compared"
-            raise UnsupportedFeatureError(message, path=side.reader.location.path, key=side.key, hints=hints)
+def _same_as_listed(left: Operand, right: Operand, same: bool | None, *, exact: bool) -> bool:
+    """Whether what a listing says of a tensor is what the other side's values come to.
+
+    Digests count before checksums, which are no proof against people; `same` is what those say.
+    """
+    listed = [side.tensor.listed_digest for side in (left, right)]
+    for side, digest, other in ((left, listed[0], right), (right, listed[1], left)):
+        if digest is not None and other.has_values:
+            (found,) = digests_like(other.reader, {other.key: digest}, exact=exact)
+            return found[1] == digest
+        if not side.has_values and digest is None and side.tensor.stored.crc32c is None:
+            raise _without(side, "the listing has no checksum of it, so its values cannot be compared")
+    if listed[0] and listed[1] and listed[0].partition(":")[0] == listed[1].partition(":")[0]:
+        return listed[0] == listed[1]
+    if same is not None:
+        return same
+    if not (left.has_values or right.has_values):
+        raise _without(left, "the listings have no digests of one sort, so its values cannot be compared")
     # The other side may be the very bundle that was listed, whose bytes may be swapped.
     if left.tensor.stored.crc32c == right.tensor.stored.crc32c:
         return True
     return checksum(left.tensor) == checksum(right.tensor)
+
+
+def _without(side: Operand, message: str) -> UnsupportedFeatureError:
+    hints = ("to compare dtypes and shapes alone: --no-values",)
+    return UnsupportedFeatureError(message, path=side.reader.location.path, key=side.key, hints=hints)
 
 
 def _compare_elements(left: LazyTensor, right: LazyTensor, advance: Callable[[int], None]) -> Difference:

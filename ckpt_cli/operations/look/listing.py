@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import TYPE_CHECKING, Any
 
 from formats.core.dtypes import INVALID
@@ -29,6 +30,7 @@ def tensor_row(
     *,
     long: bool = False,
     trainable: Mapping[str, bool] | None = None,
+    digests: Mapping[str, str | None] | None = None,
 ) -> dict[str, Any]:
     """Return a tensor as `ls --json` shows it; null for what cannot be told."""
     known = spec.dtype is not INVALID
@@ -49,7 +51,19 @@ def tensor_row(
             "crc32c": stored.crc32c if stored else None,
             "trainable": trainable.get(spec.key) if trainable else None,
         }
+    if digests is not None:
+        row["digest"] = digests[spec.key]
     return row
+
+
+def index_is_asked(reader: CheckpointReader, path: str) -> bool:
+    """Whether what a bundle's index says is all that is to be told of values: it lies alone, or git asks.
+
+    Git hands over the index of a commit alone (textconv), and for that of the work tree its own path, beside
+    which shards lie.  Both must be told in the same words, or what is the same would seem to differ.
+    """
+    is_git = "GIT_PREFIX" in os.environ and path == reader.location.head != reader.location.path
+    return reader.format.is_bundle and (is_git or reader.is_index_alone)
 
 
 def _stored(reader: CheckpointReader, spec: TensorSpec) -> Any:

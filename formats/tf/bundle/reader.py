@@ -35,6 +35,8 @@ from ...store.paths import is_missing, open_file
 from ...store.ranges import FileRange
 from ...store.readahead import ReadAhead
 from ...store.workers import SERIAL, Workers
+from ...wire.coding import encode_fixed32
+from ...wire.crc32c import extend, spelled, unmask
 from . import payload
 from .index import BundleEntry, BundleIndex, EntryError, data_shard
 from .shards import ComparedFile
@@ -149,6 +151,27 @@ class BundleTensor(LazyTensor):
             return None
         self._reader.check_size(self.spec, entry)
         return self._reader.data_range(self.spec.key, entry)
+
+    def known_digest(self, algorithm: str) -> str | None:
+        itemsize, entry = self.spec.dtype.itemsize, self.entry
+        if algorithm != "crc32c" or itemsize is None or entry.slices:
+            return None
+        return None if self._reader.index.big_endian else spelled("crc32c", unmask(entry.crc32c))
+
+    def index_digest(self) -> str:
+        entry = self.entry
+        if not entry.slices:
+            return self.known_digest("crc32c") or spelled("stored", entry.crc32c)
+        sums = ((slice_key(key_bytes(self.spec.key), extents), extents) for extents in entry.slices)
+        crc = 0
+        for key, extents in sorted(sums):
+            position = self._reader.index.slice_entries.get(key)
+            if position is None:
+                message = f"the index has no entry for its slice {extents}"
+                raise self._reader.corrupt(self.spec.key, entry, message, "slice")
+            stored = self._reader.entry(self.spec.key, position).crc32c
+            crc = extend(extend(crc, key), encode_fixed32(stored))
+        return spelled("slices", crc)
 
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
         if self._reader.index.is_plain(self._position):
@@ -446,6 +469,10 @@ class BundleReader(CheckpointReader):
         if entry.slices:
             return self.entry_place(key)
         return data_shard(self.index.prefix, entry.shard, self.index.header.num_shards), entry.offset
+
+    @property
+    def is_index_alone(self) -> bool:
+        return bool(self.specs) and not data_shards(self.location.path)
 
     def missing_files(self) -> list[str]:
         """Return the data shards that are not there, of those that hold tensors.
