@@ -10,8 +10,10 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np  # noqa: F401  hypothesis looks whether it is there
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import integers
 
 from tests import counts
 
@@ -33,16 +35,22 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect tens of thousands of tests without a look for garbage among them.
-
-    They are not frozen afterwards (`gc.freeze`): hypothesis asks the collector who refers to its generator of
-    random numbers, is told of nobody that is frozen, and warns where `CI` is set, which is an error here.
-    """
+    """Collect tens of thousands of tests without a look for garbage among them, then or later."""
     gc.disable()
     try:
         return (yield)
     finally:
+        _try_one_example()
+        gc.freeze()
         gc.enable()
+
+
+@given(integers())
+def _try_one_example(_: int) -> None:
+    """Have hypothesis take numpy's generator of random numbers under its control before anything is frozen.
+
+    It asks the collector who refers to that, is told of nobody that is frozen, and warns.
+    """
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -42,8 +42,8 @@ LINES = (
     "graph {} -o +.svg",
     "state @",
 )
-TRIED = 2
-"""Of these commands each run of the tests tries so many on a file, other ones for another commit.
+TRIED = 1
+"""Of these commands each run of the tests tries so many on a file, for another commit another one.
 
 `make fuzz` tries all there are.
 """
