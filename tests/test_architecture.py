@@ -219,7 +219,7 @@ MAY_ASK = {
     "formats.known.hdf5": "writes a file",
     "formats.known.keras": "inflates weights to a file without a name",
     "formats.known.npz": "writes a file",
-    "formats.safetensors.writer": "writes a file",
+    "formats.model.sharding": "writes a file",
     "formats.tf.bundle.links": "writes a file",
     "formats.tf.bundle.shards": "brings files to their new names",
     "formats.tf.bundle.writer": "writes a file",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _NEVER_WRITTEN = {
-    "PyTorch files": ".pt .pt2 .pte .pth .ptl .bin .torch",
+    "PyTorch programs": ".pt2 .pte .ptl .torch",
     "Python pickles": ".pkl .pickle .joblib .dill",
     "TensorFlow's graphs": ".pb .pbtxt .meta",
     "TensorFlow's records": ".tfrecord .tfrecords",

@@ -113,6 +113,30 @@ class KerasFacts(NamedTuple):
         found = {name: _plain(getattr(self, name), with_names=with_names) for name in self.listed}
         return {"producer": self.producer, "version": self.version, **found}
 
+    def rekeyed(self, keys: Mapping[str, str]) -> KerasFacts:
+        """Return it after its keys have changed: `keys` gives the new ones.
+
+        A layer whose weights all bear its name, and then another, has that name from then on.
+        """
+        taken = {group.name for group in self.layers}
+        layers = []
+        for group in self.layers:
+            weights = _renamed(group, keys)
+            name, new = group.name, {key.partition("/")[0] for key, _ in weights if "/" in key}
+            ours = all(key.startswith(f"{name}/") for key in group.keys)
+            follows = weights and ours and len(new) == 1 and not new & taken
+            name = new.pop() if follows else name
+            taken.add(name)
+            layers.append(group._replace(name=name, weights=weights))
+        optimizer = self.optimizer
+        moved = {old.rpartition("/")[0]: new.rpartition("/")[0] for old, new in keys.items()}
+        return self._replace(
+            layers=tuple(layers),
+            optimizer=optimizer._replace(weights=_renamed(optimizer, keys)) if optimizer else None,
+            groups=tuple(moved.get(group, group) for group in self.groups),
+            object_names={moved.get(group, group): name for group, name in self.object_names.items()},
+        )
+
 
 IN_H5 = ("backend", "config", "training_config", "layers", "optimizer")
 IN_WEIGHTS = ("config", "object_names", "groups")
@@ -132,33 +156,6 @@ def _plain(value: Any, *, with_names: bool) -> Any:
 def keras_facts(facts: Facts) -> KerasFacts:
     """Return what a checkpoint says of itself in Keras' terms: nothing, where Keras did not write it."""
     return facts if isinstance(facts, KerasFacts) else KerasFacts()
-
-
-def rekeyed(facts: F, keys: Mapping[str, str]) -> F:
-    """Return what a file says of itself after its keys have changed: `keys` gives the new ones.
-
-    A layer whose weights all bear its name, and then another, has that name from then on.
-    """
-    if not isinstance(facts, KerasFacts):
-        return facts
-    taken = {group.name for group in facts.layers}
-    layers = []
-    for group in facts.layers:
-        weights = _renamed(group, keys)
-        name, new = group.name, {key.partition("/")[0] for key, _ in weights if "/" in key}
-        ours = all(key.startswith(f"{name}/") for key in group.keys)
-        follows = weights and ours and len(new) == 1 and not new & taken
-        name = new.pop() if follows else name
-        taken.add(name)
-        layers.append(group._replace(name=name, weights=weights))
-    optimizer = facts.optimizer
-    moved = {old.rpartition("/")[0]: new.rpartition("/")[0] for old, new in keys.items()}
-    return facts._replace(
-        layers=tuple(layers),
-        optimizer=optimizer._replace(weights=_renamed(optimizer, keys)) if optimizer else None,
-        groups=tuple(moved.get(group, group) for group in facts.groups),
-        object_names={moved.get(group, group): name for group, name in facts.object_names.items()},
-    )
 
 
 def _renamed(group: WeightGroup, keys: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

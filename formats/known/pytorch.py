@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..model.location import TORCH_INDEX_SUFFIX
 from ..model.reader import Family, Format
 from ..model.shards import refuse_without_index
 from ..model.weight_map import PYTORCH, shard_suffix
@@ -23,6 +24,7 @@ from ..torch.storages import is_torch
 if TYPE_CHECKING:
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
+    from ..model.writer import CheckpointWriter, Target
 
 
 def _sniff(probe: Probe) -> bool:
@@ -42,13 +44,19 @@ def _open(probe: Probe, lenient: bool) -> CheckpointReader:
     return TorchShards(probe, FORMAT, lenient=lenient)
 
 
+def _create(target: Target) -> CheckpointWriter:
+    from ..torch.writer import TorchWriter
+
+    return TorchWriter(FORMAT, target)
+
+
 FORMAT = Format(
     "pytorch",
     "PyTorch state dict or training checkpoint, or its shards",
     Family.ARRAYS,
-    (),  # a target's suffix says what is written, and this is not
+    (".pt", ".pth", ".bin", TORCH_INDEX_SUFFIX),
     _sniff,
     _open,
-    None,
+    _create,
     DTYPES_READ,
 )

@@ -6,7 +6,10 @@ Each format that says something has a class of its own, which readers give and w
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 class Facts(Protocol):
@@ -27,3 +30,40 @@ class Nothing(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         return {}
+
+
+@runtime_checkable
+class Keyed(Protocol):
+    """Facts that speak of tensors, by their keys."""
+
+    def rekeyed(self, keys: Mapping[str, str]) -> Self:
+        """Return them after keys have changed: `keys` gives the new ones."""
+
+
+@runtime_checkable
+class Rich(Protocol):
+    """Facts of a file that holds more than tensors, for which other formats have no place."""
+
+    def beside(self) -> Sequence[str]:
+        """Return what that is, by key."""
+
+
+@runtime_checkable
+class Tying(Protocol):
+    """Facts that say which tensors are one, so that they are written once."""
+
+    def tied_as(self, others: Sequence[Facts]) -> Self:
+        """Return them without that, unless others say the same."""
+
+
+F = TypeVar("F", bound=Facts)
+
+
+def rekeyed(facts: F, keys: Mapping[str, str]) -> F:
+    """Return what a file says of itself after its keys have changed: `keys` gives the new ones."""
+    return facts.rekeyed(keys) if isinstance(facts, Keyed) else facts
+
+
+def common(facts: F, others: Sequence[Facts]) -> F:
+    """Return what a file says of itself for values of others, too, which may not tie tensors as it does."""
+    return facts.tied_as(others) if isinstance(facts, Tying) else facts

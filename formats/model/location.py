@@ -10,6 +10,7 @@ from ..errors import CheckpointError
 from ..store.beside import SAFETENSORS_SHARD, SHARD, TORCH_SHARD, V1_SHARD, files_beside, hub_shard
 from ..store.paths import entry_at, is_file, name_of, open_file, store_of
 from ..store.whole import LARGEST_KEPT, whole
+from .weight_map import INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,9 +26,6 @@ INDEX_SUFFIX = ".safetensors.index.json"
 TORCH_INDEX_SUFFIX = ".bin.index.json"
 HUB_INDEXES = (INDEX_SUFFIX, TORCH_INDEX_SUFFIX)
 """The indexes of Hugging Face's shards."""
-
-_INDEX = ".index.json"
-
 
 MAP = re.compile(r".+(\.(safetensors|bin)\.index(\.[^.]+)?\.json|\.weights\.json)", re.DOTALL)
 """A map of shards; that of a variant of a model is called NAME.safetensors.index.VARIANT.json."""
@@ -169,7 +167,7 @@ def beside_index(shard: str) -> str:
 
 def index_of(shard: re.Match[str]) -> str:
     """Return the path of the index that a shard, told by its name, belongs to."""
-    return shard["prefix"] + shard["suffix"] + _INDEX
+    return shard["prefix"] + shard["suffix"] + INDEX
 
 
 def is_shard_beside_index(path: str) -> bool:
@@ -183,7 +181,7 @@ def shards_beside(path: str) -> list[str]:
 
     Where names are asked for one by one there are none: the index names its own.
     """
-    prefix, suffix = os.path.splitext(path.removesuffix(_INDEX))
+    prefix, suffix = os.path.splitext(path.removesuffix(INDEX))
     return _beside(prefix, TORCH_SHARD if suffix == ".bin" else SAFETENSORS_SHARD, lambda: 0)
 
 

@@ -30,7 +30,7 @@ WEIGHT_MAP = "weight_map"
 MOST_SHARDS = 10_000
 
 SAFETENSORS, PYTORCH, KERAS = ".safetensors", ".bin", ".weights.h5"
-_INDEX = ".index.json"
+INDEX = ".index.json"
 _PYTORCH_SUFFIXES = (".bin", ".pt", ".pth")
 
 
@@ -43,7 +43,7 @@ def shard_suffix(document: dict[str, Any] | None, path: str) -> str | None:
     if document is None or not is_map(document):
         return None
     # A map that names nothing is what its own name says.
-    names = list(_flat(document[WEIGHT_MAP].values())) or [path.removesuffix(_INDEX)]
+    names = list(_flat(document[WEIGHT_MAP].values())) or [path.removesuffix(INDEX)]
     for suffixes, found in ((SAFETENSORS, SAFETENSORS), (_PYTORCH_SUFFIXES, PYTORCH)):
         if any(isinstance(name, str) and name.endswith(suffixes) for name in names):
             return found

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.spec import key_text
 from ..wire.limits import KeySizes
-from .objects import Storage, View, view_of_all
+from .objects import Placed, Storage, View, view_of_all
 from .pickle import Bag, Pairs
 
 if TYPE_CHECKING:
@@ -31,35 +31,53 @@ _MOST_PARTS = 64
 _LONGEST_PART = 1 << 16
 
 
-def tensors_of(root: Any) -> dict[str, View]:
-    """Return the tensors of an object by key, in no order.
+TENSORS = (View, Storage, Placed)
+
+
+def tensors_of(root: Any) -> dict[str, Any]:
+    """Return the tensors of an object by key, in no order: Views, of what is to be written Placed.
 
     ValueError where they cannot be told apart, where something holds itself, or for more than is read.
     """
-    if type(root) in (View, Storage):
+    if type(root) in TENSORS:
         return {"": _as_view(root)}
-    below = _counted(root)
-    found: dict[str, View] = {}
+    below = ways_to_tensors(root)
+    found: dict[str, Any] = {}
     if not below[id(root)]:
         return found
     sizes = KeySizes()
-    is_flat = type(root) is Pairs and not any(below.get(id(value)) for _, value in root.items)
+    is_flat = is_state_dict(root, below)
     left: list[tuple[str, int, Any]] = [("", 0, root)]
     while left:
         prefix, depth, container = left.pop()
         if depth >= DEEPEST:
             raise ValueError(f"tensors more than {DEEPEST} levels deep")
-        for part, value in _named(container, below):
-            key = part if is_flat else prefix + part.replace("%", "%25").replace("/", "%2F")
+        for part, _, value, leads in entries(container, below):
+            if not leads:
+                continue
+            key = part if is_flat else prefix + escaped(part)
             sizes.add((key,))
-            if type(value) in (View, Storage):
+            if type(value) in TENSORS:
                 found[key] = _as_view(value)
             else:
                 left.append((key + "/", depth + 1, value))
     return found
 
 
-def _as_view(value: Any) -> View:
+def is_state_dict(root: Any, below: dict[int, int]) -> bool:
+    """Whether an object is a dictionary of tensors alone, whose names stay as they are."""
+    return type(root) is Pairs and not any(below.get(id(value)) for _, value in root.items)
+
+
+def escaped(part: str) -> str:
+    return part.replace("%", "%25").replace("/", "%2F")
+
+
+def unescaped(part: str) -> str:
+    return part.replace("%2F", "/").replace("%25", "%")
+
+
+def _as_view(value: Any) -> Any:
     return view_of_all(value) if type(value) is Storage else value
 
 
@@ -75,7 +93,7 @@ def _children(container: Any) -> Iterator[Any]:
 _CONTAINERS = (Pairs, Bag, list, tuple)
 
 
-def _counted(root: Any) -> dict[int, int]:
+def ways_to_tensors(root: Any) -> dict[int, int]:
     """Return, by identity, how many ways lead from a container to tensors."""
     ways: dict[int, int] = {}
     tensors: set[int] = set()
@@ -86,7 +104,7 @@ def _counted(root: Any) -> dict[int, int]:
         container, rest, total = open_ones[-1]
         for value in rest:
             kind = type(value)
-            if kind is View or kind is Storage:
+            if kind in TENSORS:
                 tensors.add(id(value))
                 total[0] += 1
             elif kind in _CONTAINERS:
@@ -114,12 +132,11 @@ def _counted(root: Any) -> dict[int, int]:
     return ways
 
 
-def _named(container: Any, below: dict[int, int]) -> Iterator[tuple[str, Any]]:
-    """Yield what leads to tensors, with what it is called."""
+def entries(container: Any, below: dict[int, int]) -> Iterator[tuple[str, Any, Any, bool]]:
+    """Yield what each entry is called, its key or position, its value, and whether that leads to tensors."""
     if type(container) is not Pairs:
         for number, value in enumerate(container):
-            if type(value) in (View, Storage) or below.get(id(value)):
-                yield str(number), value
+            yield str(number), number, value, _leads(value, below)
         return
     texts = {_text(key) for key, _ in container.items if type(key) is str}
     seen: set[str] = set()
@@ -131,8 +148,11 @@ def _named(container: Any, below: dict[int, int]) -> Iterator[tuple[str, Any]]:
         if part in seen:
             raise ValueError(f"two keys {part!r:.60} in a dictionary")
         seen.add(part)
-        if type(value) in (View, Storage) or below.get(id(value)):
-            yield part, value
+        yield part, key, value, _leads(value, below)
+
+
+def _leads(value: Any, below: dict[int, int]) -> bool:
+    return type(value) in TENSORS or bool(below.get(id(value)))
 
 
 def _text(key: str) -> str:
@@ -169,7 +189,7 @@ def values_of(root: Any) -> dict[str, Any]:
         for key, value in container.items[:MOST_SHOWN]:
             if type(key) is not str or len(key) > _LONGEST_SHOWN or len(found) + len(left) >= MOST_SHOWN:
                 continue
-            name = prefix + _text(key).replace("%", "%25").replace("/", "%2F")
+            name = prefix + escaped(_text(key))
             if type(value) in (bool, int, float) or (type(value) is str and len(value) <= _LONGEST_SHOWN):
                 found[name] = _text(value) if type(value) is str else value
             elif type(value) is Pairs and prefix.count("/") < 2:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.dtypes import BY_NAME, INVALID, DType
-from .pickle import Bag, Global, Pairs
+from .pickle import Bag, Global, Made, Pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,11 @@ _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 DTYPES_READ = frozenset((*_PLAIN, *_FLOAT8))
 """PyTorch's dtypes whose values are read; they are called as TensorFlow's are."""
 
-_UNTYPED = "torch.storage.UntypedStorage"
+STORAGE_OF = {dtype: f"torch.{name}Storage" for name, dtype in _STORAGES.items()}
+"""By dtype, what a storage of its elements is called; others are read and written as bytes, UNTYPED."""
+
+UNTYPED = "torch.storage.UntypedStorage"
+_SIZE, _LAYOUT = "torch.Size", "torch.serialization._get_layout"
 
 _QUANTIZED_STORAGES = {
     "QInt8": "qint8",
@@ -119,6 +123,12 @@ class View(NamedTuple):
     lack: str | None = None
 
 
+class Placed(NamedTuple):
+    """Where in an object that is to be written the tensor of a key stands."""
+
+    key: str
+
+
 def storage_of(saved: Any) -> Storage:
     """Return the storage of a persistent id; ValueError where it is none."""
     if type(saved) is not tuple or not 5 <= len(saved) <= 6 or saved[0] != "storage":
@@ -130,7 +140,7 @@ def storage_of(saved: Any) -> Storage:
         raise ValueError("a storage of no type")
     if type(key) is not str or not _is_count(elements):
         raise ValueError("a storage without a key, or of no size")
-    is_untyped = kind.name == _UNTYPED
+    is_untyped = kind.name == UNTYPED
     found = Storage(key, _STORAGE_TYPES[kind.name], elements, 0, elements, is_untyped)
     if not view or view[0] is None:
         return found
@@ -156,6 +166,8 @@ def _is_count(value: Any) -> bool:
 
 
 def _counts(value: Any, what: str) -> tuple[int, ...]:
+    if type(value) is Made and value.name == _SIZE:
+        (value,) = value.arguments
     if type(value) is list:
         value = tuple(value)
     if type(value) is not tuple or len(value) > MOST_DIMENSIONS or not all(map(_is_count, value)):
@@ -261,13 +273,14 @@ def _moved(arguments: tuple[Any, ...]) -> View:
 def _sparse(arguments: tuple[Any, ...]) -> View:
     """Return a record of a sparse tensor: the dtype of its values, and its shape."""
     layout, parts = _arguments(arguments, 2, 2)
-    if type(layout) is not str or type(parts) is not tuple or len(parts) < 3:
+    if type(layout) is not Made or layout.name != _LAYOUT or type(parts) is not tuple or len(parts) < 3:
         raise ValueError("a sparse tensor without its parts")
-    shape = parts[2] if layout == "torch.sparse_coo" else parts[-1]
+    (kind,) = layout.arguments
+    shape = parts[2] if kind == "torch.sparse_coo" else parts[-1]
     views = [part for part in parts if type(part) is View]
     if not views:
         raise ValueError("a sparse tensor without values")
-    lack = f"a sparse tensor ({layout[:40]}); to_dense() gives what is read here"
+    lack = f"a sparse tensor ({kind[:40]}); to_dense() gives what is read here"
     return _absent(lack, shape, views[-1].type)
 
 
@@ -290,17 +303,10 @@ def _wrapper(arguments: tuple[Any, ...]) -> View:
     return _absent("a tensor of a class of its own", shape, _dtype(dtype))
 
 
-def _layout(arguments: tuple[Any, ...]) -> str:
-    (name,) = _arguments(arguments, 1, 1)
-    if type(name) is not str:
-        raise ValueError("a layout without a name")
-    return name
-
-
-def _dictionary(arguments: tuple[Any, ...]) -> Pairs:
+def _dictionary(name: str, arguments: tuple[Any, ...]) -> Pairs:
     """Return a new dictionary, of the pairs that are given where Python 2 gave them."""
     (given,) = _arguments(arguments, 0, 1)
-    found = Pairs()
+    found = Pairs(name=name)
     if type(given) is Pairs:
         found.items = list(given.items)
     elif given is not None:
@@ -312,11 +318,26 @@ def _dictionary(arguments: tuple[Any, ...]) -> Pairs:
     return found
 
 
-def _elements(kind: Callable[[list[Any]], Any], arguments: tuple[Any, ...]) -> Any:
+def _layout(arguments: tuple[Any, ...]) -> Made:
+    (name,) = _arguments(arguments, 1, 1)
+    if type(name) is not str:
+        raise ValueError("a layout without a name")
+    return Made(_LAYOUT, arguments)
+
+
+def _size(arguments: tuple[Any, ...]) -> Made:
+    return Made(_SIZE, (tuple(_elements(arguments)),))
+
+
+def _elements(arguments: tuple[Any, ...]) -> list[Any]:
     (given,) = _arguments(arguments, 0, 1)
     if given is not None and type(given) not in (list, tuple):
         raise ValueError("elements of what is no list")
-    return kind(list(given or ()))
+    return list(given or ())
+
+
+def _set(arguments: tuple[Any, ...]) -> Bag:
+    return Bag(_elements(arguments))
 
 
 def _encoded(arguments: tuple[Any, ...]) -> bytes:
@@ -337,20 +358,14 @@ def _complex(arguments: tuple[Any, ...]) -> complex:
     return complex(real, imaginary)
 
 
-def _device(arguments: tuple[Any, ...]) -> str:
-    return ":".join(str(part) for part in arguments if type(part) in (str, int))
-
-
 _FUNCTIONS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
-    "collections.OrderedDict": _dictionary,
-    "collections.Counter": _dictionary,
-    "builtins.set": partial(_elements, Bag),
-    "builtins.bytearray": lambda arguments: arguments,
+    **{name: partial(_dictionary, name) for name in ("collections.OrderedDict", "collections.Counter")},
+    **{name: partial(Made, name) for name in ("builtins.bytearray", "torch.device")},
+    _LAYOUT: _layout,
+    _SIZE: _size,
+    "builtins.set": _set,
     "builtins.complex": _complex,
     "_codecs.encode": _encoded,
-    "torch.Size": partial(_elements, tuple),
-    "torch.device": _device,
-    "torch.serialization._get_layout": _layout,
     "torch._tensor._rebuild_from_type_v2": _from_type,
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor_v2,
@@ -368,7 +383,7 @@ _FUNCTIONS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
 _STORAGE_TYPES = {
     **{f"torch.{name}Storage": _TYPES[dtype] for name, dtype in (_STORAGES | _QUANTIZED_STORAGES).items()},
     **{f"torch.cuda.{name}Storage": _TYPES[dtype] for name, dtype in _STORAGES.items()},
-    _UNTYPED: BYTES,
+    UNTYPED: BYTES,
 }
 
 _SCHEMES = ("per_tensor_affine", "per_tensor_symmetric", "per_channel_affine", "per_channel_symmetric")

@@ -50,12 +50,18 @@ class Global(NamedTuple):
 
 
 class Pairs:
-    """A dictionary: its keys and values in the order in which they were set."""
+    """A dictionary: its keys and values in the order in which they were set.
 
-    __slots__ = ("items",)
+    `name` is that of the class, where it is another than `dict`, and `attributes` are what it has
+    beside its items, as `Module.state_dict()` gives its OrderedDict.
+    """
 
-    def __init__(self) -> None:
-        self.items: list[tuple[Any, Any]] = []
+    __slots__ = ("attributes", "items", "name")
+
+    def __init__(self, items: list[tuple[Any, Any]] | None = None, name: str | None = None) -> None:
+        self.items = [] if items is None else items
+        self.name = name
+        self.attributes: Any = None
 
 
 class Bag:
@@ -65,6 +71,13 @@ class Bag:
 
     def __init__(self, items: list[Any]) -> None:
         self.items = items
+
+
+class Made(NamedTuple):
+    """Another plain value, which a global makes of arguments."""
+
+    name: str
+    arguments: tuple[Any, ...]
 
 
 class Machine:
@@ -201,10 +214,11 @@ class Machine:
         self.made(called.make(arguments))
 
     def build(self) -> None:
-        """Leave out the attributes that an OrderedDict has, as those of `Module.state_dict()` do."""
-        self.stack.pop()
-        if type(self.stack[-1]) is not Pairs:
-            raise ValueError(f"attributes of a {type(self.stack[-1]).__name__}, which has none")
+        """Take the attributes that an OrderedDict has, as those of `Module.state_dict()` do."""
+        attributes, of = self.stack.pop(), self.stack[-1]
+        if type(of) is not Pairs:
+            raise ValueError(f"attributes of a {type(of).__name__}, which has none")
+        of.attributes = attributes
 
     def refer(self) -> None:
         self.made(self._persistent(self.stack.pop()))

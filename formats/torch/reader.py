@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..core.dtypes import INVALID
 from ..core.spec import TensorSpec, key_bytes
@@ -12,9 +12,11 @@ from ..model.reader import CheckpointReader
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.paths import open_file
 from ..store.workers import SERIAL, Workers
+from .facts import TorchFacts
 from .keys import tensors_of, values_of
 from .kinds import kinds_of
 from .storages import LegacyContainer, ZipContainer
+from .structure import Structure
 from .views import TorchTensor, span
 
 if TYPE_CHECKING:
@@ -28,17 +30,6 @@ if TYPE_CHECKING:
 MOST_EXPANSION = 100
 MOST_UNEXPLAINED = 64 << 20
 """Bytes that a file's tensors may have together: so many times those of its storages, and so many more."""
-
-
-class TorchFacts(NamedTuple):
-    """What a file says beside its tensors: numbers and text of a run, by key."""
-
-    values: Mapping[str, Any] = {}
-    producer: str = "PyTorch"
-
-    def document(self) -> dict[str, Any]:
-        listed = {"values": dict(self.values)} if self.values else {}
-        return {"producer": self.producer, "version": None, **listed}
 
 
 class TorchReader(CheckpointReader):
@@ -141,7 +132,8 @@ class TorchReader(CheckpointReader):
 
     @cached_property
     def _facts(self) -> TorchFacts:
-        return TorchFacts(values_of(self._container.root))
+        root = self._container.root
+        return TorchFacts(values_of(root), Structure(root))
 
     @property
     def facts(self) -> TorchFacts:

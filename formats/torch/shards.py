@@ -6,8 +6,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..model.shards import ShardedReader
+from .facts import TorchFacts
 from .kinds import kinds_of
-from .reader import TorchFacts, TorchReader, open_torch
+from .reader import TorchReader, open_torch
 from .storages import is_torch
 
 if TYPE_CHECKING:

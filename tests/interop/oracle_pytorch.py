@@ -132,3 +132,78 @@ def allowed():
     from torch._weights_only_unpickler import _get_allowed_globals
 
     return sorted(_get_allowed_globals())
+
+
+def same(ours, theirs):
+    """Return what differs of two files, all that is in them compared; and whether both can be mapped."""
+    for mmap in (False, True):
+        found = list(_differences(_loaded(theirs, mmap), _loaded(ours, mmap)))
+        if found:
+            return found
+    return []
+
+
+def _loaded(path, mmap):
+    is_zip = zipfile.is_zipfile(path)
+    is_deflated = is_zip and any(info.compress_type for info in zipfile.ZipFile(path).infolist())
+    return torch.load(path, weights_only=True, mmap=mmap and is_zip and not is_deflated)
+
+
+def _differences(left, right, at=""):
+    if type(left) is not type(right) and not isinstance(left, torch.Tensor):
+        yield f"{at}: {type(left)} {type(right)}"
+    elif isinstance(left, torch.Tensor):
+        if _told(left) != _told(right):
+            yield f"{at}: {_told(left)} {_told(right)}"
+    elif isinstance(left, dict):
+        if list(left) != list(right) or getattr(left, "_metadata", 0) != getattr(right, "_metadata", 0):
+            yield f"{at}: {list(left)} {list(right)}"
+        for key in left.keys() & right.keys():
+            yield from _differences(left[key], right[key], f"{at}/{key}")
+    elif isinstance(left, list | tuple):
+        if len(left) != len(right):
+            yield f"{at}: {len(left)} {len(right)}"
+        for number, (one, other) in enumerate(zip(left, right, strict=False)):
+            yield from _differences(one, other, f"{at}/{number}")
+    elif left != right:
+        yield f"{at}: {left!r} {right!r}"
+
+
+def aliases(path):
+    """Return the keys of a flat file that share memory with another one."""
+    loaded = torch.load(path, weights_only=True)
+    places = [tensor.untyped_storage().data_ptr() for tensor in loaded.values()]
+    return [key for key, place in zip(loaded, places, strict=True) if places.count(place) > 1]
+
+
+def goes_on(path, seed):
+    """Load a training checkpoint into a model and an optimizer as a program does; return its next losses."""
+    torch.manual_seed(seed)
+    network = torch.nn.Sequential(
+        torch.nn.Linear(3 + seed, 5), torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 2)
+    )
+    kinds = (torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad)
+    optimizer = kinds[seed % 3](network.parameters(), lr=1e-2)
+    saved = torch.load(path, weights_only=True)
+    network.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
+    losses = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = network(torch.randn(8, 3 + seed)).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def told_by_safetensors(path):
+    """Return what the library of safetensors says is in a file."""
+    from safetensors.torch import load_file
+
+    return {key: _told(tensor) for key, tensor in load_file(path).items()}
+
+
+def told(path):
+    """Return what is in a file, tensor by tensor."""
+    return {key: _told(tensor) for key, tensor in _flat(torch.load(path, weights_only=True))}

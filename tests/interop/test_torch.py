@@ -9,6 +9,7 @@ import pytest
 import formats
 from formats import UnsupportedFeatureError
 from formats.torch.objects import GLOBALS
+from tests.cli.running import run_ckpt
 from tests.support import digest, reads_alike
 
 if TYPE_CHECKING:
@@ -44,3 +45,47 @@ def test_tensors_without_values_here_are_listed_by_shape(pytorch: TensorFlow, tm
 
 def test_no_name_is_taken_that_torch_refuses(pytorch: TensorFlow) -> None:
     assert set(GLOBALS) - set(pytorch.ask("pytorch", "allowed")) == set()
+
+
+def convert(*arguments: object) -> None:
+    done = run_ckpt("convert", *arguments)
+    assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_we_write_is_what_torch_saved(pytorch: TensorFlow, seed: int, tmp_path: Path) -> None:
+    truth = pytorch.ask("pytorch", "written", folder=str(tmp_path), seed=seed)
+    for name in set(truth) - {"dtypes.pth"}:  # which torch itself writes and does not load
+        convert(tmp_path / name, tmp_path / "ours.bin", "--overwrite")
+        found = pytorch.ask("pytorch", "same", ours=str(tmp_path / "ours.bin"), theirs=str(tmp_path / name))
+        assert found == [], name
+    convert(tmp_path / "views.pt", tmp_path / "ours.pt")
+    assert pytorch.ask("pytorch", "aliases", path=str(tmp_path / "ours.pt")) == ["tied", "tied_again"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_training_goes_on_from_what_we_write(pytorch: TensorFlow, seed: int, tmp_path: Path) -> None:
+    pytorch.ask("pytorch", "written", folder=str(tmp_path), seed=seed)
+    convert(tmp_path / "training.pth", tmp_path / "ours.pt")
+    losses = [
+        pytorch.ask("pytorch", "goes_on", path=str(tmp_path / name), seed=seed)
+        for name in ("training.pt", "ours.pt")
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_other_formats_come_to_torch_and_safetensors_bit_for_bit(pytorch: TensorFlow, tmp_path: Path) -> None:
+    truth = pytorch.ask("pytorch", "written", folder=str(tmp_path), seed=5)["dtypes.pt"]
+    convert(tmp_path / "dtypes.pt", tmp_path / "x.safetensors", "--exclude", "complex128")
+    found = pytorch.ask("pytorch", "told_by_safetensors", path=str(tmp_path / "x.safetensors"))
+    assert found == {key: told for key, told in truth.items() if key != "complex128"}
+    for into in ("tf-object", "tf-name"):
+        convert(tmp_path / "dtypes.pt", tmp_path / into, "--to", into)
+        convert(tmp_path / into, tmp_path / f"{into}.pt", "--exclude", "save_counter*")
+        found = pytorch.ask("pytorch", "told", path=str(tmp_path / f"{into}.pt"))
+        assert {key.partition("/.ATTRIBUTES")[0]: told for key, told in found.items()} == truth
+    convert(tmp_path / "dtypes.pt", tmp_path / "out" / "pytorch_model.bin", "--shard-size", "100")
+    found = {}
+    for name in (tmp_path / "out").glob("*.bin"):
+        found |= pytorch.ask("pytorch", "told", path=str(name))
+    assert found == truth

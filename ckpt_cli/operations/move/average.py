@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from formats.core.dtypes import VARIANT
 from formats.core.words import command_line, counted
 from formats.errors import CheckpointNotFoundError, ConversionError
+from formats.model.facts import common
 
 from .computed import Computed, Mean
 from .layout import layout_of
@@ -79,7 +80,7 @@ def plan_average(readers: Sequence[CheckpointReader], target: str) -> Plan:
         last.format.name,
         tuple(moves),
         slices=slices,
-        facts=last.proved_facts(),
+        facts=common(last.proved_facts(), [reader.facts for reader in readers]),
         notes=(note,),
         sources=tuple(readers),
         layout=lambda: layout_of(last, ((key, key) for key in last.specs)),

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from formats.core.words import first_of
 from formats.errors import ConversionError
 from formats.find.registry import format_named
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
-from formats.model.facts import Facts, Nothing
+from formats.model.facts import Facts, Nothing, Rich, rekeyed
 from formats.model.reader import Family, Format
 
 from ..choose.safe_paths import dataset_names
@@ -22,7 +23,7 @@ from .layout import layout_of
 from .plans import Move, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from formats.core.region import Extents
     from formats.model.object_graph import ObjectGraph
@@ -86,6 +87,8 @@ def plan_conversion(
         moves, graph = chosen.with_graph(target)
     else:
         moves = chosen.with_names() if into.is_by_name else chosen.with_keys()
+    if source.format is into and into.family is Family.ARRAYS:
+        facts = rekeyed(source.proved_facts(), _names(moves))
     check_keys(moves, target)
     if into.nests_keys:
         names, notes = dataset_names([move.spec.key for move in moves], target)
@@ -101,10 +104,24 @@ def plan_conversion(
         graph,
         slices,
         facts,
-        tuple(chosen.notes),
+        (*chosen.notes, *left_beside(source, into)),
         (source,),
         (lambda: _layout(source, moves)) if source.format is into else dict,
     )
+
+
+def _names(moves: Sequence[Move]) -> dict[str, str]:
+    """Return what became of each key."""
+    return {move.source: move.spec.key for move in moves if move.source is not None}
+
+
+def left_beside(source: CheckpointReader, into: Format) -> Iterator[str]:
+    """Yield a note of what a file holds beside its tensors, where that is carried into another format."""
+    facts = source.facts
+    if source.format is not into and isinstance(facts, Rich):
+        names = facts.beside()
+        if names:
+            yield f"left out {first_of(names)}: no tensors, which are all that {into.name} holds"
 
 
 def _refuse_idle(source: CheckpointReader, into: Format, settings: Settings) -> None:

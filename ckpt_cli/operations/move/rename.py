@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import CheckpointExistsError, ConversionError, UnsupportedFeatureError
 from formats.find.suffixes import refuse_false_suffix
-from formats.keras.facts import rekeyed
-from formats.model.facts import Nothing
+from formats.model.facts import Nothing, rekeyed
 from formats.model.writer import Target
 from formats.store.paths import is_file, is_in_store, is_there
 from formats.store.workers import SERIAL, Workers

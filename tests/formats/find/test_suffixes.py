@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FALSE = [
-    "pt",
     "pt2",
-    "pth",
-    "bin",
     "onnx",
     "gguf",
     "tflite",
@@ -34,7 +31,6 @@ FALSE = [
     "tar.gz",
     "ckpt.zip",
     "pb",
-    "PT",
     "jsonl",
     "parquet",
     "msgpack",
@@ -68,6 +64,10 @@ def test_no_format_is_written_under_the_suffix_of_what_is_never_written(
         ("npz", "x.h5", "keras-h5"),
         ("safetensors", "x.npz", "npz"),
         ("tf-name", "x.sft", "safetensors"),
+        ("safetensors", "x.pt", "pytorch"),
+        ("tf-object", "x.PTH", "pytorch"),
+        ("pytorch", "x.npz", "npz"),
+        ("safetensors", "x.bin.index.json", "pytorch"),
         ("tf-name", "x.NPZ", "npz"),
         ("tf-object", "x.keras", "keras"),
         ("hdf5", "x.keras", "keras"),
@@ -114,7 +114,7 @@ def test_a_file_that_is_there_in_this_format_keeps_its_name(tmp_path: Path) -> N
     options = {"format": "safetensors", "specs": [spec_of("a", np.zeros(1))], "overwrite": True}
     with formats.create_checkpoint(path, **options) as writer:
         writer.write("a", np.ones(1))
-    with pytest.raises(formats.ConversionError, match="PyTorch"):
+    with pytest.raises(formats.ConversionError, match="ends like pytorch"):
         formats.create_checkpoint(path, **{**options, "format": "npz"})
 
 

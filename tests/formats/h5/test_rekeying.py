@@ -10,7 +10,8 @@ import pytest
 
 import formats
 from formats import ConversionError
-from formats.keras.facts import KerasFacts, WeightGroup, rekeyed
+from formats.keras.facts import KerasFacts, WeightGroup
+from formats.model.facts import rekeyed
 from tests.support import data_path, same
 from tests.writing import files, read_all, save
 

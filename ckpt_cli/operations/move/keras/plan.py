@@ -16,7 +16,7 @@ from formats.core.words import counted
 from formats.errors import ConversionError, leave_out
 from formats.find.opening import open_checkpoint
 from formats.keras.config import config_in_h5, snake_case, training_in_h5, version_told
-from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, keras_facts, rekeyed
+from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, keras_facts
 from formats.keras.layouts import give_names, graph_of, h5_layout, weights_layout
 from formats.keras.match import fill, stored_layers
 from formats.keras.model import ModelError, Unit, Variable, from_config, from_names
@@ -139,7 +139,7 @@ def _same_layout(chosen: Chosen) -> Laid:
         hints = ("--config FILE of another Keras lays the state of the optimizer out anew",)
         raise ConversionError(message, path=chosen.source.location.path, hints=hints)
     told = keras_facts(chosen.source.proved_facts())
-    facts = rekeyed(told, {key: chosen.renamed(key) for key in chosen.keys})
+    facts = told.rekeyed({key: chosen.renamed(key) for key in chosen.keys})
     given = chosen.settings.config
     if given is not None:
         config = config_in_h5(given.config) if chosen.into.names_layers else given.config

@@ -1,0 +1,137 @@
+"""Writing PyTorch's files: a state dict, or the object that was read, as `torch.load` takes it.
+
+    archive/data.pkl      the object
+    archive/byteorder     "little"
+    archive/data/N        a storage for each tensor; those that are tied share one
+    archive/version       "3"
+
+Every tensor is a storage of its own, in C order: views that overlap become tensors that do
+not.  The names of members do not depend on the file's, so the same tensors make the same bytes.
+Shards are flat state dicts, as Hugging Face's are.  torch/serialization.py: _save
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core.chunks import view_of
+from ..core.words import first_of
+from ..errors import ConversionError
+from ..model.sharding import PlannedFile, ShardWriter
+from ..model.weight_map import INDEX, PYTORCH
+from ..store.zipped import Zipped
+from .encoding import Stored, encode
+from .facts import TorchFacts
+from .storages import LONGEST_PICKLE
+from .structure import Arranged, flat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..core.chunks import Chunk
+    from ..core.region import Extents
+    from ..core.spec import TensorSpec
+    from ..model.reader import Format
+    from ..model.writer import Target
+    from ..store.staging import StagedFile
+    from ..store.upload import Upload
+
+_ROOT = "archive/"
+
+
+class _Head(NamedTuple):
+    """What is known of a file before it is written: its pickle, and by key where tensors are stored."""
+
+    pickle: bytes
+    tensors: dict[str, Stored]
+
+
+class TorchWriter(ShardWriter):
+    """Writes files of a pickle and storages."""
+
+    suffix = PYTORCH
+    folder_name = "pytorch_model" + PYTORCH
+
+    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+        self._zips: dict[str, Zipped] = {}
+        self._sums: dict[str, int] = {}
+        self._left_out: list[str] = []
+        self.tied = _tied(target)
+        super().__init__(format, target)
+        if self._left_out:
+            why = "a shard holds tensors alone" if self._has_index else "all tensors beside are, too"
+            self.notes.append(f"left out {first_of(self._left_out)}: {why}")
+
+    def _plan_file(self, target: Target, name: str, specs: Sequence[TensorSpec]) -> PlannedFile:
+        # What is tied is held against what it is tied to, which therefore goes first.
+        ordered = sorted(specs, key=lambda spec: spec.key in self.tied)
+        tensors: dict[str, Stored] = {}
+        for number, spec in enumerate(ordered):
+            first = self.tied.get(spec.key)
+            tensors[spec.key] = Stored(str(number) if first is None else tensors[first].storage, spec)
+        try:
+            arranged = self._arranged(target, [spec.key for spec in specs])
+            pickle = encode(arranged.root, tensors)
+        except ValueError as error:
+            raise ConversionError(str(error), path=target.path, hints=_HINTS) from error
+        if len(pickle) > LONGEST_PICKLE:
+            message = f"a pickle of {len(pickle)} bytes, at most {LONGEST_PICKLE} are read"
+            raise ConversionError(message, path=target.path, hints=("in several files: --shard-size",))
+        return PlannedFile(name, tuple(ordered), _Head(pickle, tensors))
+
+    def _arranged(self, target: Target, keys: Sequence[str]) -> Arranged:
+        """Return the object of a file: what was read, or a state dict, as each shard is one."""
+        structure = target.facts.structure if isinstance(target.facts, TorchFacts) else None
+        if structure is None:
+            return flat(keys)
+        if target.path.endswith(INDEX):
+            self._left_out = structure.beside()
+            return flat(keys)
+        arranged = structure.arranged(keys)
+        self._left_out += arranged.left_out
+        return arranged
+
+    def _write_head(self, file: PlannedFile, staged: StagedFile | Upload) -> None:
+        zipped = self._zips[file.name] = Zipped(staged)
+        zipped.add(_ROOT + "data.pkl", file.head.pickle)
+        zipped.add(_ROOT + "byteorder", b"little")
+
+    def _write_tail(self, file: PlannedFile, staged: StagedFile | Upload) -> None:  # noqa: ARG002  as its base
+        zipped = self._zips.pop(file.name)
+        zipped.add(_ROOT + "version", b"3\n")
+        zipped.finish()
+
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:  # noqa: ARG002
+        file = self._file_of[spec.key]
+        self._begin_file(file)
+        if spec.key in self.tied:
+            self._compare(spec.key, chunks)
+            return
+        zipped = self._zips[file.name]
+        zipped.begin(f"{_ROOT}data/{file.head.tensors[spec.key].storage}", spec.nbytes or 0)
+        for chunk in chunks:
+            zipped.write(chunk)
+        self._sums[spec.key] = zipped.end()
+
+    def _compare(self, key: str, chunks: Iterator[Chunk]) -> None:
+        """Hold what is not written again against what was."""
+        crc = 0
+        for chunk in chunks:
+            crc = zlib.crc32(view_of(chunk), crc)
+        if crc != self._sums[self.tied[key]]:
+            message = f"is one tensor with {self.tied[key]!r} in the structure, and has other values"
+            raise ConversionError(message, path=self.target.path, key=key)
+
+
+_HINTS = ("give it another key with --sub or --map, or leave it out: --exclude",)
+
+
+def _tied(target: Target) -> dict[str, str]:
+    """Return, by key, the tensor that another one is, so that it is written once."""
+    structure = target.facts.structure if isinstance(target.facts, TorchFacts) else None
+    if structure is None:
+        return {}
+    specs = {spec.key: spec for spec in target.specs}
+    found = structure.tied(specs)
+    return {key: first for key, first in found.items() if specs[key][1:3] == specs[first][1:3]}
