@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import click
 
 from formats.core.words import counted
-from formats.store.workers import workers
 
 from .operations.move.latest import make_latest, state_beside
 from .operations.move.plans import FULL, NONE, SENT, usual_proof, verification
@@ -52,7 +51,7 @@ class Run(Protocol):
 class How(NamedTuple):
     """How a plan is carried out, and told of; `proof` is one of `plans`: full, sent or none."""
 
-    jobs: int
+    workers: Workers
     overwrite: bool
     dry_run: bool
     proof: str
@@ -63,7 +62,7 @@ class How(NamedTuple):
     def of(cls, options: dict[str, Any], target: str) -> How:
         """Return what a command's options say."""
         return cls(
-            options["jobs"],
+            options["workers"],
             options["overwrite"],
             options["dry_run"],
             _proof(options, target),
@@ -100,12 +99,13 @@ def carry_out(
         state_beside(plan.target)  # One that cannot be read is refused before anything is written.
     label = os.path.basename(plan.target) if label is None else label
     nbytes = plan.nbytes if nbytes is None else nbytes
-    with (
-        workers(how.jobs) as pool,
-        render.progress(nbytes, label, render.passes(how.proved == FULL)) as advance,
-    ):
+    with render.progress(nbytes, label, render.passes(how.proved == FULL)) as advance:
         outcome = run(
-            overwrite=how.overwrite, proof=how.proof, dry_run=how.dry_run, workers=pool, advance=advance
+            overwrite=how.overwrite,
+            proof=how.proof,
+            dry_run=how.dry_run,
+            workers=how.workers.expecting(nbytes),
+            advance=advance,
         )
     if how.update_state and not how.dry_run:
         make_latest(plan.target)

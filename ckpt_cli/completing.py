@@ -116,6 +116,11 @@ def dtypes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items
     return [_item(name, "plain") for name in sorted(BY_NAME) if name.startswith(incomplete)]
 
 
+def executors(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
+    names = ("dask", "dask://", "processes", "threads")
+    return [_item(name, "plain") for name in names if name.startswith(incomplete)]
+
+
 def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
     """Offer kinds, behind the last comma."""
     from formats.core.spec import KINDS

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from formats.core.dtypes import DType
+    from formats.store.workers import Workers
 
     from .operations.choose.keys import Rules
     from .operations.choose.select import Selection
@@ -91,6 +94,10 @@ def set_quiet(_: click.Context, __: click.Parameter, value: bool) -> bool:
     return value
 
 
+_VERBOSE = "ckpt.verbose"
+"""What of a command's context says that -v was given."""
+
+
 def _set_verbose(context: click.Context, __: click.Parameter, value: bool) -> None:
     """Say what was read when the command has ended, however it ends."""
     if not value or context.resilient_parsing:
@@ -102,6 +109,7 @@ def _set_verbose(context: click.Context, __: click.Parameter, value: bool) -> No
     from .render.base import remark
 
     tallies = count_reads()
+    context.meta[_VERBOSE] = True
 
     def tell() -> None:
         asked = [tally for path, tally in tallies.items() if scheme_of(path)]
@@ -152,15 +160,77 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 update_state_option = click.option(
     "--update-state", is_flag=True, help="Make DST the latest in its directory's checkpoint file."
 )
+
+
+def _lend(context: click.Context, _: click.Parameter, value: int) -> Workers | None:
+    """Return that many threads, for as long as the command runs."""
+    from formats.store.workers import workers
+
+    return None if context.resilient_parsing else context.with_resource(workers(value))
+
+
 jobs_option = click.option(
     "-j",
     "--jobs",
+    "workers",
     type=click.IntRange(1),
     default=_default_jobs,
     show_default="one a processor, at most 4",
     metavar="N",
+    callback=_lend,
     help="Work on N parts at a time; the result does not depend on it.",
 )
+
+
+def _workers(context: click.Context, param: click.Parameter, value: str | None) -> Workers | None:
+    """Return the workers that --executor names, who are looked for when there is work."""
+    if value is None or context.resilient_parsing:
+        return None
+    from formats.store.executors import workers_named
+
+    try:
+        return workers_named(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, param) from error
+
+
+def sharing_options(function: F) -> F:
+    """Add the options that say who does the work; the command knows them as `workers`."""
+
+    @option_rules(excludes("--executor", "--jobs"))
+    @functools.wraps(function)
+    def shared(*args: Any, executor: Workers | None, **options: Any) -> Any:
+        if executor is not None:
+            from contextlib import closing
+
+            context = click.get_current_context()
+            options["workers"] = context.with_resource(closing(executor))
+            if _VERBOSE in context.meta:
+                context.call_on_close(partial(_tell_shares, executor))
+        return function(*args, **options)
+
+    added = click.option(
+        "--executor",
+        callback=_workers,
+        metavar="E",
+        shell_complete=completing("executors"),
+        help="Who works: threads[:N], processes[:N], dask (a cluster on this machine) or dask://HOST:PORT; "
+        "the result does not depend on it.",
+    )(shared)
+    return jobs_option(added)  # type: ignore[return-value]
+
+
+def _tell_shares(workers: Workers) -> None:
+    """Say what was handed out, and what this process did itself."""
+    from formats.core.words import counted
+
+    from .render.base import remark
+
+    remark(f"handed out: {counted(workers.sent[0], 'task')}, {workers.sent[1]:,} bytes")
+    tensors, nbytes = workers.kept
+    if tensors:
+        why = "strings, slices to be joined, compressed values, zip and HDF5 containers"
+        remark(f"done by this process: {counted(tensors, 'tensor')}, {nbytes:,} bytes ({why} stay here)")
 
 
 def recursive_option(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from . import __version__
-
 __all__ = ["version_lines"]
 
 
 def version_lines(*, verbose: bool) -> list[str]:
     """Return what `ckpt --version` prints; packages are asked for their numbers, not imported."""
-    lines = [f"ckpt {__version__}"]
+    from formats.core.version import VERSION  # with all of `formats`, which no other start needs
+
+    lines = [f"ckpt {VERSION}"]
     if verbose:
         import platform
 

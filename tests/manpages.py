@@ -12,9 +12,9 @@ import re
 
 import click
 
-from ckpt_cli import __version__
 from ckpt_cli.main import cli
 from ckpt_cli.operations.look.explain import explain_topic
+from formats.core.version import VERSION
 
 DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "man")
 
@@ -37,7 +37,7 @@ def _page(command: click.Command, context: click.Context, others: list[str]) -> 
     first, *paragraphs = re.split(r"\n{2,}", inspect.cleandoc(command.help or ""))
     usage = " ".join(command.collect_usage_pieces(context))
     lines = [
-        f'.TH "{_plain(name.upper())}" 1 "" "ckpt {__version__}" "ckpt"',
+        f'.TH "{_plain(name.upper())}" 1 "" "ckpt {VERSION}" "ckpt"',
         *(".SH NAME", f"{_plain(name)} \\- {_plain(' '.join(first.split()).rstrip('.'))}"),
         *(".SH SYNOPSIS", f"\\fB{_plain(context.command_path)}\\fR {_plain(usage)}"),
         *(".SH DESCRIPTION", *(line for text in [first, *paragraphs] for line in _paragraph(text))),

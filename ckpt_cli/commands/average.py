@@ -19,10 +19,10 @@ from ..options import (
     LocalPath,
     color_option,
     dry_run_option,
-    jobs_option,
     json_option,
     output_option,
     overwrite_option,
+    sharing_options,
     update_state_option,
     verify_options,
 )
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @update_state_option
 @overwrite_option()
 @dry_run_option()
-@jobs_option
+@sharing_options
 @json_option
 @color_option
 def command(sources: tuple[str, ...], target: str, last: int | None, **options: Any) -> int:

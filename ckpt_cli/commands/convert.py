@@ -33,7 +33,6 @@ from ..options import (
     color_option,
     dry_run_option,
     each_option,
-    jobs_option,
     json_option,
     known_format,
     link_option,
@@ -42,6 +41,7 @@ from ..options import (
     rules_of,
     save_map_option,
     selection_of,
+    sharing_options,
     target_argument,
     update_state_option,
     verify_options,
@@ -109,7 +109,7 @@ CANNOT = 3  # The exit code of input that cannot be read.
 @overwrite_option()
 @dry_run_option()
 @each_option("Convert all checkpoints of the directory SRC into the directory DST.")
-@jobs_option
+@sharing_options
 @json_option
 @color_option
 @option_rules(

@@ -9,7 +9,6 @@ import click
 
 from formats.find.opening import is_directory, locate
 from formats.store.paths import relative
-from formats.store.workers import workers
 
 from ..operations.choose.keys import renamed
 from ..operations.compare.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
@@ -22,7 +21,6 @@ from ..options import (
     each_option,
     exact_option,
     fail_on_option,
-    jobs_option,
     json_option,
     no_values_option,
     path_argument,
@@ -30,6 +28,7 @@ from ..options import (
     rules_of,
     selection_of,
     set_quiet,
+    sharing_options,
 )
 from ..render import base as render
 from ..render.report import opened
@@ -101,7 +100,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
 )
 @each_option("Compare all checkpoints of one name in two directories.")
 @recursive_option("With --each, also those of the directories below.")
-@jobs_option
+@sharing_options
 @json_option
 @color_option
 @option_rules(
@@ -173,10 +172,9 @@ def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[
             pairs, same = pair_up(one, other, settings.by, selection, changed), 0
         if not options["quiet"] and not same:
             _suggest(one, other, pairs, settings.by)
-        with (
-            workers(options["jobs"]) as pool,
-            render.progress(_nbytes(other, pairs), other.location.name) as advance,
-        ):
+        total = _nbytes(other, pairs)
+        pool = options["workers"].expecting(total)
+        with render.progress(total, other.location.name) as advance:
             found = diff_pairs(one, other, pairs, settings, advance, workers=pool)._replace(same=same)
         one.check_unchanged()
         other.check_unchanged()

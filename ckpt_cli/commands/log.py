@@ -10,7 +10,6 @@ from formats.core.words import counted
 from formats.errors import CheckpointError
 from formats.find.directory import Directory, directories_below
 from formats.store.paths import absolute, join, name_of, relative
-from formats.store.workers import workers
 from formats.tf.run.state_file import FILE_NAME
 
 from ..operations.runs.curves import read_curve
@@ -124,11 +123,10 @@ def _look(
     """Return a run's checkpoints, looked for again where all of them went away meanwhile."""
     attempt = 1
     while True:
-        with workers(options["jobs"]) as pool:
-            values = not options["no_values"]
-            run = RunLog(Directory(path, state_path), selection, curve, values=values, workers=pool)
-            with render.progress(run.nbytes, name_of(absolute(path))) as advance:
-                rows = list(run.rows(advance))
+        values, pool = not options["no_values"], options["workers"]
+        run = RunLog(Directory(path, state_path), selection, curve, values=values, workers=pool)
+        with render.progress(run.nbytes, name_of(absolute(path))) as advance:
+            rows = list(run.rows(advance))
         if rows or not run.directory.members or attempt == ATTEMPTS:
             return run, rows
         attempt += 1

@@ -185,11 +185,11 @@ def _digests(
 ) -> dict[str, str | None]:
     """Return the digests of tensors by key; all of them, before the first line of a listing is printed."""
     from formats.model.digest import digests
-    from formats.store.workers import workers
 
     found: dict[str, str | None] = {}
     total = sum(spec.nbytes or 0 for spec in specs)
-    with workers(options["jobs"]) as pool, render.progress(total, reader.location.name) as advance:
+    pool = options["workers"].expecting(total)
+    with render.progress(total, reader.location.name) as advance:
         keys = [spec.key for spec in specs]
         for key, text in digests(
             reader, keys, options["digest"], pool, exact=options["exact"], of_index=of_index

@@ -10,7 +10,6 @@ import click
 from formats.core.words import counted
 from formats.errors import CheckpointError
 from formats.find.opening import is_directory
-from formats.store.workers import workers
 
 from ..operations.choose.places import checkpoints_below
 from ..operations.choose.select import choose
@@ -19,11 +18,11 @@ from ..options import (
     choosing,
     color_option,
     fail_on_option,
-    jobs_option,
     json_option,
     path_argument,
     recursive_option,
     selection_of,
+    sharing_options,
 )
 from ..render import base as render
 from ..render.report import opened, say_all, say_empty
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from formats.model.reader import CheckpointReader
+    from formats.store.workers import Workers
 
     from ..operations.choose.select import Selection
 
@@ -52,11 +52,11 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
 @choosing
 @fail_on_option("Exit 1 if any value is one of these.", callback=_failures, metavar="nan,inf")
 @recursive_option()
-@jobs_option
+@sharing_options
 @json_option
 @color_option
 def command(
-    path: str, fail_on: tuple[str, ...], jobs: int, *, as_json: bool, recursive: bool, **options: Any
+    path: str, fail_on: tuple[str, ...], workers: Workers, *, as_json: bool, recursive: bool, **options: Any
 ) -> int:
     """Show min, max, mean, std, l2, zeros, NaN and infinities.
 
@@ -71,15 +71,15 @@ def command(
     """
     selection = selection_of(options)
     if recursive:
-        return _recursively(path, selection, fail_on, jobs, as_json=as_json)
+        return _recursively(path, selection, fail_on, workers, as_json=as_json)
     bad = _Bad(fail_on)
     with opened(path) as reader:
-        _print(reader, _rows(reader, selection, bad, jobs), as_json=as_json)
+        _print(reader, _rows(reader, selection, bad, workers), as_json=as_json)
     return bad.code(path)
 
 
 def _recursively(
-    path: str, selection: Selection, fail_on: tuple[str, ...], jobs: int, *, as_json: bool
+    path: str, selection: Selection, fail_on: tuple[str, ...], workers: Workers, *, as_json: bool
 ) -> int:
     """Show the statistics of all checkpoints below; what cannot be opened is said, and raised in the end."""
     if not is_directory(path):
@@ -94,7 +94,7 @@ def _recursively(
         bad = _Bad(fail_on)
         try:
             with opened(place) as reader:
-                rows = list(_rows(reader, selection, bad, jobs))
+                rows = list(_rows(reader, selection, bad, workers))
                 documents.append({"schema": 1, "path": place.path, "tensors": rows})
                 if not as_json:
                     _print(reader, rows, as_json=False, several=True)
@@ -127,14 +127,15 @@ class _Bad:
         return 1 if self.counts else 0
 
 
-def _rows(reader: CheckpointReader, selection: Selection, bad: _Bad, jobs: int) -> Iterator[dict[str, Any]]:
+def _rows(
+    reader: CheckpointReader, selection: Selection, bad: _Bad, workers: Workers
+) -> Iterator[dict[str, Any]]:
     keys = [key for key in choose(reader, selection) if reader[key].spec.dtype.is_number]
     if not keys:
         render.note("only strings and variants are there, which have no statistics")
     total = sum(reader.specs[key].nbytes or 0 for key in keys)
     with (
-        workers(jobs) as pool,
-        closing(statistics_of(reader, keys, pool)) as all_found,
+        closing(statistics_of(reader, keys, workers.expecting(total))) as all_found,
         render.progress(total, reader.location.name) as advance,
     ):
         for key, found in all_found:

@@ -18,16 +18,17 @@ from ..options import (
     LocalPath,
     color_option,
     completing,
-    jobs_option,
     json_option,
     known_format,
     path_argument,
     recursive_option,
+    sharing_options,
 )
 from ..render import base as render
 
 if TYPE_CHECKING:
     from formats.model.location import Location
+    from formats.store.workers import Workers
 
 
 _MOST_SHOWN = 20
@@ -69,11 +70,13 @@ _MOST_SHOWN = 20
     help="Also hold each tensor against a saved listing (ls --json -l --digest).",
 )
 @recursive_option()
-@jobs_option
+@sharing_options
 @json_option
 @color_option
 @option_rules(needs("--input", "--outputs-like"))
-def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, recursive: bool, **options: Any) -> int:
+def command(
+    paths: tuple[str, ...], workers: Workers, *, as_json: bool, recursive: bool, **options: Any
+) -> int:
     """Check that a checkpoint is sound, to the last byte.
 
     Structure first (footer, block checksums, key order, entries within their shards,
@@ -109,7 +112,7 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, recursive: bool
     places, notes = expand(paths, recursive=recursive)
     for text in (*notes, *(place.note for place in places if not isinstance(place, Result) and place.note)):
         render.note(text)
-    results = [_verify(place, jobs, contract, options) for place in places]
+    results = [_verify(place, workers, contract, options) for place in places]
     if as_json:
         documents = [result.document() for result in results]
         render.document({"ok": all(result.ok for result in results), "results": documents})
@@ -134,18 +137,18 @@ def command(paths: tuple[str, ...], jobs: int, *, as_json: bool, recursive: bool
 
 
 def _verify(
-    place: Location | Result, jobs: int, contract: Contract | None, options: dict[str, Any]
+    place: Location | Result, workers: Workers, contract: Contract | None, options: dict[str, Any]
 ) -> Result:
     if isinstance(place, Result):
         return place
     total = place.nbytes()
     with render.progress(total, place.name) as advance:
-        result = verify_one(place, jobs, advance)
+        result = verify_one(place, workers.expecting(total), advance)
     if not result.ok:
         return result  # what is damaged proves nothing further
     if contract is not None:
         with render.progress(total, f"{place.name} against {contract.path}") as advance:
-            broken = contract.findings(place, jobs, advance)
+            broken = contract.findings(place, workers, advance)
         result = result._replace(findings=(*result.findings, *broken))
     if options["to"] is not None:
         from ..operations.move.roundtrip import roundtrip

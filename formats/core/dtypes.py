@@ -65,6 +65,9 @@ class DType(NamedTuple):
     def __str__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _the_one, (self.name,)  # there is one of each, which whoever asks compares by `is`
+
 
 _ARRAYS: dict[int, np.dtype[Any]] = {}
 
@@ -160,6 +163,10 @@ _MEANT = {
     "fp8": ("float8_e4m3fn", "float8_e5m2"),
 }
 """What other libraries call dtypes, where that is no likeness of letters or stands for several."""
+
+
+def _the_one(name: str) -> DType:
+    return BY_NAME.get(name, INVALID)
 
 
 def dtype_named(name: str) -> DType:

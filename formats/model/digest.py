@@ -87,7 +87,7 @@ def digests(
 
     def tasks() -> Iterator[Task | None]:
         for key in keys:
-            for step in _steps(reader, key, algorithm, exact=exact, of_index=of_index):
+            for step in _steps(reader, key, algorithm, workers.task_bytes, exact=exact, of_index=of_index):
                 waiting.append(step)
                 yield step.task
 
@@ -97,6 +97,8 @@ def digests(
             key, known, task, is_last = waiting.popleft()
             if task is None or found is None:
                 is_known = known is not None or reader.specs[key].dtype is INVALID
+                if not is_known:
+                    workers.keep(reader.specs[key].nbytes or 0)
                 yield key, known if is_known else _streamed(reader[key], algorithm)
                 continue
             total.add(found.sum)
@@ -107,7 +109,7 @@ def digests(
 
 
 def _steps(
-    reader: CheckpointReader, key: str, algorithm: str, *, exact: bool, of_index: bool
+    reader: CheckpointReader, key: str, algorithm: str, step: int, *, exact: bool, of_index: bool
 ) -> Iterator[_Step]:
     if reader.specs[key].dtype is INVALID:
         yield _Step(key)
@@ -124,7 +126,7 @@ def _steps(
     if values is None:
         yield _Step(key)
         return
-    ranges = [(0, values.size)] if algorithm == "sha256" else [*cut(values.size)]
+    ranges = [(0, values.size)] if algorithm == "sha256" else [*cut(values.size, step)]
     for begin, end in ranges:
         yield _Step(key, None, Task(values, algorithm, begin, end), end == values.size)
 
@@ -135,6 +137,7 @@ def _work(task: Task | None) -> _Found | None:
         return None
     values, is_sha = task.values, task.algorithm == "sha256"
     found, sha, room = Sum(), hashlib.sha256(), buffers()[0]
+    values.expect(task.begin, task.end)
     for begin in range(task.begin, task.end, PIECE):
         piece = values.read(begin, min(begin + PIECE, task.end), room)
         if not is_sha or values.crc32c is not None:

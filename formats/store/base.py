@@ -11,16 +11,18 @@ a store that takes objects (`formats.store.objects`).
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, NamedTuple, Self
-from weakref import WeakValueDictionary
 
-from ..errors import CheckpointError, CorruptCheckpointError, InaccessibleError
+from ..errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, InaccessibleError
+from .hand import HAND
 from .tally import tally_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
 
 CLOSED = "the checkpoint has been closed"
@@ -57,6 +59,9 @@ class File(ABC):
 
     It pickles as store, path and identity, and is opened again where it is unpickled.
     """
+
+    travels = True
+    """Whether another process can open it; one that is not there yet, or is made of others, stays here."""
 
     def __init__(self, store: Store, path: str, size: int, identity: Identity) -> None:
         self.store = store
@@ -107,29 +112,91 @@ class File(ABC):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def is_same(self, identity: Identity) -> bool:
+        """Whether a file that was open in another process is this one."""
+        return self.identity == identity
+
     def __reduce__(self) -> tuple[object, ...]:
-        return reopened, (self.store, self.path, self.identity)
+        if not self.travels:
+            raise StaysHereError(self.path)
+        return reopened, (self.store, self.path, self.store.absolute(self.path), self.identity)
 
 
-_open: WeakValueDictionary[tuple[str, str, Identity], File] = WeakValueDictionary()
+class StaysHereError(Exception):
+    """What is pickled is of use to this process alone."""
+
+
+_MOST_OPEN = 32
+_IDLE = 10.0
+"""Seconds that a file stays open of which no task has come: who removes it would not get its room back."""
+
+_open: dict[tuple[str, str, str, Identity], tuple[File, float]] = {}
 _lock = threading.Lock()
 
 
-def reopened(store: Store, path: str, identity: Identity) -> File:
+def reopened(store: Store, path: str, where: str, identity: Identity) -> File:
     """Return a file that was open in another process, opened once in this one for all who ask.
 
-    Raises CheckpointError where another one lies there by now.
+    It lies at `where`, and is called `path`, as where it came from.  Raises InaccessibleError where this
+    process cannot see it, CheckpointError where another one lies there by now.
     """
-    key = (store.scheme, path, identity)
+    key = (store.scheme, path, where, identity)
+    HAND.read.add(path)
     with _lock:
-        found = _open.get(key)
+        found = _open.get(key, (None, 0.0))[0]
         if found is None or found.closed:
-            found = store.open(path)
-            if found.identity != identity:
-                found.close()
-                raise CheckpointError("changed since it was opened", path=path)
-            _open[key] = found
+            found = _the_same(store, path, where, identity)
+            if not _open:
+                _soon(_forget_idle)
+        _open.pop(key, None)
+        _open[key] = found, time.monotonic()
+        while len(_open) > _MOST_OPEN:
+            del _open[next(iter(_open))]
         return found
+
+
+def _the_same(store: Store, path: str, where: str, identity: Identity) -> File:
+    """Open a file, asking anew where a listing may be of before it was written."""
+    for attempt in (1, 2):
+        try:
+            found = store.open(where)
+        except (CheckpointNotFoundError, InaccessibleError) as error:
+            if attempt == 1:
+                store.forget_listings()
+                continue
+            raise unseen(path, error.message) from error
+        if found.is_same(identity):
+            found.path = path
+            found._tally = tally_of(path)
+            return found
+        found.close()
+        store.forget_listings()
+    message = f"changed since it was opened: the worker on {os.uname().nodename} finds another file there"
+    hints = ("where nothing was written, workers have files of their own under this path",)
+    raise CheckpointError(message, path=path, hints=hints)
+
+
+def unseen(path: str, why: str) -> InaccessibleError:
+    """Return the error of a path that is there for who hands out work, and not for this process."""
+    error = InaccessibleError(f"the worker on {os.uname().nodename} cannot see it: {why}", path=path)
+    error.hints = ("all workers must see the files under the same paths, or read them from a URL",)
+    return error
+
+
+def _soon(forget: Callable[[], None]) -> None:
+    timer = threading.Timer(_IDLE, forget)
+    timer.daemon = True
+    timer.start()
+
+
+def _forget_idle() -> None:
+    """Let go of files that nobody asks for; whoever still reads one has it."""
+    with _lock:
+        oldest = time.monotonic() - _IDLE
+        for key in [key for key, (_, used) in _open.items() if used <= oldest]:
+            del _open[key]
+        if _open:
+            _soon(_forget_idle)
 
 
 class UnlistedError(InaccessibleError):

@@ -92,6 +92,10 @@ class LocalFile(File):
         message = f"cannot be read: {str(error.strerror).lower()}"
         return CheckpointError(message, path=self.path, offset=offset, code="shard-short")
 
+    def is_same(self, identity: Identity) -> bool:
+        # Each client of a network file system has a number of its own for the device.
+        return self.identity[1:] == identity[1:]
+
     @property
     def closed(self) -> bool:
         return self._fd < 0
@@ -163,6 +167,9 @@ class LocalStore(Store):
 
     def system_path(self, path: str) -> str | None:
         return path
+
+    def __reduce__(self) -> str:
+        return "LOCAL"
 
     def join(self, folder: str, name: str) -> str:
         # What a file of this directory names is a path, though it may look like a URL.

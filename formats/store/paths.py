@@ -126,6 +126,8 @@ def as_if_there(path: str, data: bytes) -> Iterator[None]:
 class _HeldFile(File):
     """A file that is not there yet."""
 
+    travels = False
+
     def __init__(self, store: Store, path: str, data: bytes) -> None:
         super().__init__(store, path, len(data), ("unpublished", len(data)))
         self._data: bytes | None = data

@@ -15,6 +15,7 @@ from ..core.chunks import PIECE
 from ..core.slicing import allocate
 from ..errors import ChecksumError
 from ..wire.crc32c import combine, extend, mask
+from .hand import HAND
 from .workers import TASK_BYTES
 
 if TYPE_CHECKING:
@@ -45,9 +46,18 @@ class FileRange(NamedTuple):
         The buffer is used again: new memory for each piece costs more than reading into it.
         """
         out = buffer[: end - begin]
-        self.file.expect(self.offset, self.size)
+        if not HAND.has_travelled:
+            self.file.expect(self.offset, self.size)
         self.file.read_into(self.offset + begin, out.data)
         return out
+
+    def expect(self, begin: int, end: int) -> None:
+        """Be told that a task reads from `begin` to `end`.
+
+        What is fetched beyond that is of use to the next task in this process, in others to nobody.
+        """
+        if HAND.has_travelled:
+            self.file.expect(self.offset + begin, end - begin)
 
     def array(self, spec: TensorSpec) -> np.ndarray[Any, Any]:
         """Return all values, checked, as an array with memory of its own that they are read into.
@@ -119,10 +129,11 @@ def buffers() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return _buffers[0].both
 
 
-def cut(size: int) -> Iterator[tuple[int, int]]:
-    """Yield where ranges begin and end that make tasks; of nothing, one that is empty.
+def cut(size: int, step: int | None = None) -> Iterator[tuple[int, int]]:
+    """Yield where ranges begin and end that make tasks, of `step` bytes; of nothing, one that is empty.
 
-    They are whole elements: item sizes are powers of two, and TASK_BYTES is one.
+    They are whole elements: item sizes are powers of two, and so is what a task goes through.
     """
-    for begin in range(0, size or 1, TASK_BYTES):
-        yield begin, min(begin + TASK_BYTES, size)
+    step = step or TASK_BYTES
+    for begin in range(0, size or 1, step):
+        yield begin, min(begin + step, size)

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..core.chunks import view_of
 from ..errors import CheckpointError, CheckpointExistsError
+from .base import unseen
+from .hand import HAND
 from .links import followed, leads_nowhere
 from .locks import lock, lock_timeout, wait_for
 from .objects import WHATEVER
@@ -178,6 +180,48 @@ class StagedFile:
         if fd >= 0:
             with refusing(self._about):
                 os.close(fd)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return FilledHere, (os.path.abspath(self.path), self._about)
+
+
+class FilledHere:
+    """A staged file of another process, written to at places, and never made: it may be gone by now.
+
+    Until it is closed, what was written may be on this machine alone, where the file system is a network's.
+    """
+
+    def __init__(self, path: str, about: str) -> None:
+        self._path = path
+        self._about = about
+        self._file: StagedFile | None = None
+        HAND.filled.append(self)
+
+    def _opened(self) -> StagedFile:
+        if self._file is None:
+            try:
+                self._file = StagedFile(self._path, self._about, new=False)
+            except CheckpointError as error:
+                if isinstance(error.__cause__, FileNotFoundError):
+                    raise unseen(self._path, "no such file") from error
+                raise
+        return self._file
+
+    def write_at(self, offset: int, data: Chunk) -> None:
+        self._opened().write_at(offset, data)
+
+    def start_sync(self, offset: int, size: int) -> None:
+        self._opened().start_sync(offset, size)
+
+    def close(self, *, synced: bool) -> None:
+        """Close it, and bring what was written to the disk before that, where asked to."""
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                if synced:
+                    file.sync()
+            finally:
+                file.close()
 
 
 class Staging:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Tally:
@@ -17,6 +21,13 @@ class Tally:
         with self._lock:
             self.nbytes += nbytes
             self.reads += reads
+
+    def drain(self) -> tuple[int, int]:
+        """Return bytes and reads, and begin at none."""
+        with self._lock:
+            found = self.nbytes, self.reads
+            self.nbytes = self.reads = 0
+        return found
 
 
 _tallies: dict[str, Tally] | None = None
@@ -42,8 +53,14 @@ def reads_of_child() -> dict[str, tuple[int, int]]:
     return counted
 
 
+def reads_of_task(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return what was read of some files for another process, and begin at none."""
+    found = ((path, (_tallies or {}).get(path)) for path in paths)
+    return {path: tally.drain() for path, tally in found if tally is not None}
+
+
 def add_reads(counted: dict[str, tuple[int, int]]) -> None:
-    """Add what a forked process has counted."""
+    """Add what another process has counted."""
     for path, (nbytes, reads) in counted.items():
         tally = tally_of(path)
         if tally is not None:

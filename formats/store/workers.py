@@ -3,7 +3,7 @@
 A task is a function and one item of plain data; what it returns goes back to whoever
 handed it out, in the order of the items.  So results, and files that tasks write at
 places of their own, are the same whoever does the work: this thread, a pool of threads,
-or any other `concurrent.futures.Executor` that can reach the files.
+or any other `concurrent.futures.Executor` that can reach the files (`formats.store.executors`).
 
 Items are taken from their source only a little ahead of the work, so a million tasks
 need no more memory than a few, and small ones travel together.
@@ -14,8 +14,9 @@ from __future__ import annotations
 import os
 from collections import deque
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -28,17 +29,93 @@ R = TypeVar("R")
 TASK_BYTES = 16 << 20
 """Bytes that a task goes through: milliseconds of work, beside which handing it out costs nothing."""
 
+_MUCH = 10**12
+"""Bytes above which tasks grow: of more tasks than this makes, keeping them in order would be the work."""
+
+_MOST_TASKS = 200_000
+_LARGER, _LARGEST = 256 << 20, 1 << 30
 _MOST_TOGETHER = 1024
 _MOST_JOBS = 4
 """Threads used unless asked for more: four copy as fast as memory lets them."""
 
 
-class Workers:
-    """Does tasks on an executor, `count` at a time, or without one in the thread that asks."""
+def task_bytes(total: int) -> int:
+    """Return how many bytes a task goes through where there are so many: 100 TB are 186,265 tasks."""
+    if total <= _MUCH:
+        return TASK_BYTES
+    size = _LARGER
+    while size < _LARGEST and size * _MOST_TASKS < total:
+        size *= 2
+    return size
 
-    def __init__(self, executor: Callable[[], Executor] | None = None, count: int = 1) -> None:
+
+class Hands(Protocol):
+    """Those who do tasks, several at a time."""
+
+    @property
+    def count(self) -> int:
+        """How many tasks are done at a time."""
+
+    def submit(self, work: Callable[[T], R], group: list[T]) -> Future[list[R]]:
+        """Hand out a group of items."""
+
+    def result(self, future: Future[list[R]]) -> list[R]:
+        """Wait for what came of a group; what a task raised is raised."""
+
+    def stop(self, futures: Iterable[Future[list[R]]]) -> None:
+        """Call off what has not begun, and wait for what has: it may write to a file that is removed next."""
+
+    def close(self) -> None:
+        """Let those go who did the tasks."""
+
+
+class Threads:
+    """Threads of this process, or whoever else sees what it sees."""
+
+    def __init__(self, executor: Executor, count: int) -> None:
         self._executor = executor
-        self._count = count
+        self.count = count
+
+    def submit(self, work: Callable[[T], R], group: list[T]) -> Future[list[R]]:
+        return self._executor.submit(each_of, work, group)
+
+    def result(self, future: Future[list[R]]) -> list[R]:
+        return future.result()
+
+    def stop(self, futures: Iterable[Future[list[R]]]) -> None:
+        from concurrent.futures import wait
+
+        wait([future for future in futures if not future.cancel()])
+
+    def close(self) -> None:
+        self._executor.shutdown(cancel_futures=True)
+
+
+class Workers:
+    """Hands out tasks, or does them in the thread that asks where there is nobody else.
+
+    `hands` is called once, when there is something to share.  `total` are the bytes of all the work, which
+    decide how large a task is.  `sent` counts tasks that were handed out and their bytes, `kept` the tensors,
+    and their bytes, that this process goes through itself.
+    """
+
+    def __init__(self, hands: Callable[[], Hands] | None = None, *, shares_all: bool = False) -> None:
+        self._hands = hands
+        self._shares_all = shares_all
+        self._made: list[Hands] = []
+        self.task_bytes = TASK_BYTES
+        self.kept = [0, 0]
+        self.sent = [0, 0]
+
+    def expecting(self, total: int) -> Workers:
+        """Return these workers for work of so many bytes in all."""
+        self.task_bytes = task_bytes(total)
+        return self
+
+    def keep(self, nbytes: int) -> None:
+        """Take note of a tensor that is not handed out, for it cannot be read or written in ranges."""
+        self.kept[0] += 1
+        self.kept[1] += nbytes
 
     def map(
         self, work: Callable[[T], R], items: Iterable[T], size: Callable[[T], int] = lambda _: TASK_BYTES
@@ -48,54 +125,62 @@ class Workers:
         What a task raises is raised in its turn.  When the generator has ended, or was
         closed, no task is running any more and no other will.
         """
-        if self._executor is None:
+        if self._hands is None:
             yield from map(work, items)
             return
-        groups = _together(items, size)
+        groups = self._together(items, size)
         first, second = next(groups, None), next(groups, None)
-        if first is None or second is None:
-            yield from map(work, first or ())  # nothing to share, and no executor to be made
+        if first is None or (second is None and not self._shares_all):
+            yield from map(work, first or ())  # nothing to share, and nobody to be found for it
             return
-        executor = self._executor()
+        if not self._made:
+            self._made.append(self._hands())
+        hands = self._made[0]
         ahead: deque[Future[list[R]]] = deque()
         try:
-            for group in chain((first, second), groups):
-                ahead.append(executor.submit(_each, work, group))
-                if len(ahead) > 2 * self._count:
-                    yield from ahead.popleft().result()
+            for group in chain((first,), () if second is None else (second,), groups):
+                ahead.append(hands.submit(work, group))
+                self.sent[0] += 1
+                self.sent[1] += sum(map(size, group))
+                if len(ahead) > 2 * hands.count:
+                    yield from self._first(hands, ahead)
             while ahead:
-                yield from ahead.popleft().result()
+                yield from self._first(hands, ahead)
         finally:
-            _stop(ahead)
+            hands.stop(ahead)
+
+    def _first(self, hands: Hands, ahead: deque[Future[list[R]]]) -> list[R]:
+        """Return what came of the group that was handed out first, which stays known until it has ended."""
+        results = hands.result(ahead[0])
+        ahead.popleft()
+        return results
+
+    def _together(self, items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+        """Yield items in groups that are worth a task."""
+        group: list[T] = []
+        total = 0
+        for item in items:
+            nbytes = size(item)
+            if group and (total + nbytes > self.task_bytes or len(group) == _MOST_TOGETHER):
+                yield group
+                group, total = [], 0
+            group.append(item)
+            total += nbytes
+        if group:
+            yield group
+
+    def close(self) -> None:
+        """Let everybody go who was found."""
+        while self._made:
+            self._made.pop().close()
 
 
 SERIAL = Workers()
 
 
-def _each(work: Callable[[T], R], group: list[T]) -> list[R]:
+def each_of(work: Callable[[T], R], group: list[T]) -> list[R]:
+    """Do the tasks of a group."""
     return [work(item) for item in group]
-
-
-def _together(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
-    """Yield items in groups that are worth a task."""
-    group: list[T] = []
-    total = 0
-    for item in items:
-        nbytes = size(item)
-        if group and (total + nbytes > TASK_BYTES or len(group) == _MOST_TOGETHER):
-            yield group
-            group, total = [], 0
-        group.append(item)
-        total += nbytes
-    if group:
-        yield group
-
-
-def _stop(futures: Iterable[Future[R]]) -> None:
-    """Call off what has not begun, and wait for what has: it may write to a file that is removed next."""
-    from concurrent.futures import wait
-
-    wait([future for future in futures if not future.cancel()])
 
 
 def default_jobs() -> int:
@@ -111,20 +196,14 @@ def workers(jobs: int) -> Iterator[Workers]:
     The threads are made when there are two tasks, for importing them takes longer than
     listing a small checkpoint.
     """
-    if jobs == 1:
-        yield SERIAL
-        return
-    made: list[Executor] = []
-
-    def threads() -> Executor:
-        from concurrent.futures import ThreadPoolExecutor
-
-        if not made:
-            made.append(ThreadPoolExecutor(jobs))
-        return made[0]
-
+    found = Workers(partial(_threads, jobs)) if jobs > 1 else Workers()
     try:
-        yield Workers(threads, jobs)
+        yield found
     finally:
-        for executor in made:
-            executor.shutdown(cancel_futures=True)
+        found.close()
+
+
+def _threads(jobs: int) -> Threads:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return Threads(ThreadPoolExecutor(jobs), jobs)

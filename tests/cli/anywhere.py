@@ -35,7 +35,8 @@ _LINES = [
     (command, line)
     for (command, option), (base, more) in examples().items()
     for line in (base, f"{base} {more}")
-    if command in READING and option not in ("--jobs", "--color", "--verbose", "--in-place", "--link")
+    if command in READING
+    and option not in ("--jobs", "--executor", "--color", "--verbose", "--in-place", "--link")
 ]
 LINES = sorted({line for _, line in _LINES})
 FIRST = sorted(dict(reversed(_LINES)).values())

@@ -85,6 +85,7 @@ OWN = {
         "--overwrite": ("average run/ckpt-9 run/ckpt-10 -o there-1", "--overwrite"),
         "--dry-run": ("average run/ckpt-9 run/ckpt-10 -o new/mean-1", "-n"),
         "--jobs": ("average run/ckpt-9 run/ckpt-10 -o new/mean-1", "-j 7"),
+        "--executor": ("average run/ckpt-9 run/ckpt-10 -o new/mean-1", "--executor threads:7"),
     },
     "completion": {
         "--json": ("completion bash", "--json"),
@@ -111,6 +112,7 @@ OWN = {
         "--dry-run": (_CONVERT, "-n"),
         "--each": ("convert run new", "--each"),
         "--jobs": (_CONVERT, "-j 7"),
+        "--executor": (_CONVERT, "--executor threads:7"),
     },
     "demo": {
         "--overwrite": ("demo playground", "--overwrite"),
@@ -130,6 +132,7 @@ OWN = {
         "--each": ("diff run other", "--each"),
         "--recursive": ("diff . . --each", "-R"),
         "--jobs": ("diff run/ckpt-9 run/ckpt-10", "-j 7"),
+        "--executor": ("diff run/ckpt-9 run/ckpt-10", "--executor threads:7"),
     },
     "extract": {
         "--output": ("extract run/ckpt-10 net/l1/kernel", "-o new.npy"),
@@ -204,6 +207,7 @@ OWN = {
         "--fail-on": ("stats pairs/name_based_nan", "--fail-on nan"),
         "--recursive": ("stats run", "-R"),
         "--jobs": ("stats run/ckpt-10", "-j 7"),
+        "--executor": ("stats run/ckpt-10", "--executor threads:7"),
     },
     "verify": {
         "--recursive": ("verify .", "-R"),
@@ -213,6 +217,7 @@ OWN = {
         "--trains-like": ("verify run/ckpt-10", "--trains-like run/ckpt-10"),
         "--against": ("verify bert-2", "--against right.lock"),
         "--jobs": ("verify run/ckpt-10", "-j 7"),
+        "--executor": ("verify run/ckpt-10", "--executor threads:7"),
     },
 }
 

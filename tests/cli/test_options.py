@@ -16,12 +16,13 @@ import pytest
 import ckpt_cli.commands
 from ckpt_cli.main import cli
 from ckpt_cli.option_rules import label
-from formats.store.workers import Workers
+from formats.store import executors, workers
 from tests.cli.examples import VACUOUS, examples, lay_out
 from tests.counts import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 EXAMPLES = examples()
@@ -51,13 +52,26 @@ def outcome(
 ) -> Callable[[str], Outcome]:
     """Run a line in a fresh copy of the directory, at one and the same moment."""
     asked: list[int] = []
-    make = Workers.__init__
+    lend = workers.workers
 
-    def noted(workers: Workers, executor: object = None, count: int = 1) -> None:
-        asked.append(count)
-        make(workers, executor, count)  # type: ignore[arg-type]
+    def noted(jobs: int) -> AbstractContextManager[workers.Workers]:
+        asked.append(jobs)
+        return lend(jobs)
 
-    monkeypatch.setattr(Workers, "__init__", noted)
+    def expecting(pool: workers.Workers, total: int) -> workers.Workers:
+        asked.append(total)
+        return expect(pool, total)
+
+    expect = workers.Workers.expecting
+
+    def named(text: str) -> workers.Workers:
+        asked.append(-1)
+        return choose(text)
+
+    choose = executors.workers_named
+    monkeypatch.setattr(executors, "workers_named", named)
+    monkeypatch.setattr(workers, "workers", noted)
+    monkeypatch.setattr(workers.Workers, "expecting", expecting)
     monkeypatch.setattr("time.time", lambda: 1_800_000_000.0)
     place = tmp_path / "place"
 
@@ -132,7 +146,7 @@ def test_an_option_makes_a_difference(
     assert beside != without
     # That the option is refused is no difference that it makes; without it something may be missing.
     assert beside.code != 2 or without.code == 2, beside.err
-    if option == "--jobs":
+    if option in ("--jobs", "--executor"):
         assert beside._replace(workers=without.workers) == without
     count("options of commands, of which each makes a difference")
 

@@ -77,12 +77,18 @@ def checksum(tensor: LazyTensor) -> int:
 class Comparison:
     """The comparison of two tensors: what is found at once, or tasks and what they find.
 
-    `exact` reads them even where their stored checksums agree.  Whoever works on `tasks`
-    gives the results to `add`, in their order, and then calls `finish`.
+    `exact` reads them even where their stored checksums agree.  A task is of `step` bytes.
+    Whoever works on `tasks` gives the results to `add`, in their order, and then calls `finish`.
     """
 
     def __init__(
-        self, left: Operand, right: Operand, tolerance: Tolerance = EQUAL, *, exact: bool = False
+        self,
+        left: Operand,
+        right: Operand,
+        tolerance: Tolerance = EQUAL,
+        step: int | None = None,
+        *,
+        exact: bool = False,
     ) -> None:
         self.difference: Difference | None = None
         self.tasks: list[Task] = []
@@ -104,7 +110,7 @@ class Comparison:
         if mine is not None and theirs is not None:
             self._ranges = mine, theirs
             dtype = one.spec.dtype
-            self.tasks = [Task(mine, theirs, dtype, tolerance, *ends) for ends in cut(mine.size)]
+            self.tasks = [Task(mine, theirs, dtype, tolerance, *ends) for ends in cut(mine.size, step)]
             self.difference = SAME
 
     def stream(self, advance: Callable[[int], None], *, stop_early: bool) -> Difference:
@@ -160,6 +166,8 @@ def compare_range(task: Task | None) -> Found | None:
     one, other = Sum(), Sum()
     checked = [side.crc32c is not None for side in (task.left, task.right)]
     room = buffers()
+    for side in (task.left, task.right):
+        side.expect(task.begin, task.end)
     for at in range(task.begin, task.end, PIECE):
         stop = min(at + PIECE, task.end)
         left, right = task.left.read(at, stop, room[0]), task.right.read(at, stop, room[1])

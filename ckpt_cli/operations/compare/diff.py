@@ -259,7 +259,7 @@ def _entries(
 
     def tasks() -> Iterator[Task | None]:
         for pair in pairs:
-            for step in _steps(left, right, pair, options, advance):
+            for step in _steps(left, right, pair, options, workers, advance):
                 waiting.append(step)
                 yield step.task
 
@@ -278,11 +278,12 @@ def _entries(
             yield _with_values(entry, difference)
 
 
-def _steps(
+def _steps(  # noqa: PLR0917  what is compared, then who does it
     left: CheckpointReader,
     right: CheckpointReader,
     pair: Pair,
     options: DiffOptions,
+    workers: Workers,
     advance: Callable[[int], None],
 ) -> Iterator[_Step]:
     """Yield what is to be done for a pair: nothing, or tasks; what must be streamed is done here.
@@ -303,10 +304,11 @@ def _steps(
         return
     entry = Entry(pair.key, "same", source, one, other)
     operands = Operand(left, one.key), Operand(right, other.key)
-    comparison = Comparison(*operands, options.tolerance, exact=options.exact)
+    comparison = Comparison(*operands, options.tolerance, workers.task_bytes, exact=options.exact)
     for task in comparison.tasks:
         yield _Step(entry, comparison, task, task is comparison.tasks[-1])
     if comparison.difference is None:
+        workers.keep(other.nbytes or 0)
         streamed = comparison.stream(advance, stop_early="value" in options.stop_on)
         yield _Step(_with_values(entry, streamed))
     elif not comparison.tasks:

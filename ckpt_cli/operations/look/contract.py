@@ -10,7 +10,7 @@ from formats.errors import UnsupportedFeatureError
 from formats.find.opening import open_checkpoint, open_location
 from formats.model.digest import digests_like
 from formats.model.verification import Finding
-from formats.store.workers import workers
+from formats.store.workers import SERIAL, Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ class Contract:
                 self.digests[key] = digest
 
     def findings(
-        self, location: Location, jobs: int = 1, advance: Callable[[int], None] = lambda _: None
+        self, location: Location, workers: Workers = SERIAL, advance: Callable[[int], None] = lambda _: None
     ) -> list[Finding]:
         """Return in what a checkpoint is another than the listing says, in the order of keys.
 
@@ -60,11 +60,10 @@ class Contract:
                 if message is not None:
                     differs(key, message)
             listed = {key: text for key, text in self.digests.items() if key not in found}
-            with workers(jobs) as pool:
-                for key, text in digests_like(reader, listed, pool):
-                    advance(reader.specs[key].nbytes or 0)
-                    if text != listed[key]:
-                        differs(key, f"other values: {text}, {self.path} has {listed[key]}")
+            for key, text in digests_like(reader, listed, workers):
+                advance(reader.specs[key].nbytes or 0)
+                if text != listed[key]:
+                    differs(key, f"other values: {text}, {self.path} has {listed[key]}")
             reader.check_unchanged()
         return [found[key] for key in sorted(found, key=key_bytes)]
 

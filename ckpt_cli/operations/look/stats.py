@@ -121,6 +121,8 @@ def statistics_of(
     with closing(workers.map(do_task, tasks, lambda task: task.values.size if task else 0)) as results:
         for key, task, result in zip(keys, done, results, strict=True):
             found = _here(reader, key) if task is None else result
+            if task is None:
+                workers.keep(reader.specs[key].nbytes or 0)
             assert found is not None
             yield key, found
 
@@ -151,6 +153,7 @@ def _checked(task: FileTask) -> Iterator[np.ndarray[Any, Any]]:
 
     values, seen = task.values, Sum()
     room = buffers()[0]
+    values.expect(0, values.size)
     for begin in range(0, values.size, PIECE):
         piece = values.read(begin, min(begin + PIECE, values.size), room)
         if values.crc32c is not None:

@@ -18,7 +18,7 @@ from formats.model.location import FILE_SUFFIXES, data_shards
 from formats.model.probe import Probe
 from formats.model.verification import Finding
 from formats.store.tally import add_reads, count_reads, is_counting, reads_of_child
-from formats.store.workers import workers
+from formats.store.workers import SERIAL, Workers
 
 from ..choose.places import checkpoints_below, each_once
 
@@ -123,22 +123,25 @@ def _is_none(path: str, error: CheckpointError) -> bool:
     return isinstance(error, NoCheckpointsError | CheckpointNotFoundError) and not data_shards(path)
 
 
-def verify_one(location: Location, jobs: int = 1, advance: Callable[[int], None] = lambda _: None) -> Result:
+def verify_one(
+    location: Location, workers: Workers = SERIAL, advance: Callable[[int], None] = lambda _: None
+) -> Result:
     """Verify one checkpoint; `advance` is told how many bytes were gone through."""
     if _needs_a_child(location):
         result = _in_a_child(location)
+        workers.keep(result.nbytes)
         advance(result.nbytes)
         return result
-    return _verify_here(location, jobs, advance)
+    return _verify_here(location, workers, advance)
 
 
-def _verify_here(location: Location, jobs: int, advance: Callable[[int], None]) -> Result:
+def _verify_here(location: Location, workers: Workers, advance: Callable[[int], None]) -> Result:
     try:
         reader = open_location(location, lenient=True)
     except CheckpointError as error:
         return _unreadable(location.path, error)
     with reader:
-        return _verify_open(reader, jobs, advance)
+        return _verify_open(reader, workers, advance)
 
 
 # HDF5 is read by a library that a damaged file can crash or send round in circles, so it
@@ -185,24 +188,23 @@ def _in_a_child(location: Location) -> Result:
 def _report_to(sender: Connection, location: Location, counting: bool) -> None:
     if counting:  # what was read before it is not its own
         count_reads()
-    result = _verify_here(location, 1, lambda _: None)
+    result = _verify_here(location, SERIAL, lambda _: None)
     sender.send((result, reads_of_child()))
 
 
-def _verify_open(reader: CheckpointReader, jobs: int, advance: Callable[[int], None]) -> Result:
+def _verify_open(reader: CheckpointReader, workers: Workers, advance: Callable[[int], None]) -> Result:
     findings: list[Finding] = []
     unread: dict[str | None, Finding] = {}
     tensors = nbytes = 0
-    with workers(jobs) as pool:
-        for step in reader.verify(pool):
-            for finding in step.findings:
-                if finding.code == UNREADABLE:  # of a file, not of each tensor in it
-                    unread.setdefault(finding.file, finding._replace(key=None, offset=None))
-                else:
-                    findings.append(finding)
-            tensors += step.tensors
-            nbytes += step.nbytes
-            advance(step.nbytes)
+    for step in reader.verify(workers):
+        for finding in step.findings:
+            if finding.code == UNREADABLE:  # of a file, not of each tensor in it
+                unread.setdefault(finding.file, finding._replace(key=None, offset=None))
+            else:
+                findings.append(finding)
+        tensors += step.tensors
+        nbytes += step.nbytes
+        advance(step.nbytes)
     findings += unread.values()
     if findings and reader.has_changed():
         message = "changed while it was verified, which may be all that was found: verify it again"

@@ -173,6 +173,8 @@ class Values(NamedTuple):
         A piece is gone when the next one is asked for.
         """
         buffer, _ = buffers()
+        for source in self.sources:
+            source.expect(begin * source.size // (self.size or 1), end * source.size // (self.size or 1))
         step = PIECE if self.make is None else _MADE_AT_ONCE
         for at in range(begin, end, step):
             stop = min(at + step, end)

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.core.words import counted
 from formats.model.location import bundle, bundle_prefix
 from formats.store.paths import real_path
-from formats.store.ranges import cut
+from formats.store.ranges import Sum, cut
 from formats.tf.bundle.shards import HARD_LINKS, LINK, Brought, why_not_shared
 from formats.wire.crc32c import mask
 
-from .computed import Sums, Values, cast
+from .computed import Values, cast
 from .layout import units
 from .tasks import Part, compared, done
 
@@ -159,28 +159,25 @@ def share(
     def refer(unit: Unit, found: FileRange, crc32c: int) -> None:
         writer.refer(*unit.name, shares.shard_of(found), found.offset, found.size, crc32c)
 
-    def to_be_read() -> Iterator[Part]:
+    def to_be_read() -> Iterator[tuple[Unit, Part]]:
         for unit, found in shares.take(plan, writer, ways):
-            if found.crc32c is not None:
-                refer(unit, found, found.crc32c)
-                advance(found.size)
+            if found.crc32c is None and unit.values is not None:
+                for begin, end in cut(found.size, workers.task_bytes):
+                    yield unit, Part(Values(found.size, (found,)), begin, end)
                 continue
-            whole = [(0, found.size)]
-            for begin, end in whole if unit.values is None else cut(found.size):
-                yield Part(unit, Values(found.size, (found,)), begin, end)
+            refer(unit, found, mask(_summed(unit)) if found.crc32c is None else found.crc32c)
+            advance(found.size)
 
-    with closing(done(partial(_summed, plan.target), to_be_read(), workers, advance)) as read:
-        for part, sums in read:
-            refer(part.unit, part.values.sources[0], mask(sums.made.crc))
+    with closing(done(partial(compared, plan.target), to_be_read(), workers, advance)) as read:
+        for unit, part, sums in read:
+            refer(unit, part.values.sources[0], mask(sums.made.crc))
     return shares
 
 
-def _summed(target: str, part: Part) -> Sums:
-    """Do one task: make the checksum of a range, or of values that what covers more is checked along with."""
-    if part.unit.values is not None:
-        return compared(target, part)
-    assert part.unit.move.tensor is not None
-    sums = Sums(1)
-    for chunk in part.unit.move.tensor.chunks():
-        sums.made.extend(chunk)
-    return sums
+def _summed(unit: Unit) -> int:
+    """Return the unmasked checksum of values that what covers more is checked along with."""
+    assert unit.move.tensor is not None
+    total = Sum()
+    for chunk in unit.move.tensor.chunks():
+        total.extend(chunk)
+    return total.crc

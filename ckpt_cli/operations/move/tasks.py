@@ -1,6 +1,7 @@
 """The tasks that carrying out a plan is cut into, and what they add up to.
 
 A task reads a range of one tensor from the files that its values lie in, and returns checksums.
+It is data: files, ranges, numbers.  What it is a part of, the unit, stays with who hands it out.
 Tasks do not depend on each other, so it does not matter who does them, or when
 (`formats.store.workers`).
 """
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 class Part(NamedTuple):
     """A range of a unit's bytes.  Copied, it goes to `place`; compared, it is held against `other`."""
 
-    unit: Unit
     values: Values
     begin: int
     end: int
@@ -50,27 +50,30 @@ def copied(part: Part) -> Sums:
 
 
 def done(
-    work: Callable[[Part], Sums], parts: Iterable[Part], workers: Workers, advance: Callable[[int], None]
-) -> Generator[tuple[Part, Sums]]:
-    """Have parts worked on; yield the last of each unit with the checksums of the whole.
+    work: Callable[[Part], Sums],
+    parts: Iterable[tuple[Unit, Part]],
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> Generator[tuple[Unit, Part, Sums]]:
+    """Have parts worked on; yield each unit with its last part and the checksums of the whole.
 
     Whoever stops before the end closes this: parts that are being copied would go on into
     files that are removed.
     """
-    waiting: deque[Part] = deque()
+    waiting: deque[tuple[Unit, Part]] = deque()
 
     def noted() -> Iterator[Part]:
-        for part in parts:
-            waiting.append(part)
-            yield part
+        for pair in parts:
+            waiting.append(pair)
+            yield pair[1]
 
     total = None
     with closing(workers.map(work, noted(), lambda part: part.end - part.begin)) as results:
         for sums in results:
-            part = waiting.popleft()
+            unit, part = waiting.popleft()
             total = sums if total is None else total.add(sums)
             if part.end == part.values.size:
-                yield part, total
+                yield unit, part, total
                 total = None
             advance(part.end - part.begin)
 
@@ -79,9 +82,11 @@ def compared(target: str, part: Part) -> Sums:
     """Do one task; ConversionError where the bytes are not the same."""
     sums, at = Sums(len(part.values.sources)), part.begin
     _, buffer = buffers()
+    if part.other is not None:
+        part.other.expect(part.begin, part.end)
     for piece in part.values.pieces(part.begin, part.end, sums):
         if part.other is not None and not equal_bytes(piece, part.other.read(at, at + len(piece), buffer)):
-            raise different(target, part.unit.move.spec.key)
+            raise different(target, part.other.key)
         at += len(piece)
     return sums
 

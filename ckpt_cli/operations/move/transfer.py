@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from formats.model.tensor import LazyTensor
     from formats.model.writer import CheckpointWriter
 
-    from .layout import Name
+    from .layout import Name, Unit
     from .plans import Move, Plan
 
 
@@ -200,27 +200,28 @@ def _copy(
     The order of what is laid out is the plan's, whoever does the copying.
     """
     made: dict[Name, int] = {}
-    copies = _copies(plan, writer, shares, advance)
+    copies = _copies(plan, writer, shares, workers, advance)
     with closing(done(copied, copies, workers, advance)) as written:
-        for part, sums in written:
+        for unit, part, sums in written:
             part.values.check(sums)
-            writer.filled(*part.unit.name, sums.made.crc)
-            made[part.unit.name] = mask(sums.made.crc)
+            writer.filled(*unit.name, sums.made.crc)
+            made[unit.name] = mask(sums.made.crc)
     return made
 
 
 def _copies(
-    plan: Plan, writer: CheckpointWriter, shares: Shares, advance: Callable[[int], None]
-) -> Iterator[Part]:
+    plan: Plan, writer: CheckpointWriter, shares: Shares, workers: Workers, advance: Callable[[int], None]
+) -> Iterator[tuple[Unit, Part]]:
     """Yield the parts of all that can be copied in ranges; write everything else when its turn comes."""
     for unit in laid_out(plan, writer) if shares.left is None else shares.left:
         move, extents = unit
         values = None if extents is None and move.spec.key in plan.slices else unit.values
         place = writer.place(*unit.name) if values is not None else None
         if values is not None and place is not None:
-            for begin, end in cut(values.size):
-                yield Part(unit, values, begin, end, place)
+            for begin, end in cut(values.size, workers.task_bytes):
+                yield unit, Part(values, begin, end, place)
             continue
+        workers.keep(move.spec.nbytes or 0)
         if extents is None:
             if plan.slices.get(move.spec.key):
                 _check_tiles(plan, move.spec)
@@ -249,16 +250,16 @@ def _compare(  # noqa: PLR0917  what is held against what, then who does it
     there is but one, and the index alone is held against where it lies.
     """
     _check_specs(plan, written)
-    comparisons = _comparisons(plan, written, shares, made, advance)
+    comparisons = _comparisons(plan, written, shares, made, workers, advance)
     with closing(done(partial(compared, plan.target), comparisons, workers, advance)) as read:
-        for part, sums in read:
+        for unit, part, sums in read:
             if part.other is None:
-                same = mask(sums.made.crc) == made[part.unit.name]
+                same = mask(sums.made.crc) == made[unit.name]
             else:
                 part.values.check(sums)
                 same = part.other.crc32c in (None, mask(sums.made.crc))
             if not same:
-                raise different(plan.target, part.unit.move.spec.key)
+                raise different(plan.target, unit.move.spec.key)
 
 
 def _check_index(plan: Plan, writer: BundleWriter) -> None:
@@ -293,13 +294,14 @@ def _check_specs(plan: Plan, written: CheckpointReader) -> None:
             pass
 
 
-def _comparisons(
+def _comparisons(  # noqa: PLR0917  as `_compare`
     plan: Plan,
     written: CheckpointReader,
     shares: Shares,
     made: Mapping[Name, int],
+    workers: Workers,
     advance: Callable[[int], None],
-) -> Iterator[Part]:
+) -> Iterator[tuple[Unit, Part]]:
     """Yield the parts of all that can be compared in ranges; compare everything else when its turn comes."""
     pieces: dict[Extents, LazyTensor] = {}
     for unit in units(plan) if shares.left is None else shares.left:
@@ -311,12 +313,13 @@ def _comparisons(
         mine, values = found.file_range() if found.has_values else None, unit.values
         if mine is not None and values is not None:
             proven = mine.crc32c is not None and all(source.crc32c is not None for source in values.sources)
-            for begin, end in cut(mine.size):
+            for begin, end in cut(mine.size, workers.task_bytes):
                 if proven and unit.name in made:
-                    yield Part(unit, Values(mine.size, (mine,)), begin, end)
+                    yield unit, Part(Values(mine.size, (mine,)), begin, end)
                 else:
-                    yield Part(unit, values, begin, end, other=mine)
+                    yield unit, Part(values, begin, end, other=mine)
             continue
+        workers.keep(move.spec.nbytes or 0)
         if not same_tensor(found, move):
             raise different(plan.target, move.spec.key)
         advance(move.spec.nbytes or 0)

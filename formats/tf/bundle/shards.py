@@ -178,6 +178,8 @@ def _close(*descriptors: int) -> None:
 class ComparedFile(File):
     """A file that is read together with a copy; CorruptCheckpointError where what is read differs."""
 
+    travels = False
+
     def __init__(self, file: File, copy: File) -> None:
         super().__init__(file.store, file.path, file.size, file.identity)
         self._file = file

@@ -13,8 +13,8 @@ bytes that belong to no entry, graphs with cycles and aliases.
 from __future__ import annotations
 
 from array import array
-from contextlib import suppress
-from functools import partial
+from collections import deque
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.chunks import PIECE
@@ -26,6 +26,7 @@ from ...model.location import data_shards
 from ...model.object_keys import looks_object_based
 from ...model.verification import Finding, Verification
 from ...store.beside import SHARD
+from ...store.hand import HAND
 from ...store.paths import entry_at, is_missing
 from ...store.ranges import Sum, cut
 from ...store.workers import SERIAL, Workers
@@ -37,6 +38,8 @@ from .slices import decode_slice_key
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from ...core.dtypes import DType
+    from ...store.base import File
     from .index import BundleEntry
     from .reader import BundleReader
 
@@ -271,22 +274,43 @@ class _Stretch(NamedTuple):
     end: int
 
 
-class _Checked(NamedTuple):
-    """The unmasked checksum of a part's bytes up to `end`, or the error that reading them met."""
+class _Elements(NamedTuple):
+    """How strings and variants are stored, whose checksum is not that of their bytes."""
 
-    part: int
+    dtype: DType
+    number: int
+    big_endian: bool
+
+
+class _Task(NamedTuple):
+    """A stretch as data: where its parts lie in an open file, or the error that opening it met.
+
+    `offset` is that of the first part, `begin` and `end` are counted from there, and `places` are offset and
+    size of each of several parts.  `expected` bytes are read in a row.
+    """
+
+    file: File | CheckpointError
+    offset: int
     begin: int
     end: int
-    found: int | CheckpointError
+    expected: int
+    places: array[int]
+    elements: _Elements | None = None
 
 
 def _verify_data(reader: BundleReader, structure: _Structure, workers: Workers) -> Iterator[Verification]:
     """Read every part once and hold it against its checksum."""
-    work = partial(_checksums, reader, structure)
     tally = _Tally(reader, structure)
-    results = workers.map(work, _stretches(structure), lambda stretch: stretch.end - stretch.begin)
-    for checked in results:
-        yield tally.add(checked)
+    waiting: deque[_Stretch] = deque()
+
+    def tasks() -> Iterator[_Task]:
+        for stretch in _stretches(structure, workers.task_bytes):
+            waiting.append(stretch)
+            yield _task(reader, structure, stretch)
+
+    with closing(workers.map(_checksums, tasks(), lambda task: task.end - task.begin)) as results:
+        for found in results:
+            yield tally.add(waiting.popleft(), found)
 
 
 class _Tally:
@@ -298,13 +322,15 @@ class _Tally:
         self._sum = Sum()
         self._error: CheckpointError | None = None
 
-    def add(self, checked: list[_Checked]) -> Verification:
-        """Return what is known after the next task."""
+    def add(self, stretch: _Stretch, checked: list[int | CheckpointError]) -> Verification:
+        """Return what is known after the next task, of the unmasked checksums that it made, or its errors."""
         structure = self._structure
         parts, lost, left = structure.parts, structure.lost, structure.pieces
         findings = []
         tensors = nbytes = 0
-        for part, begin, end, found in checked:
+        alone = len(stretch.parts) == 1
+        for part, found in zip(stretch.parts, checked, strict=True):
+            begin, end = (stretch.begin, stretch.end) if alone else (0, parts.size[part])
             nbytes += end - begin
             if isinstance(found, CheckpointError):
                 self._error = self._error or found
@@ -337,7 +363,7 @@ def _mismatch(reader: BundleReader, structure: _Structure, part: int, crc: int) 
     return ChecksumError(message, path=path, offset=parts.offset[part], code="tensor-checksum")
 
 
-def _stretches(structure: _Structure) -> Iterator[_Stretch]:
+def _stretches(structure: _Structure, step: int) -> Iterator[_Stretch]:
     """Yield what tasks read: fixed-width neighbours within one piece together, large parts in ranges."""
     parts, specs = structure.parts, structure.specs
     batch: list[int] = []
@@ -359,7 +385,7 @@ def _stretches(structure: _Structure) -> Iterator[_Stretch]:
         if alone:
             yield _Stretch([part], 0, parts.size[part])
         elif parts.size[part] > PIECE:
-            for begin, end in cut(parts.size[part]):
+            for begin, end in cut(parts.size[part], step):
                 yield _Stretch([part], begin, end)
         else:
             batch.append(part)
@@ -367,49 +393,65 @@ def _stretches(structure: _Structure) -> Iterator[_Stretch]:
         yield whole()
 
 
-def _checksums(reader: BundleReader, structure: _Structure, stretch: _Stretch) -> list[_Checked]:
-    """Do one task."""
+def _task(reader: BundleReader, structure: _Structure, stretch: _Stretch) -> _Task:
+    """Return the task of reading a stretch."""
     parts, first = structure.parts, stretch.parts[0]
-    shard, start = parts.shard[first], parts.offset[first]
+    start = parts.offset[first]
     try:
-        if len(stretch.parts) == 1:
-            return [_Checked(first, stretch.begin, stretch.end, _checksum(reader, structure, stretch))]
-        data = reader.read_bytes(shard, start, stretch.end)
-        return [
-            _Checked(
-                part, 0, parts.size[part], crc32c(data[parts.offset[part] - start : parts.end(part) - start])
-            )
-            for part in stretch.parts
-        ]
+        file: File | CheckpointError = reader.shard(parts.shard[first])
     except CheckpointError as error:
-        if len(stretch.parts) == 1:
-            return [_Checked(first, stretch.begin, stretch.end, error)]
-        return [_Checked(part, 0, parts.size[part], error) for part in stretch.parts]
+        file = error
+    dtype = structure.specs[parts.tensor[first]].dtype
+    elements, places = None, array("q")
+    if len(stretch.parts) > 1:
+        places.extend(
+            value for part in stretch.parts for value in (parts.offset[part] - start, parts.size[part])
+        )
+    elif dtype.itemsize is None:
+        elements = _Elements(dtype, parts.count[first], reader.index.big_endian)
+    return _Task(file, start, stretch.begin, stretch.end, parts.size[first], places, elements)
 
 
-def _checksum(reader: BundleReader, structure: _Structure, stretch: _Stretch) -> int:
+def _checksums(task: _Task) -> list[int | CheckpointError]:
+    """Do one task: return the unmasked checksum of each part, or of a range of one, or an error for each."""
+    count = len(task.places) // 2 or 1
+    if isinstance(task.file, CheckpointError):
+        return [task.file] * count
+    try:
+        if not task.places:
+            return [_checksum(task, task.file)]
+        data = task.file.read_exactly(task.offset, task.end)
+        places = zip(task.places[::2], task.places[1::2], strict=True)
+        return [crc32c(data[begin : begin + size]) for begin, size in places]
+    except CheckpointError as error:
+        return [error] * count
+
+
+def _checksum(task: _Task, file: File) -> int:
     """Return the unmasked checksum of one part or a range of it."""
-    parts, (part,) = structure.parts, stretch.parts
-    shard, start = parts.shard[part], parts.offset[part]
-    dtype = structure.specs[parts.tensor[part]].dtype
-    if dtype.itemsize is None:
+    start = task.offset
+    if task.elements is not None:
+        dtype, count, big_endian = task.elements
         try:
             return payload.checksum(
-                lambda offset, size: reader.read_bytes(shard, start + offset, size),
+                lambda offset, size: file.read_exactly(start + offset, size),
                 dtype,
-                parts.count[part],
-                parts.size[part],
-                big_endian=reader.index.big_endian,
+                count,
+                task.end,
+                big_endian=big_endian,
             )
         except ValueError as error:
-            path = data_shard(reader.index.prefix, shard, reader.index.header.num_shards)
+            message = str(error)
             raise CorruptCheckpointError(
-                str(error), path=path, offset=start, code="tensor-checksum"
+                message, path=file.path, offset=start, code="tensor-checksum"
             ) from error
     crc = 0
-    reader.expect(shard, start, parts.size[part])
-    for at in range(stretch.begin, stretch.end, PIECE):
-        crc = extend(crc, reader.read_bytes(shard, start + at, min(PIECE, stretch.end - at)))
+    if HAND.has_travelled:
+        file.expect(start + task.begin, task.end - task.begin)
+    else:
+        file.expect(start, task.expected)
+    for at in range(task.begin, task.end, PIECE):
+        crc = extend(crc, file.read_exactly(start + at, min(PIECE, task.end - at)))
     return crc
 
 

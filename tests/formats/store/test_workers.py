@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats.core.chunks import PIECE
+from formats.store.executors import lent_by
 from formats.store.ranges import Sum, buffers, cut
-from formats.store.workers import TASK_BYTES, Workers, workers
+from formats.store.workers import TASK_BYTES, workers
 from formats.wire.crc32c import combine, crc32c
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def test_results_come_in_the_order_of_their_items(jobs: int, size: int, count: i
 
 def test_any_executor_can_do_the_work() -> None:
     with ProcessPoolExecutor(2) as executor:
-        assert list(Workers(lambda: executor, 2).map(square, range(50))) == [n * n for n in range(50)]
+        assert list(lent_by(executor, 2).map(square, range(50))) == [n * n for n in range(50)]
+        assert executor.submit(square, 3).result() == 9, "it is its owner's still"
 
 
 def test_items_are_taken_only_a_little_ahead() -> None:

@@ -1,0 +1,155 @@
+"""Workers of dask.distributed, on this machine or on many (`formats.store.executors` says what travels).
+
+Dask does again what a lost worker had, and takes in workers that come later; who runs its scheduler,
+and where, is not known here.  Dask is imported with the first work, this where `--executor dask` asks for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+import warnings
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InaccessibleError
+from .executors import ASKED_EVERY, RUNS, Travelling, missing_extra
+from .transport import timeout
+from .workers import default_jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from concurrent.futures import Future
+
+    from ..errors import CheckpointError
+
+
+class Dask(Travelling):
+    """Workers of dask.distributed: of the scheduler at an address, or two or more begun here without one."""
+
+    def __init__(self, address: str | None = None) -> None:
+        distributed = _distributed()
+        self.name = f"dask://{address}" if address else "dask"
+        self._patience = timeout()
+        self._cluster = (
+            None
+            if address
+            else distributed.LocalCluster(
+                n_workers=default_jobs(),
+                threads_per_worker=1,
+                dashboard_address=None,
+                memory_limit=0,  # what a task holds is bounded
+                silence_logs=logging.CRITICAL,
+                preload=[__name__],
+            )
+        )
+        self._client = self._connected(distributed, address)
+        self._since = self._empty_since = time.monotonic()
+        self._workers = 0
+        try:
+            self._client.wait_for_workers(1, timeout=self._patience)
+        except OSError as error:
+            self.close()
+            raise self._gone(f"has no worker after {self._patience:g} s") from error
+        # A worker may be killed three times over a task, which is then taken for what kills it.
+        super().__init__(self._client.get_executor(pure=False, retries=2), 1, elsewhere=self._cluster is None)
+
+    def _connected(self, distributed: Any, address: str | None) -> Any:
+        """Return who asks the scheduler; by TLS where Dask's own configuration wants that."""
+        import dask
+
+        scheme = "tls" if dask.config.get("distributed.comm.require-encryption", None) else "tcp"
+        where = self._cluster or f"{scheme}://{address}"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that its version is another: ours is what matters
+                return distributed.Client(where, timeout=self._patience, set_as_default=False)
+        except (OSError, ValueError, TypeError) as error:
+            raise self._gone("no scheduler answers there") from error
+
+    def _gone(self, what: str) -> InaccessibleError:
+        return InaccessibleError(f"{self.name}: {what}")
+
+    @property
+    def count(self) -> int:
+        """How many tasks all workers do at a time; they come and go."""
+        now = time.monotonic()
+        if not self._workers or now - self._since > ASKED_EVERY:
+            self._since = now
+            self._workers = self._threads()
+        return max(1, self._workers)
+
+    def _threads(self) -> int:
+        """Ask how many threads the workers have; 0 where nobody says."""
+        try:
+            found = self._client.sync(self._client.scheduler.ncores, callback_timeout=self._patience)
+            return sum(found.values())
+        except (OSError, AttributeError, CancelledError):
+            return 0
+
+    def ask(self) -> None:
+        now = time.monotonic()
+        if self._threads():
+            self._empty_since = now
+        elif now - self._empty_since > self._patience:
+            raise self._gone(f"has had no worker for {self._patience:g} s")
+
+    def lost(self, error: BaseException) -> CheckpointError:
+        if isinstance(error, ImportError | AttributeError):
+            return super().lost(error)
+        if type(error).__name__ == "KilledWorker":
+            return self._gone("every worker that was given one of the tasks has died over it")
+        return self._gone("the scheduler has ended, or cannot be reached any more")
+
+    @property
+    def failures(self) -> tuple[type[BaseException], ...]:
+        from distributed.scheduler import KilledWorker
+
+        return (*super().failures, KilledWorker)
+
+    def stop(self, futures: Iterable[Future[Any]]) -> None:
+        """Call off what has not begun; what has goes on until its end, which is waited for."""
+        begun = [future for future in futures if not future.done()]
+        if not begun:
+            return
+        run, self._run = self._run, os.urandom(16).hex()
+        for future in begun:
+            future.cancel()
+        with suppress(Exception):  # whoever is gone does nothing any more
+            self._client.run(_called_off, run, on_error="ignore")
+
+    def close(self) -> None:
+        with suppress(Exception):  # it is over, whatever else is
+            self._client.close(timeout=ASKED_EVERY)
+        if self._cluster is not None:
+            with suppress(Exception):
+                self._cluster.close(timeout=ASKED_EVERY)
+
+
+async def _called_off(run: str) -> None:
+    """Have a worker of Dask begin no more tasks of a command, and wait for those that it has begun."""
+    import asyncio
+
+    RUNS.call_off(run)
+    while RUNS.is_busy(run):
+        await asyncio.sleep(0.01)
+
+
+def dask_setup(_: object) -> None:
+    """Have a worker of a cluster of our own leave interrupts to the command (Dask calls this by its name)."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _distributed() -> Any:
+    """Import dask.distributed, which is an extra; UnsupportedFeatureError where it is not there."""
+    try:
+        import distributed
+    except ImportError as error:
+        raise missing_extra() from error
+    if not os.environ.get("CKPT_DEBUG"):
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    return distributed

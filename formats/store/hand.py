@@ -1,0 +1,45 @@
+"""What a task that came from another process has in its hand: the files that it was sent.
+
+A task is unpickled in the thread that does it, and its files are noted here while they are opened: those
+that are written to are closed before it returns, of those that are read it tells how much.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Filled(Protocol):
+    """A file that is written to at places."""
+
+    def close(self, *, synced: bool) -> None: ...
+
+
+class Hand(threading.local):
+    """Paths of files that are read, and files that are filled, by this thread's task, if it has travelled."""
+
+    def __init__(self) -> None:
+        self.has_travelled = False
+        self.read: set[str] = set()
+        self.filled: list[Filled] = []
+
+
+HAND = Hand()
+
+
+@contextmanager
+def emptied() -> Iterator[Hand]:
+    """Begin a task with an empty hand; what it filled is closed however it ends."""
+    HAND.read, HAND.filled, HAND.has_travelled = set(), [], True
+    try:
+        yield HAND
+    finally:
+        HAND.has_travelled = False
+        for each in HAND.filled:
+            each.close(synced=False)
+        HAND.filled = []

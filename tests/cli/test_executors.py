@@ -1,0 +1,274 @@
+"""Other processes do the work, and nobody can tell from what came of it; what keeps them from it is said."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import formats
+from ckpt_cli.operations.look.stats import statistics_of
+from ckpt_cli.operations.move.computed import values_of
+from ckpt_cli.operations.move.tasks import Part
+from formats.errors import CheckpointError
+from formats.store import executors, ranges, workers
+from formats.store.executors import Travelling, begin_worker, lent_by
+from formats.store.workers import task_bytes
+from tests.executing import GOLDENS, LINES, came_of, lay_out
+from tests.support import shard_path, strings, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPoolExecutor]:
+    """Return processes that were begun as those of `--executor processes` are."""
+    with ProcessPoolExecutor(2, get_context("spawn"), begin_worker) as found:
+        yield found
+
+
+@pytest.fixture
+def processes(pool: ProcessPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have `--executor processes` take those that are there, which saves beginning them, and small tasks."""
+    monkeypatch.setattr(executors, "Processes", lambda count: Travelling(pool, count, elsewhere=False))
+    monkeypatch.setattr(ranges, "TASK_BYTES", 1 << 12)
+    monkeypatch.setattr(workers, "TASK_BYTES", 1 << 12)
+
+
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("laid")
+    lay_out(directory)
+    return directory
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize("command", LINES)
+@pytest.mark.parametrize("name", [*GOLDENS, "mixed"])
+def test_the_result_does_not_depend_on_who_works(
+    name: str, command: str, laid_out: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(laid_out)
+    alone = came_of(ckpt, laid_out, name, command, "-j", "1")
+    assert came_of(ckpt, laid_out, name, command, "--executor", "processes:2") == alone
+    assert came_of(ckpt, laid_out, name, command, "--executor", "threads:2") == alone
+    assert alone.code in ((0, 1) if name == "mixed" else (0, 2, 3)), alone.err
+
+
+def test_processes_of_its_own_write_the_same_bytes(tmp_path: Path) -> None:
+    """The whole way once, from relative paths, with what it says of who did what."""
+    write_bundle(
+        str(tmp_path / "a-1"), {"large": np.arange(5_000_000, dtype=np.float32), "text": strings([b"x"])}
+    )
+    command = [sys.executable, "-m", "ckpt_cli", "convert", "a-1", "b-1", "--executor", "processes:2", "-v"]
+    environment = {**os.environ, "PYTHONPATH": ROOT}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "handed out: 4 tasks, 40,000,000 bytes" in done.stderr
+    assert "done by this process: 2 tensors, " in done.stderr, "copied, and compared"
+    assert "read a-1.data-00000-of-00001: 20,0" in done.stderr, "what workers read is counted"
+    one, other = (tmp_path / f"{name}-1.data-00000-of-00001" for name in "ab")
+    assert one.read_bytes() == other.read_bytes()
+    assert sorted(os.listdir(tmp_path)) == sorted(
+        f"{name}-1.{end}" for name in "ab" for end in ("index", "data-00000-of-00001")
+    )
+
+
+# What travels --------------------------------------------------------------------------
+
+
+def test_a_task_is_less_than_a_kilobyte(tmp_path: Path) -> None:
+    write_bundle(str(tmp_path / "a-1"), {"net/layer_12/attention/query/kernel": np.zeros(9, np.float32)})
+    with formats.open_checkpoint(str(tmp_path / "a-1")) as reader:
+        (tensor,) = (reader[key] for key in reader)
+        values = values_of(tensor, tensor.spec)
+        assert values is not None
+        part = Part(values, 0, 36, None, values.sources[0])
+        assert len(pickle.dumps(part)) < 1024
+        assert pickle.loads(pickle.dumps(part)).values.size == 36
+
+
+def test_tasks_grow_with_the_work() -> None:
+    terabyte = 10**12
+    assert task_bytes(0) == task_bytes(terabyte) == 16 << 20
+    assert task_bytes(terabyte + 1) == 256 << 20
+    assert task_bytes(10**6 * terabyte) == 1 << 30
+    for total in (terabyte, 10 * terabyte, 100 * terabyte):
+        assert total / task_bytes(total) <= 400_000
+
+
+def _refused(reader: formats.CheckpointReader, pool: ProcessPoolExecutor) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        list(statistics_of(reader, ["a"], lent_by(pool, 2)))
+    return str(caught.value)
+
+
+def test_another_version_is_refused_by_name(
+    tmp_path: Path, pool: ProcessPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_bundle(str(tmp_path / "a-1"), {"a": np.zeros(9, np.float32)})
+    monkeypatch.setattr(executors, "VERSION", "9.9.9")
+    with formats.open_checkpoint(str(tmp_path / "a-1")) as reader:
+        said = _refused(reader, pool)
+    assert "has ckpt 0." in said
+    assert "this is 9.9.9" in said
+
+
+@pytest.mark.parametrize("how", ["gone", "replaced"])
+def test_a_worker_that_does_not_find_the_file_says_so(
+    how: str, tmp_path: Path, pool: ProcessPoolExecutor
+) -> None:
+    """It is no damage of the checkpoint's, which is open here and sound."""
+    path = str(tmp_path / "a-1")
+    write_bundle(path, {"a": np.zeros(9, np.float32)})
+    with formats.open_checkpoint(path) as reader:
+        reader["a"].read()
+        os.rename(shard_path(path), tmp_path / "aside")
+        if how == "replaced":
+            (tmp_path / "new").write_bytes(bytes(36))
+            os.rename(tmp_path / "new", shard_path(path))
+        said = _refused(reader, pool)
+    assert said.startswith(f"{shard_path(path)}: ")
+    assert ("cannot see it: no such file" if how == "gone" else "another file there") in said
+
+
+def _kill(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_is_one_clear_line() -> None:
+    hands = executors.Processes(1)
+    pool = workers.Workers(lambda: hands, shares_all=True)
+    try:
+        with pytest.raises(CheckpointError, match="a worker process has ended abruptly") as caught:
+            list(pool.map(_kill, [1]))
+        assert caught.value.hints
+    finally:
+        pool.close()
+
+
+def test_killed_commands_leave_no_processes(tmp_path: Path) -> None:
+    """Those who did the work end with the one that began them."""
+    program = (
+        "import os, time\n"
+        "from formats.store.executors import Processes\n"
+        "from formats.store.workers import Workers\n"
+        "if __name__ == '__main__':\n"
+        "    pool = Workers(lambda: Processes(1), shares_all=True)\n"
+        "    list(pool.map(abs, [1]))\n"
+        "    print(*pool._made[0]._executor._processes, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": ROOT}, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline().split()[-1])
+        process.kill()
+    deadline = time.monotonic() + 20
+    while os.path.exists(f"/proc/{child}") and "Z" not in _state(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not os.path.exists(f"/proc/{child}") or "Z" in _state(child)
+
+
+def _state(process: int) -> str:
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "Z"
+
+
+@pytest.mark.usefixtures("processes")
+def test_damage_that_workers_find_is_the_same(tmp_path: Path, ckpt: Callable) -> None:
+    path = str(tmp_path / "a-1")
+    write_bundle(path, {"a": np.arange(5000, dtype=np.float32), "b": np.arange(5, dtype=np.float32)})
+    with open(shard_path(path), "r+b") as file:
+        file.seek(9000)
+        file.write(b"?")
+    found: list[Any] = []
+    for options in (["-j", "1"], ["--executor", "processes"]):
+        found.append(
+            [
+                ckpt(*line, *options)[:3]
+                for line in (["verify", path], ["stats", path], ["convert", path, tmp_path / "b-1"])
+            ]
+        )
+    assert found[0] == found[1]
+    assert [code for code, *_ in found[0]] == [1, 3, 3]
+    assert sorted(os.listdir(tmp_path)) == ["a-1.data-00000-of-00001", "a-1.index"]
+
+
+# The option ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "foo",
+        "threads:",
+        "threads:0",
+        "threads:x",
+        "processes:-1",
+        "dask:",
+        "dask://",
+        "dask://host",
+        "dask://a:b@h:1",
+        "dask://h:1/x",
+    ],
+)
+def test_what_is_no_executor_is_refused(text: str, ckpt: Callable) -> None:
+    done = ckpt("verify", "nothing", "--executor", text)
+    assert (done.code, done.out) == (2, "")
+    assert "dask://HOST:PORT" in done.err
+
+
+def test_it_does_not_stand_beside_jobs(ckpt: Callable) -> None:
+    done = ckpt("verify", "nothing", "--executor", "threads", "-j", "2")
+    assert (done.code, done.out) == (2, "")
+    assert "--executor does nothing beside --jobs" in done.err
+
+
+def test_without_the_extra_it_is_named(
+    ckpt: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_bundle(str(tmp_path / "a-1"), {"a": np.zeros(9, np.float32)})
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    for name in ("dask", "dask://127.0.0.1:1"):
+        done = ckpt("verify", tmp_path / "a-1", "--executor", name)
+        assert (done.code, done.out) == (3, "")
+        assert "pip install 'ckpt-tools[cluster]'" in done.err
+
+
+def test_nothing_is_imported_for_it_that_is_not_asked_for() -> None:
+    code = (
+        "import sys; from ckpt_cli.main import main\n"
+        "try: main(['verify', sys.argv[1]])\n"
+        "except SystemExit: pass\n"
+        "print({'formats.store.executors', 'concurrent.futures.process'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, os.path.join(ROOT, "tests/data", GOLDENS["tf-object"])],
+        env={**os.environ, "PYTHONPATH": ROOT},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "set()"
