@@ -31,7 +31,6 @@ from formats.model.location import INDEX_SUFFIX, MAP
 from formats.store.links import followed
 from formats.store.paths import (
     is_folder,
-    is_in_store,
     is_link,
     is_there,
     list_folder,
@@ -42,16 +41,15 @@ from formats.store.staging import (
     StagedFile,
     Staging,
     make_directories,
-    refuse_irreplaceable,
     refusing,
     sync_directory,
 )
-from formats.store.upload import Uploading
 from formats.store.workers import SERIAL, Workers
 
 from ..choose.safe_paths import dataset_names, safe_paths
 from ..look.values import as_json
 from .plans import FULL, Dropped, Move, Outcome, Plan
+from .single import refuse_single, write_single
 from .transfer import cast_chunks, execute
 
 if TYPE_CHECKING:
@@ -252,52 +250,40 @@ def write(
 
 
 def _write_staged(plan: Plan, output: Output, *, overwrite: bool, advance: Callable[[int], None]) -> None:
+    if output.kind != "directory":
+        chunks = stream(plan) if output.kind == "npy" else _json_object(plan)
+        write_single(output.path, chunks, overwrite=overwrite, prove=plan.check_unchanged, advance=advance)
+        return
     output = output._replace(path=followed(output.path))
     _check_target(output, overwrite=overwrite)
-    staging: Staging | Uploading
-    if not is_in_store(output.path):
-        staging = Staging(output.path, [output.path])
-    else:
-        staging = Uploading(output.path, output.path, overwrite=overwrite)
+    staging = Staging(output.path, [output.path])
     try:
-        if output.kind == "directory":
-            assert isinstance(staging, Staging)
-            _stage_files(plan, staging, advance)
-            staging.sync()
-            plan.check_unchanged()
-            with staging.alone():
-                _check_target(output, overwrite=overwrite)
-                with refusing(output.path):
-                    _move_directory(plan, staging)
-        else:
-            file = staging.create(os.path.basename(output.path))
-            for chunk in stream(plan) if output.kind == "npy" else _json_object(plan):
-                file.write(chunk)
-                advance(len(chunk))
-            staging.sync()
-            plan.check_unchanged()
-            with staging.alone():
-                _check_target(output, overwrite=overwrite)
-                staging.move_in()
+        _stage_files(plan, staging, advance)
+        staging.sync()
+        plan.check_unchanged()
+        with staging.alone():
+            _check_target(output, overwrite=overwrite)
+            with refusing(output.path):
+                _move_directory(plan, staging)
     finally:
         staging.remove()
 
 
 def _check_target(output: Output, *, overwrite: bool) -> None:
     path = output.path
-    if output.kind == "directory":
-        refuse_target(path)  # a folder of objects would not be there at one stroke
     if output.kind == "stdout":
         return
+    if output.kind != "directory":
+        refuse_single(path, overwrite=overwrite)
+        return
+    refuse_target(path)  # a folder of objects would not be there at one stroke
     if not is_there(path):
         refuse_closed(path)
         return
     is_directory = is_folder(path)
-    if output.kind != "directory":
-        refuse_irreplaceable(path)
-    elif not is_directory:
+    if not is_directory:
         raise CheckpointExistsError("is a file", path=path)
-    if not overwrite and not (is_directory and not list_folder(path)):
+    if not overwrite and list_folder(path):
         raise CheckpointExistsError("is there already", path=path, hints=("to replace it: --overwrite",))
 
 
