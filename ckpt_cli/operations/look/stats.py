@@ -143,10 +143,10 @@ def file_task(reader: CheckpointReader, key: str) -> FileTask | None:
 
 def do_task(task: FileTask | None) -> Statistics | None:
     """Do one task; None, which keeps a place among tasks, comes to nothing."""
-    return None if task is None else statistics(_checked(task), task.dtype)
+    return None if task is None else statistics(checked_pieces(task), task.dtype)
 
 
-def _checked(task: FileTask) -> Iterator[np.ndarray[Any, Any]]:
+def checked_pieces(task: FileTask) -> Iterator[np.ndarray[Any, Any]]:
     """Yield the values in pieces; the checksum is compared when the last has passed."""
     from formats.core.chunks import PIECE
     from formats.store.ranges import Sum, buffers
