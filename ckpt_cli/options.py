@@ -326,16 +326,21 @@ def target_argument(metavar: str, **settings: Any) -> Callable[[F], F]:
     return path_argument("target", metavar=metavar, type=TargetPath(), **settings)
 
 
-_CHOOSING = (
-    click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=completing("keys")),
-    click.option(
+def match_option(help: str) -> Callable[[F], F]:  # noqa: A002
+    """Return the option of patterns that keys match; the command knows them as `matches`."""
+    return click.option(
         "--match",
         "matches",
         multiple=True,
         metavar="GLOB",
-        help="Keep keys that match; * crosses /.",
+        help=help,
         shell_complete=completing("keys"),
-    ),
+    )
+
+
+_CHOOSING = (
+    click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=completing("keys")),
+    match_option("Keep keys that match; * crosses /."),
     click.option(
         "--exclude",
         "excludes",

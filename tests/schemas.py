@@ -391,6 +391,7 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
     ),
     "match": (document(MATCH),),
     "rename": (document(WRITTEN),),
+    "report": (document({"path": TEXT, "other": maybe(TEXT), "output": TEXT, "nbytes": COUNT}),),
     "rescue": (document(RESCUED),),
     "show": (document(SUMMARY), document(SHOWN, {"slice": TEXT, "iterator": ITERATOR})),
     "state": (document(STATE),),

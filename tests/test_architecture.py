@@ -214,6 +214,7 @@ MAY_ASK = {
     "ckpt_cli.operations.runs.state_changes": "is `ckpt state`, which changes directories of this machine",
     "ckpt_cli.runtime.compat.v1.train": "takes patterns, as TensorFlow does",
     "ckpt_cli.runtime.estimator.checks": "makes a model directory where none is named",
+    "ckpt_cli.render.page": "reads its own style and scripts",
     "formats.core.chunks": "keeps what does not fit into memory",
     "formats.h5.weights_writer": "writes a file",
     "formats.known.hdf5": "writes a file",

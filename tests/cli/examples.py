@@ -36,6 +36,7 @@ GENERAL = {
     "ls": "ls run '*kernel*'",
     "match": "match run other",
     "rename": "rename run new/renamed-1 --sub net=>n",
+    "report": "report run -o new.html",
     "rescue": "rescue run new/saved-1",
     "show": "show run",
     "state": "state moved",
@@ -190,6 +191,14 @@ OWN = {
         "--dry-run": (_RENAME, "-n"),
         "--jobs": (_RENAME, "-j 7"),
     },
+    "report": {
+        "--output": ("report run/ckpt-10", "-o new.html"),
+        "--match": ("report run/ckpt-10 -o new.html", "--match '*kernel*'"),
+        "--open": ("report run/ckpt-10 -o new.html", "--open"),
+        "--overwrite": ("report run/ckpt-10 -o there.html", "--overwrite"),
+        "--dry-run": ("report run/ckpt-10 -o new.html", "-n"),
+        "--jobs": ("report run/ckpt-10 -o new.html", "-j 7"),
+    },
     "rescue": {
         "--sibling": ("rescue lost-10 new/s-10", "--sibling run/ckpt-9"),
         "--overwrite": ("rescue flipped-10 there-1", "--overwrite"),
@@ -279,6 +288,7 @@ def lay_out(directory: Path) -> None:
     shutil.copy(data_path("keras_mlp", "mlp.input.npy"), directory / "input.npy")
     (directory / "playground" / "tf_ckpts").mkdir(parents=True)
     (directory / "there.dot").write_text("graph {}")
+    (directory / "there.html").write_text("<title>another</title>")
     (directory / "error.txt").write_text("Key net/kernel not found in checkpoint\n")
     np.save(directory / "there.npy", np.zeros(3))
     _write_small(directory)

@@ -73,6 +73,7 @@ def outcome(
     monkeypatch.setattr(workers, "workers", noted)
     monkeypatch.setattr(workers.Workers, "expecting", expecting)
     monkeypatch.setattr("time.time", lambda: 1_800_000_000.0)
+    monkeypatch.setattr("webbrowser.open", lambda url: True)
     place = tmp_path / "place"
 
     def run(line: str) -> Outcome:

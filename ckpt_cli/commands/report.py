@@ -1,0 +1,118 @@
+"""`ckpt report`: a page to look at, in one file."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from formats.core.words import counted
+from formats.store.paths import absolute, is_in_store
+from formats.store.workers import workers
+
+from .. import __version__
+from ..operations.look import report
+from ..operations.move.single import refuse_single, write_single
+from ..option_rules import excludes, option_rules
+from ..options import (
+    color_option,
+    dry_run_option,
+    jobs_option,
+    json_option,
+    match_option,
+    output_option,
+    overwrite_option,
+    path_argument,
+)
+from ..render import base as render
+from ..render.page import page
+from ..render.report import opened, say_all
+
+if TYPE_CHECKING:
+    from formats.model.reader import CheckpointReader
+
+    from ..operations.look.report import Page
+
+
+_SUFFIXES = (".html", ".htm")
+_LARGE = 10_000_000
+"""Bytes of a page beyond which browsers take a while, and mail does not take it."""
+
+
+@click.command("report")
+@path_argument()
+@output_option("FILE.html", "The file to write.", required=True)
+@match_option("Draw the tensors that match, too, beside the 500 largest; * crosses /.")
+@click.option("--open", "open_it", is_flag=True, help="Open the page in a browser.")
+@overwrite_option("Replace FILE where it is there already.")
+@dry_run_option("Read everything, say how large the page would be, and write nothing.")
+@jobs_option
+@json_option
+@color_option
+@option_rules(excludes("--open", "--dry-run"))
+def command(path: str, target: str, **options: Any) -> int:
+    """Write a page about a checkpoint, to be looked at in a browser.
+
+    One file that holds all it shows, and asks for nothing from anywhere: it can be sent by
+    mail, or kept beside a build.  Sizes by layer, all tensors as a list and as a tree, with
+    search, order and filters; of each its statistics, of the 500 largest how their
+    values are spread, with heat maps; the object graph.  Each tensor is read once.
+
+    What is damaged is shown as damaged, and the exit code is 3 then, as that of ckpt stats.
+
+    \b
+      ckpt report run/ckpt-10 -o ckpt-10.html
+      ckpt report run/ckpt-10 -o ckpt-10.html --match '*/bias' --open
+    """
+    if not target.lower().endswith(_SUFFIXES):
+        message = f"{target!r} does not end in .html"
+        raise click.BadParameter(message, click.get_current_context(), param_hint="--output")
+    if options["open_it"] and is_in_store(target):
+        message = f"--open is for a file of this machine, {target} is none"
+        raise click.UsageError(message, click.get_current_context())
+    refuse_single(target, overwrite=options["overwrite"])
+    with opened(path) as reader:
+        found = _of_checkpoint(reader, options)
+        data = page(found.document, __version__)
+        if not options["dry_run"]:
+            write_single(target, [data], overwrite=options["overwrite"], prove=reader.check_unchanged)
+    _tell(found.document, target, len(data), options)
+    say_all(found.flaws)
+    return 0
+
+
+def _of_checkpoint(reader: CheckpointReader, options: dict[str, Any]) -> Page:
+    nbytes = sum(spec.nbytes or 0 for spec in reader.specs.values())
+    with (
+        workers(options["jobs"]) as pool,
+        render.progress(nbytes, reader.location.name) as advance,
+    ):
+        return report.checkpoint(reader, options["matches"], workers=pool, advance=advance)
+
+
+def _tell(document: dict[str, Any], target: str, nbytes: int, options: dict[str, Any]) -> None:
+    """Say what was written, or would be, and open it."""
+    if nbytes > _LARGE:
+        render.note(f"{target} has {render.human_size(nbytes)}: fewer tensors by --match make it smaller")
+    if options["as_json"]:
+        other = document.get("other")
+        render.document({"path": document["path"], "other": other, "output": target, "nbytes": nbytes})
+    elif not render.is_terminal():
+        render.tsv([[target, nbytes]])
+    else:
+        done = "would write" if options["dry_run"] else "wrote"
+        drawn = counted(len(document["sketches"]), "tensor")
+        render.title(f"{done} {target}", f"{render.human_size(nbytes)}, {drawn} drawn")
+    if options["open_it"]:
+        _open(target)
+
+
+def _open(target: str) -> None:
+    import webbrowser
+    from urllib.request import pathname2url
+
+    if webbrowser.open("file://" + pathname2url(os.path.abspath(absolute(target)))):
+        render.note(f"opened {target} in a browser")
+    else:
+        render.warning(f"{target}: no browser was found to open it")

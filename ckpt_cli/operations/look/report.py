@@ -1,0 +1,197 @@
+"""What a page tells of a checkpoint, as data: its tensors in columns, those that are drawn, its object graph.
+
+Columns, because a page holds a hundred thousand tensors: keys, dtypes and shapes are spelled once.
+A number is given with eight digits, which is more than a page shows and what float32 has.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.core.dtypes import INVALID
+from formats.core.spec import KINDS
+
+from ..choose.select import Selection, choose
+from ..graph.tree import graph_nodes
+from .listing import total
+from .show import summary
+from .sketch import CELLS, look_at
+from .stats import Statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from formats.core.spec import TensorSpec
+    from formats.errors import CheckpointError
+    from formats.model.reader import CheckpointReader
+    from formats.store.workers import Workers
+
+    from .sketch import HeatMap, Histogram, Sketch
+
+
+MOST_DRAWN = 500
+"""Tensors that are drawn unless others are chosen by name: the largest."""
+
+_ALL_CELLS = 500 * CELLS
+"""Cells of all heat maps of a page together: three megabytes."""
+
+_FEWEST_CELLS = 64
+
+
+class Page(NamedTuple):
+    """What a page tells, and why some of it could not be read."""
+
+    document: dict[str, Any]
+    flaws: list[CheckpointError]
+
+
+def number(value: float | None) -> float | int | str | None:
+    """Return a number as a page has it: eight digits, whole ones as they are, text where JSON has none."""
+    if value is None or isinstance(value, int):
+        return value
+    if not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if value == int(value) and abs(value) < 1e15:
+        return int(value)
+    return float(f"{value:.8g}")
+
+
+def checkpoint(
+    reader: CheckpointReader,
+    matches: Sequence[str] = (),
+    *,
+    workers: Workers,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Page:
+    """Return what a page tells of a checkpoint; `matches` are patterns of tensors that are to be drawn.
+
+    Raises NothingSelectedError where one of them matches nothing.  Damaged tensors are told of.
+    """
+    specs = list(reader.specs.values())
+    keys = [spec.key for spec in specs]
+    drawn = drawn_keys(reader, specs, matches)
+    columns: dict[str, list[Any]] = {name: [] for name in Statistics._fields}
+    sketches: dict[int, dict[str, Any]] = {}
+    broken: dict[int, str] = {}
+    flaws: list[CheckpointError] = []
+    with closing(look_at(reader, keys, drawn, cells_of(len(drawn)), workers)) as found:
+        for at, (_, looked) in enumerate(found):
+            for name, column in columns.items():
+                column.append(number(getattr(looked.statistics, name, None)))
+            if looked.flaw is not None:
+                broken[at] = str(looked.flaw)
+                flaws.append(looked.flaw)
+            if looked.sketch is not None:
+                sketches[at] = sketch_document(looked.sketch)
+            advance(specs[at].nbytes or 0)
+    document = {
+        **about(reader),
+        "tensors": {**spec_columns(reader, specs), "statistics": columns},
+        "matches": list(matches),
+        "sketches": sketches,
+        "broken": broken,
+        "graph": _graph(reader, {key: at for at, key in enumerate(keys)}),
+    }
+    return Page({"what": "checkpoint", **document}, flaws)
+
+
+def drawn_keys(reader: CheckpointReader, specs: Iterable[TensorSpec], matches: Sequence[str]) -> set[str]:
+    """Return the keys of the tensors that are drawn: the largest of those given, and those that match."""
+    numbers = [spec for spec in specs if spec.dtype.is_number]
+    largest = sorted(numbers, key=lambda spec: -(spec.nbytes or 0))[:MOST_DRAWN]
+    chosen = choose(reader, Selection(keep=tuple(matches))) if matches else []
+    return {spec.key for spec in largest} | set(chosen)
+
+
+def cells_of(count: int) -> int:
+    """Return how many cells a heat map has, where there are so many of them."""
+    return min(CELLS, max(_FEWEST_CELLS, _ALL_CELLS // max(1, count)))
+
+
+def about(reader: CheckpointReader) -> dict[str, Any]:
+    """Return what a checkpoint is: what `show` prints of it, and what reading it came across."""
+    found = summary(reader)
+    return {
+        **{name: found[name] for name in ("path", "format", "producer", "step", "files", "kinds", "dtypes")},
+        "name": reader.location.name,
+        "title": reader.format.title,
+        "has_checksums": reader.has_checksums,
+        "metadata": {name: value for name, value in found["metadata"].items() if _is_short(value)},
+        "findings": [finding.text for finding in reader.findings],
+        "missing": reader.missing_files(),
+        "total": total(reader, reader.specs.values()),
+    }
+
+
+def _is_short(value: object) -> bool:
+    return isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) <= 200)
+
+
+def spec_columns(reader: CheckpointReader, specs: Sequence[TensorSpec]) -> dict[str, Any]:
+    """Return tensors in columns: a name is null where it is the key, a spec the number of one of `specs`."""
+    known: dict[tuple[str | None, tuple[int, ...]], int] = {}
+    paths, kinds = reader.object_paths, reader.kinds
+    names, numbers, sizes, sorts = [], [], [], []
+    for spec in specs:
+        path = paths.get(spec.key)
+        names.append(path if path != spec.key else None)
+        dtype = spec.dtype.name if spec.dtype is not INVALID else None
+        numbers.append(known.setdefault((dtype, spec.shape), len(known)))
+        sizes.append(spec.nbytes)
+        kind = kinds.get(spec.key)
+        sorts.append(KINDS.index(kind) if kind is not None else -1)
+    return {
+        "keys": [spec.key for spec in specs],
+        "names": names,
+        "separator": _separator(specs),
+        "specs": [[dtype, list(shape)] for dtype, shape in known],
+        "spec": numbers,
+        "nbytes": sizes,
+        "kinds": KINDS,
+        "kind": sorts,
+    }
+
+
+def _separator(specs: Sequence[TensorSpec]) -> str:
+    """Return what parts the names of layers: PyTorch's dots, where no key has a slash."""
+    return "/" if any("/" in spec.key for spec in specs) else "."
+
+
+def sketch_document(sketch: Sketch) -> dict[str, Any]:
+    """Return what is drawn of a tensor."""
+    return {
+        "histogram": _histogram(sketch.histogram) if sketch.histogram is not None else None,
+        "heat": _heat(sketch.heat) if sketch.heat is not None else None,
+    }
+
+
+def _histogram(found: Histogram) -> dict[str, Any]:
+    return {"first": found.first, "width": found.width, "counts": found.counts}
+
+
+def _heat(found: HeatMap) -> dict[str, Any]:
+    cells = base64.b64encode(found.cells).decode()
+    return {**found._asdict(), "scale": number(found.scale), "cells": cells}
+
+
+def _graph(reader: CheckpointReader, numbers: dict[str, int]) -> dict[str, Any] | None:
+    """Return the object graph: of each node its colour, tensors, children and slots."""
+    graph = reader.object_graph
+    if graph is None:
+        return None
+    nodes = graph_nodes(reader, graph)
+    palette = sorted({node.color for node in nodes})
+    return {
+        "palette": palette,
+        "colors": [palette.index(node.color) for node in nodes],
+        "tensors": [[numbers[key] for key in node.keys] for node in nodes],
+        "children": [list(_flat(node.children)) for node in nodes],
+        "slots": {node.id: list(_flat(node.slots)) for node in nodes if node.slots},
+    }
+
+
+def _flat(rows: Iterable[Iterable[Any]]) -> Iterator[Any]:
+    return (cell for row in rows for cell in row)

@@ -1,0 +1,185 @@
+"""One HTML file that holds all it shows: text that is readable as it is, data, and a script that draws them.
+
+Nothing in it leads outside, and its Content-Security-Policy lets nothing come from there: the one style
+and the one script are allowed by their hashes.  Names come from files and can be anything.  In the text
+they are escaped; the data are compressed and spelled in base64, so that nothing in them means anything
+to HTML; and the script makes text of them, never markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import zlib
+from html import escape as escape_markup
+from typing import TYPE_CHECKING, Any
+
+from formats.core.words import counted
+
+from . import base as render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+
+_FOLDER = os.path.join(os.path.dirname(__file__), "web")
+_SCRIPTS = ("tools.js", "rows.js", "charts.js", "tensors.js", "graph.js", "checkpoint.js", "start.js")
+_MOST_ROWS = 200
+"""Rows of a table that is there without the script: what is more than that nobody reads."""
+
+_LONGEST = 300
+"""Characters of a name in such a table."""
+
+
+def page(document: dict[str, Any], version: str) -> bytes:
+    """Return the file that shows a document of `operations.look.report`, and of those like it."""
+    style, script = _read("page.css"), _script()
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
+    )
+    data = json.dumps({**document, "version": version}, allow_nan=False, separators=(",", ":"))
+    packed = base64.b64encode(zlib.compress(data.encode(), 6)).decode()
+    title = text(f"{document['name']} - ckpt report")
+    parts = [
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        f'<link rel="icon" href="data:,">\n<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>',
+        f'<main id="still">\n{_STILL[document["what"]](document)}\n</main>',
+        f'<script type="text/plain" id="data">{packed}</script>\n<script>{script}</script>\n</body>\n</html>',
+        "",
+    ]
+    return "\n".join(parts).encode()
+
+
+def _script() -> str:
+    return "\n".join(['"use strict";', *map(_read, _SCRIPTS)])
+
+
+def _read(name: str) -> str:
+    with open(os.path.join(_FOLDER, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def _hash(content: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
+
+
+def text(value: object, longest: int = _LONGEST) -> str:
+    """Return a name, or whatever, as HTML shows it: what cannot be seen spelled out, the end cut off."""
+    shown = str(value)
+    more = f"… ({len(shown):,} characters)" if len(shown) > longest else ""
+    return escape_markup(render.escape(shown[:longest]) + more)
+
+
+# What is there without the script ------------------------------------------------------
+
+
+def _checkpoint(document: dict[str, Any]) -> str:
+    tensors = document["tensors"]
+    names = [name or key for name, key in zip(tensors["names"], tensors["keys"], strict=True)]
+    sizes = [size or 0 for size in tensors["nbytes"]]
+    order = sorted(range(len(names)), key=lambda at: -sizes[at])
+    return "\n".join(
+        [
+            *_heading(document["name"], document["path"]),
+            _facts(document),
+            *_warnings(document),
+            "<h2>Sizes by layer</h2>",
+            _layers(names, sizes, tensors["separator"]),
+            f"<h2>{counted(len(names), 'tensor')}, the largest first</h2>",
+            _table(
+                ("name", "dtype", "shape", "size", "min", "max", "mean", "std", "NaN", "inf"),
+                [_tensor_cells(document, names, at) for at in order[:_MOST_ROWS]],
+                len(names),
+            ),
+        ]
+    )
+
+
+def _heading(name: str, path: str) -> list[str]:
+    return [
+        f"<h1>{text(name)}</h1>",
+        f"<p>{text(path)}</p>",
+        "<noscript><p>" + _NO_SCRIPT + "</p></noscript>",
+    ]
+
+
+_NO_SCRIPT = (
+    "This is what can be shown without a script. With one, which is in this file, the page has everything:"
+    " search, pictures, the tensors as a tree."
+)
+
+
+def _facts(document: dict[str, Any]) -> str:
+    rows = [("format", f"{document['format']} ({document['title']})")]
+    rows += [(name, document[name]) for name in ("producer", "step") if document[name] is not None]
+    found = document["total"]
+    rows += [("tensors", f"{found['tensors']:,}, {render.human_size(found['nbytes'])}")]
+    rows += [("parameters", f"{found['parameters']:,}")]
+    rows += [(kind, _sized(counts)) for kind, counts in document["kinds"].items()]
+    rows += [(name, _sized(counts)) for name, counts in document["dtypes"].items()]
+    rows += [("file", f"{file['name']} ({render.human_size(file['nbytes'])})") for file in document["files"]]
+    return "<dl>" + "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in rows) + "</dl>"
+
+
+def _sized(counts: dict[str, int]) -> str:
+    return f"{counted(counts['tensors'], 'tensor')}, {render.human_size(counts['nbytes'])}"
+
+
+def _warnings(document: dict[str, Any]) -> list[str]:
+    missing = [f"{path}: missing" for path in document["missing"]]
+    found = [*document["findings"], *missing, *document["broken"].values()]
+    if not found:
+        return []
+    items = "".join(f"<li>{text(message)}</li>" for message in found[:_MOST_ROWS])
+    return [f'<ul class="warnings">{items}</ul>', *_left_out(len(found))]
+
+
+def _layers(names: Sequence[str], sizes: Sequence[int], separator: str) -> str:
+    """Return the sizes of layers: what stands before the last part of a name, of a slot its variable's."""
+    layers: dict[str, list[int]] = {}
+    for name, size in zip(names, sizes, strict=True):
+        layer = name.partition(" (")[0].rpartition(separator)[0]
+        found = layers.setdefault(layer, [0, 0])
+        found[0] += 1
+        found[1] += size
+    order = sorted(layers, key=lambda layer: -layers[layer][1])
+    rows = [
+        [layer or "(top level)", f"{layers[layer][0]:,}", render.human_size(layers[layer][1])]
+        for layer in order[:_MOST_ROWS]
+    ]
+    return _table(("layer", "tensors", "size"), rows, len(order))
+
+
+def _tensor_cells(document: dict[str, Any], names: Sequence[str], at: int) -> list[object]:
+    tensors = document["tensors"]
+    dtype, shape = tensors["specs"][tensors["spec"][at]]
+    head = [names[at], dtype or "unknown", str(shape), render.human_size(tensors["nbytes"][at])]
+    if at in document["broken"]:
+        return [*head, "damaged"]
+    found = tensors["statistics"]
+    return [*head, *(_figure(found[name][at]) for name in ("min", "max", "mean", "std", "nan", "inf"))]
+
+
+def _figure(value: float | str | None) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.5g}"
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[object]], total: int) -> str:
+    head = "".join(f"<th>{name}</th>" for name in columns)
+    body = "\n".join("<tr>" + "".join(f"<td>{text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return "\n".join([f'<div class="wide"><table><tr>{head}</tr>\n{body}</table></div>', *_left_out(total)])
+
+
+def _left_out(total: int) -> list[str]:
+    return [f"<p>{total - _MOST_ROWS:,} more are left out here.</p>"] if total > _MOST_ROWS else []
+
+
+_STILL: dict[str, Callable[[dict[str, Any]], str]] = {"checkpoint": _checkpoint}

@@ -1,0 +1,235 @@
+"""A page of `ckpt report`: what it holds, and what becomes of it where something is wrong."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from formats.store.memory import MemoryStore
+from formats.store.paths import reachable
+from tests.pages import HOSTILE, PageSource, shown
+from tests.support import data_path, shard_path, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.cli.conftest import Result
+
+RUN = data_path("guide_adam_legacy", "tf_ckpts")
+GUIDE = f"{RUN}/ckpt-10"
+
+
+@pytest.fixture
+def report(tmp_path: Path, ckpt: Callable[..., Result]) -> Callable[..., PageSource]:
+    """Write a page, and return it."""
+
+    def write(*arguments: object, code: int = 0) -> PageSource:
+        target = tmp_path / "page.html"
+        done = ckpt("report", *arguments, "-o", target, "--overwrite", "--json")
+        assert done.code == code, done.err
+        assert done.json == {
+            "schema": 1,
+            "path": str(arguments[0]),
+            "other": None,
+            "output": str(target),
+            "nbytes": target.stat().st_size,
+        }
+        page = PageSource(target)
+        page.assert_closed()
+        return page
+
+    return write
+
+
+def close(value: Any) -> Any:
+    return value if value is None or isinstance(value, str) else pytest.approx(value, rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        GUIDE,
+        data_path("keras_mlp/mlp.full.h5"),
+        data_path("pairs/name_based_nan"),
+        data_path("pytorch/dtypes.pt"),
+    ],
+)
+def test_it_has_every_tensor_and_its_statistics(path: str, report: Callable, ckpt: Callable) -> None:
+    page = report(path)
+    found = page.document["tensors"]
+    listed = ckpt("ls", "-l", "--json", path).json["tensors"]
+    assert found["keys"] == [row["key"] for row in listed]
+    assert [found["specs"][number] for number in found["spec"]] == [
+        [row["dtype"], row["shape"]] for row in listed
+    ]
+    assert found["nbytes"] == [row["nbytes"] for row in listed]
+    assert [found["kinds"][number] for number in found["kind"]] == [row["kind"] for row in listed]
+    names = [name or key for name, key in zip(found["names"], found["keys"], strict=True)]
+    assert names == [row["object_path"] or row["key"] for row in listed]
+    statistics = {row["key"]: row for row in ckpt("stats", "--json", path).json["tensors"]}
+    for at, key in enumerate(found["keys"]):
+        for name, column in found["statistics"].items():
+            assert column[at] == (
+                close(statistics[key][name]) if key in statistics else {"zeros": None}.get(name)
+            )
+    assert all(shown(name)[:300] in page.still for name in names)
+
+
+def test_what_is_drawn_is_read_in_the_same_pass(report: Callable) -> None:
+    store = MemoryStore()
+    with reachable(store):
+        folder = store.put_tree("mem://tests", data_path("pairs"))
+        page = report(f"{folder}/name_based")
+        shard = f"{folder}/name_based.data-00000-of-00001"
+        assert store.read_of(shard) == store.stat(shard).size  # type: ignore[union-attr]
+    tensors = page.document["tensors"]
+    for at, number in enumerate(tensors["spec"]):
+        sketch, (_, shape) = page.document["sketches"][str(at)], tensors["specs"][number]
+        assert sum(sketch["histogram"]["counts"]) == np.prod(shape)
+        if np.prod(shape) > 1:
+            cells = base64.b64decode(sketch["heat"]["cells"])
+            assert len(cells) == sketch["heat"]["rows"] * sketch["heat"]["columns"] == np.prod(shape)
+
+
+def test_the_largest_are_drawn_and_those_that_match(
+    tmp_path: Path, report: Callable, ckpt: Callable[..., Result]
+) -> None:
+    tensors = {f"t/{number:03d}": np.zeros(4 + (number % 3 == 0), np.float32) for number in range(760)}
+    prefix = str(tmp_path / "c-1")
+    write_bundle(prefix, {**tensors, "small/bias": np.zeros(1, np.float32), "text": np.zeros(2, np.int8)})
+
+    def drawn(page: PageSource) -> set[str]:
+        keys = page.document["tensors"]["keys"]
+        return {keys[int(at)] for at in page.document["sketches"]}
+
+    largest = drawn(report(prefix))
+    assert len(largest) == 500
+    assert {key for key in tensors if int(key[2:]) % 3 == 0} <= largest
+    assert drawn(report(prefix, "--match", "small/*", "--match", "text")) == largest | {"small/bias", "text"}
+    done = ckpt("report", prefix, "-o", tmp_path / "none.html", "--match", "nothing*")
+    assert (done.code, (tmp_path / "none.html").exists()) == (1, False)
+    assert "no tensor matches 'nothing*'" in done.err
+
+
+def test_the_object_graph_is_there(report: Callable) -> None:
+    graph = report(GUIDE).document["graph"]
+    names = graph["children"][0][::2]
+    assert {"net", "optimizer", "step", "save_counter"} <= set(names)
+    optimizer = graph["children"][0][names.index("optimizer") * 2 + 1]
+    assert graph["palette"][graph["colors"][optimizer]] == "red"
+    assert len(graph["slots"][str(optimizer)]) == 3 * 4
+    assert report(data_path("keras_mlp/mlp.full.h5")).document["graph"] is None
+
+
+def test_damage_is_shown_and_is_the_exit_code(
+    tmp_path: Path, report: Callable, ckpt: Callable[..., Result]
+) -> None:
+    prefix = str(tmp_path / "c-1")
+    write_bundle(prefix, {name: np.full((4, 4), 2, np.float32) for name in ("a", "b", "c")})
+    with open(shard_path(prefix), "r+b") as file:
+        file.seek(70)
+        file.write(b"\x07")
+    assert ckpt("stats", prefix).code == 3
+    page = report(prefix, code=3)
+    assert list(page.document["broken"]) == ["1"]
+    assert "checksum" in page.document["broken"]["1"]
+    assert page.document["tensors"]["statistics"]["mean"] == [2, None, 2]
+    assert "damaged" in page.still
+    done = ckpt("report", prefix, "-o", tmp_path / "page.html", "--overwrite")
+    assert done.err.count("ckpt: error: ") == 1
+    assert "checksum" in done.err
+
+
+def test_hostile_names_are_inert_and_shown(tmp_path: Path, report: Callable) -> None:
+    prefix = str(tmp_path / "c-1")
+    write_bundle(prefix, {key: np.ones((2, 2), np.float32) for key in HOSTILE})
+    page = report(prefix)
+    for key in HOSTILE:
+        assert shown(key)[:250] in page.still
+    tags = {tag for tag, _ in page.elements}
+    head, text = {"html", "head", "meta", "link", "title", "style", "script"}, {"h1", "h2", "p", "noscript"}
+    assert tags <= head | text | {"body", "main", "dl", "dt", "dd", "div", "table", "tr", "th", "td"}
+    assert "\u202e" not in page.source
+    assert "\u2028" not in page.source
+
+
+def test_values_that_json_has_not_are_there(tmp_path: Path, report: Callable) -> None:
+    prefix = str(tmp_path / "c-1")
+    write_bundle(prefix, {"a": np.array([np.nan, np.inf, 1e300]), "n": np.array([1 << 40], np.int64)})
+    found = report(prefix).document["tensors"]["statistics"]
+    assert (found["max"], found["nan"], found["inf"]) == (["inf", 1 << 40], [1, 0], [1, 0])
+
+
+def test_what_is_there_stays_unless_it_is_to_be_replaced(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+    target = tmp_path / "page.html"
+    target.write_text("another")
+    target.chmod(0o640)
+    done = ckpt("report", GUIDE, "-o", target)
+    assert (done.code, target.read_text()) == (3, "another")
+    assert "is there already" in done.err
+    assert "--overwrite" in done.err
+    dry = ckpt("report", GUIDE, "-o", target, "--overwrite", "-n")
+    assert (dry.code, target.read_text()) == (0, "another")
+    done = ckpt("report", GUIDE, "-o", target, "--overwrite")
+    assert done.rows == dry.rows == [[str(target), str(target.stat().st_size)]]
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-o", "page.txt"), "'page.txt' does not end in .html"),
+        ((), "Missing option"),
+        (("-o", "page.html", "--open", "-n"), "--open does nothing beside --dry-run"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    arguments: tuple[str, ...], message: str, ckpt: Callable[..., Result]
+) -> None:
+    done = ckpt("report", GUIDE, *arguments)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_a_page_is_put_into_a_store(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+    store = MemoryStore()
+    with reachable(store):
+        done = ckpt("report", GUIDE, "-o", "mem://b/page.html", "--open")
+        assert done.code == 2
+        assert "--open is for a file of this machine" in done.err
+        for arguments, code in (((), 0), ((), 3), (("--overwrite",), 0)):
+            assert ckpt("report", GUIDE, "-o", "mem://b/page.html", *arguments).code == code
+        assert ckpt("report", GUIDE, "-o", tmp_path / "page.html").code == 0
+        with store.open("mem://b/page.html") as file:
+            assert file.read(0, file.size) == (tmp_path / "page.html").read_bytes()
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_a_browser_is_asked_to_open_it(
+    opens: bool, tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: asked.append(url) or opens)
+    monkeypatch.chdir(tmp_path)
+    done = ckpt("report", GUIDE, "-o", "a b#.html", "--open")
+    assert done.code == 0
+    assert asked == [f"file://{tmp_path}/a%20b%23.html"]
+    assert ("no browser was found" in done.err) == (not opens)
+
+
+def test_a_terminal_is_told_what_was_written(tmp_path: Path, terminal: Callable[..., Result]) -> None:
+    done = terminal("report", GUIDE, "-o", tmp_path / "page.html", "--color", "never")
+    assert done.code == 0
+    assert done.out.startswith(f"wrote {tmp_path}/page.html  ")
+    assert done.out.endswith("kB, 13 tensors drawn\n")
+
+
+def test_nothing_is_no_page(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+    done = ckpt("report", tmp_path / "nothing", "-o", tmp_path / "page.html")
+    assert (done.code, os.listdir(tmp_path)) == (3, [])
