@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.core.version import VERSION
 from formats.core.words import counted
 from formats.store.paths import absolute, is_in_store
 from formats.store.workers import workers
 
-from .. import __version__
 from ..operations.look import report
 from ..operations.move.single import refuse_single, write_single
 from ..option_rules import excludes, option_rules
@@ -74,7 +74,7 @@ def command(path: str, target: str, **options: Any) -> int:
     refuse_single(target, overwrite=options["overwrite"])
     with opened(path) as reader:
         found = _of_checkpoint(reader, options)
-        data = page(found.document, __version__)
+        data = page(found.document, VERSION)
         if not options["dry_run"]:
             write_single(target, [data], overwrite=options["overwrite"], prove=reader.check_unchanged)
     _tell(found.document, target, len(data), options)
