@@ -10,7 +10,6 @@ import click
 from formats.core.version import VERSION
 from formats.core.words import counted
 from formats.store.paths import absolute, is_in_store
-from formats.store.workers import workers
 
 from ..operations.look import report
 from ..operations.move.single import refuse_single, write_single
@@ -84,11 +83,8 @@ def command(path: str, target: str, **options: Any) -> int:
 
 def _of_checkpoint(reader: CheckpointReader, options: dict[str, Any]) -> Page:
     nbytes = sum(spec.nbytes or 0 for spec in reader.specs.values())
-    with (
-        workers(options["jobs"]) as pool,
-        render.progress(nbytes, reader.location.name) as advance,
-    ):
-        return report.checkpoint(reader, options["matches"], workers=pool, advance=advance)
+    with render.progress(nbytes, reader.location.name) as advance:
+        return report.checkpoint(reader, options["matches"], workers=options["workers"], advance=advance)
 
 
 def _tell(document: dict[str, Any], target: str, nbytes: int, options: dict[str, Any]) -> None:
