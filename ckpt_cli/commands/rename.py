@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from formats.core.words import counted
+from formats.store.paths import is_in_store
 
 from ..carrying_out import How, carry_out, tell
 from ..operations.move.rename import plan_rename
@@ -62,6 +63,8 @@ def command(source: str, target: str | None, **options: Any) -> int:
       ckpt rename run/ckpt-10 out/ckpt-10 --map names.tsv --link --dry-run
     """
     _check_usage(target, options)
+    if target is None:
+        is_in_store(source)  # raises for what is only read, before anybody is asked for it
     rules = rules_of(options)
     if not rules:
         raise click.UsageError(

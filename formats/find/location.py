@@ -32,8 +32,10 @@ from ..store.paths import (
     is_there,
     join,
     list_folder,
+    missing_place,
     name_of,
     obstacle_at,
+    parent,
     split,
     store_of,
 )
@@ -218,6 +220,9 @@ def _absent(path: str) -> CheckpointError:
             + command_line("rescue", prefix, "OUT", "--sibling", "OTHER"),
         )
         return CheckpointNotFoundError(message, path=path, hints=hints)
+    missing = missing_place(parent(path))
+    if missing is not None:
+        return CheckpointNotFoundError(missing, path=path)
     return CheckpointNotFoundError("no such file, prefix or directory", path=path, hints=suggest(prefix))
 
 

@@ -24,7 +24,7 @@ from ..errors import (
 from ..model.facts import Facts, Nothing
 from ..store.held import Held
 from ..store.links import followed
-from ..store.paths import is_in_store, is_there, refuse_closed
+from ..store.paths import is_in_store, is_there, refuse_closed, refuse_missing_place
 from ..store.staging import Staging, refuse_irreplaceable
 from .location import Location
 from .probe import Probe
@@ -140,6 +140,7 @@ class CheckpointWriter(ABC):
             self.notes.append(made_first(target.path))
         if target.rehearsal:
             refuse_closed(self.location(target.path).head)
+            refuse_missing_place(self.location(target.path).head)
             self._state = "closed"
             return
         self.staging = self._begun(existing)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 CLOSED = "the checkpoint has been closed"
 
+NO_FOLDER = "no such directory"
+
 FILE, FOLDER, LINK, OTHER = "file", "folder", "link", "other"
 """What can lie at a path; OTHER are pipes and devices, which nobody reads."""
 

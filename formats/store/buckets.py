@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
 from .answers import RefusedError, entry_of, library, plain, told
-from .base import FOLDER, Entry, UnlistedError
+from .base import FOLDER, NO_FOLDER, Entry, UnlistedError
 from .server import ListedStore, Refused, changed, count
 from .transport import Again, timeout, trying
 from .urls import public, refuse_query
@@ -104,7 +104,10 @@ class Buckets(ListedStore):
             unlisted = UnlistedError(error.message, path=folder)
             unlisted.hints = error.hints
             raise unlisted from None
-        count(folder, 0)
+        except CheckpointNotFoundError:
+            raise CheckpointNotFoundError(f"there is no {self.scheme}://{bucket}", path=folder) from None
+        finally:
+            count(folder, 0)
         before = f"{key}/" if key else ""
         folders = {_below(each, before, folder) for each in listed["common_prefixes"]}
         yield from ((each, Entry(FOLDER, 0, 0.0, ())) for each in sorted(folders))
@@ -117,7 +120,7 @@ class Buckets(ListedStore):
             if meta["size"] or name not in folders:
                 yield name, entry_of(meta)
         if empty and not folders and key:
-            raise CheckpointNotFoundError("no such directory", path=folder)
+            raise CheckpointNotFoundError(NO_FOLDER, path=folder)
 
     def look_alone(self, path: str, error: UnlistedError) -> Entry | Refused | None:
         bucket, key = parted(path)

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from ..errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
-from .base import FILE, FOLDER, Entry, UnlistedError
+from .base import FILE, FOLDER, NO_FOLDER, Entry, UnlistedError
 from .pieces import AT_ONCE
-from .server import Refused, ServerStore, changed, count
+from .server import ChangedError, Refused, ServerStore, changed, count
 from .transport import REFUSED, Again, Answer, Asked, ask, basic, trying
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class HttpStore(ServerStore):
         answer = trying(folder, lambda: self._listing(folder))
         count(folder, 0)
         if answer.status in (404, 410):
-            raise CheckpointNotFoundError("no such directory", path=folder)
+            raise CheckpointNotFoundError(NO_FOLDER, path=folder)
         found = parsed_listing(answer)
         if found is None:
             message = "cannot be listed: the server does not answer in JSON (nginx: autoindex_format json)"
@@ -171,7 +171,11 @@ class HttpStore(ServerStore):
                 raise Again(f"{len(found):,} of {end - begin:,} bytes came")
             return bytes(found)
 
-        return trying(path, on)
+        try:
+            return trying(path, on)
+        except ChangedError:
+            _refuse_two_tongues(asked, identity)
+            raise
 
     def _whole_of(self, answer: Answer, path: str, identity: Identity) -> bytes:
         if answer.cut or len(answer.body) != identity[-1]:
@@ -232,6 +236,14 @@ def look_at(asked: Asked) -> Entry | Refused | None:
         answer = trying(path, lambda: ask("GET", asked, lambda _, __: 0, {"Range": "bytes=0-0"}))
         count(path, 0)
     return entry_of(answer, path)
+
+
+def _refuse_two_tongues(asked: Asked, identity: Identity) -> None:
+    """Raise InaccessibleError where a server goes on to answer a HEAD as before: nothing has changed then."""
+    found = look_at(asked)
+    if isinstance(found, Entry) and found.identity == identity:
+        message = "the server says another thing in answer to HEAD than to GET, of the same file"
+        raise InaccessibleError(message, path=asked.path)
 
 
 def entry_of(answer: Answer, path: str) -> Entry | Refused | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from ..errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
-from .base import FILE, FOLDER, Entry
+from .base import FILE, FOLDER, NO_FOLDER, Entry
 from .http import HttpStore
 from .local import LOCAL
 from .server import ListedStore, changed, count
@@ -106,7 +106,7 @@ class HubStore(ListedStore):
             answer = trying(folder, lambda asked=asked: _page(asked))  # type: ignore[misc]
             count(folder, 0)
             if answer.status == 404:
-                raise CheckpointNotFoundError(f"no such directory{_why(answer)}", path=folder)
+                raise CheckpointNotFoundError(_missing(answer), path=folder)
             if answer.status != 200:
                 raise _refused(answer, folder)
             yield from _entries(answer, place.inside, folder)
@@ -271,14 +271,14 @@ def _checksum(answer: Answer, header: str) -> str | None:
 
 
 _UNKNOWN = {
-    "RepoNotFound": ": there is no such repository",
-    "RevisionNotFound": ": there is no such revision",
+    "RepoNotFound": "there is no such repository on the Hub, or not for everybody",
+    "RevisionNotFound": "there is no such revision of the repository",
 }
 
 
-def _why(answer: Answer) -> str:
+def _missing(answer: Answer) -> str:
     """Return what the Hub says of something that it does not find."""
-    return _UNKNOWN.get(answer.headers.get("X-Error-Code") or "", "")
+    return _UNKNOWN.get(answer.headers.get("X-Error-Code") or "", NO_FOLDER)
 
 
 def _refused(answer: Answer, path: str) -> InaccessibleError:

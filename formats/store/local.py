@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
-from .base import CLOSED, FILE, FOLDER, LINK, OTHER, Entry, File, Identity, Listed, Store
+from .base import CLOSED, FILE, FOLDER, LINK, NO_FOLDER, OTHER, Entry, File, Identity, Listed, Store
 from .obstacles import obstacle
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class LocalStore(Store):
             with os.scandir(folder or os.curdir) as entries:
                 kinds = {entry.name: _kind(entry) for entry in entries}
         except (FileNotFoundError, ValueError) as error:
-            raise CheckpointNotFoundError("no such directory", path=folder) from error
+            raise CheckpointNotFoundError(NO_FOLDER, path=folder) from error
         except OSError as error:
             raise InaccessibleError(str(error.strerror).lower(), path=folder) from error
         return [Listed(name, kinds[name]) for name in sorted(kinds)]  # twice as fast as sorting these

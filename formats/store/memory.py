@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakSet
 
 from ..errors import CheckpointError, CheckpointExistsError, CheckpointNotFoundError, InaccessibleError
-from .base import CLOSED, FILE, FOLDER, Entry, File, Listed
+from .base import CLOSED, FILE, FOLDER, NO_FOLDER, Entry, File, Listed
 from .objects import WHATEVER, ObjectStore, Stream, md5, md5_of
 from .paths import store_of
 
@@ -191,7 +191,7 @@ class MemoryStore(ObjectStore):
     def list(self, folder: str) -> Sequence[Listed]:
         self.lists[folder] += 1
         if not self._is_folder(folder):
-            raise CheckpointNotFoundError("no such directory", path=folder)
+            raise CheckpointNotFoundError(NO_FOLDER, path=folder)
         inside = self.absolute(folder) + "/"
         found: dict[str, Listed] = {}
         for path in self._blobs:

@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
-from .base import CLOSED, FILE, FOLDER, LINK, Entry, File, UnlistedError
+from .base import CLOSED, FILE, FOLDER, LINK, NO_FOLDER, Entry, File, UnlistedError
 from .local import LOCAL
 from .objects import ObjectStore
 from .urls import local_path, no_store, no_target, only_read, scheme_of
@@ -210,10 +210,11 @@ def refuse_closed(path: str) -> None:
 
 
 class _Kept(NamedTuple):
-    """What one listing found, None where there is no such folder; `stamp` is None where it counts once."""
+    """What one listing found, or why there is no such folder; `stamp` is None where it counts once."""
 
     stamp: Hashable | None
-    names: Sequence[Listed] | None
+    names: Sequence[Listed]
+    missing: str = ""
 
 
 _kept: dict[str, _Kept] = {}
@@ -230,17 +231,38 @@ def list_folder(folder: str) -> Sequence[Listed]:
     if known is None or stamp is None or known.stamp != stamp:
         if len(_kept) >= _MOST_KEPT:
             _kept.clear()
-        known = _kept[folder] = _Kept(stamp, _listed(store, folder))
-    if known.names is None:
-        raise CheckpointNotFoundError("no such directory", path=folder)
+        known = _kept[folder] = _listed(store, folder, stamp)
+    if known.missing:
+        raise CheckpointNotFoundError(known.missing, path=folder)
     return known.names
 
 
-def _listed(store: Store, folder: str) -> Sequence[Listed] | None:
+def _listed(store: Store, folder: str, stamp: Hashable | None) -> _Kept:
     try:
-        return store.list(folder)
-    except CheckpointNotFoundError:
+        return _Kept(stamp, store.list(folder))
+    except CheckpointNotFoundError as error:
+        return _Kept(stamp, (), error.message)
+
+
+def missing_place(folder: str) -> str | None:
+    """Return in words what a folder is missing in, where that is not there: a bucket, a repository."""
+    if not store_of(folder).scheme:
         return None
+    try:
+        list_folder(folder)
+    except CheckpointNotFoundError as error:
+        return None if error.message == NO_FOLDER else error.message
+    except CheckpointError:
+        pass
+    return None
+
+
+def refuse_missing_place(path: str) -> None:
+    """Raise CheckpointNotFoundError for a target in a bucket that is not there, as far as a listing tells."""
+    found = missing_place(parent(path))
+    if found is not None:
+        hints = ("a bucket is made by its provider's own programs",)
+        raise CheckpointNotFoundError(f"cannot be written: {found}", path=path, hints=hints)
 
 
 def is_listed(folder: str) -> bool:

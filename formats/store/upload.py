@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ..core.chunks import PIECE, view_of
 from ..errors import CheckpointError, CheckpointExistsError, ConversionError
 from .objects import NOTHING, ObjectStore, Over, md5, md5_of
-from .paths import as_if_there, join, name_of, parent, store_of
+from .paths import as_if_there, join, name_of, parent, refuse_missing_place, store_of
 from .staging import ALIVE, StagedFile, refusing
 
 if TYPE_CHECKING:
@@ -243,6 +243,8 @@ class Uploading:
         self._block = max(BLOCK, -(-parts // BLOCK) * BLOCK)
         self._store = object_store(target)
         before = self._store.asked(head)
+        if before is None:
+            refuse_missing_place(head)
         self._over = Over(entry=before) if overwrite and before is not None else NOTHING
         self._head: Upload | None = None
         self._uploads: list[Upload] = []

@@ -307,6 +307,27 @@ def test_nothing_that_is_printed_holds_a_token_or_a_signature(
             assert "hf_tokensecret" not in text
 
 
+def test_what_is_missing_on_the_hub_is_said(hub: Hub, ckpt: Callable[..., Result]) -> None:
+    for url, message in {
+        "hf://org/repo@nosuch/run/ckpt-1": "there is no such revision of the repository",
+        "hf://org/repo@nosuch": "there is no such revision of the repository",
+        "hf://org/other/run": "there is no such repository on the Hub, or not for everybody",
+        "hf://org/repo/nosuch/ckpt-1": "no such file, prefix or directory",
+    }.items():
+        for command in ("ls", "show", "verify"):
+            done = ckpt(command, url)
+            assert (done.code, done.err.split("\n")[0]) == (3, f"ckpt: error: {url}: {message}")
+
+
+def test_nobody_is_asked_for_what_is_not_written(hub: Hub, web: Web, ckpt: Callable[..., Result]) -> None:
+    for url in ("hf://org/repo/run/ckpt-1", f"{web.url}/run/ckpt-1"):
+        done = ckpt("rename", "--in-place", url, "--sub", "large=>small")
+        assert done.code == 3
+        assert "is read here, and not written" in done.err
+    assert not web.requests
+    assert not hub.web.requests
+
+
 @pytest.fixture
 def offered(ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Return what completion offers for the last of some words."""
@@ -380,6 +401,12 @@ def _shorten(handler: Handler, data: bytes) -> None:
     handler.say(206, data[begin : end + 1], told)
 
 
+def _say_of(handler: Handler, data: bytes, told: dict[str, str] = {}) -> None:  # noqa: B006  nobody changes it
+    begin, end = (int(each) for each in handler.headers["Range"].removeprefix("bytes=").split("-"))
+    ranged = {**handler.headers_of(data[:-1]), "Content-Range": f"bytes {begin}-{end}/{len(data)}", **told}
+    handler.say(206, data[begin : end + 1], ranged)
+
+
 def _hang_up(handler: Handler, _: bytes) -> None:
     handler.close_connection = True
 
@@ -397,12 +424,16 @@ PASSING: dict[str, Callable[[Handler, bytes], None]] = {
     "failing": lambda handler, _: handler.say(500),
     "gone for a moment": lambda handler, _: handler.say(503),
 }
+_TWO_TONGUES = "the server says another thing in answer to HEAD than to GET"
+
 LASTING: dict[str, tuple[Callable[[Handler, bytes], None], str]] = {
     "hung up": (_hang_up, "the connection was cut, in each of 5 attempts"),
     "failing": (lambda handler, _: handler.say(500), "500 Internal Server Error, in each of 5 attempts"),
     "forbidden": (lambda handler, _: handler.say(403), "the server answered 403 Forbidden"),
     "changing": (_change, "changed since it was opened"),
-    "gone": (lambda handler, _: handler.say(404), "changed since it was opened"),
+    "gone": (lambda handler, _: handler.say(404), _TWO_TONGUES),
+    "of another size": (lambda handler, data: _say_of(handler, data + b"!"), _TWO_TONGUES),
+    "of another time": (lambda handler, data: _say_of(handler, data, {"ETag": '"another"'}), _TWO_TONGUES),
     "compressed": (
         lambda handler, data: handler.say(206, data, {"Content-Encoding": "br"}),
         "sends it encoded",

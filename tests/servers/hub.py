@@ -45,7 +45,9 @@ class Hub:
         elif parts.path.startswith("/org/repo/resolve/main/"):
             self._resolve(handler, handler.place.removeprefix("/org/repo/resolve/main/"))
         else:
-            handler.say(404, b"", {"X-Error-Code": "RepoNotFound"})
+            is_repository = parts.path.startswith(("/api/models/org/repo/", "/org/repo/"))
+            missing = "RevisionNotFound" if is_repository else "RepoNotFound"
+            handler.say(404, b"", {"X-Error-Code": missing})
         return True
 
     def _list(self, handler: Handler, folder: str) -> None:

@@ -253,6 +253,18 @@ def test_a_bucket_that_is_missing_is_said_to_be(name: str, az: str, large: str) 
     assert "there is no az://nosuchcontainer" in done.stderr
 
 
+@pytest.mark.parametrize("bucket", ["s3://nosuchbucket", "az://nosuchcontainer"])
+@pytest.mark.parametrize(
+    "line", ["convert NEW {}/c-1 -n", "extract NEW net/l1/kernel -o {}/k.npy -n", "ls {}/run", "state {}/run"]
+)
+def test_a_missing_bucket_is_said_where_nothing_is_put(bucket: str, line: str, s3: str, az: str) -> None:
+    assert s3
+    assert az
+    done = _ckpt(*line.replace("NEW", NEW).format(bucket).split())
+    assert done.returncode == 3
+    assert f"there is no {bucket}" in done.stderr
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -11,6 +11,7 @@ from formats.find.location import find_listed, resolve, sharded_folder, suggest
 from formats.find.opening import is_directory, open_location
 from formats.find.registry import detect_format
 from formats.model.location import Location, bundle, step_of
+from formats.store.base import NO_FOLDER
 from formats.store.paths import (
     entry_at,
     is_file,
@@ -18,6 +19,7 @@ from formats.store.paths import (
     is_only_read,
     is_there,
     join,
+    missing_place,
     open_file,
     parent,
     real_path,
@@ -188,7 +190,8 @@ def places_of(path: str) -> tuple[str, str]:
         if is_there(path):
             raise CheckpointError("neither a directory nor a state file", path=path)
         refuse_closed(path)
-        raise CheckpointNotFoundError("no such directory", path=path, hints=_suggest_directory(path))
+        message = missing_place(path) or NO_FOLDER
+        raise CheckpointNotFoundError(message, path=path, hints=_suggest_directory(path))
     if not is_directory(path) and sharded_folder(path) is None:
         raise CheckpointError("one checkpoint, not a directory of them; it has no state file", path=path)
     return path, join(path, FILE_NAME)

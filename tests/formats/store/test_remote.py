@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import formats
 from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
 from formats.find.opening import open_checkpoint
 from formats.store import paths, remote, transport
@@ -126,6 +127,17 @@ def test_a_bucket_that_is_not_listed_is_asked_object_by_object(library: Library)
     assert paths.is_file("s3://bucket/run/x")
     assert not paths.is_file("s3://bucket/run/z")
     assert library.asked == [("list", "run"), ("head", "run/x"), ("head", "run/z")]
+
+
+def test_a_bucket_that_is_not_there_is_said(library: Library) -> None:
+    library.error = OSError("status code: 404 Not Found: <Error><Code>NoSuchBucket</Code>")
+    with pytest.raises(CheckpointNotFoundError, match="there is no s3://bucket"):
+        open_checkpoint("s3://bucket/run/ckpt-1")
+    with pytest.raises(CheckpointNotFoundError, match="cannot be written: there is no s3://bucket"):
+        formats.create_checkpoint("s3://bucket/run/ckpt-1", format="tf-name", specs=[])
+    library.error = None
+    with pytest.raises(CheckpointNotFoundError, match="no such file, prefix or directory"):
+        open_checkpoint("s3://bucket/nothing/ckpt-1")
 
 
 @pytest.mark.parametrize(
