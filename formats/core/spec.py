@@ -82,7 +82,7 @@ class SpecColumns(NamedTuple):
     """
 
     keys: list[str]
-    numbers: list[int]
+    numbers: Sequence[int]
     specs: list[TensorSpec]
     checksums: Sequence[int] | None = None
 

@@ -40,14 +40,17 @@ class ObjectReader(BundleReader):
 
     def load_object_graph(self) -> ObjectGraph:
         """Return the object graph; CheckpointError where it cannot be read or decoded."""
-        spec = self[GRAPH_KEY].spec
-        path, offset = self.data_place(GRAPH_KEY, self.tensor(GRAPH_KEY).entry)
+        if GRAPH_KEY not in self.specs:
+            self[GRAPH_KEY]  # which says that it is missing
+        tensor = self.tensor(GRAPH_KEY)
+        spec = tensor.spec
+        path, offset = self.data_place(GRAPH_KEY, tensor.entry)
         if spec.dtype is not STRING or spec.shape:
             message = f"{spec.dtype} of shape {list(spec.shape)}, expected one string"
             raise CorruptCheckpointError(
                 message, path=path, key=GRAPH_KEY, offset=offset, code="graph-decode"
             )
-        data = self[GRAPH_KEY].read()
+        data = tensor.read()
         try:
             return ObjectGraph.decode(data.item())
         except ValueError as error:

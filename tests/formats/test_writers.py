@@ -506,7 +506,7 @@ def test_strings_are_the_worked_example(tmp_path: Path) -> None:
     save(tmp_path / "c", {"v": strings(b"ab", b"", b"c")})
     assert files(tmp_path)["c.data-00000-of-00001"] == bytes.fromhex("02 00 01 65 14 8e 11 61 62 63")
     index = BundleIndex(str(tmp_path / "c"))
-    assert index.values == [bytes.fromhex("08 07 12 04 12 02 08 03 28 0a 35 1c d3 36 ed")]
+    assert [*index.values] == [bytes.fromhex("08 07 12 04 12 02 08 03 28 0a 35 1c d3 36 ed")]
 
 
 def test_scalars_and_empty_dimensions_are_present_messages(tmp_path: Path) -> None:

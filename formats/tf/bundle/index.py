@@ -7,10 +7,10 @@
                                    entry lists the pieces and holds no data
     PREFIX.data-SSSSS-of-NNNNN:    the tensors' bytes, without any framing
 
-The index is decoded into columns: keys, and entries as they are stored.  An entry is
-decoded when somebody asks for it; what a listing needs of it, dtype and shape, stands
-at its beginning and repeats from tensor to tensor, so that part is looked up, not
-decoded again.
+The index is decoded into columns: keys, and entries as they are stored, one behind the
+other.  An entry is decoded when somebody asks for it; what a listing needs of it, dtype and
+shape, stands at its beginning and repeats from tensor to tensor, so that part is looked
+up, not decoded again.
 tensorflow/core/util/tensor_bundle/tensor_bundle.cc, core/protobuf/tensor_bundle.proto
 """
 
@@ -19,13 +19,17 @@ from __future__ import annotations
 import bisect
 import gc
 import re
+from array import array
+from collections.abc import Sequence
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from ...core import dtypes
 from ...core.dtypes import INVALID, DType
 from ...core.spec import TensorSpec, key_bytes, key_text
+from ...core.spec_table import Ascending, SpecRows, SpecTable, places_of
 from ...core.words import counted
 from ...errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ...model.location import data_shards
@@ -39,7 +43,7 @@ from ...wire.sstable import Table, is_found
 from .slices import extents_of, slice_key, slice_proto
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ...core.region import Extents
     from ...wire.messages import VersionDef
@@ -245,6 +249,39 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
+class Values(Sequence[bytes]):
+    """The entries of an index as they are stored, in one piece of memory."""
+
+    def __init__(self, values: Iterable[bytes] = ()) -> None:
+        self._data = b""
+        self._behind: list[bytes] = []
+        self._ends = array("q", [0])
+        self.extend(list(values))
+
+    def extend(self, values: list[bytes]) -> None:
+        """Add entries behind those that are there."""
+        ends = accumulate(map(len, values), initial=self._ends.pop())
+        self._ends.extend(ends)
+        self._behind.append(b"".join(values))
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        if isinstance(at, slice):
+            return [self[number] for number in range(len(self))[at]]
+        if self._behind:
+            self._data = b"".join((self._data, *self._behind))
+            self._behind.clear()
+        return self._data[self._ends[at] : self._ends[at + 1]]
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+
 class BundleIndex:
     """An index, read and checked as a whole; no data shard is touched.
 
@@ -265,32 +302,39 @@ class BundleIndex:
         self.prefix = prefix
         self.path = prefix + ".index"
         self.findings: list[Finding] = [] if findings is None else findings
-        self.values: list[bytes] = []
-        self._lenient = lenient
-        self._heads: dict[bytes, tuple[DType, tuple[int, ...]]] = {}
-        self._blocks: list[tuple[int, int]] = []
-        self.tensors: dict[str, int] = {}
-        self.slice_entries: dict[bytes, int] = {}
+        self.values = Values()
+        self._begin(lenient=lenient)
         with ExitStack() as stack:
             if table is None:
                 file = stack.enter_context(open_file(self.path))
                 table = Table(file.read, file.size, self.path)
             stack.enter_context(_collector_paused())
             self.size = table.size
-            keys = self._read(table)
-            self.header = self._take_header(keys)
+            keys, header = self._read(table)
+            self.header = self._decode_header(header)
             self.big_endian = self.header.endianness == 1
             self._sort_out(keys)
+
+    def _begin(self, *, lenient: bool) -> None:
+        self._lenient = lenient
+        self._heads: dict[bytes, tuple[DType, tuple[int, ...]]] = {}
+        self._blocks: list[tuple[int, int]] = []
+        self.tensors: Mapping[str, int] = {}
+        self.slice_entries: dict[bytes, int] = {}
 
     def _flaw(self, error: CheckpointError) -> None:
         if not self._lenient:
             raise error
         self.findings.append(Finding.of(error))
 
-    def _read(self, table: Table) -> list[str]:
-        """Read all blocks, and return the keys as text: nobody needs them twice."""
+    def _read(self, table: Table) -> tuple[list[str], bytes | None]:
+        """Read all blocks; return the keys as text, which nobody needs twice, and the header if it is there.
+
+        TensorFlow takes whatever comes first for the header; a table without one would
+        lose its first tensor without a word.
+        """
         keys: list[str] = []
-        last = None
+        header = last = None
         before: bytes | None = None
         unsorted = size = 0
         first = (b"", b"", 0)
@@ -315,9 +359,13 @@ class BundleIndex:
                 last = key
             if not is_found(found, above, bound):
                 hidden.append(handle.offset)
+            if header is None and b"" in found:
+                at = found.index(b"")
+                header = values.pop(at)
+                del found[at]
             self._blocks.append((len(keys), handle.offset))
             keys += map(key_text, found)
-            self.values += values
+            self.values.extend(values)
         if unsorted:
             key, before, offset = first
             where = f"{counted(unsorted, 'key')} out of order, the first after {key_text(before)!r}"
@@ -327,25 +375,16 @@ class BundleIndex:
             blocks = counted(len(hidden), "block")
             message = f"the index block sends a search past {blocks}: TensorFlow does not find all keys"
             self.findings.append(Finding("error", "key-order", message, None, self.path, hidden[0]))
-        return keys
+        return keys, header
 
-    def _take_header(self, keys: list[str]) -> BundleHeaderProto:
-        """Return the header and take it out of the columns.
-
-        TensorFlow takes whatever comes first for the header; a table without one would
-        lose its first tensor without a word.
-        """
-        try:
-            position = keys.index("")
-        except ValueError:
+    def _decode_header(self, value: bytes | None) -> BundleHeaderProto:
+        """Return the header, or what can be told where there is none."""
+        if value is None:
             # A damaged block may have taken the header with it, and has been found already.
             if not any(finding.code == "block-checksum" for finding in self.findings):
                 what = "no header entry (an empty key)"
                 self._flaw(CorruptCheckpointError(what, path=self.path, offset=0, code="header"))
             return BundleHeaderProto(num_shards=self._count_shards())
-        value = self.values[position]
-        del keys[position], self.values[position]
-        self._blocks = [(first - (first > position), offset) for first, offset in self._blocks]
         try:
             header = BundleHeaderProto.decode(value)
         except ValueError as error:
@@ -371,7 +410,7 @@ class BundleIndex:
         in_order = not any(finding.code == "key-order" for finding in self.findings)
         # Slice keys sort before all that do not begin with a zero byte.
         if in_order and not (keys and keys[0].startswith(SLICE_KEY_BYTE.decode())):
-            self.tensors = dict(zip(keys, range(len(keys)), strict=True))
+            self.tensors = places_of(keys)
             return
         first = _first_occurrences(map(key_bytes, keys))
         for key, position in list(first.items()):
@@ -381,6 +420,11 @@ class BundleIndex:
                 if piece in first:
                     self.slice_entries[piece] = first[piece]
         self.tensors = {key_text(k): at for k, at in first.items() if k not in self.slice_entries}
+
+    @cached_property
+    def positions(self) -> Sequence[int]:
+        """The positions of all tensors in their order."""
+        return range(len(self.tensors)) if isinstance(self.tensors, Ascending) else [*self.tensors.values()]
 
     @property
     def keys(self) -> list[bytes]:
@@ -427,31 +471,36 @@ class BundleIndex:
         except EntryError:
             return None
 
-    def specs(self) -> dict[str, TensorSpec]:
+    def specs(self) -> SpecTable:
         """Return the specs of all tensors by key, INVALID where an entry cannot be decoded."""
         # This loop is what `ckpt ls` of 100,000 tensors waits for, so it names its globals.
-        values, is_place, new, spec_type = self.values, _PLAIN_PLACE.fullmatch, tuple.__new__, TensorSpec
-        seen, unseen = self._heads, (INVALID, ())
-        specs = {}
+        values, is_place = self.values, _PLAIN_PLACE.fullmatch
+        keys, numbers = [*self.tensors], array("i")
+        numbered: dict[TensorSpec, int] = {}
+        heads: dict[bytes, int] = {}
         with _collector_paused():
             for key, position in self.tensors.items():
                 value = values[position]
                 end = 4 + value[3] if len(value) > 3 else 0  # where an entry that was seen has its place
-                dtype, shape = seen.get(value[:end], unseen)
-                if dtype.itemsize is not None and is_place(value, end):
-                    specs[key] = new(spec_type, (key, dtype, shape, None))
-                else:
-                    specs[key] = self._decode_spec(key, position)
-        return specs
+                number = heads.get(value[:end])
+                if number is None or not is_place(value, end):
+                    spec = self._decode_spec(key, position)
+                    number = numbered.setdefault(spec, len(numbered))
+                    if spec.dtype.itemsize is not None and self._heads.get(value[:end]) == spec[1:3]:
+                        heads[value[:end]] = number
+                numbers.append(number)
+        in_order = self.tensors if isinstance(self.tensors, Ascending) else places_of(keys)
+        return SpecTable(SpecRows(keys, numbers, list(numbered)), in_order)
 
     def _decode_spec(self, key: str, position: int) -> TensorSpec:
+        """Return what an entry says of its tensor, but for its key; what is wrong with it is found."""
         try:
             entry = self.entry(position)
         except EntryError as flaw:
             self.findings.append(Finding("error", flaw.code, str(flaw), key, self.path, self.place(position)))
-            return TensorSpec(key, INVALID, shape_or_scalar(self.values[position]))
+            return TensorSpec("", INVALID, shape_or_scalar(self.values[position]))
         stored = entry.size if entry.dtype.itemsize is None else None
-        return TensorSpec(key, entry.dtype, entry.shape, stored)
+        return TensorSpec("", entry.dtype, entry.shape, stored)
 
 
 def _first_occurrences(keys: Iterable[bytes]) -> dict[bytes, int]:

@@ -25,7 +25,7 @@ from ...model.verification import Finding
 from ...store.paths import open_file
 from ...wire.crc32c import mask
 from . import payload
-from .index import BundleEntry, BundleIndex, EntryError, data_shard, decode_entry, encode_entry
+from .index import BundleEntry, BundleIndex, EntryError, Values, data_shard, decode_entry, encode_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,15 +55,11 @@ class SalvagedIndex(BundleIndex):
         self.path = prefix + ".index"
         self.findings = []
         keys = sorted(entries)
-        self.values = [entries[key] for key in keys]
-        self.size = sum(map(len, self.values))
+        self.values = Values(entries[key] for key in keys)
+        self.size = sum(map(len, entries.values()))
         self.header = header
         self.big_endian = header.endianness == 1
-        self.tensors = {}
-        self.slice_entries = {}
-        self._lenient = True
-        self._heads = {}
-        self._blocks = []
+        self._begin(lenient=True)
         self._sort_out([*map(key_text, keys)])
 
 

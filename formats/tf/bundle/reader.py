@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from ...core.chunks import Chunk
     from ...core.region import Extents, Index
+    from ...core.spec_table import SpecTable
     from ...model.facts import Facts
     from ...model.location import Location
     from ...model.probe import Probe
@@ -273,7 +274,7 @@ class BundleReader(CheckpointReader):
         return producer_of(self.location.path)
 
     @cached_property
-    def specs(self) -> Mapping[str, TensorSpec]:
+    def specs(self) -> SpecTable:
         return self.index.specs()
 
     @property
@@ -285,7 +286,7 @@ class BundleReader(CheckpointReader):
     def columns(self) -> Iterator[SpecColumns]:
         table = self._table
         if not self.is_long or table is None:
-            yield from super().columns()
+            yield self.specs.rows.columns
             return
         from .columns import IndexColumns, NotTellingError  # which need numpy
 
@@ -296,9 +297,8 @@ class BundleReader(CheckpointReader):
                 yield block
                 told += len(block.keys)
         except NotTellingError:
-            positions = self.index.tensors
-            left = (spec for key, spec in self.specs.items() if positions[key] >= told)
-            yield spec_columns(left, listed.specs)
+            positions = zip(self.index.positions, self.specs.rows, strict=True)
+            yield spec_columns((spec for position, spec in positions if position >= told), listed.specs)
 
     @cached_property
     def small(self) -> SmallTensors:
@@ -307,19 +307,17 @@ class BundleReader(CheckpointReader):
         return SmallTensors(self.index, self.open_shards)
 
     @cached_property
-    def _by_position(self) -> list[TensorSpec | None]:
-        specs: list[TensorSpec | None] = [None] * len(self.index.values)
-        for position, spec in zip(self.index.tensors.values(), self.specs.values(), strict=True):
-            specs[position] = spec
-        return specs
+    def _numbers(self) -> dict[str, int]:
+        """The number of each key: who reads values asks for a hundred thousand, one after the other."""
+        return {key: number for number, key in enumerate(self.specs)}
 
     def __getitem__(self, key: str) -> LazyTensor:
-        # As any reader does it, but a key among a hundred thousand is looked up once, not three times.
-        position = self.index.tensors.get(key)
-        spec = None if position is None else self._by_position[position]
-        if position is None or spec is None or spec.dtype is INVALID:
+        # As any reader does it, but a key is looked up once, not three times.
+        number = self._numbers.get(key)
+        spec = None if number is None else self.specs.rows[number]
+        if number is None or spec is None or spec.dtype is INVALID:
             return super().__getitem__(key)
-        return BundleTensor(self, spec, position)
+        return BundleTensor(self, spec, self.index.positions[number])
 
     def tensor(self, key: str) -> BundleTensor:
         return BundleTensor(self, self.specs[key], self.index.tensors[key])

@@ -26,7 +26,7 @@ from ...wire.crc32c import crc32c, unmask
 from . import payload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ...core.spec import TensorSpec
     from ...store.readahead import ReadAhead
@@ -86,9 +86,9 @@ class SmallTensors:
         return payload.decode_numbers(values, big_endian=True) if self._big_endian else values
 
 
-def decode_places(values: list[bytes]) -> bytes:
+def decode_places(values: Sequence[bytes]) -> bytes:
     """Return the places that entries tell, one after the other."""
-    batches = (values[at : at + _BATCH] for at in range(0, len(values), _BATCH))
+    batches = ([*values[at : at + _BATCH]] for at in range(0, len(values), _BATCH))
     return b"".join(map(_decode_batch, batches))
 
 

@@ -142,7 +142,7 @@ class _Structure:
 
     def __init__(self, reader: BundleReader) -> None:
         self.reader = reader
-        self.specs = list(reader.specs.values())
+        self.specs = reader.specs.rows
         self.parts = _Parts()
         self.order = array("q")
         self.pieces: dict[int, int] = {}
@@ -155,12 +155,12 @@ class _Structure:
             self.reader.expect(shard, 0, self._sizes.get(shard, 0))
 
     def check(self) -> Iterator[Finding]:
-        positions = self.reader.index.tensors
-        for number, spec in enumerate(self.specs):
+        positions = self.reader.index.positions
+        for number, (spec, position) in enumerate(zip(self.specs, positions, strict=True)):
             if spec.dtype is INVALID:
                 self.lost.add(number)
                 continue
-            entry = self.reader.entry(spec.key, positions[spec.key])
+            entry = self.reader.entry(spec.key, position)
             for finding in self._tensor(number, spec, entry):
                 if finding.severity == "error":
                     self.lost.add(number)

@@ -1,0 +1,137 @@
+"""Specs by key, in columns: what a million tensors take when nobody asks for one of them.
+
+    keys       text, in the order of the file
+    numbers    for each key that of the spec that has all but the key: few differ in dtype and shape
+    specs      those, each once
+
+A TensorSpec is made when somebody asks for it.  Keys that ascend are searched; any others, which
+damaged files have and those with bytes that are not UTF-8, are looked up.
+"""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_left
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
+from itertools import islice
+from typing import overload
+
+from .spec import SpecColumns, TensorSpec
+
+_new = tuple.__new__
+"""Makes a TensorSpec of its fields in a third of the time that calling it takes."""
+
+
+class Ascending(Mapping[str, int]):
+    """The places of keys that ascend, as a dictionary would tell them that takes as much as the keys."""
+
+    def __init__(self, keys: list[str]) -> None:
+        self._keys = keys
+
+    def __getitem__(self, key: str) -> int:
+        at = bisect_left(self._keys, key)
+        if at == len(self._keys) or self._keys[at] != key:
+            raise KeyError(key)
+        return at
+
+    def __contains__(self, key: object) -> bool:
+        if not isinstance(key, str):
+            return False
+        at = bisect_left(self._keys, key)
+        return at < len(self._keys) and self._keys[at] == key
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def items(self) -> ItemsView[str, int]:
+        return _Places(self)
+
+
+class _Places(ItemsView[str, int]):
+    _mapping: Ascending
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return zip(self._mapping, range(len(self._mapping)), strict=True)
+
+
+def places_of(keys: list[str]) -> Mapping[str, int]:
+    """Return where each of some keys stands among them; of one that is there twice, the first place."""
+    if all(map(operator.lt, keys, islice(keys, 1, None))):
+        return Ascending(keys)
+    places: dict[str, int] = {}
+    for at, key in enumerate(keys):
+        places.setdefault(key, at)
+    return places
+
+
+class SpecRows(Sequence[TensorSpec]):
+    """Specs in the order of the file, each made when it is asked for."""
+
+    def __init__(self, keys: list[str], numbers: Sequence[int], specs: list[TensorSpec]) -> None:
+        self.columns = SpecColumns(keys, numbers, specs)
+
+    def __len__(self) -> int:
+        return len(self.columns.keys)
+
+    @overload
+    def __getitem__(self, at: int) -> TensorSpec: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> SpecRows: ...
+
+    def __getitem__(self, at: int | slice) -> TensorSpec | SpecRows:
+        keys, numbers, specs, _ = self.columns
+        if isinstance(at, slice):
+            return SpecRows(keys[at], numbers[at], specs)
+        _, dtype, shape, stored = specs[numbers[at]]
+        return _new(TensorSpec, (keys[at], dtype, shape, stored))
+
+    def __iter__(self) -> Iterator[TensorSpec]:
+        keys, numbers, specs, _ = self.columns
+        behind = [tuple(spec)[1:] for spec in specs]
+        new, spec_type = _new, TensorSpec
+        for key, number in zip(keys, numbers, strict=True):
+            yield new(spec_type, (key, *behind[number]))
+
+
+class SpecTable(Mapping[str, TensorSpec]):
+    """Specs by key; a million of them take little more than the keys."""
+
+    def __init__(self, rows: SpecRows, places: Mapping[str, int]) -> None:
+        self.rows = rows
+        self._places = places
+
+    def __getitem__(self, key: str) -> TensorSpec:
+        return self.rows[self._places[key]]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows.columns.keys)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def values(self) -> ValuesView[TensorSpec]:
+        return _Values(self)
+
+    def items(self) -> ItemsView[str, TensorSpec]:
+        return _Items(self)
+
+
+class _Values(ValuesView[TensorSpec]):
+    _mapping: SpecTable
+
+    def __iter__(self) -> Iterator[TensorSpec]:
+        return iter(self._mapping.rows)
+
+
+class _Items(ItemsView[str, TensorSpec]):
+    _mapping: SpecTable
+
+    def __iter__(self) -> Iterator[tuple[str, TensorSpec]]:
+        return zip(self._mapping, self._mapping.rows, strict=True)
