@@ -319,15 +319,16 @@ class Message(metaclass=_Slotted):
 
     def encode(self) -> bytes:
         """Return the message as TensorFlow's protobuf runtime writes it, unknown fields last."""
-        out = []
+        out = bytearray()  # of a large graph, the bytes of all nodes one by one would take as much again
         for name, tag, encode, occurs in self._encoders:
             value = getattr(self, name)
             if occurs is _Occurs.REPEATED:
-                out += [tag + encode(item) for item in value]
+                for item in value:
+                    out += tag + encode(item)
             elif value if occurs is _Occurs.UNLESS_DEFAULT else value is not None:
-                out.append(tag + encode(value))
-        out.append(self.unknown)
-        return b"".join(out)
+                out += tag + encode(value)
+        out += self.unknown
+        return bytes(out)
 
     def replace(self, **values: Any) -> Self:
         """Return a message with these fields; all others are shared with this one."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from contextlib import closing, suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.chunks import PIECE
@@ -92,7 +93,11 @@ class _Parts:
     def in_file_order(self) -> array[int]:
         """Return the parts in the order in which they lie in the shards."""
         shard, offset = self.shard, self.offset
-        return array("q", sorted(range(len(shard)), key=lambda part: shard[part] << 64 | offset[part]))
+        order = range(len(shard))
+        places = zip(shard, offset, strict=True)
+        if all(place <= following for place, following in pairwise(places)):  # as writers leave them
+            return array("q", order)
+        return array("q", sorted(order, key=lambda part: shard[part] << 64 | offset[part]))
 
 
 def verify_bundle(reader: BundleReader, workers: Workers = SERIAL) -> Iterator[Verification]:

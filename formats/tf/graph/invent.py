@@ -18,6 +18,7 @@ back finds the way.
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import ConversionError
@@ -79,6 +80,11 @@ class Invented(NamedTuple):
     tables: tuple[str, ...] = ()
 
 
+_UNNUMBERED = -1
+_NO_EDGES: dict[str, _Node] = {}
+"""The edges of all nodes without any, most of which get none: it is never written to."""
+
+
 class _Owner(NamedTuple):
     """What tells one optimizer of a name-based checkpoint from another.
 
@@ -96,41 +102,52 @@ _UNNAMED = _Owner("", "")
 
 
 class _Node:
-    """A node while the graph grows; `path` is what its key begins with.
+    """A node while the graph grows, `edge` leading to it from its parent.
 
     It holds a variable, of that full name, or a hash table, of that name, or nothing; `slots` are those
-    of an optimizer: name, variable, and node of each.  A million names are some millions of nodes.
+    of an optimizer: name, variable, and node of each.  A million names are some millions of nodes, so that
+    the path, which is what a node's key begins with, is made when somebody asks for it.
     """
 
-    __slots__ = ("_slot_names", "edges", "full_name", "path", "slots", "table")
+    __slots__ = ("_slot_names", "edge", "edges", "full_name", "number", "parent", "slots", "table")
 
-    def __init__(self) -> None:
-        self.path = ""
-        self.edges: dict[str, _Node] = {}
+    def __init__(self, parent: _Node | None = None, edge: str = "") -> None:
+        self.parent = parent
+        self.edge = edge
+        self.edges: dict[str, _Node] = _NO_EDGES
         self.full_name: str | None = None
+        self.number = _UNNUMBERED
         self.table: str | None = None
         self.slots: list[tuple[str, _Node, _Node]] | None = None
         self._slot_names: dict[_Node, set[str]] | None = None
+
+    @property
+    def path(self) -> str:
+        edges = []
+        node = self
+        while node.parent is not None:
+            edges.append(node.edge)
+            node = node.parent
+        return "/".join(map(escape, reversed(edges)))
 
     @property
     def key(self) -> str:
         return f"{self.path}/{ATTRIBUTES}/{VARIABLE_VALUE if self.table is None else TABLE}"
 
     def child(self, name: str) -> _Node:
-        if name not in self.edges:
-            self.edges[name] = _Node()
-        return self.edges[name]
+        found = self.edges.get(name)
+        if found is None:
+            found = _Node(self, name)
+            self.add_edge(name, found)
+        return found
+
+    def add_edge(self, name: str, child: _Node) -> None:
+        if not self.edges:
+            self.edges = {}
+        self.edges[name] = child
 
     def new_child(self, name: str) -> _Node:
-        free = _free(name, self.edges)
-        child = self.child(free)
-        child.path = self.path_of(free)
-        return child
-
-    def path_of(self, edge: str) -> str:
-        """Return the path of the node that an edge leads to."""
-        # No edge is nameless, so that the root's path alone is empty.
-        return f"{self.path}/{escape(edge)}" if self.path else escape(edge)
+        return self.child(_free(name, self.edges))
 
     def add_slot(self, name: str, variable: _Node, full_name: str) -> None:
         if self.slots is None or self._slot_names is None:
@@ -138,10 +155,24 @@ class _Node:
         taken = self._slot_names.setdefault(variable, set())
         name = _free(_edge_name(name), taken)
         taken.add(name)
-        node = _Node()
-        node.path = f"{variable.path}/{OPTIMIZER_SLOT}/{self.path}/{escape(name)}"
+        node = _Slot(variable, self, name)
         node.full_name = full_name
         self.slots.append((name, variable, node))
+
+
+class _Slot(_Node):
+    """A slot variable, whose key begins with that of its variable."""
+
+    __slots__ = ("optimizer",)
+
+    def __init__(self, variable: _Node, optimizer: _Node, name: str) -> None:
+        super().__init__(variable, name)
+        self.optimizer = optimizer
+
+    @property
+    def path(self) -> str:
+        assert self.parent is not None
+        return f"{self.parent.path}/{OPTIMIZER_SLOT}/{self.optimizer.path}/{escape(self.edge)}"
 
 
 def _free(name: str, taken: Container[str]) -> str:
@@ -206,7 +237,8 @@ def add_count(graph: ObjectGraph, optimizer: str) -> str:
     """Give an optimizer at a path of an invented graph a count of its steps; return the key of that."""
     node = next(number for number, path in graph.paths.items() if path == optimizer)
     key = f"{escape(optimizer)}/{COUNT}/{ATTRIBUTES}/{VARIABLE_VALUE}"
-    graph.nodes[node].children.append(ObjectReference(node_id=len(graph.nodes), local_name=COUNT))
+    edge = ObjectReference(node_id=len(graph.nodes), local_name=COUNT)
+    graph.nodes[node].children = [*graph.nodes[node].children, edge]
     # By this full name it is told from what a checkpoint of names had.
     name = name_of_added_count(f"{optimizer}/{COUNT}")
     attribute = SerializedTensor(name=VARIABLE_VALUE, full_name=name, checkpoint_key=key)
@@ -230,8 +262,8 @@ def _node_of(root: _Node, name: str) -> _Node:
     if name.count("/") > _MOST_EDGES:
         raise ConversionError(f"more than {_MOST_EDGES} edges lead to it", key=name[:100] + "…")
     node = root
-    for part in name.split("/"):
-        node = node.child(part)
+    for part in name.split("/"):  # the same below every layer, and kept once
+        node = node.child(sys.intern(part))
     return node
 
 
@@ -252,7 +284,7 @@ def _name_edges(root: _Node) -> None:
                 edge = _free(edge, {*node.edges, SAVE_COUNTER})
                 node.edges = {edge if name == part else name: child for name, child in node.edges.items()}
         for edge, child in node.edges.items():
-            child.path = node.path_of(edge)
+            child.edge = edge
             waiting.append(child)
 
 
@@ -350,51 +382,68 @@ def _share_iterations(optimizers: Mapping[_Owner, _Node], variables: Mapping[str
     step = variables.get("global_step")
     for owner, node in optimizers.items():
         if step is not None and owner.scope and not owner.name and "iter" not in node.edges:
-            node.edges["iter"] = step
+            node.add_edge("iter", step)
 
 
 # Numbering -------------------------------------------------------------------------
 
 
 def _numbered(root: _Node, counter: _Node) -> tuple[ObjectGraph, dict[str, str]]:
-    """Return the graph as TensorFlow numbers it, breadth-first and slots last, and the keys of all names."""
+    """Return the graph as TensorFlow numbers it, breadth-first and slots last, and the keys of all names.
+
+    Edges are used up, so that they are not there twice.
+    """
     order = [root]
-    numbers = {id(root): 0}
+    root.number = 0
     for node in order:
         for child in node.edges.values():
-            if id(child) not in numbers:
-                numbers[id(child)] = len(order)
+            if child.number == _UNNUMBERED:
+                child.number = len(order)
                 order.append(child)
-    protos = [_proto(node, numbers) for node in order]
     for node in list(order):
-        by_slot = sorted(node.slots or (), key=lambda slot: (slot[0], numbers[id(slot[1])]))
-        for name, variable, slot in by_slot:
-            reference = SlotVariableReference(
-                original_variable_node_id=numbers[id(variable)],
-                slot_name=name,
-                slot_variable_node_id=len(order),
-            )
-            protos[numbers[id(node)]].slot_variables.append(reference)
+        for _, _, slot in _by_number(node):
+            slot.number = len(order)
             order.append(slot)
-            protos.append(_proto(slot, numbers))
-    named = (node for node in order if node is not counter)
-    keys = {node.full_name: node.key for node in named if node.full_name is not None}
+    keys: dict[str, str] = {}
+    protos = []
     for node in order:
+        key = "" if node.full_name is None and node.table is None else node.key
+        protos.append(_proto(node, key))
+        if node.full_name is not None and node is not counter:
+            keys[node.full_name] = key
         if node.table is not None:
-            keys |= {node.table + suffix: node.key + suffix for suffix in TABLE_SUFFIXES}
+            keys |= {node.table + suffix: key + suffix for suffix in TABLE_SUFFIXES}
+        node.edges = _NO_EDGES
     return ObjectGraph(TrackableObjectGraph(nodes=protos)), keys
 
 
-def _proto(node: _Node, numbers: Mapping[int, int]) -> TrackableObject:
-    children = [
-        ObjectReference(node_id=numbers[id(child)], local_name=name) for name, child in node.edges.items()
-    ]
-    attributes = []
+def _by_number(node: _Node) -> list[tuple[str, _Node, _Node]]:
+    """Return the slots of a node in the order in which TensorFlow numbers them."""
+    return sorted(node.slots or (), key=lambda slot: (slot[0], slot[1].number))
+
+
+def _proto(node: _Node, key: str) -> TrackableObject:
+    """Return the message of a node that is numbered, as are all that it speaks of."""
+    proto = TrackableObject.decode(b"")  # which has no lists of its own, of which nearly all would be empty
+    proto.has_checkpoint_values = _HOLDS_VALUES
+    if node.edges:
+        proto.children = [
+            ObjectReference(node_id=child.number, local_name=name) for name, child in node.edges.items()
+        ]
     if node.full_name is not None:
-        attributes.append(
-            SerializedTensor(name=VARIABLE_VALUE, full_name=node.full_name, checkpoint_key=node.key)
-        )
+        proto.attributes = [
+            SerializedTensor(name=VARIABLE_VALUE, full_name=node.full_name, checkpoint_key=key)
+        ]
     if node.table is not None:
         # TensorFlow gives a table no full name: its own differ from program to program.
-        attributes.append(SerializedTensor(name=TABLE, checkpoint_key=node.key))
-    return TrackableObject(children=children, attributes=attributes, has_checkpoint_values=_HOLDS_VALUES)
+        proto.attributes = [SerializedTensor(name=TABLE, checkpoint_key=key)]
+    if node.slots:
+        proto.slot_variables = [
+            SlotVariableReference(
+                original_variable_node_id=variable.number,
+                slot_name=name,
+                slot_variable_node_id=slot.number,
+            )
+            for name, variable, slot in _by_number(node)
+        ]
+    return proto

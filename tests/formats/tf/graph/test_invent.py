@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,3 +85,17 @@ def test_slots_that_a_restore_made_are_of_the_optimizer_whose_numbers_there_are(
     assert {found.keys["Adam/iter"], found.keys["SGD/iter"]} == {
         f"optimizer_{number}/iter{VALUE}" for number in (1, 2)
     }
+
+
+def test_a_graph_of_many_names_takes_little_a_node() -> None:
+    names = [f"model/layer_{number}/attention/self/query/kernel" for number in range(1_000)]
+    specs = {name: spec_of(name, np.zeros(1, np.float32)) for name in names}
+    invent_graph(specs)  # once before, for what is made but once
+    tracemalloc.start()
+    try:
+        nodes = len(invent_graph(specs).graph.nodes)
+        taken = tracemalloc.get_traced_memory()[1] / nodes
+    finally:
+        tracemalloc.stop()
+    assert nodes == 5_003
+    assert taken < 550, f"{taken:.0f} bytes a node"
