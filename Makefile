@@ -10,6 +10,7 @@ TORCH = .venv-torch
 FUZZ = .venv-fuzz
 DOCS = .venv-docs
 SERVERS = .venv-servers
+CLUSTER = .venv-cluster
 RIVALS = .venv-rivals
 RELEASE = .venv-release
 GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors pickle pytorch
@@ -18,7 +19,7 @@ DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 # Kept whatever the environment says: the suite starts the program a thousand times, which each compiled it anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick servers interop interop-all bench bench-quick docs release-check clean
+.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick servers cluster interop interop-all bench bench-quick docs release-check clean
 
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
@@ -56,7 +57,7 @@ MEMORY = $(shell df -Pk /dev/shm 2>/dev/null | awk '$$6 == "/dev/shm" && $$4 > 2
 test test-lowest: export TMPDIR ?= $(or $(MEMORY),/tmp)
 
 # On all processors; the slowest ten tests are named at the end.
-SUITE = -m pytest -n auto --dist worksteal --durations 10 -m 'not interop and not fuzz and not servers'
+SUITE = -m pytest -n auto --dist worksteal --durations 10 -m 'not interop and not fuzz and not servers and not cluster'
 
 test: $(VENV)/installed
 	$(VENV)/bin/python $(SUITE)
@@ -111,6 +112,16 @@ $(SERVERS)/installed: pyproject.toml
 	$(SERVERS)/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,remote,servers]'
 	if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix $(SERVERS) azurite@3; \
 		else echo 'make servers: Azurite comes by npm, which is not here: Azure is left out' >&2; fi
+	touch $@
+
+# Work that is shared among processes of dask.distributed, some of which are killed.
+cluster: $(CLUSTER)/installed
+	$(CLUSTER)/bin/python -m pytest -m cluster tests/cluster
+
+$(CLUSTER)/installed: pyproject.toml
+	$(PYTHON) -m venv $(CLUSTER)
+	rm -rf build *.egg-info
+	$(CLUSTER)/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,remote,servers,cluster]'
 	touch $@
 
 # TensorFlow and PyTorch are asked what they make of our files, each release in its own environment.  Of large matrices
@@ -182,4 +193,4 @@ $(RELEASE)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(FUZZ) $(DOCS) $(SERVERS) $(RIVALS) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(FUZZ) $(DOCS) $(SERVERS) $(CLUSTER) $(RIVALS) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

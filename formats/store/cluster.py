@@ -40,7 +40,7 @@ class Dask(Travelling):
             else distributed.LocalCluster(
                 n_workers=default_jobs(),
                 threads_per_worker=1,
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",
                 memory_limit=0,  # what a task holds is bounded
                 silence_logs=logging.CRITICAL,
                 preload=[__name__],
@@ -118,8 +118,9 @@ class Dask(Travelling):
         run, self._run = self._run, os.urandom(16).hex()
         for future in begun:
             future.cancel()
-        with suppress(Exception):  # whoever is gone does nothing any more
-            self._client.run(_called_off, run, on_error="ignore")
+        if self._client.status == "running":  # a client without its scheduler would wait for that
+            with suppress(Exception):  # whoever is gone does nothing any more
+                self._client.run(_called_off, run, on_error="ignore")
 
     def close(self) -> None:
         with suppress(Exception):  # it is over, whatever else is
@@ -151,5 +152,6 @@ def _distributed() -> Any:
     except ImportError as error:
         raise missing_extra() from error
     if not os.environ.get("CKPT_DEBUG"):
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        for name in ("distributed", "distributed.client", "tornado.application"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     return distributed

@@ -1,0 +1,5 @@
+"""Running `ckpt` within this process, as the tests of its commands do."""
+
+from tests.cli.conftest import ckpt
+
+__all__ = ["ckpt"]

@@ -1,0 +1,9 @@
+"""What a worker loads that shall be of another version."""
+
+from __future__ import annotations
+
+from formats.store import executors
+
+
+def dask_setup(_: object) -> None:
+    executors.VERSION = "0.0.9"

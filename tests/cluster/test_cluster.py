@@ -1,0 +1,228 @@
+"""Processes of dask.distributed share the work, of which any may be killed, or see something else."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.cluster.programs import OLDER, SLOWLY, Cluster, cluster, wait_for
+from tests.executing import GOLDENS, LINES, came_of, lay_out
+from tests.support import shard_path, write_bundle
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("default")]
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Return a cluster of two workers, which nobody kills."""
+    with cluster(tmp_path_factory.mktemp("two")) as found:
+        for _ in range(2):
+            found.worker()
+        yield found
+
+
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("laid")
+    lay_out(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a bundle of forty tasks."""
+    prefix = str(tmp_path_factory.mktemp("large") / "a-1")
+    generator = np.random.default_rng(0)
+    tensors = {
+        f"layer_{n:02}/kernel": generator.standard_normal(16 * MIB // 4 + n).astype(np.float32)
+        for n in range(20)
+    }
+    write_bundle(prefix, tensors)
+    return prefix
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[Cluster]:
+    """Return a cluster of two workers that take their time, so that they can be killed at their work."""
+    with cluster(tmp_path / "slow") as found:
+        for _ in range(2):
+            found.worker(None, SLOWLY)
+        yield found
+
+
+def same_bytes(prefix: str, other: Path) -> bool:
+    with open(shard_path(prefix), "rb") as one, open(shard_path(str(other)), "rb") as two:
+        return one.read() == two.read()
+
+
+def staged(directory: Path) -> int:
+    """Return how many bytes of what is being written have been written."""
+    found = directory.glob("*_temp_*/shard-*")
+    return sum(path.stat().st_blocks * 512 for path in found)
+
+
+# What comes of it ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*GOLDENS, "mixed"])
+def test_the_result_does_not_depend_on_who_works(
+    name: str, laid_out: Path, two: Cluster, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each command that shares its work, and of each format."""
+    monkeypatch.chdir(laid_out)
+    for command in LINES:
+        alone = came_of(ckpt, laid_out, name, command, "-j", "1")
+        assert came_of(ckpt, laid_out, name, command, "--executor", two.executor) == alone, command
+
+
+def test_a_cluster_of_its_own(large: str, tmp_path: Path, ckpt: Callable) -> None:
+    done = ckpt("convert", large, tmp_path / "b-1", "--executor", "dask", "-v")
+    assert done.code == 0, done.err
+    assert "handed out: 78 tasks, " in done.err
+    assert same_bytes(large, tmp_path / "b-1")
+    assert sorted(os.listdir(tmp_path)) == ["b-1.data-00000-of-00001", "b-1.index"]
+
+
+# Who sees what ---------------------------------------------------------------------------
+
+HERE = "/proc/self/cwd/run/a-1"
+"""A path that is another for every process, as a directory is that hosts mount from elsewhere, or do not."""
+
+
+@pytest.mark.parametrize("other", ["the same files", "nothing", "a copy"])
+def test_hosts_that_see_other_things_under_a_path(other: str, tmp_path: Path) -> None:
+    """Two workers, of which one is on another host, as far as files go."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    for directory in (one, two):
+        directory.mkdir()
+    (one / "run").mkdir()
+    write_bundle(str(one / "run/a-1"), {"a": np.arange(5 * MIB, dtype=np.float32)})
+    if other == "the same files":
+        os.symlink(one / "run", two / "run")
+    elif other == "a copy":
+        shutil.copytree(one / "run", two / "run")
+    with cluster(tmp_path / "cluster") as found:
+        found.worker(two)
+        done = found.run("convert", HERE, "/proc/self/cwd/run/b-1", cwd=one)
+    if other == "the same files":
+        assert done.code == 0, done.err
+        assert same_bytes(str(one / "run/a-1"), one / "run/b-1")
+        return
+    assert (done.code, done.out) == (3, "")
+    says = (
+        "cannot see it: no such file" if other == "nothing" else "changed since it was opened: the worker on"
+    )
+    assert says in done.err
+    assert f"{HERE}.data-00000-of-00001: " in done.err
+    assert "hint: " in done.err
+    assert sorted(os.listdir(one / "run")) == ["a-1.data-00000-of-00001", "a-1.index"]
+
+
+def test_a_worker_that_cannot_see_where_to_write(large: str, tmp_path: Path) -> None:
+    """Nothing is made where it would look for it."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    (two / "run").mkdir(parents=True)
+    (one / "run").mkdir()
+    with cluster(tmp_path / "cluster") as found:
+        found.worker(two)
+        done = found.run("convert", large, "/proc/self/cwd/run/b-1", cwd=one)
+    assert (done.code, done.out) == (3, "")
+    assert "cannot see it: no such file" in done.err
+    assert os.listdir(one / "run") == os.listdir(two / "run") == []
+
+
+def test_a_worker_of_another_version(large: str, tmp_path: Path) -> None:
+    with cluster(tmp_path / "cluster") as found:
+        found.worker(None, OLDER)
+        done = found.run("verify", large)
+    assert (done.code, done.out) == (3, "")
+    assert "has ckpt 0.0.9, this is 0." in done.err
+
+
+def test_nobody_there(large: str, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CKPT_TIMEOUT", "1")
+    done = ckpt("verify", large, "--executor", "dask://127.0.0.1:9")
+    assert (done.code, done.out) == (3, "")
+    assert "dask://127.0.0.1:9: no scheduler answers there" in done.err
+    with cluster(tmp_path / "cluster") as found:
+        done = ckpt("verify", large, "--executor", found.executor)
+    assert (done.code, done.out) == (3, "")
+    assert "has no worker after 1 s" in done.err
+
+
+# Who is killed ---------------------------------------------------------------------------
+
+
+def begun(large: str, out: Path, found: Cluster, seed: int = 0) -> subprocess.Popen[str]:
+    """Return a conversion that has written for some time, which a seed decides."""
+    out.mkdir()
+    process = found.begin("convert", large, out / "b-1")
+    enough = random.Random(seed).randrange(1, 250) * MIB
+    wait_for(lambda: staged(out) > enough or process.poll() is not None, "what is written")
+    return process
+
+
+def test_a_worker_is_killed(large: str, slow: Cluster, tmp_path: Path) -> None:
+    process = begun(large, tmp_path / "out", slow)
+    slow.processes[1].send_signal(signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert err == ""
+    assert same_bytes(large, tmp_path / "out/b-1")
+
+
+def test_all_workers_are_killed_and_one_comes(large: str, slow: Cluster, tmp_path: Path) -> None:
+    process = begun(large, tmp_path / "out", slow)
+    for worker in slow.processes[1:3]:
+        worker.send_signal(signal.SIGKILL)
+    slow.worker()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert same_bytes(large, tmp_path / "out/b-1")
+
+
+def test_the_scheduler_is_killed(large: str, slow: Cluster, tmp_path: Path) -> None:
+    process = begun(large, tmp_path / "out", slow)
+    slow.scheduler.send_signal(signal.SIGKILL)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (3, "")
+    assert err == f"ckpt: error: {slow.executor}: the scheduler has ended, or cannot be reached any more\n"
+    assert os.listdir(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_is_interrupted(number: int, large: str, slow: Cluster, tmp_path: Path) -> None:
+    process = begun(large, tmp_path / "out", slow)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.strip()) == (128 + number, "", "")
+    assert os.listdir(tmp_path / "out") == []
+    done = slow.run("verify", large)
+    assert done.code == 0, "the cluster is as it was"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_command_is_killed(seed: int, large: str, slow: Cluster, tmp_path: Path, ckpt: Callable) -> None:
+    process = begun(large, tmp_path / "out", slow, seed)
+    process.kill()
+    process.communicate()
+    done = slow.run("convert", large, tmp_path / "out" / "b-1")
+    assert done.code == 0, done.err
+    assert same_bytes(large, tmp_path / "out/b-1")
+    assert any("_temp_" in name for name in os.listdir(tmp_path / "out"))
+    assert ckpt("state", tmp_path / "out", "--fix").code == 0
+    assert not any("_temp_" in name for name in os.listdir(tmp_path / "out"))
