@@ -11,7 +11,7 @@ import click
 
 from .ending import EndedBySignal, ending_by_signals, exit_code
 from .options import color_option, with_general_options
-from .render.base import choose_color, choose_quiet, error_lines, note
+from .render.base import choose_color, choose_quiet, error_lines, note, remark
 from .versions import version_lines
 
 if TYPE_CHECKING:
@@ -133,7 +133,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     code = exit_code(signal.SIGPIPE)
     try:
         with ending_by_signals():
-            code = cli.main(args, prog_name="ckpt", standalone_mode=False)
+            words = sys.argv[1:] if args is None else list(args)
+            code = cli.main(words, prog_name="ckpt", standalone_mode=False, obj=words)
             sys.stdout.flush()
     except (BrokenPipeError, ReaderGoneError):
         # The reader of our output has seen enough: the answer stands if there is one already, and is
@@ -144,6 +145,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         if os.environ.get("CKPT_DEBUG"):
             raise
         code = exit_code(error.number if isinstance(error, EndedBySignal) else signal.SIGINT)
+        for line in getattr(error.__cause__ or error, "__notes__", ()):  # the command that goes on
+            remark(line)
     except (click.ClickException, OSError, _checkpoint_error()) as error:
         if os.environ.get("CKPT_DEBUG"):
             raise

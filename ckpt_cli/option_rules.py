@@ -22,7 +22,7 @@ from click.core import ParameterSource
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CHOOSING", "Rule", "excludes", "needs", "option_rules"]
+__all__ = ["CHOOSING", "Rule", "excludes", "needs", "option_rules", "values_given"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -68,7 +68,7 @@ def option_rules(*rules: Rule) -> Callable[[F], F]:
         @functools.wraps(function)
         def checked(*args: Any, **options: Any) -> Any:
             context = click.get_current_context()
-            given = _given(context)
+            given = set(values_given(context))
             for rule in rules:
                 message = rule.broken(given)
                 if message is not None:
@@ -81,10 +81,10 @@ def option_rules(*rules: Rule) -> Callable[[F], F]:
     return decorate
 
 
-def _given(context: click.Context) -> set[str]:
-    """Return the parameters of the command line, options by their longest name."""
+def values_given(context: click.Context) -> dict[str, Any]:
+    """Return the parameters of the command line with their values, options by their longest name."""
     return {
-        label(param)
+        label(param): context.params.get(param.name)
         for param in context.command.params
         if param.name is not None
         and context.get_parameter_source(param.name) is ParameterSource.COMMANDLINE

@@ -217,6 +217,7 @@ MAY_ASK = {
     "ckpt_cli.render.page": "reads its own style and scripts",
     "formats.core.chunks": "keeps what does not fit into memory",
     "formats.h5.weights_writer": "writes a file",
+    "formats.h5.writer": "writes a file",
     "formats.known.hdf5": "writes a file",
     "formats.known.keras": "inflates weights to a file without a name",
     "formats.known.npz": "writes a file",
@@ -255,7 +256,7 @@ def test_only_stores_and_writers_ask_the_system_for_files() -> None:
 
 def test_in_the_store_room_the_local_store_and_those_who_write_ask() -> None:
     asking = {module.rpartition(".")[2] for module in modules() if room(module) == "store" and asks(module)}
-    writing = {"exchange", "held", "links", "locks", "ownership", "staging", "upload"}
+    writing = {"exchange", "held", "journal", "links", "locks", "ownership", "staging", "upload"}
     assert asking == {"local", "obstacles", *writing, "memory"}  # which tests fill from files
 
 

@@ -17,6 +17,7 @@ from formats.tf.bundle.shards import CLONE, LINK
 from formats.tf.run.state_file import FILE_NAME
 
 from ..carrying_out import How, carry_out, note_cast, tell
+from ..going_on import going_on, wish_to_resume
 from ..operations.choose.keys import renamed
 from ..operations.choose.select import choose
 from ..operations.move import convert, pairing, transfer
@@ -104,6 +105,11 @@ CANNOT = 3  # The exit code of input that cannot be read.
 )
 @click.option("--merge-slices", is_flag=True, help="Write partitioned tensors whole.")
 @link_option()
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Keep what is finished when this is interrupted; go on with it when this is given again.",
+)
 @verify_options()
 @update_state_option
 @overwrite_option()
@@ -143,19 +149,29 @@ def command(source: str, target: str, **options: Any) -> int:
     place, as h5py, np.savez and torch.save do, changes both.  Where neither can be, values are
     copied, with a note.
 
+    With --resume what is finished is noted once a second, in the directory beside DST where it
+    is made, and stays there when the conversion is interrupted.  Given again with the same
+    sources, options and version of ckpt, it goes on; else it says what differs.  Whatever is
+    there is read again before it counts.  npz, tf-v1 and hdf5 are written from beginning to end, and
+    refuse it.
+
     \b
       ckpt convert bert_model.ckpt tf2/bert-1 --to object
       ckpt convert run/ckpt-10 weights.safetensors --weights-only
       ckpt convert model.h5 model.weights.h5
       ckpt convert bert_model.ckpt tf2/bert-1 --like fresh/ckpt-1 --map names.tsv
       ckpt convert model.safetensors tf2/model-1 --link
+      ckpt convert large.safetensors tf2/large-1 --resume
     """
     if options["weights_only"]:
         options["kind"] = "variable"
-    if options["each"]:
-        return _convert_each(source, target, options)
-    with opened(source) as reader:
-        _convert_one(reader, target, options)
+    context = click.get_current_context()
+    options["resume"] = wish_to_resume(context) if options["resume"] else None
+    with going_on(context, options["resume"]):
+        if options["each"]:
+            return _convert_each(source, target, options)
+        with opened(source) as reader:
+            _convert_one(reader, target, options)
     return 0
 
 
@@ -214,7 +230,8 @@ def _carry_out(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     rehearsal = options.get("rehearsal", False)
     how = How.of({**options, "dry_run": options["dry_run"] or rehearsal}, plan.target)
     ways = (CLONE, LINK) if options["link"] else ()
-    execute = partial(transfer.execute, plan, shard_size=options["shard_size"], ways=ways)
+    how_written = {"shard_size": options["shard_size"], "ways": ways, "resume": options["resume"]}
+    execute = partial(transfer.execute, plan, **how_written)
     outcome = carry_out(plan, execute, how)
     if rehearsal:
         return {}

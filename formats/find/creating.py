@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..model.object_graph import ObjectGraph
+    from ..store.journal import Journal
 from ..model.writer import CheckpointWriter, Target, check_specs
 
 
@@ -32,6 +33,7 @@ def create_checkpoint(
     facts: Facts | None = None,
     rehearsal: bool = False,
     prove_sent: bool = True,
+    journal: Journal | None = None,
 ) -> CheckpointWriter:
     """Return a writer of a new checkpoint at `path`, in the format of that id; it is a context manager.
 
@@ -42,7 +44,8 @@ def create_checkpoint(
     `shard_size` bounds the bytes of a data shard (a tensor is not split for it).  `facts` is
     what the file shall say of itself, as a reader's `facts` do.  The
     writer of a `rehearsal` writes nothing, but what would be refused is.  What is sent to a store
-    is held against what that says of it, unless not `prove_sent`.
+    is held against what that says of it, unless not `prove_sent`.  With a `journal`, which has begun, it
+    goes on where another process was interrupted.
 
     Raises CheckpointExistsError for a target that is there, unless `overwrite`;
     UnsupportedDtypeError, DuplicateKeyError and ConversionError for what the format
@@ -69,6 +72,7 @@ def create_checkpoint(
         Nothing() if facts is None else facts,
         rehearsal,
         prove_sent,
+        journal,
     )
     check_specs(target, found)
     return create(target)

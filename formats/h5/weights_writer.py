@@ -95,7 +95,8 @@ class ArchiveWriter(WeightsWriter):
                 member.file_size = os.path.getsize(weights)
                 with open(weights, "rb") as source, archive.open(member, "w") as sink:
                     copy_pieces(source, sink)
-            os.unlink(weights)
+            if self.target.journal is None:  # else another process may have to make the archive again
+                os.unlink(weights)
 
     def _texts(self) -> dict[str, str]:
         import json

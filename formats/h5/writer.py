@@ -24,7 +24,7 @@ from ..core.dtypes import BY_NAME
 from ..core.spec import is_utf8, key_bytes
 from ..errors import ConversionError
 from ..model.writer import CheckpointWriter, Place
-from ..store.staging import refusing
+from ..store.staging import Staging, refusing
 from .names import write_strings
 from .specs import RAW
 
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from ..core.spec import TensorSpec
     from ..store.staging import StagedFile
 
+
+_SKELETON = "skeleton"
+"""The staged file that is laid out anew where another process has begun to fill the first."""
 
 MOST_COMPONENTS = 1000
 """Groups within groups that are written; one that holds much less is no longer read here."""
@@ -117,6 +120,7 @@ class H5Writer(CheckpointWriter):
     """Writes one HDF5 file; a subclass lays it out in `_lay_out`."""
 
     is_sent_when_made = True
+    is_resumable = True
 
     @abstractmethod
     def _lay_out(self, skeleton: H5Skeleton) -> None:
@@ -128,8 +132,10 @@ class H5Writer(CheckpointWriter):
 
     def _start(self) -> None:
         name = self._h5_name()
+        is_begun = isinstance(self.staging, Staging) and self.staging.has_begun(name)
+        made = _SKELETON if is_begun else name
         with refusing(self.target.path):
-            skeleton = H5Skeleton(self.staging.path(name), self.target.path)
+            skeleton = H5Skeleton(self.staging.path(made), self.target.path)
             try:
                 self._lay_out(skeleton)
                 self._offsets = skeleton.close()
@@ -140,7 +146,24 @@ class H5Writer(CheckpointWriter):
             except BaseException:
                 skeleton.abandon()
                 raise
+        if is_begun:
+            self._graft(self.staging.path(made), self.staging.path(name))
         self._h5: StagedFile = self.staging.adopt(name)
+
+    def _graft(self, skeleton: str, begun: str) -> None:
+        """Write over all but the values of a file that another process has begun what stands there now."""
+        places = sorted((self._offsets.get(key, 0), spec.nbytes or 0) for key, spec in self.specs.items())
+        with refusing(self.target.path), open(skeleton, "rb") as source, open(begun, "r+b") as sink:
+            size = os.path.getsize(skeleton)
+            sink.truncate(size)
+            at = 0
+            for offset, nbytes in [*places, (size, 0)]:
+                for begin in range(at, offset, PIECE):
+                    source.seek(begin)
+                    sink.seek(begin)
+                    sink.write(source.read(min(PIECE, offset - begin)))
+                at = max(at, offset + nbytes)
+        os.unlink(skeleton)
 
     def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:
         assert extents is None

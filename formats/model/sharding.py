@@ -27,7 +27,7 @@ from ..errors import CheckpointError, ConversionError
 from ..store.beside import hub_shard
 from ..store.exchange import Exchange
 from ..store.paths import is_file, is_folder, is_there
-from ..store.staging import Staging
+from ..store.staging import Staging, refusing
 from .location import Location, shards_beside
 from .probe import Probe
 from .weight_map import INDEX, WEIGHT_MAP, files_by_name, is_map
@@ -139,6 +139,13 @@ class ShardWriter(CheckpointWriter):
             _ShardExchange(self.staging, self.target.path, index, self._files).run()
         else:
             self.staging.move_in(_old_files(index))
+
+    def tidy(self) -> None:
+        index, own = self._index_of(self.target.path), {file.name for file in self._files}
+        with refusing(self.target.path):
+            for path in _old_files(index) if index is not None else ():
+                if path != self.target.path and os.path.basename(path) not in own:
+                    os.unlink(path)
 
     # The plan -----------------------------------------------------------------------
 

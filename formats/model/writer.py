@@ -7,10 +7,11 @@ and moves everything in at the end.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from ..core.chunks import chunks_of
+from ..core.chunks import PIECE, chunks_of
 from ..core.dtypes import INVALID
 from ..errors import (
     CheckpointExistsError,
@@ -25,7 +26,9 @@ from ..model.facts import Facts, Nothing
 from ..store.held import Held
 from ..store.links import followed
 from ..store.paths import is_in_store, is_there, refuse_closed, refuse_missing_place
+from ..store.ranges import buffers
 from ..store.staging import Staging, refuse_irreplaceable
+from ..wire.crc32c import extend
 from .location import Location
 from .probe import Probe
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from ..core.chunks import Chunk
     from ..core.region import Extents
     from ..core.spec import TensorSpec
+    from ..store.journal import Claim, Journal
     from ..store.staging import StagedFile
     from ..store.upload import Uploading
     from .object_graph import ObjectGraph
@@ -52,7 +56,8 @@ class Target(NamedTuple):
     kept in slices, spelled as they shall be stored.  `shard_size` is in bytes.
     `facts` are what the format can say of itself, as its reader gives them.  Of a
     `rehearsal` nothing is written: it refuses what the performance would, and has its notes.
-    `prove_sent` holds what was sent to a store against what that says it has.
+    `prove_sent` holds what was sent to a store against what that says it has.  With a `journal` it
+    goes on where another process was interrupted.
     """
 
     path: str
@@ -64,6 +69,7 @@ class Target(NamedTuple):
     facts: Facts = Nothing()
     rehearsal: bool = False
     prove_sent: bool = True
+    journal: Journal | None = None
 
     @property
     def is_local(self) -> bool:
@@ -85,6 +91,22 @@ class Place(NamedTuple):
 
     def write(self, at: int, data: Chunk) -> None:
         self.file.write_at(self.offset + at, data)
+
+    @property
+    def name(self) -> str:
+        """The staged file's name, by which a journal knows it."""
+        return os.path.basename(self.file.path)
+
+    def holds(self, at: int, claim: Claim) -> bool:
+        """Whether what a journal claims to be there is there: all of it is read."""
+        buffer, _ = buffers()
+        crc = 0
+        for begin in range(0, claim.size, PIECE):
+            piece = buffer[: min(PIECE, claim.size - begin)]
+            if not self.file.read_back(self.offset + at + begin, piece.data):
+                return False
+            crc = extend(crc, piece)
+        return crc == claim.made
 
     def start_sync(self, begin: int, end: int) -> None:
         """Let the disk begin with a range that is written."""
@@ -109,6 +131,8 @@ class CheckpointWriter(ABC):
     has_slices = False
     is_sent_when_made = False
     """Whether it is made on this machine, and sent when it is whole: it is not written from front to back."""
+    is_resumable = False
+    """Whether every number goes to a place that is known before, so that another process can go on."""
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  the word of the field
         target = target._replace(path=self.followed(target.path))
@@ -155,7 +179,7 @@ class CheckpointWriter(ABC):
         """Return where new files are made, or what sends them."""
         target = self.target
         if target.is_local:
-            return Staging(target.path, existing)
+            return Staging(target.path, existing, target.journal)
         from ..store.upload import Uploading
 
         head = self.location(target.path).head
@@ -312,6 +336,8 @@ class CheckpointWriter(ABC):
             missing, _ = next(iter(self._unfilled))
             raise ValueError(f"{len(self._unfilled)} places are not filled, that of {missing!r} for one")
         self._state = "interrupted"
+        if isinstance(self.staging, Staging):
+            self.staging.cut()
         self._finish()
         self.staging.sync()
         self._state = "finished"
@@ -342,8 +368,13 @@ class CheckpointWriter(ABC):
                 if found and not self.target.overwrite:
                     raise CheckpointExistsError("has appeared meanwhile", path=found[0])
                 self._move_in()
+            if self.target.journal is not None:
+                self.target.journal.is_over = True
         finally:
             self.abandon()
+
+    def tidy(self) -> None:  # noqa: B027  most formats replace one file by one
+        """Remove what an interrupted `commit` has left in the way of what is in its place."""
 
     def withdraw(self) -> None:
         """Remove from its place what was written to a store, and then read back as something else."""

@@ -38,6 +38,7 @@ class SafetensorsWriter(ShardWriter):
 
     suffix = SAFETENSORS
     folder_name = "model" + SAFETENSORS
+    is_resumable = True
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
         for spec in target.specs:

@@ -90,18 +90,18 @@ def wait_for(directory: str) -> int:
             waited = time.monotonic() - started
         if waited >= timeout:
             hints = ("to wait longer, set CKPT_LOCK_TIMEOUT to seconds; a lock ends with its process",)
-            message = f"{_holder(directory)} is changing files here, waited {timeout:g} s for it to end"
+            message = f"{holder(directory)} is changing files here, waited {timeout:g} s for it to end"
             raise CheckpointError(message, path=directory, hints=hints)
         if waited >= _TELL_AFTER and not told:
             told = True
             notices.tell(
-                f"{directory}: waiting for {_holder(directory)}, which is changing files there; "
+                f"{directory}: waiting for {holder(directory)}, which is changing files there; "
                 f"up to {timeout:g} s"
             )
         time.sleep(min(_ASK_EVERY, timeout - waited))
 
 
-def _holder(directory: str) -> str:
+def holder(directory: str) -> str:
     """Return who holds a directory's lock, as far as the system tells."""
     pid = _holding_process(directory)
     if pid is None:

@@ -3,6 +3,7 @@
     TARGET                    a checkpoint: one file, or a bundle's index and data shards
     TARGET_temp_<32 hex>/     where the new files are made, under their final names
     TARGET_temp_<32 hex>/aside/   an old set that had to be moved out of the way
+    TARGET_temp_<32 hex>/ckpt.journal   what is finished, where another process may go on (`journal`)
     FILE.tempstate<number>    a single file being replaced
 
 Both names are those TensorFlow gives to saves in progress, so that its readers, and
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from .ownership import Ownership
 
 
-_LONGEST_STEM = 48
+LONGEST_STEM = 48
 """Characters of the target's name in the directory's: a name has at most 255 bytes."""
 
 _ASIDE = "aside"
@@ -130,9 +131,10 @@ class StagedFile:
         self.size = 0
         self._started = 0
         self._about = about
-        create = os.O_CREAT | os.O_EXCL if new else 0
+        # Of one that is there already what lies there is read again before it counts.
+        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL if new else os.O_RDWR | os.O_NOFOLLOW
         with refusing(about):
-            self._fd = os.open(path, os.O_WRONLY | create | os.O_CLOEXEC, mode)
+            self._fd = os.open(path, how | os.O_CLOEXEC, mode)
 
     def write(self, data: Chunk) -> None:
         """Write at the end."""
@@ -154,6 +156,14 @@ class StagedFile:
                 written = os.pwrite(self._fd, view[:_LARGEST_WRITE], offset)
                 offset += written
                 view = view[written:]
+
+    def read_back(self, offset: int, out: memoryview) -> bool:
+        """Fill `out` with what lies at a place of a file that was there already; False where it cannot."""
+        done = 0
+        with contextlib.suppress(OSError):
+            while done < len(out) and (count := os.preadv(self._fd, [out[done:]], offset + done)):
+                done += count
+        return done == len(out)
 
     def start_sync(self, offset: int, size: int) -> None:
         """Let the disk begin with a range that was written, so that `sync` has less to wait for.
@@ -210,6 +220,9 @@ class FilledHere:
     def write_at(self, offset: int, data: Chunk) -> None:
         self._opened().write_at(offset, data)
 
+    def read_back(self, offset: int, out: memoryview) -> bool:
+        return self._opened().read_back(offset, out)
+
     def start_sync(self, offset: int, size: int) -> None:
         self._opened().start_sync(offset, size)
 
@@ -224,28 +237,58 @@ class FilledHere:
                 file.close()
 
 
+class Kept(Protocol):
+    """The journal of a staging directory that others can go on with (`formats.store.journal`)."""
+
+    @property
+    def directory(self) -> str: ...
+
+    @property
+    def made(self) -> list[str]: ...
+
+    def is_claimed(self, name: str) -> bool: ...
+
+    def renamed(self, old: str, new: str) -> None: ...
+
+    def moved(self, name: str, place: str) -> None: ...
+
+    def keeps(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+    def remove(self) -> None: ...
+
+
 class Staging:
     """A directory beside the target, in which all new files are made; nobody else may look into it.
 
     `target` is no link (see `formats.store.links`).  `replaced` are the files of an old set: what
     takes the place of one gets its permissions and its owner, and what has no such place
-    gets what all of them allow.
+    gets what all of them allow.  With a `journal`, which has begun, the directory is its, and stays where
+    it has anything to go on with.
     """
 
     is_local = True
     """Whether files are filled at places, and moved; see `formats.store.upload` for what is sent."""
 
-    def __init__(self, target: str, replaced: Iterable[str] = ()) -> None:
+    def __init__(self, target: str, replaced: Iterable[str] = (), journal: Kept | None = None) -> None:
         self.target = target
         self.directory = os.path.dirname(target) or "."
+        self.journal = journal
         self._lock: int | None = None
         self._made: list[str] = []
+        self._kept: list[StagedFile] = []
         self._files: list[StagedFile] = []
         self._replaced = tuple(replaced)
         self._linked: dict[int, Ownership | None] = {}
         self._set_aside: dict[str, Ownership | None] = {}
         lock_timeout()  # What is wrong with it is not to come out after hours of writing.
-        name = f"{os.path.basename(target)[:_LONGEST_STEM]}_temp_{os.urandom(16).hex()}"
+        if journal is not None:
+            self.staged, self._made = journal.directory, journal.made
+            ALIVE.add(self)
+            ALIVE.discard(journal)
+            return
+        name = f"{os.path.basename(target)[:LONGEST_STEM]}_temp_{os.urandom(16).hex()}"
         self.staged = os.path.join(os.path.dirname(target), name)
         ALIVE.add(self)
         try:
@@ -267,9 +310,23 @@ class Staging:
         return os.path.join(os.path.dirname(self.target), name)
 
     def create(self, name: str) -> StagedFile:
-        file = StagedFile(self.path(name), self.target)
+        """Return a new file, or one that another process has begun and a journal speaks of."""
+        is_begun = self.has_begun(name)
+        file = StagedFile(self.path(name), self.target, new=not is_begun)
         self._files.append(file)
+        if is_begun:
+            self._kept.append(file)
         return file
+
+    def has_begun(self, name: str) -> bool:
+        """Whether another process has begun to fill a file, which is there."""
+        return self.journal is not None and self.journal.is_claimed(name)
+
+    def cut(self) -> None:
+        """End the files that another process has begun where they end now: nothing of them lies behind."""
+        with refusing(self.target):
+            for file in self._kept:
+                os.truncate(file.path, file.size)
 
     def scratch(self, name: str) -> StagedFile:
         """Return a new file for what waits, and goes to no place."""
@@ -283,6 +340,8 @@ class Staging:
 
     def rename(self, old: str, new: str) -> None:
         """Rename a staged file."""
+        if self.journal is not None:
+            self.journal.renamed(old, new)
         with refusing(self.target):
             os.rename(self.path(old), self.path(new))
 
@@ -330,6 +389,8 @@ class Staging:
         """Move a staged file to its place, replacing what is there."""
         place = final or self.final(name)
         self._belong(self.path(name), place)
+        if self.journal is not None:
+            self.journal.moved(name, place)
         os.replace(self.path(name), place)
 
     is_readable = True
@@ -371,7 +432,7 @@ class Staging:
     def remove(self) -> None:
         """Remove the staging directory, and directories made for it that stayed empty.
 
-        An old set that was set aside goes back to its place first.
+        An old set that was set aside goes back to its place first.  What others can go on with stays.
         """
         import shutil
 
@@ -379,13 +440,14 @@ class Staging:
             with contextlib.suppress(CheckpointError):  # What is thrown away may be lost.
                 self._close()
         with refusing(self.target):
-            if os.path.isdir(self.staged):
-                put_back(self.staged)
-                shutil.rmtree(self.staged)
-            self._unlock()
-            for made in reversed(self._made):
-                if os.path.isdir(made) and not os.listdir(made):
-                    os.rmdir(made)
+            if self.journal is not None and self.journal.keeps():
+                self.journal.close()
+            else:
+                if os.path.isdir(self.staged):
+                    put_back(self.staged)
+                    shutil.rmtree(self.staged)
+                self._unlock()
+                remove_empty(self._made)
         ALIVE.discard(self)
 
     def _close(self) -> None:
@@ -396,6 +458,8 @@ class Staging:
         held, self._lock = self._lock, None
         if held is not None:
             os.close(held)
+        if self.journal is not None:
+            self.journal.close()
 
     def __del__(self) -> None:
         self._unlock()
@@ -452,6 +516,13 @@ def make_directories(path: str, made: list[str] | None = None) -> None:
         with contextlib.suppress(FileExistsError):  # Another may have made it meanwhile.
             os.mkdir(each)
         sync_directory(os.path.dirname(each) or ".")
+
+
+def remove_empty(made: Iterable[str]) -> None:
+    """Remove directories, made in this order, in which nothing is."""
+    for path in reversed(list(made)):
+        if os.path.isdir(path) and not os.listdir(path):
+            os.rmdir(path)
 
 
 def _sync_file(path: str, *, may_be_closed: bool) -> None:

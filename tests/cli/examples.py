@@ -106,6 +106,7 @@ OWN = {
         "--shard-size": (_CONVERT, "--shard-size 100"),
         "--merge-slices": ("convert parts-1 new/c-1", "--merge-slices"),
         "--link": (_CONVERT, "--link"),
+        "--resume": ("convert bert-2 new/bert.npz", "--resume"),
         "--verify": (f"{_CONVERT} --json", "--verify none"),
         "--no-verify": (f"{_CONVERT} --json", "--no-verify"),
         "--update-state": (_CONVERT, "--update-state"),

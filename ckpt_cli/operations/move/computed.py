@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from formats.core.dtypes import DType
     from formats.core.region import Extents, Index
     from formats.core.spec import TensorSpec
+    from formats.store.journal import Claim
 
 
 class Cast(NamedTuple):
@@ -144,19 +145,24 @@ def cast(tensor: LazyTensor, dtype: DType) -> LazyTensor:
 
 
 class Sums:
-    """Unmasked checksums of a range: of what was made, and of each source as it was read."""
+    """Unmasked checksums of a range: of what was made, and of each source as it was read.
 
-    __slots__ = ("made", "read")
+    `kept` are the bytes that were in their place already, from an interrupted conversion.
+    """
+
+    __slots__ = ("kept", "made", "read")
 
     def __init__(self, sources: int) -> None:
         self.made = Sum()
         self.read = [Sum() for _ in range(sources)]
+        self.kept = 0
 
     def add(self, following: Sums) -> Sums:
         """Take in the sums of the next range, and return these."""
         self.made.add(following.made)
         for mine, theirs in zip(self.read, following.read, strict=True):
             mine.add(theirs)
+        self.kept += following.kept
         return self
 
 
@@ -184,6 +190,16 @@ class Values(NamedTuple):
                 piece = self.make(self._read(at, stop, buffer, sums))
             sums.made.extend(piece)
             yield piece
+
+    def claimed(self, begin: int, end: int, claim: Claim) -> Sums:
+        """Return the checksums of a range that is in its place, as a journal has them."""
+        sums = Sums(len(self.sources))
+        sums.made, sums.kept = Sum(claim.made, claim.size), claim.size
+        for number, crc in enumerate(claim.read):
+            source = self.sources[number]
+            first, last = (at * source.size // self.size for at in (begin, end))
+            sums.read[number] = Sum(crc, last - first)
+        return sums
 
     def check(self, sums: Sums) -> None:
         """Hold the checksums of all that was read against those stored; ChecksumError names the source."""

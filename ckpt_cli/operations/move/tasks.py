@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from formats.model.writer import Place
+    from formats.store.journal import Claim
     from formats.store.ranges import FileRange
     from formats.store.workers import Workers
 
@@ -29,18 +30,24 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """A range of a unit's bytes.  Copied, it goes to `place`; compared, it is held against `other`."""
+    """A range of a unit's bytes.  Copied, it goes to `place`; compared, it is held against `other`.
+
+    What a journal claims to be in its place is not copied again if it is there.
+    """
 
     values: Values
     begin: int
     end: int
     place: Place | None = None
     other: FileRange | None = None
+    claim: Claim | None = None
 
 
 def copied(part: Part) -> Sums:
     """Do one task."""
     assert part.place is not None
+    if part.claim is not None and part.place.holds(part.begin, part.claim):
+        return part.values.claimed(part.begin, part.end, part.claim)
     sums, at = Sums(len(part.values.sources)), part.begin
     for piece in part.values.pieces(part.begin, part.end, sums):
         part.place.write(at, piece)
@@ -54,9 +61,11 @@ def done(
     parts: Iterable[tuple[Unit, Part]],
     workers: Workers,
     advance: Callable[[int], None],
+    note: Callable[[Part, Sums], None] = lambda *_: None,
 ) -> Generator[tuple[Unit, Part, Sums]]:
     """Have parts worked on; yield each unit with its last part and the checksums of the whole.
 
+    `note` is told of each part, and its own checksums.
     Whoever stops before the end closes this: parts that are being copied would go on into
     files that are removed.
     """
@@ -71,6 +80,7 @@ def done(
     with closing(workers.map(work, noted(), lambda part: part.end - part.begin)) as results:
         for sums in results:
             unit, part = waiting.popleft()
+            note(part, sums)
             total = sums if total is None else total.add(sums)
             if part.end == part.values.size:
                 yield unit, part, total

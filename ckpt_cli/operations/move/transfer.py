@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from formats.core.chunks import equal_bytes, view_of
+from formats.core.chunks import chunks_of, equal_bytes, view_of
 from formats.core.region import region_of, tiling_flaw
 from formats.core.words import counted
 from formats.errors import ConversionError, CorruptCheckpointError, leave_out
@@ -34,6 +34,7 @@ from formats.wire.crc32c import mask
 from .computed import Values, cast
 from .layout import Spot, laid_out, units
 from .plans import FULL, NONE, Outcome
+from .resuming import Ledger, finished, letting_go
 from .sharing import Shares, share
 from .tasks import Part, broken, compared, copied, different, done
 
@@ -46,9 +47,11 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
     from formats.model.tensor import LazyTensor
     from formats.model.writer import CheckpointWriter
+    from formats.store.journal import Journal
 
     from .layout import Name, Unit
     from .plans import Move, Plan
+    from .resuming import Resume
 
 
 _LAST = Spot(1 << 62, 0, 0)
@@ -63,9 +66,23 @@ def cast_chunks(tensor: LazyTensor, spec: TensorSpec) -> Iterator[Chunk]:
 def _chunks(move: Move) -> Iterator[Chunk]:
     if move.tensor is not None:
         return cast_chunks(move.tensor, move.spec)
-    from formats.core.chunks import chunks_of
-
     return chunks_of(move.spec, move.value)
+
+
+def _checked_chunks(move: Move) -> Iterator[Chunk]:
+    """Yield a move's chunks, held against its spec as a writer does."""
+    return chunks_of(move.spec, _chunks(move))
+
+
+@contextmanager
+def _ended_by_errors(journal: Journal | None) -> Iterator[None]:
+    """Let a journal go where nobody stages anything in its directory after all."""
+    try:
+        yield
+    except BaseException:
+        if journal is not None:
+            journal.remove()
+        raise
 
 
 @contextmanager
@@ -99,13 +116,15 @@ def execute(
     dry_run: bool = False,
     advance: Callable[[int], None] = lambda _: None,
     ways: Sequence[str] = (),
+    resume: Resume | None = None,
 ) -> Outcome:
     """Write the plan's target and move it to its place.
 
     Nothing is left behind where anything fails, and an old target is untouched.  A dry
     run writes nothing, and refuses what the real one would before its first byte.
     `ways` are those in which a file of the sources may be a data shard of the target
-    (`formats.tf.bundle.shards`); without any, all values are copied.
+    (`formats.tf.bundle.shards`); without any, all values are copied.  Where it is to `resume`, what is
+    finished is kept when it is interrupted, and gone on with.
     Raises CheckpointExistsError, ConversionError and what reading the source raises.
     """
     if ways and not format_named(plan.format).is_bundle:
@@ -114,18 +133,28 @@ def execute(
     for move in plan.moves:
         if move.tensor is not None and not move.tensor.has_values:
             move.tensor.read()  # A listing says so, before anything is written.
-    writer = create_checkpoint(
+    create = partial(
+        create_checkpoint,
         plan.target,
         format=plan.format,
         specs=[move.spec for move in _in_order(plan)],
-        overwrite=overwrite,
         object_graph=plan.object_graph,
         slices=plan.slices,
         shard_size=shard_size,
         facts=plan.facts,
-        rehearsal=dry_run,
         prove_sent=proof != NONE,
     )
+    journal = None
+    if resume is not None:
+        rehearsed = create(overwrite=True, rehearsal=True)
+        journal = resume.journal(plan, rehearsed)
+        if not dry_run:
+            journal.begin()
+        if journal.is_done:
+            return finished(journal, plan, rehearsed, dry_run=dry_run)
+        overwrite |= journal.has_moved
+    with _ended_by_errors(journal):
+        writer = create(overwrite=overwrite, rehearsal=dry_run, journal=None if dry_run else journal)
     if proof == FULL:
         _refuse_to_lose(writer)
     shares = Shares()
@@ -133,11 +162,12 @@ def execute(
         if ways:
             shares.rehearse(plan)
         return Outcome([*plan.notes, *writer.notes, *(shares.notes(plan, dry_run=True) if ways else ())])
-    with _about(plan.source), writer:
+    ledger = Ledger(journal)
+    with _about(plan.source), writer, letting_go(journal, plan):
         if ways:
             assert isinstance(writer, BundleWriter)
             shares = share(plan, writer, ways, workers, advance)
-        made = _copy(plan, writer, shares, workers, advance)
+        made = _copy(plan, writer, shares, ledger, workers, advance)
         writer.finish()
         is_compared = proof == FULL and writer.is_readable
         if is_compared:
@@ -150,7 +180,8 @@ def execute(
         plan.check_unchanged()
     if proof == FULL and not is_compared:
         _compare_in_place(plan, writer, made, workers, advance)
-    return Outcome([*plan.notes, *writer.notes, *(shares.notes(plan) if ways else ())], bool(shares))
+    notes = [*plan.notes, *writer.notes, *(shares.notes(plan) if ways else ()), *ledger.notes(plan)]
+    return Outcome(notes, bool(shares))
 
 
 def _refuse_to_lose(writer: CheckpointWriter) -> None:
@@ -192,16 +223,21 @@ def _compare_in_place(
 # Copying --------------------------------------------------------------------------
 
 
-def _copy(
-    plan: Plan, writer: CheckpointWriter, shares: Shares, workers: Workers, advance: Callable[[int], None]
+def _copy(  # noqa: PLR0917  what goes where, then who does it
+    plan: Plan,
+    writer: CheckpointWriter,
+    shares: Shares,
+    ledger: Ledger,
+    workers: Workers,
+    advance: Callable[[int], None],
 ) -> dict[Name, int]:
     """Write all tensors that are not shared; return the masked checksums of what could be written in ranges.
 
     The order of what is laid out is the plan's, whoever does the copying.
     """
     made: dict[Name, int] = {}
-    copies = _copies(plan, writer, shares, workers, advance)
-    with closing(done(copied, copies, workers, advance)) as written:
+    copies = _copies(plan, writer, shares, ledger, workers, advance)
+    with closing(done(copied, copies, workers, advance, ledger.note)) as written:
         for unit, part, sums in written:
             part.values.check(sums)
             writer.filled(*unit.name, sums.made.crc)
@@ -209,19 +245,30 @@ def _copy(
     return made
 
 
-def _copies(
-    plan: Plan, writer: CheckpointWriter, shares: Shares, workers: Workers, advance: Callable[[int], None]
+def _copies(  # noqa: PLR0917  what goes where, then who does it
+    plan: Plan,
+    writer: CheckpointWriter,
+    shares: Shares,
+    ledger: Ledger,
+    workers: Workers,
+    advance: Callable[[int], None],
 ) -> Iterator[tuple[Unit, Part]]:
     """Yield the parts of all that can be copied in ranges; write everything else when its turn comes."""
     for unit in laid_out(plan, writer) if shares.left is None else shares.left:
         move, extents = unit
-        values = None if extents is None and move.spec.key in plan.slices else unit.values
-        place = writer.place(*unit.name) if values is not None else None
+        is_one = extents is not None or move.spec.key not in plan.slices
+        values = unit.values if is_one else None
+        place = writer.place(*unit.name) if is_one and move.spec.dtype.itemsize is not None else None
         if values is not None and place is not None:
             for begin, end in cut(values.size, workers.task_bytes):
-                yield unit, Part(values, begin, end, place)
+                yield unit, Part(values, begin, end, place, claim=ledger.claim(place, begin, end))
             continue
         workers.keep(move.spec.nbytes or 0)
+        if place is not None:
+            crc = ledger.stream(place, move.spec.nbytes or 0, partial(_checked_chunks, move))
+            writer.filled(*unit.name, crc)
+            advance(move.spec.nbytes or 0)
+            continue
         if extents is None:
             if plan.slices.get(move.spec.key):
                 _check_tiles(plan, move.spec)

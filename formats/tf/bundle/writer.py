@@ -26,7 +26,7 @@ from ...store.staging import StagedFile, Staging, refusing
 from ...wire.coding import encode_fixed32, encode_varint
 from ...wire.crc32c import extend, mask
 from ...wire.messages import BundleHeaderProto, VersionDef
-from .index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY, BundleEntry, encode_entry
+from .index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY, BundleEntry, BundleIndex, data_shard, encode_entry
 from .links import followed_prefix
 from .payload import length_bytes
 from .shards import ELSEWHERE, Brought
@@ -78,6 +78,7 @@ class BundleWriter(CheckpointWriter):
 
     has_shards = True
     has_slices = True
+    is_resumable = True
 
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
         _check_keys(target)
@@ -316,6 +317,14 @@ class BundleWriter(CheckpointWriter):
 
     def _move_in(self) -> None:
         self._bundle.move_in()
+
+    def tidy(self) -> None:
+        path = self.target.path
+        count = BundleIndex(path).header.num_shards
+        own = {data_shard(path, shard, count) for shard in range(count)}
+        with refusing(path):
+            for shard in set(data_shards(path)) - own:
+                os.unlink(shard)
 
 
 def _planned_shards(target: Target) -> int:

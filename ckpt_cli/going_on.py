@@ -1,0 +1,66 @@
+"""What `--resume` means on the command line: the options that count, and the command that goes on."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from formats.core.words import command_line
+from formats.errors import CheckpointError
+from formats.store.urls import public, scheme_of
+
+from .ending import EndedBySignal
+from .operations.move.resuming import Resume
+from .option_rules import values_given
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import click
+
+_WITHOUT_EFFECT = frozenset(
+    [
+        *("SRC", "DST", "--jobs", "--executor", "--json", "--color", "--quiet", "--verbose", "--verify"),
+        *("--no-verify", "--update-state", "--overwrite", "--dry-run", "--resume", "--save-map"),
+    ]
+)
+"""Parameters that may differ the second time: staged bytes do not depend on them, or sources tell them."""
+
+
+def wish_to_resume(context: click.Context) -> Resume:
+    """Return the wish of a command line with --resume."""
+    given = values_given(context)
+    options = {name: _said(value) for name, value in given.items() if name not in _WITHOUT_EFFECT}
+    return Resume(options)
+
+
+def _said(value: Any) -> str:
+    return " ".join(map(str, value)) if type(value) is tuple else str(value)
+
+
+@contextmanager
+def going_on(context: click.Context, resume: Resume | None) -> Iterator[None]:
+    """Have the last line of what is interrupted, or fails and can go on, be the command that goes on."""
+    try:
+        yield
+    except (KeyboardInterrupt, EndedBySignal) as error:
+        if resume is not None:
+            error.add_note(_same_command(context))
+        raise
+    except CheckpointError as error:
+        if resume is not None and resume.has_kept:
+            error.hints = (*error.hints, f"to go on with what is finished: {_same_command(context)}")
+        raise
+    else:
+        if resume is not None:
+            resume.forget()
+
+
+def _same_command(context: click.Context) -> str:
+    """Return the command line as it was given, but for what may be secret in URLs."""
+    return command_line(*map(_public, context.find_root().obj or ()))
+
+
+def _public(word: str) -> str:
+    name, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    return name + equals + (public(value) if scheme_of(value) else value)

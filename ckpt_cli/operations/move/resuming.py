@@ -1,0 +1,227 @@
+"""Going on with a conversion that was interrupted: `ckpt convert --resume`.
+
+What is done is known by the version, the identities of the sources, the options and the plan that came
+of them.  All of it stands in the journal (`formats.store.journal`), so that whoever gives another source
+or option is told which; the staging directory's name is a digest of it, so that it is found again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from formats.core.chunks import chunks_of, view_of
+from formats.core.version import VERSION
+from formats.errors import CheckpointError, ConversionError, CorruptCheckpointError
+from formats.store.journal import Claim, Journal, has_journal
+from formats.store.paths import absolute, entry_at, store_of
+
+from .plans import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from formats.core.chunks import Chunk
+    from formats.model.writer import CheckpointWriter, Place
+
+    from .computed import Sums
+    from .plans import Plan
+    from .tasks import Part
+
+
+class Resume:
+    """The wish to go on, and what became of it: `options` are those that the result depends on, as text.
+
+    What is finished is remembered as that until somebody says `forget`,
+    so that a kill after the last byte, or between two of several conversions, loses nothing.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.options = dict(options)
+        self._journals: list[Journal] = []
+
+    def journal(self, plan: Plan, writer: CheckpointWriter) -> Journal:
+        """Return the journal of a plan, for a writer that rehearses it.
+
+        Raises ConversionError where the target cannot be gone on with, CheckpointError where something else
+        was begun in its place.
+        """
+        path = writer.target.path
+        if not writer.is_resumable:
+            hints = ("leave out --resume, or write another format: --to tf-name",)
+            message = f"{plan.format} is written from its beginning to its end, and cannot be gone on with"
+            raise ConversionError(message, path=path, hints=hints)
+        header = {
+            "version": VERSION,
+            "target": os.path.basename(path),
+            "sources": _identities(plan),
+            "options": self.options,
+            "plan": _digest(plan),
+            "nbytes": plan.nbytes,
+        }
+        journal = Journal(path, header)
+        for directory, other in journal.others():
+            raise _refusal(directory, other, header)
+        self._journals.append(journal)
+        return journal
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether there is something to go on with."""
+        return any(has_journal(journal.directory) for journal in self._journals)
+
+    def forget(self) -> None:
+        """Remove what is remembered of conversions that are finished, now that all are."""
+        for journal in self._journals:
+            journal.forget()
+
+
+# What is done ---------------------------------------------------------------------
+
+
+def _identities(plan: Plan) -> dict[str, list[int | str]]:
+    """Return by what the sources' files are known again.  CheckpointError where a server tells nothing."""
+    found: dict[str, list[int | str]] = {}
+    for source in plan.sources:
+        for path in (*(source.fingerprint or {}), *source.files()):
+            entry = entry_at(path)
+            if entry is None:
+                raise CheckpointError("is there no longer", path=path)
+            is_local = not store_of(path).scheme
+            # The number of a local device may be another when the machine was started again.
+            identity = entry.identity[1:] if is_local else entry.identity
+            if not is_local and not any(isinstance(part, str) and part for part in identity):
+                message = "its server tells nothing by which it would be known again"
+                raise CheckpointError(message, path=path, hints=("leave out --resume",))
+            found[absolute(path)] = list(identity)
+    return found
+
+
+def _digest(plan: Plan) -> str:
+    """Return a digest of all that is written, but for the values that the sources have."""
+    found = hashlib.sha256(repr((plan.format, plan.slices, plan.facts)).encode("utf-8", "surrogatepass"))
+    if plan.object_graph is not None:
+        found.update(plan.object_graph.encode())
+    for spec, source, tensor, value in plan.moves:
+        stored = None if tensor is None else tensor.spec.dtype.name
+        said = repr((spec.key, spec.dtype.name, spec.shape, source, stored))
+        found.update(said.encode("utf-8", "surrogatepass"))
+        for chunk in chunks_of(spec, value) if tensor is None else ():
+            found.update(view_of(chunk))
+    return found.hexdigest()
+
+
+def _refusal(directory: str, other: Mapping[str, Any], header: Mapping[str, Any]) -> CheckpointError:
+    """Return why what was begun cannot be gone on with: the first thing that differs."""
+    hints = (f"to begin anew, remove what it has finished: rm -r {directory}",)
+    message = f"another conversion to {header['target']} was interrupted: {_difference(other, header)}"
+    return CheckpointError(message, path=directory, hints=hints)
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    if old.get("version") != new["version"]:
+        return f"it was begun by ckpt {old.get('version')}, this is {new['version']}"
+    for name, told in (("sources", _source), ("options", _option)):
+        before, now = old.get(name), new[name]
+        before = before if isinstance(before, dict) else {}
+        for each in sorted({*before, *now}):
+            if before.get(each) != now.get(each):
+                return told(each, before.get(each), now.get(each))
+    return "what a file holds that an option names (--map, --config) has changed"
+
+
+def _source(path: str, before: object, now: object) -> str:
+    if before is None or now is None:
+        return f"{path} was {'not ' if before is None else ''}a source of it"
+    return f"its source {path} has changed since"
+
+
+def _option(name: str, before: object, now: object) -> str:
+    if before is None or now is None:
+        return f"it was begun with{'out' if before is None else ''} {name}"
+    return f"it was begun with {name} {before}, this has {now}"
+
+
+# Going on -------------------------------------------------------------------------
+
+
+class Ledger:
+    """What is filled is noted here, in a journal if there is one; `kept` counts bytes that were there."""
+
+    def __init__(self, journal: Journal | None) -> None:
+        self._journal = journal
+        self.kept = 0
+
+    def claim(self, place: Place, begin: int, end: int) -> Claim | None:
+        """Return what is claimed of a range of a place."""
+        if self._journal is None:
+            return None
+        return self._journal.claim(place.name, place.offset + begin, end - begin)
+
+    def note(self, part: Part, sums: Sums) -> None:
+        """Take note of a part that is in its place."""
+        self.kept += sums.kept
+        if self._journal is None or sums.kept or part.begin == part.end:
+            return
+        assert part.place is not None
+        read = tuple(each.crc for each in sums.read) if part.values.make else ()
+        self._filled(part.place, part.begin, Claim(part.end - part.begin, sums.made.crc, read))
+
+    def stream(self, place: Place, size: int, chunks: Callable[[], Iterator[Chunk]]) -> int:
+        """Fill a place from its beginning to its end; return the unmasked checksum."""
+        from formats.wire.crc32c import extend
+
+        claim = self.claim(place, 0, size)
+        if claim is not None and place.holds(0, claim):
+            self.kept += size
+            return claim.made
+        at = crc = 0
+        for chunk in chunks():
+            place.write(at, chunk)
+            crc = extend(crc, chunk)
+            at += len(chunk)
+        if self._journal is not None and size:
+            self._filled(place, 0, Claim(size, crc))
+        return crc
+
+    def _filled(self, place: Place, begin: int, claim: Claim) -> None:
+        assert self._journal is not None
+        self._journal.filled(place.name, place.offset + begin, claim)
+
+    def notes(self, plan: Plan) -> list[str]:
+        """Return what a person should know of it."""
+        notes = []
+        if self._journal is not None and self._journal.is_damaged:
+            notes.append(f"{self._journal.directory}: the journal is damaged, so all was done anew")
+        if self.kept:
+            notes.append(f"went on: {self.kept:,} of {plan.nbytes:,} bytes were there already")
+        return notes
+
+
+@contextmanager
+def letting_go(journal: Journal | None, plan: Plan) -> Iterator[None]:
+    """Give up what cannot be gone on with, whatever is tried: it is wrong, or a source has changed."""
+    try:
+        yield
+    except CheckpointError as error:
+        if journal is not None:
+            hopeless = isinstance(error, ConversionError | CorruptCheckpointError)
+            journal.is_void = hopeless or _has_changed(plan)
+        raise
+
+
+def _has_changed(plan: Plan) -> bool:
+    with suppress(CheckpointError):  # of a server that does not answer
+        return any(source.has_changed() for source in plan.sources)
+    return False
+
+
+def finished(journal: Journal, plan: Plan, rehearsed: CheckpointWriter, *, dry_run: bool) -> Outcome:
+    """Tidy up after a conversion that was interrupted when all was in its place; return its outcome."""
+    if not dry_run:
+        rehearsed.tidy()
+        journal.is_over = True
+        journal.remove()
+    return Outcome([*plan.notes, f"{plan.target}: was finished already"])

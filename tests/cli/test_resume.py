@@ -1,0 +1,586 @@
+"""`ckpt convert --resume`: what is kept when it is interrupted, what counts of it, and what is refused."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shlex
+import shutil
+import signal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from ckpt_cli.main import main
+from formats.core.version import VERSION
+from formats.model.writer import Place
+from formats.store import journal
+from formats.store.journal import JOURNAL
+from formats.store.locks import lock
+from formats.store.staging import StagedFile, refusing
+from formats.wire.crc32c import crc32c
+from tests.counts import count
+from tests.faults.steps import exit_after, exit_before, steps
+from tests.sampling import seeds, turn
+from tests.support import data_path, numbers, partitioned, shard_path, write_bundle
+from tests.writing import files, save, strings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Result
+
+    Ckpt = Callable[..., Result]
+
+KERAS = data_path("keras3_mlp", "mlp.keras")
+OBJECTS = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
+NEWER = data_path("guide_adam_new", "tf_ckpts", "ckpt-10")
+BUNDLE, PACKED, SLICED, LOOSE = (
+    "source/c-1",
+    "source/packed.npz",
+    "source/sliced-1",
+    "source/loose.safetensors",
+)
+
+TARGETS = {
+    "bundle": (BUNDLE, "out/c-1"),
+    "cast": (BUNDLE, "out/c-1", "--cast", "bfloat16"),
+    "shards": (BUNDLE, "out/c-1", "--shard-size", "500"),
+    "object-based": (BUNDLE, "out/c-1", "--to", "object"),
+    "safetensors": (LOOSE, "out/w.safetensors"),
+    "sharded safetensors": (LOOSE, "out/model/", "--to", "safetensors", "--shard-size", "500"),
+    "from a compressed file": (PACKED, "out/c-1", "--to", "name"),
+    "slices": (SLICED, "out/c-1"),
+    "merged slices": (SLICED, "out/c-1", "--merge-slices"),
+    "linked": (LOOSE, "out/c-1", "--to", "name", "--link", "--cast", "float16"),
+    "like": (OBJECTS, "out/c-1", "--like", NEWER, "--weights-only", "--partial"),
+    "Keras 2 weights": (KERAS, "out/w.h5"),
+    "Keras 3 weights": (KERAS, "out/w.weights.h5"),
+    "Keras archive": (KERAS, "out/w.keras"),
+}
+
+
+STREAMED = {"merged slices": 1}
+
+
+def arrays() -> dict[str, Any]:
+    numbers = {f"v{at}": np.arange(40 + at, dtype=np.float32) * 1.37 for at in range(8)}
+    return {**numbers, "n": np.array(7), "wide": np.arange(5, dtype=np.float64)}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sources")
+    (folder / "source").mkdir()
+    save(folder / BUNDLE, {**arrays(), "text": strings(b"one", b"", b"three")})
+    save(folder / LOOSE, arrays(), "safetensors")
+    np.savez_compressed(folder / PACKED, **arrays())
+    slices = partitioned(np.arange(12.0).reshape(4, 3), [((0, 2), (0, -1)), ((2, 2), (0, -1))])
+    write_bundle(str(folder / SLICED), {b"k": numbers(np.arange(9.0)), b"w": slices})
+    return folder
+
+
+@pytest.fixture
+def here(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to a directory with the sources in it."""
+    shutil.copytree(sources / "source", tmp_path / "source", copy_function=shutil.copy2)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def staged(folder: str = "out") -> list[str]:
+    """Return the staging directories that lie there."""
+    if not os.path.isdir(folder):
+        return []
+    return [os.path.join(folder, name) for name in os.listdir(folder) if "_temp_" in name]
+
+
+def lines(directory: str) -> list[bytes]:
+    with open(os.path.join(directory, JOURNAL), "rb") as file:
+        return file.read().splitlines(keepends=True)
+
+
+class Interrupted:
+    """Counts what is written to places, and interrupts at one of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.written: list[tuple[str, int]] = []
+        self.at = 0
+        real = Place.write
+
+        def write(place: Place, at: int, data: Any) -> None:
+            if len(self.written) + 1 == self.at:
+                raise KeyboardInterrupt
+            self.written.append((place.name, place.offset + at))
+            real(place, at, data)
+
+        monkeypatch.setattr(Place, "write", write)
+
+    def start(self, at: int = 0) -> None:
+        self.at = at
+        self.written.clear()
+
+
+@pytest.fixture
+def places(monkeypatch: pytest.MonkeyPatch) -> Interrupted:
+    return Interrupted(monkeypatch)
+
+
+def whole(ckpt: Ckpt, words: tuple[str, ...]) -> dict[str, bytes]:
+    """Return what one run makes, and take it away."""
+    done = ckpt("convert", *words, "-j", "1")
+    assert done.code == 0, done.err
+    made = files("out")
+    shutil.rmtree("out")
+    return made
+
+
+def interrupted(ckpt: Ckpt, places: Interrupted, words: tuple[str, ...], at: int) -> str:
+    """Interrupt a conversion at a write; return the directory that is kept."""
+    places.start(at)
+    done = ckpt("convert", *words, "-j", "1", "--resume")
+    assert done.code == 130
+    assert done.err.splitlines()[-1] == f"ckpt convert {shlex.join(words)} -j 1 --resume"
+    places.start()
+    (found,) = staged(os.path.dirname(words[1].rstrip("/")) if "model/" not in words[1] else "out/model")
+    return found
+
+
+# The same bytes ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_going_on_makes_the_bytes_of_one_run_and_writes_the_rest_alone(
+    name: str, ckpt: Ckpt, here: Path, places: Interrupted
+) -> None:
+    words = TARGETS[name]
+    expected = whole(ckpt, words)
+    total = list(places.written)
+    for at in turn(range(2, len(total) + 1), 2, list(TARGETS).index(name)):
+        kept = interrupted(ckpt, places, words, at)
+        assert ckpt("convert", *words, "-n", "--resume").code == 0
+        again = ckpt("convert", *words, "--resume", "-j", "1")
+        assert again.code == 0, again.err
+        assert "were there already" in again.err
+        again_as_well = STREAMED.get(name, 0)  # what is not read in ranges counts when all of it is there
+        assert len(places.written) <= len(total) - (at - 1) + again_as_well, "it is written again"
+        assert not os.path.exists(kept)
+        made = files("out")
+        assert made.keys() == expected.keys()
+        assert made == expected
+        shutil.rmtree("out")
+        count("conversions that were gone on with")
+
+
+def test_a_part_of_a_large_tensor_counts(
+    ckpt: Ckpt, here: Path, places: Interrupted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("formats.store.workers.TASK_BYTES", 1 << 12)
+    save("source/large-1", {"w": np.arange(1 << 16, dtype=np.float32)})
+    words = ("source/large-1", "out/c-1", "--cast", "float16")
+    expected = whole(ckpt, words)
+    total = len(places.written)
+    interrupted(ckpt, places, words, total - 1)
+    assert ckpt("convert", *words, "--resume").code == 0
+    assert len(places.written) == 2 < total
+    assert files("out") == expected
+
+
+def test_without_the_option_all_is_removed(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+    places.start(5)
+    done = ckpt("convert", BUNDLE, "out/c-1", "-j", "1")
+    assert (done.code, done.err.strip()) == (130, "")
+    assert not os.path.exists("out")
+
+
+def test_where_nothing_was_finished_nothing_is_kept(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+    places.start(1)
+    assert ckpt("convert", BUNDLE, "out/c-1", "-j", "1", "--resume").code == 130
+    assert not os.path.exists("out")
+
+
+def test_two_interrupts_lose_nothing(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+    expected = whole(ckpt, TARGETS["bundle"])
+    interrupted(ckpt, places, TARGETS["bundle"], 7)
+    interrupted(ckpt, places, TARGETS["bundle"], 2)
+    assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
+    assert len(places.written) == 3
+    assert files("out") == expected
+
+
+def test_each_checkpoint_of_a_directory(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+    """What was finished before the interrupt is neither refused nor done again."""
+    run = data_path("guide_adam_legacy", "tf_ckpts")
+    words = (run, "out", "--each", "--to", "name")
+    expected = whole(ckpt, words)
+    total = len(places.written)
+    places.start(total - 2)
+    assert ckpt("convert", *words, "-j", "1", "--resume").code == 130
+    places.start()
+    done = ckpt("convert", *words, "-j", "1", "--resume")
+    assert done.code == 0, done.err
+    assert done.err.count("was finished already") == 2
+    assert len(places.written) == 3
+    assert files("out") == expected
+
+
+# What is refused -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["w.npz", "w.v1", "w.hdf5", "w.json"])
+def test_what_is_written_from_end_to_end_says_so(target: str, ckpt: Ckpt, here: Path) -> None:
+    to = {"w.v1": "v1", "w.hdf5": "hdf5", "w.json": "listing"}.get(target, "npz")
+    for more in ((), ("-n",)):
+        done = ckpt("convert", BUNDLE, f"out/{target}", "--exclude", "text", "--to", to, "--resume", *more)
+        assert done.code == 3
+        assert "from its beginning to its end" in done.err
+        assert "--resume" in done.err
+        assert not os.path.exists("out")
+
+
+def test_a_source_that_changed_is_named(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+    kept = interrupted(ckpt, places, TARGETS["bundle"], 5)
+    before = files(kept)
+    os.utime(shard_path(BUNDLE), ns=(1, 1))
+    for more in ((), ("-n",)):
+        done = ckpt("convert", BUNDLE, "out/c-1", "--resume", *more)
+        assert done.code == 3
+        assert f"its source {os.path.abspath(shard_path(BUNDLE))} has changed since" in done.err
+        assert f"rm -r {kept}" in done.err
+    assert files(kept) == before
+    shutil.rmtree(kept)
+    assert ckpt("convert", BUNDLE, "out/c-1", "--resume").code == 0
+
+
+def test_another_source_or_option_or_version_is_named(
+    ckpt: Ckpt, here: Path, places: Interrupted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(ckpt, places, (BUNDLE, "out/c-1", "--cast", "float16"), 5)
+    for words, what in (
+        ((LOOSE, "--cast", "float16"), "was a source of it"),
+        ((BUNDLE, "--cast", "bfloat16"), "begun with --cast float16, this has bfloat16"),
+        ((BUNDLE,), "begun with --cast"),
+        ((BUNDLE, "--cast", "float16", "--exclude", "n"), "begun without --exclude"),
+    ):
+        done = ckpt("convert", words[0], "out/c-1", *words[1:], "--resume")
+        assert done.code == 3
+        assert what in done.err
+    monkeypatch.setattr("ckpt_cli.operations.move.resuming.VERSION", "0.0.7")
+    done = ckpt("convert", BUNDLE, "out/c-1", "--cast", "float16", "--resume")
+    assert done.code == 3
+    assert f"begun by ckpt {VERSION}, this is 0.0.7" in done.err
+
+
+def test_a_file_that_an_option_names_may_not_change(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+    (here / "names.tsv").write_text("v0\tw0\n")
+    words = (BUNDLE, "out/c-1", "--map", "names.tsv")
+    interrupted(ckpt, places, words, 5)
+    (here / "names.tsv").write_text("v0\tw1\n")
+    done = ckpt("convert", *words, "--resume")
+    assert done.code == 3
+    assert "--map" in done.err
+
+
+def test_two_at_once(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+    kept = interrupted(ckpt, places, TARGETS["bundle"], 5)
+    held = lock(kept)
+    try:
+        for more in ((), ("-n",), ("--cast", "float16")):
+            done = ckpt("convert", BUNDLE, "out/c-1", "--resume", *more)
+            assert done.code == 3
+            assert "is at this conversion" in done.err
+    finally:
+        os.close(held)
+    assert ckpt("convert", BUNDLE, "out/c-1", "--resume").code == 0
+
+
+def test_a_target_that_has_appeared_is_not_replaced(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+    kept = interrupted(ckpt, places, TARGETS["bundle"], 5)
+    save("out/c-1", {"other": np.arange(3)})
+    there = files("out")
+    done = ckpt("convert", BUNDLE, "out/c-1", "--resume")
+    assert done.code == 3
+    assert "is there already" in done.err
+    assert {name: data for name, data in files("out").items() if not name.endswith(JOURNAL)} == {
+        name: data for name, data in there.items() if not name.endswith(JOURNAL)
+    }
+    assert os.path.isdir(kept)
+    assert ckpt("convert", BUNDLE, "out/c-1", "--resume", "--overwrite").code == 0
+    assert len(places.written) == 6
+
+
+def test_another_users_directory_is_not_believed(
+    ckpt: Ckpt, here: Path, places: Interrupted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = interrupted(ckpt, places, TARGETS["bundle"], 5)
+    before = files(kept)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    done = ckpt("convert", BUNDLE, "out/c-1", "--resume")
+    assert done.code == 3
+    assert "somebody else's" in done.err
+    assert files(kept) == before
+
+
+# What lies there is hostile --------------------------------------------------------------
+
+
+def claim(value: object) -> bytes:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (crc32c(text), text)
+
+
+def flip(path: str, at: int) -> None:
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+def shard(kept: str) -> str:
+    return os.path.join(kept, "shard-0")
+
+
+def cut(kept: str) -> None:
+    os.truncate(shard(kept), 100)
+
+
+def lengthen(kept: str) -> None:
+    with open(shard(kept), "ab") as file:
+        file.write(b"more" * 10_000)
+
+
+def link(kept: str) -> None:
+    """A file of somebody's has a second name there: it must not be written to."""
+    os.rename(shard(kept), "precious")
+    os.link("precious", shard(kept))
+
+
+def symlink(kept: str) -> None:
+    os.rename(shard(kept), "precious")
+    os.symlink(os.path.abspath("precious"), shard(kept))
+
+
+def surplus(kept: str) -> None:
+    os.mkdir(os.path.join(kept, "folder"))
+    for name in ("shard-1", "c-1.index", "before.index", "held-0", "folder/file"):
+        with open(os.path.join(kept, name), "wb") as file:
+            file.write(b"something")
+
+
+DAMAGE: dict[str, Callable[[str], None]] = {
+    "a flipped bit": lambda kept: flip(shard(kept), 30),
+    "a file cut off": cut,
+    "a longer file": lengthen,
+    "a file that is gone": lambda kept: os.unlink(shard(kept)),
+    "another's file": link,
+    "a link to another's file": symlink,
+    "other files": surplus,
+}
+
+REWRITTEN: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "cut off": lambda found: [*found[:-1], found[-1][:-7]],
+    "no end of line": lambda found: [*found[:-1], found[-1][:-1]],
+    "twice": lambda found: [found[0], *found[1:], *found[1:]],
+    "reversed": lambda found: [found[0], *reversed(found[1:])],
+    "flipped": lambda found: [*found[:-1], found[-1].replace(b"shard", b"shark")],
+    "no header": lambda found: found[1:],
+    "another's header": lambda found: [claim({"journal": 1, "target": "c-1"}), *found[1:]],
+    "empty": lambda _: [],
+    "zeros": lambda found: [*found, bytes(5000)],
+    "no checksum": lambda found: [*found, b"hello\n"],
+    "overlapping": lambda found: [*found, claim(["filled", "shard-0", 0, [[100, 1], [60, 2]]])],
+    "wrong": lambda found: [found[0], claim(["filled", "shard-0", 0, [[160, 1], [164, 2]]])],
+    "huge": lambda found: [*found, claim(["filled", "shard-0", 1 << 62, [[1 << 62, 1]]])],
+    "too large": lambda found: [*found, claim(["filled", "shard-0", 0, [[1 << 70, 1]]])],
+    "negative": lambda found: [*found, claim(["filled", "shard-0", -4, [[4, -1]]])],
+    "elsewhere": lambda found: [*found, claim(["filled", "../../source/c-1.index", 0, [[4, 1]]])],
+    "deep": lambda found: [*found, b"%08x %s\n" % (crc32c(b"[" * 9999), b"[" * 9999)],
+    "a move from elsewhere": lambda found: [*found, claim(["moved", "x", "../source/c-1.index", [1, 2, 3]])],
+    "a name that leads out": lambda found: [*found, claim(["renamed", "../x", "shard-0"])],
+    "long": lambda found: [*found, claim(["filled", "shard-0", 0, [[1, 1]] * 100_000])],
+}
+
+
+@pytest.mark.parametrize("name", [*DAMAGE, *REWRITTEN])
+def test_what_is_damaged_is_done_again(name: str, ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+    expected, source = whole(ckpt, TARGETS["bundle"]), files("source")
+    kept = interrupted(ckpt, places, TARGETS["bundle"], 7)
+    precious = files(kept)["shard-0"]
+    if name in DAMAGE:
+        DAMAGE[name](kept)
+    else:
+        changed = REWRITTEN[name](lines(kept))
+        with open(os.path.join(kept, JOURNAL), "wb") as file:
+            file.writelines(changed)
+    done = ckpt("convert", *TARGETS["bundle"], "--resume")
+    assert done.code == 0, done.err
+    assert files("out") == expected
+    assert files("source") == source
+    if os.path.exists("precious"):
+        assert files(".")["precious"] == precious
+    assert ("journal is damaged" in done.err) == (name in ("no header", "another's header", "empty"))
+
+
+@pytest.mark.parametrize("kind", ["directory", "link", "pipe"])
+def test_a_journal_that_is_no_file(kind: str, ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+    kept = interrupted(ckpt, places, TARGETS["bundle"], 7)
+    path = os.path.join(kept, JOURNAL)
+    os.rename(path, "elsewhere")
+    make = {"directory": os.mkdir, "pipe": os.mkfifo, "link": lambda to: os.symlink(here / "elsewhere", to)}
+    make[kind](path)
+    before = (here / "elsewhere").read_bytes()
+    done = ckpt("convert", *TARGETS["bundle"], "--resume")
+    assert done.code in (0, 3)
+    assert "Traceback" not in done.err
+    assert (here / "elsewhere").read_bytes() == before
+
+
+def test_nothing_secret_is_written_or_printed(
+    ckpt: Ckpt, here: Path, places: Interrupted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "geheim-1")
+    monkeypatch.setenv("HF_TOKEN", "geheim-2")
+    kept = interrupted(ckpt, places, TARGETS["bundle"], 5)
+    text = b"".join(lines(kept))
+    assert b"geheim" not in text
+    assert str(here / "source").encode() in text
+    assert os.stat(kept).st_mode & 0o777 == 0o700
+
+
+# Disks that fail ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_journal_that_cannot_be_written(
+    number: int, after: int, ckpt: Ckpt, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = whole(ckpt, TARGETS["bundle"])
+    real, calls = journal._write, iter(range(1_000_000))
+
+    def write(fd: int, data: bytes) -> None:
+        if next(calls) >= after:
+            os.write(fd, data[:20])
+            raise OSError(number, os.strerror(number))
+        real(fd, data)
+
+    monkeypatch.setattr(journal, "_write", write)
+    monkeypatch.setattr(journal, "_EVERY", 0)
+    done = ckpt("convert", *TARGETS["bundle"], "-j", "1", "--resume")
+    assert done.code == 3
+    assert "out/c-1: cannot be written" in done.err
+    assert "Traceback" not in done.err
+    monkeypatch.setattr(journal, "_write", real)
+    assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
+    assert files("out") == expected
+
+
+def test_a_full_disk_names_the_command_that_goes_on(
+    ckpt: Ckpt, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = StagedFile.write_at
+
+    def write_at(file: StagedFile, offset: int, data: Any) -> None:
+        if offset > 600:
+            with refusing("out/c-1"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(file, offset, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StagedFile, "write_at", write_at)
+        done = ckpt("convert", *TARGETS["bundle"], "-j", "1", "--resume")
+    assert done.code == 3
+    assert "no space left" in done.err
+    last = done.err.splitlines()[-1]
+    assert last.endswith(f"ckpt convert {shlex.join(TARGETS['bundle'])} -j 1 --resume")
+    again = ckpt("convert", *TARGETS["bundle"], "--resume")
+    assert again.code == 0
+    assert "were there already" in again.err
+
+
+def test_a_source_that_is_damaged_leaves_nothing_to_go_on_with(ckpt: Ckpt, here: Path) -> None:
+    flip(shard_path(BUNDLE), 300)
+    done = ckpt("convert", *TARGETS["bundle"], "--resume")
+    assert done.code == 3
+    assert "checksum" in done.err
+    assert "--resume" not in done.err
+    assert not os.path.exists("out")
+
+
+# Kills ----------------------------------------------------------------------------------
+
+
+def killed(words: tuple[str, ...], at: int, act: Callable[..., Any]) -> int:
+    """Run a conversion in a process that is killed at a step; return its exit code."""
+    child = os.fork()
+    if child == 0:
+        journal._EVERY = 0.0
+        with open(os.devnull, "w", encoding="utf-8") as null, steps(at, act):
+            os.dup2(null.fileno(), 1)
+            os.dup2(null.fileno(), 2)
+            try:
+                main(["convert", *words, "--resume"])
+            except SystemExit as exit_:
+                os._exit(int(exit_.code or 0))
+        os._exit(99)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def steps_of(words: tuple[str, ...]) -> int:
+    with steps(0, exit_before) as made, pytest.raises(SystemExit):
+        main(["convert", *words, "--resume"])
+    return len(made)
+
+
+KILLED = {
+    "bundle": ("out/c-1",),
+    "shards": ("out/c-1", "--shard-size", "500"),
+    "shards over shards": ("over/c-1", "--shard-size", "500", "--overwrite"),
+    "safetensors over one": ("over/w.safetensors", "--exclude", "text", "--shard-size", "500", "--overwrite"),
+}
+
+
+def lay_out() -> None:
+    """Lay out what some of these conversions replace."""
+    shutil.rmtree("over", ignore_errors=True)
+    shutil.rmtree("out", ignore_errors=True)
+    save("over/c-1", {**arrays(), "v0": np.ones(400)}, shard_size=500)
+    save("over/w.safetensors", {"old": np.ones(400)}, "safetensors")
+
+
+def results() -> dict[str, bytes]:
+    return {**files("over"), **(files("out") if os.path.isdir("out") else {})}
+
+
+KILLS = 50
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_killed_at_random_and_gone_on_with_each_time(name: str, here: Path, capfd: object) -> None:
+    words = (BUNDLE, *KILLED[name])
+    lay_out()
+    total = steps_of(words)
+    made = results()
+    lay_out()
+    kills = 0
+    for seed in seeds(4, KILLS):
+        chance = random.Random(seed)
+        code = killed(words, chance.randint(1, total), chance.choice([exit_before, exit_after]))
+        if code == -signal.SIGKILL & 0xFF:
+            kills += 1
+            continue
+        # Whoever was killed with nothing left to do but forget has left the target, which is there already.
+        assert code == 0 or (code == 3 and "--overwrite" not in words), code
+        assert results() == made
+        lay_out()
+    code = killed(words, 0, exit_before)
+    assert code == 0 or (code == 3 and "--overwrite" not in words), code
+    assert results() == made
+    assert kills
+    count("kills that were gone on from", kills)
