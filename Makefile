@@ -11,6 +11,7 @@ FUZZ = .venv-fuzz
 DOCS = .venv-docs
 SERVERS = .venv-servers
 CLUSTER = .venv-cluster
+BROWSER = .venv-browser
 RIVALS = .venv-rivals
 RELEASE = .venv-release
 GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors pickle pytorch
@@ -19,7 +20,7 @@ DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 # Kept whatever the environment says: the suite starts the program a thousand times, which each compiled it anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick servers cluster interop interop-all bench bench-quick docs release-check clean
+.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick servers cluster browser interop interop-all bench bench-quick docs release-check clean
 
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
@@ -57,7 +58,7 @@ MEMORY = $(shell df -Pk /dev/shm 2>/dev/null | awk '$$6 == "/dev/shm" && $$4 > 2
 test test-lowest: export TMPDIR ?= $(or $(MEMORY),/tmp)
 
 # On all processors; the slowest ten tests are named at the end.
-SUITE = -m pytest -n auto --dist worksteal --durations 10 -m 'not interop and not fuzz and not servers and not cluster'
+SUITE = -m pytest -n auto --dist worksteal --durations 10 -m 'not interop and not fuzz and not servers and not cluster and not browser'
 
 test: $(VENV)/installed
 	$(VENV)/bin/python $(SUITE)
@@ -122,6 +123,16 @@ $(CLUSTER)/installed: pyproject.toml
 	$(PYTHON) -m venv $(CLUSTER)
 	rm -rf build *.egg-info
 	$(CLUSTER)/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,remote,servers,cluster]'
+	touch $@
+
+# Pages in a real browser: Chromium, or Chrome, which is to be installed.
+browser: $(BROWSER)/installed
+	$(BROWSER)/bin/python -m pytest -m browser tests/browser
+
+$(BROWSER)/installed: pyproject.toml
+	$(PYTHON) -m venv $(BROWSER)
+	rm -rf build *.egg-info
+	$(BROWSER)/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,browser]'
 	touch $@
 
 # TensorFlow and PyTorch are asked what they make of our files, each release in its own environment.  Of large matrices
@@ -193,4 +204,4 @@ $(RELEASE)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(FUZZ) $(DOCS) $(SERVERS) $(CLUSTER) $(RIVALS) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(FUZZ) $(DOCS) $(SERVERS) $(BROWSER) $(CLUSTER) $(RIVALS) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

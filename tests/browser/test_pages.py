@@ -1,0 +1,383 @@
+"""Pages of `ckpt report` in a real browser: Debian's Chromium, or any other that is installed as one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.cli.running import run_ckpt
+from tests.pages import HOSTILE, shown
+from tests.support import data_path, shard_path, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+MANY = 100_000
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync"
+)
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    path = next(filter(None, map(shutil.which, _NAMES)), None)
+    assert path is not None, f"none of {', '.join(_NAMES)} is installed"
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, args=FLAGS.split())
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pages")
+
+
+@pytest.fixture(scope="module")
+def made(folder: Path) -> Callable[..., str]:
+    """Write the page of a checkpoint, once, and return its path."""
+
+    def make(name: str, *arguments: object, code: int = 0) -> str:
+        target = str(folder / f"{name}.html")
+        if not os.path.exists(target):
+            done = run_ckpt("report", *arguments, "-o", target)
+            assert done.code == code, done.err
+        return target
+
+    return make
+
+
+class Opened:
+    """A page in a browser; what it logs and what it asks for is kept."""
+
+    def __init__(self, page: Page, path: str) -> None:
+        self.page = page
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.said.append(str(error)))
+        page.on("dialog", lambda dialog: (self.said.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.goto(f"file://{path}")
+        page.wait_for_function("document.documentElement.dataset.ready")
+        self.ready = int(page.evaluate("document.documentElement.dataset.ready"))
+
+    def rows(self, within: str = "#tensors") -> list[str]:
+        """Return the names of the rows that are drawn, from top to bottom."""
+        rows = self.page.locator(f"{within} .row").all()
+        told = [
+            (row.evaluate("row => parseFloat(row.style.top)"), row.locator(":scope > *").first)
+            for row in rows
+        ]
+        return [
+            re.sub(r"^[▶▼]", "", name.inner_text()).replace("\n", "")
+            for _, name in sorted(told, key=lambda one: one[0])
+        ]
+
+    @property
+    def detail(self) -> str:
+        return self.page.locator(".detail").inner_text()
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[Callable[..., Opened]]:
+    """Open a page; in the end, nothing was complained of and nothing asked for but the file."""
+    found: list[tuple[Opened, str]] = []
+
+    def open_page(path: str, **settings: Any) -> Opened:
+        context = browser.new_context(**{"viewport": {"width": 1400, "height": 1000}, **settings})
+        found.append((Opened(context.new_page(), path), path))
+        return found[-1][0]
+
+    yield open_page
+    for page, path in found:
+        page.page.context.close()
+        assert page.said == []
+        assert page.asked == [f"file://{path}"]
+
+
+@pytest.fixture
+def guide(made: Callable[..., str]) -> str:
+    return made("guide", data_path("guide_adam_legacy/tf_ckpts/ckpt-10"))
+
+
+WEIGHTS = ["net/l1/bias", "net/l1/bias (m of optimizer)", "net/l1/bias (v of optimizer)"]
+
+
+def test_tensors_are_searched_sorted_and_filtered(guide: str, opened: Callable[..., Opened]) -> None:
+    one = opened(guide)
+    page = one.page
+    assert len(one.rows()) == 15
+    page.keyboard.press("/")
+    page.keyboard.type("L1 bias")
+    assert one.rows() == WEIGHTS
+    assert "3 tensors of 15, 60 B" in page.locator("#tensors .bar").inner_text()
+    page.locator("[data-kind=slot]").click()
+    assert one.rows() == WEIGHTS[1:]
+    page.locator("#tensors .head button", has_text="name").first.click()
+    assert one.rows() == WEIGHTS[:0:-1]
+    page.locator("[data-kind=slot]").click()
+    page.locator("input[type=search]").fill("")
+    page.locator("#tensors .head [data-column=size]").first.click()
+    assert one.rows()[:2] == ["_CHECKPOINTABLE_OBJECT_GRAPH", "iterator"]
+    page.locator("#tensors .head [data-column=max]").first.click()
+    assert one.rows()[:2] == ["step", "optimizer/iter"]
+    page.locator("#tensors select").select_option("int64")
+    assert one.rows() == ["optimizer/iter", "save_counter"]
+
+
+def test_a_tensor_is_told_of(guide: str, opened: Callable[..., Opened]) -> None:
+    one = opened(guide)
+    one.page.locator("#tensors .row", has_text="kernel").first.click()
+    for text in (
+        "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE",
+        "[1, 5]",
+        "4.7186714",
+        "how its values are spread",
+    ):
+        assert text in one.detail
+    assert one.page.locator(".detail svg rect").count() == 5
+    assert one.page.locator(".detail canvas").count() == 1
+    shades = "canvas => canvas.toDataURL()"
+    light = one.page.locator(".detail canvas").evaluate(shades)
+    one.page.keyboard.press("t")
+    assert one.page.locator(".detail canvas").evaluate(shades) != light
+    one.page.get_by_role("button", name="log").click()
+    assert one.page.locator(".detail svg rect").count() == 5
+
+
+def test_keys_go_through_the_tree(guide: str, opened: Callable[..., Opened]) -> None:
+    one = opened(guide)
+    page = one.page
+    page.keyboard.press("r")
+    assert one.rows() == [
+        "_CHECKPOINTABLE_OBJECT_GRAPH",
+        "iterator",
+        "net/l1",
+        "optimizer",
+        "save_counter",
+        "step",
+    ]
+    page.locator("#tensors [role=tree]").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)
+    assert one.rows()[2:9] == [
+        "net/l1",
+        *(
+            f"{name}{slot}"
+            for name in ("bias", "kernel")
+            for slot in ("", " (m of optimizer)", " (v of optimizer)")
+        ),
+    ]
+    assert page.locator("#tensors [aria-selected=true]").inner_text().startswith("bias (m of optimizer)")
+    assert "net/l1/bias (m of optimizer)" in one.detail
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert len(one.rows()) == 6
+    page.keyboard.press("End")
+    assert "step" in one.detail.splitlines()[0]
+    page.keyboard.press("l")
+    assert len(one.rows()) == 15
+    page.keyboard.press("?")
+    assert page.locator("dialog").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("dialog").is_visible()
+
+
+def test_the_object_graph_folds_and_unfolds(guide: str, opened: Callable[..., Opened]) -> None:
+    one = opened(guide)
+    page = one.page
+    page.locator("#graph").get_by_role("button", name="Unfold all").click()
+    rows = one.rows("#graph")
+    assert rows[0] == "(root)"
+    page.locator("#graph [role=tree]").evaluate("tree => tree.scrollTo(0, tree.scrollHeight)")
+    page.locator("#graph .row", has_text="m of net/l1/kernel").wait_for()
+    page.locator("#graph .row", has_text="(root)").locator(".twist").click()
+    assert one.rows("#graph") == ["(root)"]
+    page.locator("#graph").get_by_role("button", name="Fold all", exact=True).click()
+    assert {"net", "l1", "optimizer", "4 slots"} <= set(one.rows("#graph"))
+    page.locator("#graph .row", has_text="learning_rate").get_by_role("button").click()
+    assert "optimizer/learning_rate" in one.detail
+
+
+def test_sizes_are_gone_into(guide: str, opened: Callable[..., Opened]) -> None:
+    one = opened(guide)
+    page = one.page
+    page.locator(".tile.frame", has_text="net/l1").click()
+    assert page.locator(".crumbs button").all_inner_texts() == ["all", "net/l1"]
+    assert page.locator(".tile").count() == 6
+    page.locator(".tile", has_text="kernel").first.click()
+    assert "net/l1/kernel" in one.detail
+    page.locator(".crumbs button").first.click()
+    assert page.locator(".tile", has_text="iterator").count() == 1
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 700])
+def test_both_themes_can_be_read(theme: str, width: int, guide: str, opened: Callable[..., Opened]) -> None:
+    one = opened(guide, color_scheme=theme, viewport={"width": width, "height": 900})
+    one.page.locator("#tensors .row", has_text="kernel").first.click()
+    colors = (
+        "node => [getComputedStyle(node).color, getComputedStyle(document.documentElement).backgroundColor]"
+    )
+    for selector in ("h1", ".facts dt", "#tensors .row .dim", "#tensors .head button"):
+        ink, back = one.page.locator(selector).first.evaluate(colors)
+        assert _contrast(ink, back) >= 4.5, (selector, ink, back)
+    assert (_light(one.page.locator("h1").evaluate(colors)[1]) > 0.5) == (theme == "light")
+    assert one.page.evaluate("document.documentElement.scrollWidth") <= width
+    one.page.locator("#theme").click()
+    assert (_light(one.page.locator("h1").evaluate(colors)[1]) > 0.5) == (theme == "dark")
+
+
+def _light(color: str) -> float:
+    """Return the relative luminance of a colour (WCAG 2)."""
+    parts = [float(part) / 255 for part in re.findall(r"[\d.]+", color)[:3]]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+def _contrast(one: str, other: str) -> float:
+    high, low = sorted((_light(one), _light(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_hostile_names_are_shown_and_do_nothing(
+    folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
+) -> None:
+    prefix = str(folder / "hostile-1")
+    write_bundle(prefix, {key: np.ones((2, 2), np.float32) for key in HOSTILE})
+    one = opened(made("hostile", prefix))
+    page = one.page
+    assert page.title() == "hostile-1 - ckpt report"
+    assert len(one.rows()) == len(HOSTILE)
+    seen = set()
+    page.locator("#tensors .row").first.click()
+    for _ in HOSTILE:
+        seen.add(page.locator(".detail .long").inner_text())
+        page.keyboard.press("ArrowDown")
+    assert seen == {shown(key) for key in HOSTILE}
+    page.keyboard.press("r")
+    page.locator("input[type=search]").fill("a/a")
+    assert len(one.rows()) == 1  # a chain of five thousand is one row
+    assert page.locator("img, iframe, object, embed, [onerror]").count() == 0
+    assert page.evaluate("[...document.querySelectorAll('script')].length") == 2
+
+
+def test_damage_and_what_is_not_finite_are_found(
+    folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
+) -> None:
+    prefix = str(folder / "damaged-1")
+    tensors = {name: np.full((4, 4), 2, np.float32) for name in "abcd"}
+    tensors["d"][1, 2] = np.nan
+    write_bundle(prefix, tensors)
+    with open(shard_path(prefix), "r+b") as file:
+        file.seek(70)
+        file.write(b"\x07")
+    one = opened(made("damaged", prefix, code=3))
+    assert "checksum" in one.page.locator(".warnings").inner_text()
+    one.page.locator("#only-bad").click()
+    assert one.rows() == ["b", "d"]
+    one.page.locator("#tensors .row").first.click()
+    assert "checksum" in one.detail
+
+
+def test_it_is_readable_without_a_script(guide: str, browser: Browser) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"file://{guide}")
+    text = page.locator("body").inner_text()
+    for word in ("tf-object", "Sizes by layer", "net/l1/kernel", "4.7187", "15 tensors, the largest first"):
+        assert word in text
+    context.close()
+
+
+def test_the_policy_lets_nothing_in(guide: str, opened: Callable[..., Opened]) -> None:
+    one = opened(guide)
+    blocked = one.page.evaluate(
+        """async () => {
+            const found = [];
+            document.addEventListener("securitypolicyviolation",
+                (event) => found.push(event.effectiveDirective),
+            );
+            document.body.append(Object.assign(new Image(), { src: "http://127.0.0.1:9/x.png" }));
+            const script = document.createElement("script");
+            script.append("document.title = 'run'");
+            document.body.append(script);
+            await fetch("http://127.0.0.1:9/").catch(() => 0);
+            await new Promise((done) => setTimeout(done, 50));
+            return found;
+        }"""
+    )
+    assert {"img-src", "connect-src"} <= set(blocked)
+    assert one.page.title() == "ckpt-10 - ckpt report"
+    assert one.said != []
+    one.said.clear()  # what it was made to try is complained of
+    one.asked = [url for url in one.asked if not url.startswith("http://127.0.0.1:9/")]
+
+
+def test_a_hundred_thousand_tensors(
+    folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
+) -> None:
+    prefix = str(folder / "many-1")
+    values = np.random.default_rng(1).normal(size=(MANY, 4)).astype(np.float32)
+    names = (
+        f"model/block_{at // 1000:03d}/layer_{at % 1000 // 10:03d}/part_{at % 10}/kernel"
+        for at in range(MANY)
+    )
+    write_bundle(prefix, dict(zip(names, values, strict=True)))
+    told, made_in = (
+        _processor_time("stats", prefix, "--json"),
+        _processor_time("report", prefix, "-o", str(folder / "many.html")),
+    )
+    print(f"stats {told:.2f} s, report {made_in:.2f} s")
+    assert made_in <= 2 * told
+    path = made("many", prefix)
+    assert os.path.getsize(path) < 10_000_000
+    one = opened(path)
+    if one.ready > 1500:  # as it would be anywhere while something else takes the processor
+        one = min((opened(path) for _ in range(3)), key=lambda page: page.ready)
+    print(f"{os.path.getsize(path):,} bytes, ready after {one.ready} ms")
+    assert one.ready <= 1500
+    assert one.page.locator("#tensors .row").count() < 60
+    one.page.locator("#tensors [role=listbox]").focus()
+    one.page.keyboard.press("End")
+    assert "model/block_099/layer_099/part_9/kernel" in one.rows()
+    assert one.page.locator("#tensors .row").count() < 60
+    took = one.page.evaluate(
+        """() => {
+            const search = document.querySelector("input[type=search]"), begin = performance.now();
+            search.value = "block_042 part_7";
+            search.dispatchEvent(new Event("input"));
+            return performance.now() - begin;
+        }"""
+    )
+    assert "100 tensors of 100,000" in one.page.locator("#tensors .bar").inner_text()
+    print(f"searched in {took:.0f} ms")
+    assert took < 500
+    one.page.locator("input[type=search]").fill("")
+    one.page.keyboard.press("Escape")
+    one.page.keyboard.press("r")
+    assert one.rows() == ["model"]
+
+
+def _processor_time(*arguments: str) -> float:
+    """Return the processor's seconds that a command takes, which others' work does not change much."""
+    before = os.times()
+    done = run_ckpt(*arguments, "-j", "1")
+    after = os.times()
+    assert done.code == 0, done.err
+    return after.children_user + after.children_system - before.children_user - before.children_system
