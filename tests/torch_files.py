@@ -122,3 +122,56 @@ def legacy(value: Any, storages: Mapping[str, tuple[int, bytes]]) -> bytes:
 def written(path: Path, data: bytes) -> str:
     path.write_bytes(data)
     return str(path)
+
+
+_METADATA = "torch.distributed.checkpoint.metadata"
+
+
+def record(name: str, fields: Any) -> Opcodes:
+    """Return an object of a class of torch's distributed checkpoints, or of that module, with its fields."""
+    return Opcodes(
+        _opcodes(Named(f"{_METADATA}.{name}" if "." not in name else name))
+        + b")\x81"
+        + _opcodes(fields)
+        + b"b"
+    )
+
+
+def size(*counts: int) -> Call:
+    return Call("torch.Size", (counts,))
+
+
+class Piece(NamedTuple):
+    """A chunk of a tensor, and where it is said to lie."""
+
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    file: str
+    begin: int
+    length: int
+
+
+def distributed_metadata(
+    tensors: Mapping[str, tuple[tuple[int, ...], list[Piece]]], dtype: str = "torch.float32", **more: Any
+) -> bytes:
+    """Return the `.metadata` of tensors of these shapes, in these chunks; `more` are fields of each place."""
+    described, places = [], []
+    for key, (shape, chunks) in tensors.items():
+        listed = [
+            record("ChunkStorageMetadata", {"offsets": size(*chunk.offsets), "sizes": size(*chunk.sizes)})
+            for chunk in chunks
+        ]
+        properties = record("TensorProperties", (Named(dtype), None, False, None, False))
+        fields = {"properties": properties, "size": size(*shape), "chunks": listed}
+        described.append(_opcodes(key) + _opcodes(record("TensorStorageMetadata", fields)))
+        for chunk in chunks:
+            index = record("MetadataIndex", {"fqn": key, "offset": size(*chunk.offsets), "index": 0})
+            place = {"relative_path": chunk.file, "offset": chunk.begin, "length": chunk.length, **more}
+            stored = record("torch.distributed.checkpoint.filesystem._StorageInfo", place)
+            places.append(_opcodes(index) + _opcodes(stored))
+    fields = {
+        "state_dict_metadata": Opcodes(b"}(" + b"".join(described) + b"u"),
+        "storage_data": Opcodes(b"}(" + b"".join(places) + b"u"),
+        "planner_data": None,
+    }
+    return pickled(record("Metadata", fields))

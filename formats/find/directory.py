@@ -23,6 +23,7 @@ from ..errors import (
 )
 from ..model.foreign import foreign_directory
 from ..model.location import (
+    DCP_SUFFIX,
     FILE_SUFFIXES,
     HUB_INDEXES,
     MAP,
@@ -64,7 +65,7 @@ _MOST_LOOKED, _MOST_COUNTED = 1_000, 1_000
 """Directories looked into, and checkpoints counted, to say what lies below one that holds none."""
 
 # Names that a run directory is full of and that are no checkpoints; they are not even opened.
-_PASSED_OVER = (".pbtxt", ".pb", ".npy", ".py", ".txt", ".md", ".tsv", ".csv", ".yaml", ".log")
+_PASSED_OVER = (".pbtxt", ".pb", ".npy", ".py", ".txt", ".md", ".tsv", ".csv", ".yaml", ".log", DCP_SUFFIX)
 
 
 class Member(NamedTuple):

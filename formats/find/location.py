@@ -13,12 +13,15 @@ import re
 from ..core.words import command_line
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from ..model.location import (
+    DCP_METADATA,
+    DCP_SUFFIX,
     FILE_SUFFIXES,
     INDEX_SUFFIX,
     TORCH_INDEX_SUFFIX,
     Location,
     bundle,
     data_shards,
+    dcp_metadata,
     index_of,
     is_part,
     v1_shards,
@@ -48,14 +51,17 @@ _FOLDER_INDEXES = (
 
 
 def sharded_folder(directory: str) -> str | None:
-    """Return the index of a folder that is one sharded model, as Hugging Face's are; None where it is none.
+    """Return what names the files of a folder that is one checkpoint; None where it is none.
 
+    That is the index of one of Hugging Face's sharded models, or a distributed checkpoint's metadata.
     A folder with the whole model beside it, or with a state file, is a directory of checkpoints.
     """
     found = ([path for name in names if is_file(path := join(directory, name))] for names in _FOLDER_INDEXES)
     there = next(filter(None, found), [])
     beside = [path.removesuffix(".index.json") for path in there] + [join(directory, "checkpoint")]
-    return there[0] if len(there) == 1 and not any(map(is_file, beside)) else None
+    if any(map(is_file, beside)):
+        return None
+    return there[0] if len(there) == 1 else None if there else dcp_metadata(directory)
 
 
 def _beside_note(index: str) -> str | None:
@@ -131,6 +137,8 @@ def find(path: str) -> Location | None:
     if is_file(path + ".index"):
         other = f"{path}: the checkpoint with this prefix, not the file of this name"
         return bundle(path)._replace(note=other if is_file(path) else None)
+    if path.endswith(DCP_SUFFIX) and is_file(path):
+        return _of_chunks(path)
     if is_file(path):
         shard = V1_SHARD.fullmatch(path)
         return (
@@ -161,6 +169,16 @@ def find_listed(path: str) -> Location | None:
 
 def _bundle_at(prefix: str) -> Location | None:
     return bundle(prefix) if is_file(prefix + ".index") else None
+
+
+def _of_chunks(path: str) -> Location:
+    """Return the distributed checkpoint that a file of its chunks belongs to."""
+    metadata = dcp_metadata(parent(path))
+    if metadata is None:
+        message = f"chunks of a distributed checkpoint, whose {DCP_METADATA} is not beside it"
+        hints = ("it says which tensors there are: fetch it from where the chunks came from",)
+        raise CheckpointNotFoundError(message, path=path, hints=hints)
+    return Location(metadata, metadata)
 
 
 def _part_of(location: Location | None, path: str) -> Location | None:

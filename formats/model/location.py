@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointError
 from ..store.beside import SAFETENSORS_SHARD, SHARD, TORCH_SHARD, V1_SHARD, files_beside, hub_shard
-from ..store.paths import entry_at, is_file, name_of, open_file, store_of
+from ..store.paths import entry_at, is_file, join, name_of, names_in, open_file, parent, store_of
 from ..store.whole import LARGEST_KEPT, whole
 from .weight_map import INDEX
 
@@ -44,6 +44,14 @@ FILE_SUFFIXES = (
     ".pth",
 )
 """Suffixes that say of a damaged file that it was to be a checkpoint."""
+
+
+DCP_METADATA = ".metadata"
+"""What says which tensors a distributed checkpoint of PyTorch's has; its chunks lie beside it."""
+
+DCP_SUFFIX = ".distcp"
+
+_DCP_MARK = b"torch.distributed.checkpoint.metadata"
 
 
 _STEP = re.compile(r"-(\d+)$")
@@ -90,6 +98,9 @@ class Location(NamedTuple):
             return found + data_shards(self.path)
         if self.head != self.path:
             return v1_shards(self.path) or lone_shards(self.head) or found
+        if name_of(self.head) == DCP_METADATA:
+            folder = parent(self.head)
+            return found + [join(folder, name) for name, _ in names_in(folder) if name.endswith(DCP_SUFFIX)]
         if MAP.fullmatch(self.head):
             from .weight_map import files_of_map
 
@@ -110,6 +121,20 @@ class Location(NamedTuple):
         found = {path: entry_at(path) for path in files}
         # What is not there by now has just gone, or is a link that leads nowhere.
         return {path: entry.identity for path, entry in found.items() if entry is not None}
+
+
+def is_dcp_metadata(head: bytes) -> bool:
+    """Whether a file that begins so is the pickle of a distributed checkpoint's metadata."""
+    return head.startswith(b"\x80") and _DCP_MARK in head[:100]
+
+
+def dcp_metadata(directory: str) -> str | None:
+    """Return the metadata of a folder that is a distributed checkpoint; None where it is none."""
+    path = join(directory, DCP_METADATA)
+    if not is_file(path):
+        return None
+    with open_file(path) as file:
+        return path if is_dcp_metadata(file.read(0, 100)) else None
 
 
 def bundle(prefix: str) -> Location:

@@ -118,9 +118,10 @@ class Archive:
 
     is_complete = True
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, file: File | None = None) -> None:
+        """Open the archive at a path, or that which a file is, by the path that errors name."""
         self.path = path
-        self.file = open_file(path)
+        self.file = open_file(path) if file is None else file
         try:
             with zipfile.ZipFile(FileObject(self.file.read, self.file.size)) as archive:
                 listed = archive.infolist()
@@ -195,6 +196,11 @@ class Archive:
                     message, path=self.path, offset=info.header_offset, code="overlap"
                 )
             end = info.header_offset + _LOCAL_SIZE + info.compress_size
+
+    @property
+    def begin(self) -> int:
+        """Where the first member begins: behind other bytes, where some stand in front of the archive."""
+        return min((info.header_offset for info in self._infos.values()), default=0)
 
     def expect_heads(self, size: int) -> None:
         """Say that of each member its first bytes will be read."""

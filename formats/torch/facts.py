@@ -12,14 +12,19 @@ if TYPE_CHECKING:
 
 
 class TorchFacts(NamedTuple):
-    """Numbers and texts of a run, by key, as people are shown them; and all of it, to be written again."""
+    """Numbers and texts of a run, by key, as people are shown them; and all of it, to be written again.
+
+    `others` are the keys of values that are not read here.
+    """
 
     values: Mapping[str, Any] = {}
     structure: Structure | None = None
+    others: tuple[str, ...] = ()
     producer: str = "PyTorch"
 
     def document(self) -> dict[str, Any]:
-        listed = {"values": dict(self.values)} if self.values else {}
+        listed: dict[str, Any] = {"values": dict(self.values)} if self.values else {}
+        listed |= {"others": [*self.others]} if self.others else {}
         return {"producer": self.producer, "version": None, **listed}
 
     def rekeyed(self, keys: Mapping[str, str]) -> TorchFacts:
@@ -29,7 +34,7 @@ class TorchFacts(NamedTuple):
 
     def beside(self) -> list[str]:
         """Return what stands beside the tensors, by key."""
-        return [] if self.structure is None else self.structure.beside()
+        return [*self.others] if self.structure is None else self.structure.beside()
 
     def tied_as(self, others: Sequence[Facts]) -> TorchFacts:
         """Return them with every tensor written by itself, unless others have tied the same ones."""

@@ -165,7 +165,7 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < _LARGEST
 
 
-def _counts(value: Any, what: str) -> tuple[int, ...]:
+def counts(value: Any, what: str) -> tuple[int, ...]:
     if type(value) is Made and value.name == _SIZE:
         (value,) = value.arguments
     if type(value) is list:
@@ -179,7 +179,7 @@ def _counts(value: Any, what: str) -> tuple[int, ...]:
 def _view(storage: Any, kind: ElementType, place: tuple[Any, Any, Any], flags: Any = None) -> View:
     """Return a tensor; `place` is where it begins, its shape and its strides."""
     first = place[0]
-    shape, strides = _counts(place[1], "a shape"), _counts(place[2], "strides")
+    shape, strides = counts(place[1], "a shape"), counts(place[2], "strides")
     if type(storage) is not Storage or not _is_count(first) or len(shape) != len(strides):
         raise ValueError("a tensor that is no view of a storage")
     lack = None if kind.values is not INVALID else f"values of {kind.name} are not read"
@@ -226,10 +226,10 @@ def _tensor_v2(arguments: tuple[Any, ...]) -> View:
 
 def _tensor_v3(arguments: tuple[Any, ...]) -> View:
     storage, first, shape, strides, _, _, dtype, flags = _arguments(arguments, 7, 8)
-    return _view(storage, _dtype(dtype), (first, shape, strides), flags)
+    return _view(storage, element_type(dtype), (first, shape, strides), flags)
 
 
-def _dtype(value: Any) -> ElementType:
+def element_type(value: Any) -> ElementType:
     found = _TYPES.get(value.name.removeprefix("torch.")) if type(value) is Global else None
     if found is None:
         raise ValueError("a tensor of no dtype")
@@ -265,8 +265,8 @@ def _from_type(arguments: tuple[Any, ...]) -> View:
 def _moved(arguments: tuple[Any, ...]) -> View:
     value, dtype, _, _ = _arguments(arguments, 4, 4)
     view = _as_view(value)
-    if view.lack is None and _dtype(dtype) != view.type:
-        return view._replace(lack=f"saved as {view.type.name}, to be {_dtype(dtype).name}")
+    if view.lack is None and element_type(dtype) != view.type:
+        return view._replace(lack=f"saved as {view.type.name}, to be {element_type(dtype).name}")
     return view
 
 
@@ -285,13 +285,13 @@ def _sparse(arguments: tuple[Any, ...]) -> View:
 
 
 def _absent(lack: str, shape: Any = (), kind: ElementType = BYTES) -> View:
-    dims = _counts(shape, "a shape")
+    dims = counts(shape, "a shape")
     return View(None, kind, 0, dims, (0,) * len(dims), lack=lack)
 
 
 def _meta(arguments: tuple[Any, ...]) -> View:
     dtype, shape, *_ = _arguments(arguments, 4, 4)
-    return _absent("a tensor of the device meta, which has no values", shape, _dtype(dtype))
+    return _absent("a tensor of the device meta, which has no values", shape, element_type(dtype))
 
 
 def _nested(_: tuple[Any, ...]) -> View:
@@ -300,7 +300,7 @@ def _nested(_: tuple[Any, ...]) -> View:
 
 def _wrapper(arguments: tuple[Any, ...]) -> View:
     _, dtype, shape, *_ = _arguments(arguments, 8, 8)
-    return _absent("a tensor of a class of its own", shape, _dtype(dtype))
+    return _absent("a tensor of a class of its own", shape, element_type(dtype))
 
 
 def _dictionary(name: str, arguments: tuple[Any, ...]) -> Pairs:

@@ -80,6 +80,16 @@ class Made(NamedTuple):
     arguments: tuple[Any, ...]
 
 
+class Record:
+    """An object of a class that has nothing but fields; `fields` is what it was given as its state."""
+
+    __slots__ = ("fields", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fields: Any = None
+
+
 class Machine:
     """The stack, and the objects that have numbers; `run` returns what is on top at the end.
 
@@ -214,11 +224,14 @@ class Machine:
         self.made(called.make(arguments))
 
     def build(self) -> None:
-        """Take the attributes that an OrderedDict has, as those of `Module.state_dict()` do."""
+        """Take the attributes that an OrderedDict has, as those of `Module.state_dict()` do, or a record."""
         attributes, of = self.stack.pop(), self.stack[-1]
-        if type(of) is not Pairs:
+        if type(of) is Pairs:
+            of.attributes = attributes
+        elif type(of) is Record:
+            of.fields = attributes
+        else:
             raise ValueError(f"attributes of a {type(of).__name__}, which has none")
-        of.attributes = attributes
 
     def refer(self) -> None:
         self.made(self._persistent(self.stack.pop()))

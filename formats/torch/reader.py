@@ -17,7 +17,7 @@ from .keys import tensors_of, values_of
 from .kinds import kinds_of
 from .storages import LegacyContainer, ZipContainer
 from .structure import Structure
-from .views import TorchTensor, span
+from .views import TorchTensor, view_flaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,7 +64,7 @@ class TorchReader(CheckpointReader):
         self._views[key] = view
         lack = self._lack(view)
         if lack is None:
-            flaw = self._flaw(view)
+            flaw = view_flaw(view, self._container)
             if flaw is None:
                 self._specs[key] = TensorSpec(key, view.type.values, view.shape)
                 return
@@ -89,22 +89,6 @@ class TorchReader(CheckpointReader):
                 else None
             )
         return view.lack
-
-    def _flaw(self, view: View) -> str | None:
-        """Return what is wrong with a tensor that is not where its file has bytes of its storage."""
-        storage = view.storage
-        assert storage is not None
-        size = self._container.size_of(storage)
-        if size is None:
-            return f"storage {storage.key!r:.60} is not there"
-        if size < storage.nbytes:
-            made = f"{storage.whole} {storage.type.name} make {storage.nbytes}"
-            return f"storage {storage.key!r:.60} has {size} bytes, {made}"
-        reach = span([*zip(view.shape, view.strides, strict=True)])
-        end = (view.first + reach) * view.type.itemsize if reach else 0
-        if end > storage.elements * storage.type.itemsize:
-            return f"shape {list(view.shape)} of strides {list(view.strides)} ends behind its storage"
-        return None
 
     def _check_sizes(self) -> None:
         """Refuse what a few bytes are said to be thousands of: everybody who goes through it would wait."""

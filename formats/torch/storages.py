@@ -124,6 +124,9 @@ class ZipContainer(Container):
         self._archive = archive
         self.file = archive.file
         archive.check()
+        if archive.begin:
+            message = f"{archive.begin} other bytes before its first member"
+            raise CorruptCheckpointError(message, path=self.path, code="header")
         pickled = pickle_of(archive)
         assert pickled is not None
         self._root = pickled.removesuffix(_PICKLE)

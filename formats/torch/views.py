@@ -63,6 +63,23 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return True
 
 
+def view_flaw(view: View, container: Container) -> str | None:
+    """Return what is wrong with a tensor that is not where its file has bytes of its storage."""
+    storage = view.storage
+    assert storage is not None
+    size = container.size_of(storage)
+    if size is None:
+        return f"storage {storage.key!r:.60} is not there"
+    if size < storage.nbytes:
+        made = f"{storage.whole} {storage.type.name} make {storage.nbytes}"
+        return f"storage {storage.key!r:.60} has {size} bytes, {made}"
+    reach = span([*zip(view.shape, view.strides, strict=True)])
+    end = (view.first + reach) * view.type.itemsize if reach else 0
+    if end > storage.elements * storage.type.itemsize:
+        return f"shape {list(view.shape)} of strides {list(view.strides)} ends behind its storage"
+    return None
+
+
 class TorchTensor(LazyTensor):
     """One view of a storage."""
 

@@ -36,7 +36,7 @@ def test_there_and_back_the_tensors_are_the_same(middle: str, tmp_path: Path, ck
     there = ckpt("convert", TRAINING, tmp_path / "m", "--to", middle, "--json")
     assert there.code == 0
     assert (
-        f"left out args, epoch, optimizer/param_groups: no tensors, which are all that {middle}" in there.err
+        f"left out args, epoch, optimizer/param_groups: no tensors, which alone go into {middle}" in there.err
     )
     back = ckpt("convert", tmp_path / "m", tmp_path / "x.pt", "--exclude", "save_counter*", "--json")
     assert back.code == 0

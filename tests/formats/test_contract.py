@@ -44,6 +44,7 @@ GOLDENS = [
     ("pytorch", "pytorch/views.pt"),
     ("pytorch", "pytorch/dtypes.pt"),
     ("pytorch", "pytorch/hf_bin/pytorch_model.bin.index.json"),
+    ("pytorch-dcp", "pytorch/dcp/.metadata"),
 ]
 
 # Other programs' HDF5 files are made in test_hdf5; a listing is ours, and has no values to read.

@@ -207,3 +207,59 @@ def told_by_safetensors(path):
 def told(path):
     """Return what is in a file, tensor by tensor."""
     return {key: _told(tensor) for key, tensor in _flat(torch.load(path, weights_only=True))}
+
+
+_SHAPES = {"rows": (7, 5), "columns": (3, 8), "square": (6, 6), "whole": (4,), "tall": (1, 9), "half": (9, 2)}
+
+
+def _drawn(seed):
+    torch.manual_seed(seed)
+    tensors = {name: torch.randn(shape) for name, shape in _SHAPES.items()}
+    return tensors | {
+        "half": tensors["half"].bfloat16(),
+        "scalar": torch.tensor(seed),
+        "empty": torch.empty(0, 3),
+    }
+
+
+def _save_one_rank(rank, folder, ranks, seed, meeting):
+    import torch.distributed as dist
+    from torch.distributed.checkpoint import save
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
+    line = init_device_mesh("cpu", (ranks,))
+    square = init_device_mesh("cpu", (2, ranks // 2))
+    ways = {
+        "rows": (line, [Shard(0)]),
+        "columns": (line, [Shard(1)]),
+        "square": (square, [Shard(0), Shard(1)]),
+        "whole": (line, [Replicate()]),
+        "tall": (line, [Shard(1)]),
+        "half": (square, [Shard(0), Replicate()]),
+    }
+    drawn = _drawn(seed)
+    model = {name: distribute_tensor(drawn[name], *way) for name, way in ways.items()}
+    model |= {name: drawn[name] for name in ("scalar", "empty")}
+    optimizer = {
+        "state": {"rows": {"exp_avg": model["rows"] * 2, "step": torch.tensor(3.0)}},
+        "param_groups": [{"lr": 0.5}],
+    }
+    save({"model": model, "optimizer": optimizer, "epoch": seed}, checkpoint_id=folder)
+    dist.destroy_process_group()
+
+
+def distributed(folder, ranks, seed):
+    """Save a distributed checkpoint as so many processes do; return what is in it."""
+    if ranks == 1:
+        from torch.distributed.checkpoint import save
+
+        save({"model": _drawn(seed), "epoch": seed}, checkpoint_id=folder)
+        return {f"model.{name}": _told(tensor) for name, tensor in _drawn(seed).items()}
+    import torch.multiprocessing as mp
+
+    mp.spawn(_save_one_rank, (folder, ranks, seed, folder + ".meeting"), nprocs=ranks)
+    told = {f"model.{name}": _told(tensor) for name, tensor in _drawn(seed).items()}
+    state = {"exp_avg": _drawn(seed)["rows"] * 2, "step": torch.tensor(3.0)}
+    return told | {f"optimizer.state.rows.{name}": _told(tensor) for name, tensor in state.items()}

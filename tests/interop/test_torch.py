@@ -89,3 +89,25 @@ def test_other_formats_come_to_torch_and_safetensors_bit_for_bit(pytorch: Tensor
     for name in (tmp_path / "out").glob("*.bin"):
         found |= pytorch.ask("pytorch", "told", path=str(name))
     assert found == truth
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_a_distributed_checkpoint_is_what_its_ranks_saved(
+    pytorch: TensorFlow, ranks: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "dcp"
+    truth = pytorch.ask("pytorch", "distributed", folder=str(path), ranks=ranks, seed=7)
+    with formats.open_checkpoint(path) as reader:
+        found = {
+            key: [spec.dtype.name, list(spec.shape), digest(reads_alike(reader[key]))]
+            for key, spec in reader.specs.items()
+        }
+        assert found == truth
+        assert [each for step in reader.verify() for each in step.findings] == []
+        kinds = {key: kind for key, kind in reader.kinds.items() if kind != "variable"}
+    if ranks > 1:
+        assert len(list(path.glob("*.distcp"))) == ranks
+        assert kinds == {"optimizer.state.rows.exp_avg": "slot", "optimizer.state.rows.step": "optimizer"}
+    convert(path, tmp_path / "x.pt", "--kind", "variable")
+    found = pytorch.ask("pytorch", "told", path=str(tmp_path / "x.pt"))
+    assert found == {key: told for key, told in truth.items() if key.startswith("model.")}

@@ -121,7 +121,7 @@ def left_beside(source: CheckpointReader, into: Format) -> Iterator[str]:
     if source.format is not into and isinstance(facts, Rich):
         names = facts.beside()
         if names:
-            yield f"left out {first_of(names)}: no tensors, which are all that {into.name} holds"
+            yield f"left out {first_of(names)}: no tensors, which alone go into {into.name}"
 
 
 def _refuse_idle(source: CheckpointReader, into: Format, settings: Settings) -> None:

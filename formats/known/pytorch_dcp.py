@@ -1,0 +1,41 @@
+"""PyTorch's distributed checkpoints: what `torch.distributed.checkpoint.save` writes, read as one.
+
+DIR/.metadata         see `formats.torch.dcp`
+DIR/__0_0.distcp
+
+What is in it is data here, as in PyTorch's other files: nothing that it names is imported or called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..model.location import is_dcp_metadata
+from ..model.reader import Family, Format
+from ..torch.objects import DTYPES_READ
+
+if TYPE_CHECKING:
+    from ..model.probe import Probe
+    from ..model.reader import CheckpointReader
+
+
+def _sniff(probe: Probe) -> bool:
+    return is_dcp_metadata(probe.head)
+
+
+def _open(probe: Probe, lenient: bool) -> CheckpointReader:
+    from ..torch.dcp import DcpReader
+
+    return DcpReader(probe, FORMAT, lenient=lenient)
+
+
+FORMAT = Format(
+    "pytorch-dcp",
+    "PyTorch distributed checkpoint",
+    Family.ARRAYS,
+    (),
+    _sniff,
+    _open,
+    None,
+    DTYPES_READ,
+)

@@ -1,0 +1,324 @@
+"""A distributed checkpoint: a folder of `.metadata` and `__RANK_N.distcp` files, read as one checkpoint.
+
+    .metadata         see `formats.torch.dcp_metadata`
+    __0_0.distcp      PyTorch files one behind the other, each of a chunk of a tensor, or of another value
+
+Listing reads `.metadata` alone, which has no checksum: what a chunk is, is held against its own file when
+it is read.  The chunks of a tensor lie side by side in it, without gaps, and are read as one.
+torch/distributed/checkpoint
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from ..core.chunks import PIECE
+from ..core.dtypes import INVALID
+from ..core.region import fill, full_index, index_shape, region_of, tiling_flaw
+from ..core.slicing import allocate, region_chunks
+from ..core.spec import TensorSpec, key_bytes, key_text
+from ..core.words import counted
+from ..errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    UnsupportedFeatureError,
+    leave_out,
+)
+from ..model.reader import CheckpointReader
+from ..model.tensor import LazyTensor
+from ..model.verification import Finding, Verification
+from ..model.weight_map import shard_path
+from ..store.archive import Archive
+from ..store.part import Part
+from ..store.paths import is_file, open_file
+from ..store.whole import whole
+from ..store.workers import SERIAL, Workers
+from .dcp_metadata import Distributed, NotReadError, decode
+from .facts import TorchFacts
+from .keys import escaped
+from .kinds import kinds_of
+from .objects import Storage, View, view_of_all
+from .pickle import RefusedGlobalError
+from .storages import LONGEST_PICKLE, ZipContainer, pickle_of
+from .views import TorchTensor, view_flaw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+
+    from ..core.chunks import Chunk
+    from ..core.region import Index, Region
+    from ..model.probe import Probe
+    from ..model.reader import Format
+    from ..store.base import File
+    from ..store.ranges import FileRange
+    from .dcp_metadata import Described, Place
+
+
+class DcpReader(CheckpointReader):
+    """Chunks in several files, and what says which there are."""
+
+    lists_all = True  # .metadata names all tensors, or is refused
+
+    def __init__(self, probe: Probe, format: Format, *, lenient: bool) -> None:  # noqa: A002  the word of the field
+        self.location = probe.location
+        self.format = format
+        self.findings: list[Finding] = []
+        self._path = probe.location.head
+        self._lenient = lenient
+        self._files: dict[str, File] = {}
+        self._lock = Lock()
+        self._lacks: dict[str, CheckpointError] = {}
+        told = self._decoded()
+        self._others = told.others
+        self._tensors = {
+            key_text(key.encode("utf-8", "surrogatepass")): each for key, each in told.tensors.items()
+        }
+        self._specs = {key: self._spec(key) for key in sorted(self._tensors, key=key_bytes)}
+
+    def _decoded(self) -> Distributed:
+        with open_file(self._path) as file:
+            if file.size > LONGEST_PICKLE:
+                raise self._corrupt(f"{file.size} bytes, at most {LONGEST_PICKLE} are read")
+            data = whole(file)
+        try:
+            return decode(data)
+        except RefusedGlobalError as error:
+            message = f"its pickle names {error.name!r:.200}, which loading would import and run"
+            raise UnsupportedFeatureError(message, path=self._path, code="header") from error
+        except NotReadError as error:
+            raise UnsupportedFeatureError(str(error), path=self._path, code="header") from error
+        except ValueError as error:
+            raise self._corrupt(f"its pickle: {error}") from error
+
+    def _corrupt(self, message: str, key: str | None = None, code: str = "header") -> CorruptCheckpointError:
+        return CorruptCheckpointError(message, path=self._path, key=key, code=code)
+
+    def _spec(self, key: str) -> TensorSpec:
+        described = self._tensors[key]
+        flaw = _flaw(described)
+        if flaw is not None:
+            error = self._corrupt(flaw, key, "slice")
+            if not self._lenient:
+                raise error
+            self._lacks[key] = error
+            self.findings.append(Finding.of(error))
+        elif described.type.values is not INVALID:
+            return TensorSpec(key, described.type.values, described.shape)
+        else:
+            lack = f"values of {described.type.name} are not read"
+            self._lacks[key] = UnsupportedFeatureError(
+                lack, path=self._path, key=key, code="dtype", hints=(leave_out(key),)
+            )
+            self.findings.append(Finding("warning", "dtype", lack, key, self._path))
+        return TensorSpec(key, INVALID, described.shape)
+
+    @property
+    def specs(self) -> Mapping[str, TensorSpec]:
+        return self._specs
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        ways = {key: "/".join(map(escaped, self._tensors[key].way)) for key in self._specs}
+        found = kinds_of({way: self._specs[key] for key, way in ways.items()})
+        return {key: found[way] for key, way in ways.items()}
+
+    @property
+    def facts(self) -> TorchFacts:
+        return TorchFacts(others=self._others)
+
+    def tensor(self, key: str) -> DcpTensor:
+        return DcpTensor(self, self._specs[key], self._tensors[key])
+
+    def undecoded(self, key: str) -> CheckpointError:
+        return self._lacks[key]
+
+    def _named(self) -> list[str]:
+        """Return the names of the files in which chunks are."""
+        return sorted({chunk.file for each in self._tensors.values() for chunk in each.chunks})
+
+    def files(self) -> list[str]:
+        found = (shard_path(self._path, name) for name in self._named() if _is_name(name))
+        return [self._path, *(path for path in found if is_file(path))]
+
+    def missing_files(self) -> list[str]:
+        found = (shard_path(self._path, name) for name in self._named() if _is_name(name))
+        return [path for path in found if not is_file(path)]
+
+    def file(self, name: str, key: str) -> File:
+        """Return an open file of chunks.  Raises CorruptCheckpointError, UnsupportedFeatureError."""
+        if not _is_name(name):
+            message = f"is in {name!r:.200}, which is no file beside .metadata"
+            raise UnsupportedFeatureError(message, path=self._path, key=key, code="header")
+        with self._lock:
+            found = self._files.get(name)
+            if found is None:
+                path = shard_path(self._path, name)
+                try:
+                    found = self._files[name] = open_file(path)
+                except CheckpointNotFoundError as error:
+                    message = "is not there, and .metadata says that tensors are in it"
+                    raise CorruptCheckpointError(message, path=path, key=key, code="shard-missing") from error
+            return found
+
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  checked in order
+        yield Verification(findings=tuple(self.findings))
+        for key, spec in self._specs.items():
+            if spec.dtype is not INVALID:
+                yield from self._verified(key)
+
+    def _verified(self, key: str) -> Iterator[Verification]:
+        """Go through all that is stored of a tensor, chunk by chunk, and on after what is found."""
+        found: list[Finding] = []
+        for part in self.tensor(key).parts:
+            try:
+                for piece in part.stored():
+                    yield Verification(nbytes=len(piece))
+            except CheckpointError as error:
+                found.append(Finding.of(error, key))
+        yield Verification(tensors=int(not found), findings=tuple(found))
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+
+def _text(key: str) -> str:
+    return key if key.isascii() else key_text(key.encode("utf-8", "surrogatepass"))
+
+
+def _is_name(name: str) -> bool:
+    return name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
+
+
+def regions_of(described: Described) -> list[Region]:
+    return [
+        region_of(tuple(zip(chunk.offsets, chunk.sizes, strict=True)), described.shape)
+        for chunk in described.chunks
+    ]
+
+
+def _flaw(described: Described) -> str | None:
+    """Return what is wrong with the chunks of a tensor, which cover it, and each element once."""
+    try:
+        flaw = tiling_flaw(regions_of(described), described.shape)
+    except ValueError as error:
+        return f"its chunks: {error}"
+    count, shape = counted(len(described.chunks), "chunk"), list(described.shape)
+    return None if flaw is None else f"{count} in {shape}, with an overlap or a gap: {flaw}"
+
+
+class StoredChunk:
+    """A chunk: a PyTorch file within another, of one tensor."""
+
+    def __init__(self, reader: DcpReader, spec: TensorSpec, described: Described, chunk: Place) -> None:
+        self._reader = reader
+        self._whole = spec
+        self._chunk = chunk
+        self._type = described.type
+
+    @cached_property
+    def _part(self) -> Part:
+        chunk = self._chunk
+        file = self._reader.file(chunk.file, self._whole.key)
+        if chunk.begin + chunk.length > file.size:
+            message = f"a chunk ends at byte {chunk.begin + chunk.length}, the file has {file.size}"
+            raise CorruptCheckpointError(
+                message, path=file.path, key=self._whole.key, offset=file.size, code="shard-short"
+            )
+        return Part(file, chunk.begin, chunk.length)
+
+    @cached_property
+    def container(self) -> ZipContainer:
+        """The file that it is.  Raises CorruptCheckpointError, UnsupportedFeatureError."""
+        try:
+            archive = Archive(self._part.path, self._part)
+            if pickle_of(archive) is None:
+                raise self._other("no PyTorch file")
+            return ZipContainer(archive)
+        except CheckpointError as error:
+            error.key = error.key or self._whole.key
+            raise
+
+    @cached_property
+    def tensor(self) -> TorchTensor:
+        """What it holds, which is what .metadata says that it is."""
+        root = self.container.root
+        view = view_of_all(root) if type(root) is Storage else root
+        if type(view) is not View or view.storage is None:
+            raise self._other("no tensor")
+        if (view.type, view.shape) != (self._type, self._chunk.sizes):
+            raise self._other(f"{view.type.name} {list(view.shape)}")
+        flaw = view_flaw(view, self.container)
+        if flaw is not None:
+            raise self._other(flaw)
+        spec = TensorSpec(self._whole.key, self._whole.dtype, view.shape)
+        return TorchTensor(self.container, spec, view)
+
+    def _other(self, found: str) -> CorruptCheckpointError:
+        message = f".metadata says {self._type.name} {list(self._chunk.sizes)}, there is {found}"
+        return CorruptCheckpointError(
+            message, path=self._part.path, key=self._whole.key, offset=self._part.begin, code="slice"
+        )
+
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
+        return self.tensor.read_region(index)
+
+    def stored(self) -> Iterator[bytes]:
+        """Yield all bytes that have a checksum, compared at the end of each member."""
+        self.tensor  # noqa: B018  it is held against .metadata
+        for pieces in self.container.other_pieces(set()):
+            yield from pieces
+
+    def shard_range(self) -> FileRange | None:
+        """Return where its values lie in the file that it is a part of."""
+        found = self.tensor.shard_range()
+        return (
+            None
+            if found is None
+            else found._replace(file=self._part.whole, offset=self._part.begin + found.offset)
+        )
+
+
+class DcpTensor(LazyTensor):
+    """A tensor of one chunk, or of several."""
+
+    def __init__(self, reader: DcpReader, spec: TensorSpec, described: Described) -> None:
+        super().__init__(spec)
+        self._path = reader.location.head
+        self._regions = regions_of(described)
+        self.parts = [StoredChunk(reader, spec, described, chunk) for chunk in described.chunks]
+
+    @property
+    def _only(self) -> TorchTensor | None:
+        """The tensor of the one chunk that is all of it."""
+        return self.parts[0].tensor if len(self.parts) == 1 else None
+
+    def read(self) -> np.ndarray[Any, Any]:
+        only = self._only
+        return self.read_region(full_index(self.spec.shape)) if only is None else only.read()
+
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
+        out = allocate(self.spec, index_shape(index), self._path)
+        parts = zip(self._regions, self.parts, strict=True)
+        fill(out, index, ((region, part.read_region) for region, part in parts))
+        return out
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        only = self._only
+        if only is not None:
+            return only.chunks(max_bytes)
+        return self.region_chunks(full_index(self.spec.shape), max_bytes)
+
+    def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        only = self._only
+        if only is not None:
+            return only.region_chunks(index, max_bytes)
+        return region_chunks(self.read_region, index, self.spec.dtype.itemsize or 1, max_bytes)
+
+    def shard_range(self) -> FileRange | None:
+        return self.parts[0].shard_range() if len(self.parts) == 1 else None

@@ -1,0 +1,158 @@
+"""What `.metadata` of a distributed checkpoint says: a pickle of tensors' chunks, and where they lie.
+
+    Metadata
+        state_dict_metadata   key -> TensorStorageMetadata(properties, size, chunks) or BytesStorageMetadata
+        planner_data          key -> what leads to it in the object that was saved
+        storage_data          MetadataIndex(fqn, offset) -> _StorageInfo(relative_path, offset, length)
+
+Classes are records here, of the fields that the pickle gives them; what else it names is refused.
+torch/distributed/checkpoint/metadata.py, filesystem.py
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .objects import GLOBALS, ElementType, counts, element_type
+from .pickle import Global, Machine, Made, Pairs, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MODULE = "torch.distributed.checkpoint.metadata"
+
+_STORED = "torch.distributed.checkpoint.filesystem._StorageInfo"
+_CLASSES = (
+    *(f"{_MODULE}.{name}" for name in ("Metadata", "TensorStorageMetadata", "TensorProperties")),
+    *(f"{_MODULE}.{name}" for name in ("ChunkStorageMetadata", "MetadataIndex", "BytesStorageMetadata")),
+    f"{_MODULE}.StorageMeta",
+    _STORED,
+)
+_MADE = (f"{_MODULE}._MEM_FORMAT_ENCODING", "pathlib.PosixPath", "pathlib._local.PosixPath")
+
+
+def _record(name: str, _: tuple[Any, ...]) -> Record:
+    return Record(name)
+
+
+_GLOBALS = {
+    **GLOBALS,
+    **{name: Global(name, partial(_record, name)) for name in _CLASSES},
+    **{name: Global(name, partial(Made, name)) for name in _MADE},
+}
+
+
+class NotReadError(ValueError):
+    """What is sound, and not read here."""
+
+
+class Place(NamedTuple):
+    """Where a chunk lies, a part of a tensor from `offsets` on: a PyTorch file within another file."""
+
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    file: str
+    begin: int
+    length: int
+
+
+class Described(NamedTuple):
+    """A tensor: its chunks, and what leads to it in the object that was saved."""
+
+    type: ElementType
+    shape: tuple[int, ...]
+    chunks: tuple[Place, ...]
+    way: tuple[str, ...]
+
+
+class Distributed(NamedTuple):
+    """All of a checkpoint: its tensors by key, and the keys of what is none."""
+
+    tensors: dict[str, Described]
+    others: tuple[str, ...]
+
+
+def decode(data: bytes) -> Distributed:
+    """Return what a pickle describes.  Raises ValueError; RefusedGlobalError for what it may not name."""
+    root = Machine(data, _GLOBALS, _nothing_else).run()
+    fields = _fields(root, "Metadata")
+    places = _places(fields.get("storage_data"))
+    ways = dict(_texts(fields.get("planner_data")))
+    tensors: dict[str, Described] = {}
+    others = []
+    for key, told in _texts(fields.get("state_dict_metadata")):
+        if key in tensors:
+            raise ValueError(f"{key!r:.60} is described twice")
+        if type(told) is Record and told.name.endswith(".BytesStorageMetadata"):
+            others.append(key)
+        else:
+            tensors[key] = _described(key, told, places, ways.get(key))
+    return Distributed(tensors, tuple(others))
+
+
+def _nothing_else(_: Any) -> Any:
+    raise ValueError("a storage, of which it holds none")
+
+
+def _described(key: str, told: Any, places: dict[Any, Record], way: Any) -> Described:
+    fields = _fields(told, "TensorStorageMetadata")
+    properties = _fields(fields.get("properties"), "TensorProperties")
+    shape = counts(fields.get("size"), "a size")
+    chunks = fields.get("chunks")
+    if type(chunks) is not list:
+        raise ValueError(f"{key!r:.60} without a list of chunks")
+    found = tuple(_chunk(key, chunk, places) for chunk in chunks)
+    parts = tuple(map(str, way)) if type(way) is tuple and len(way) < _MOST_PARTS else tuple(key.split("."))
+    return Described(element_type(properties.get("dtype")), shape, found, parts)
+
+
+_MOST_PARTS = 64
+
+
+def _chunk(key: str, told: Any, places: dict[Any, Record]) -> Place:
+    fields = _fields(told, "ChunkStorageMetadata")
+    offsets, sizes = counts(fields.get("offsets"), "offsets"), counts(fields.get("sizes"), "sizes")
+    place = places.get((key, offsets))
+    if place is None:
+        raise ValueError(f"{key!r:.60} has a chunk that is stored nowhere")
+    stored = _fields(place, "_StorageInfo")
+    if stored.get("transform_descriptors"):
+        raise NotReadError(f"{key!r:.60} is transformed where it is stored, which is not read here")
+    file, begin, length = (stored.get(name) for name in ("relative_path", "offset", "length"))
+    if type(file) is not str or type(begin) is not int or type(length) is not int or min(begin, length) < 0:
+        raise ValueError(f"{key!r:.60} has a chunk at no place")
+    return Place(offsets, sizes, file, begin, length)
+
+
+def _places(told: Any) -> dict[Any, Record]:
+    """Return where chunks are stored, by key and where in the tensor they begin."""
+    if type(told) is not Pairs:
+        raise ValueError("no places of what is stored")
+    found = {}
+    for index, place in told.items:
+        fields = _fields(index, "MetadataIndex")
+        key, offset = fields.get("fqn"), fields.get("offset")
+        if type(key) is not str:
+            raise ValueError("a place of what has no name")
+        found[key, None if offset is None else counts(offset, "offsets")] = place
+    return found
+
+
+def _fields(record: Any, name: str) -> dict[str, Any]:
+    """Return the fields of a record of a class, by name."""
+    if type(record) is not Record or record.name.rpartition(".")[2] != name:
+        raise ValueError(f"a {type(record).__name__} where {name} is expected")
+    fields = record.fields
+    if name == "TensorProperties" and type(fields) is tuple:
+        return dict(zip(_PROPERTIES, fields, strict=False))
+    return dict(_texts(fields))
+
+
+_PROPERTIES = ("dtype", "layout", "requires_grad", "memory_format", "pin_memory")
+
+
+def _texts(pairs: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the items of a dictionary whose keys are text; nothing of what is none."""
+    if type(pairs) is Pairs:
+        yield from ((key, value) for key, value in pairs.items if type(key) is str)

@@ -1,0 +1,189 @@
+"""Distributed checkpoints: chunks are one tensor, and what .metadata says is held against them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import formats
+from formats import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
+from formats.store.part import Part
+from tests.formats.torch.test_torch_reader import digest
+from tests.support import data_path, reads_alike
+from tests.torch_files import Named, Piece, distributed_metadata, pickled, storage, tensor, zipped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+with open(data_path("pytorch", "truth.json"), encoding="utf-8") as file:
+    TRUTH = json.load(file)["dcp"]["keys"]
+
+MODULE = "torch.distributed.checkpoint.metadata"
+MODULE = "torch.distributed.checkpoint.metadata"
+WHOLE = np.arange(24, dtype="<f4").reshape(4, 6)
+
+
+def chunk(array: np.ndarray[Any, Any]) -> bytes:
+    """Return the file that a chunk is."""
+    shape = array.shape
+    strides = tuple(stride // 4 for stride in np.zeros(shape, "<f4").strides)
+    return zipped(tensor(storage("0", array.size), 0, shape, strides), {"0": array.tobytes()})
+
+
+def cut(*corners: tuple[slice, slice]) -> tuple[bytes, list[Piece]]:
+    """Return the file of chunks of the tensor, and where they lie in it."""
+    data, pieces = b"", []
+    for rows, columns in corners:
+        part = chunk(np.ascontiguousarray(WHOLE[rows, columns]))
+        offsets, sizes = (rows.start, columns.start), (rows.stop - rows.start, columns.stop - columns.start)
+        pieces.append(Piece(offsets, sizes, "__0_0.distcp", len(data), len(part)))
+        data += part
+    return data, pieces
+
+
+TOP, BOTTOM = (slice(0, 3), slice(0, 6)), (slice(3, 4), slice(0, 6))
+QUARTERS = [(slice(r, r + 2), slice(c, c + 3)) for r in (0, 2) for c in (0, 3)]
+
+
+def made(
+    folder: Path, data: bytes, pieces: list[Piece], shape: tuple[int, ...] = (4, 6), **more: Any
+) -> Path:
+    (folder / "__0_0.distcp").write_bytes(data)
+    (folder / ".metadata").write_bytes(distributed_metadata({"w": (shape, pieces)}, **more))
+    return folder
+
+
+def test_it_is_what_torch_saved() -> None:
+    with formats.open_checkpoint(data_path("pytorch", "dcp")) as reader:
+        assert reader.format.name == "pytorch-dcp"
+        found = {
+            key: {
+                "dtype": reader.specs[key].dtype.name,
+                "shape": list(reader.specs[key].shape),
+                "sha256": digest(reads_alike(reader[key])),
+            }
+            for key in TRUTH
+        }
+        assert found == TRUTH
+        kinds = {key: kind for key, kind in reader.kinds.items() if key.startswith("optimizer.state.0")}
+    assert list(kinds.values()) == ["slot", "slot", "optimizer"]
+
+
+@pytest.mark.parametrize(
+    "corners", [[TOP, BOTTOM], QUARTERS, [*reversed(QUARTERS)], [(slice(0, 4), slice(0, 6))]]
+)
+def test_chunks_are_one_tensor(corners: list[tuple[slice, slice]], tmp_path: Path) -> None:
+    made(tmp_path, *cut(*corners))
+    with formats.open_checkpoint(tmp_path) as reader:
+        found = reader["w"]
+        assert np.array_equal(found.read(), WHOLE)
+        assert np.array_equal(found.read_slice((slice(1, 4, 2), slice(2, 5))), WHOLE[1:4:2, 2:5])
+        assert b"".join(map(bytes, found.chunks(40))) == WHOLE.tobytes()
+        where = found.shard_range()
+        assert (where is not None) == (len(corners) == 1)
+        if where is not None:
+            assert where.file.read(where.offset, where.size) == WHOLE.tobytes()
+        steps = list(reader.verify())
+    assert [each for step in steps for each in step.findings] == []
+    assert sum(step.tensors for step in steps) == 1
+
+
+@pytest.mark.parametrize("path", ["", ".metadata", "__0_0.distcp"])
+def test_it_is_named_by_any_of_its_files(path: str) -> None:
+    with formats.open_checkpoint(data_path("pytorch", "dcp", path)) as reader:
+        assert reader.location.path == data_path("pytorch", "dcp", ".metadata")
+        assert [name.rpartition("/")[2] for name in reader.files()] == [".metadata", "__0_0.distcp"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda at, data, pieces: made(at, data, pieces[:1]), "1 chunk in .* gap"),
+        (lambda at, data, pieces: made(at, data, pieces * 2), "4 chunks in .* overlap"),
+        (lambda at, data, pieces: made(at, data, pieces, shape=(3, 6)), "slice 3:4 in a dimension of 3"),
+        (lambda at, data, pieces: made(at, data, pieces, shape=(24,)), "slice of rank 2"),
+        (lambda at, data, pieces: made(at, data, pieces, transform_descriptors=["zstd"]), "is transformed"),
+        (lambda at, data, pieces: made(at, data, [pieces[0]._replace(begin=-1), pieces[1]]), "at no place"),
+        (lambda at, data, pieces: made(at, data, pieces, dtype="torch.Size"), "a tensor of no dtype"),
+        (lambda at, *_: (at / ".metadata").write_bytes(pickled({MODULE: 1})), "Pairs"),
+        (
+            lambda at, *_: (at / ".metadata").write_bytes(pickled({MODULE: Named("os.system")})),
+            "names 'os.system', .* loading would import and run",
+        ),
+    ],
+)
+def test_metadata_that_cannot_be_is_refused(
+    change: Callable[[Path, bytes, list[Piece]], Any], why: str, tmp_path: Path
+) -> None:
+    change(tmp_path, *cut(TOP, BOTTOM))
+    with pytest.raises(CheckpointError, match=why):
+        formats.open_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "why"),
+    [
+        (lambda p: [p[0]._replace(file="../x"), p[1]], UnsupportedFeatureError, "no file beside"),
+        (lambda p: [p[0]._replace(file="/etc/passwd"), p[1]], UnsupportedFeatureError, "no file beside"),
+        (lambda p: [p[0]._replace(file="__1_0.distcp"), p[1]], CorruptCheckpointError, "is not there"),
+        (lambda p: [p[0], p[1]._replace(length=1 << 40)], CorruptCheckpointError, "ends at byte"),
+        (
+            lambda p: [p[0], p[1]._replace(begin=1, length=p[1].length)],
+            CorruptCheckpointError,
+            "not a sound zip|other|no PyTorch",
+        ),
+        (
+            lambda p: [p[0], p[1]._replace(begin=p[0].begin, length=p[0].length)],
+            CorruptCheckpointError,
+            "there is float32",
+        ),
+    ],
+)
+def test_chunks_that_are_not_what_metadata_says_are_refused(
+    change: Callable[[list[Piece]], list[Piece]], kind: type[Exception], why: str, tmp_path: Path
+) -> None:
+    data, pieces = cut(TOP, BOTTOM)
+    made(tmp_path, data, change(pieces))
+    with formats.open_checkpoint(tmp_path) as reader:
+        assert reader.specs["w"].shape == (4, 6)
+        with pytest.raises(kind, match=why):
+            reader["w"].read()
+        assert [found.severity for step in reader.verify() for found in step.findings] == ["error"]
+
+
+def test_a_flipped_bit_of_a_chunk_is_found(tmp_path: Path) -> None:
+    data, pieces = cut(*QUARTERS)
+    at = data.index(WHOLE[2:4, 0:3].tobytes())
+    made(tmp_path, data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :], pieces)
+    with formats.open_checkpoint(tmp_path) as reader:
+        with pytest.raises(ChecksumError) as caught:
+            reader["w"].read()
+        assert caught.value.key == "w"
+        assert np.array_equal(reader["w"].read_slice((slice(0, 2), slice(0, 6))), WHOLE[:2])
+        assert [found.code for step in reader.verify() for found in step.findings] == ["tensor-checksum"]
+
+
+def test_chunks_without_metadata_are_no_checkpoint(tmp_path: Path) -> None:
+    for name in ("__0_0.distcp", "x.pt"):
+        shutil.copy(data_path("pytorch", "dcp", "__0_0.distcp"), tmp_path / name)
+    with pytest.raises(CheckpointError, match=r"whose \.metadata is not beside it"):
+        formats.open_checkpoint(tmp_path / "__0_0.distcp")
+    with pytest.raises(CorruptCheckpointError, match="other bytes before its first member"):
+        formats.open_checkpoint(tmp_path / "x.pt")
+
+
+def test_a_part_of_a_file_ends_where_it_does() -> None:
+    from formats.store.paths import open_file
+
+    with open_file(data_path("pytorch", "dcp", ".metadata")) as whole:
+        part = Part(whole, 100, 50)
+        assert part.read(0, 1000) == whole.read(100, 50)
+        assert part.read(49, 9) == whole.read(149, 1)
+        assert part.read(60, 9) == b""
+        part.close()
+        assert not part.closed
