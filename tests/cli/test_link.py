@@ -393,9 +393,13 @@ def test_what_lies_in_another_store_is_copied(ckpt: Ckpt, tmp_path: Path) -> Non
     with reachable(store):
         source = store.put_tree("mem://", os.path.dirname(data_path(*NAMES))) + f"/{NAMES[-1]}"
         done = ckpt("convert", source, tmp_path / "c-1", "--to", "name", "--link", "--json")
+        renaming = ["rename", source, tmp_path / "r-1", "--link", "--add-prefix", "x/"]
+        renamed = [ckpt(*renaming, *options) for options in (["--dry-run"], [])]
     assert (done.code, done.json["verification"]) == (0, "full")
     assert "cannot be shared" in done.err
     assert ckpt("diff", "--exact", data_path(*NAMES), tmp_path / "c-1").code == 0
+    for one in renamed:
+        assert "data shards are copied, for they cannot be shared: not both are files of this" in one.err
 
 
 @pytest.fixture
@@ -650,3 +654,15 @@ def test_what_overwrites_a_file_in_place_is_found(ckpt: Ckpt, tmp_path: Path) ->
     with open(path, "r+b") as file:  # as np.savez does
         file.write(b"\0" * os.path.getsize(path))
     assert ckpt("verify", tmp_path / "c-1").code == 1
+
+
+def test_no_file_is_kept_for_the_sake_of_what_is_empty(ckpt: Ckpt, tmp_path: Path) -> None:
+    write_bundle(str(tmp_path / "a-1"), {"e": np.zeros((0, 3), np.float32)})
+    write_bundle(str(tmp_path / "b-1"), {"e": np.zeros((0, 3), np.float32), "f": np.ones(3)})
+    for name, shared in ("a", False), ("b", True):
+        for options in ["--dry-run"], []:
+            words = ["convert", tmp_path / f"{name}-1", tmp_path / f"{name}-2", "--to", "object", "--link"]
+            done = ckpt(*words, *options)
+            assert (done.code, "nothing is shared" not in done.err) == (0, shared)
+        assert is_shared(shard_path(str(tmp_path / f"{name}-1")), tmp_path / f"{name}-2") is shared
+        assert values(tmp_path / f"{name}-2")["e/.ATTRIBUTES/VARIABLE_VALUE"].shape == (0, 3)

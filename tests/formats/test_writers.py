@@ -544,3 +544,15 @@ def test_v1_records_are_the_worked_examples(tmp_path: Path) -> None:
         "12 02 08 01",
     ):
         assert bytes.fromhex(record) in content, record
+
+
+@pytest.mark.parametrize("format_name", ["tf-name", "tf-v1"])
+@pytest.mark.parametrize("shape", [(1 << 40, 1 << 40, 0), (1,) * 255])
+def test_a_shape_that_tensorflow_has_not_is_refused_before_the_first_byte(
+    tmp_path: Path, format_name: str, shape: tuple[int, ...]
+) -> None:
+    specs = [formats.TensorSpec("a", BY_NAME["float32"], shape)]
+    with pytest.raises(ConversionError, match=r"2\*\*63 elements|255 dimensions") as caught:
+        formats.create_checkpoint(str(tmp_path / "c-1"), format=format_name, specs=specs)
+    assert caught.value.key == "a"
+    assert not [*tmp_path.iterdir()]

@@ -51,7 +51,7 @@ class Rename(NamedTuple):
         """Carry it out."""
         if self.bundle is not None:
             if dry_run:
-                return Outcome(list(self.plan.notes))
+                return Outcome([*self.plan.notes, *self.bundle.rehearse()])
             notes = self.bundle.run(
                 overwrite=overwrite, verify=proof != NONE, workers=workers, advance=advance
             )

@@ -72,27 +72,28 @@ class Shares:
     def take(self, plan: Plan, writer: BundleWriter, ways: Sequence[str]) -> Iterator[tuple[Unit, FileRange]]:
         """Make shards of files in the first of `ways` that works; yield the units that lie in them."""
         self.left = []
-        for unit in units(plan):
-            found = shard_range(plan, unit)
-            if found is not None:
-                path = found.file.path
-                if path not in self._files:
-                    self._files[path] = _File(*writer.share(path, ways))
-                if self._files[path].is_taken:
-                    yield unit, found
-                    self._count(unit, shared=True)
-                    continue
-            self.left.append(unit)
-            self._count(unit, shared=False)
+        for unit, found in _ranges(plan):
+            if found is not None and found.size and found.file.path not in self._files:
+                self._files[found.file.path] = _File(*writer.share(found.file.path, ways))
+            if found is not None and self._has(found):
+                yield unit, found
+                self._count(unit, shared=True)
+            else:
+                self.left.append(unit)
+                self._count(unit, shared=False)
 
     def rehearse(self, plan: Plan) -> None:
         """Count what would be shared, as far as that can be told without doing it."""
-        for unit in units(plan):
-            found = shard_range(plan, unit)
-            if found is not None and found.file.path not in self._files:
+        for unit, found in _ranges(plan):
+            if found is not None and found.size and found.file.path not in self._files:
                 refusal = why_not_shared(found.file.path, plan.target)
                 self._files[found.file.path] = _File(0, Brought(None if refusal else "", refusal))
-            self._count(unit, shared=found is not None and self._files[found.file.path].is_taken)
+            self._count(unit, shared=found is not None and self._has(found))
+
+    def _has(self, found: FileRange) -> bool:
+        """Whether the file of a range is a shard."""
+        file = self._files.get(found.file.path)
+        return file is not None and file.is_taken
 
     def shard_of(self, found: FileRange) -> int:
         """Return the number of the shard that a range's file has become."""
@@ -131,6 +132,18 @@ def _is_over_itself(plan: Plan) -> bool:
 def _named(paths: Collection[str]) -> str:
     """Return the first of some paths, and how many more there are."""
     return next(iter(paths)) + (f" and {counted(len(paths) - 1, 'more file')}" if len(paths) > 1 else "")
+
+
+def _ranges(plan: Plan) -> Iterator[tuple[Unit, FileRange | None]]:
+    """Yield all units with their `shard_range`, the empty ones last: no file is kept for these alone."""
+    empty = []
+    for unit in units(plan):
+        found = shard_range(plan, unit)
+        if found is not None and not found.size:
+            empty.append((unit, found))
+        else:
+            yield unit, found
+    yield from empty
 
 
 def shard_range(plan: Plan, unit: Unit) -> FileRange | None:

@@ -31,7 +31,12 @@ from ...core.dtypes import INVALID, DType
 from ...core.spec import TensorSpec, key_bytes, key_text
 from ...core.spec_table import Ascending, SpecRows, SpecTable, places_of
 from ...core.words import counted
-from ...errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ...errors import (
+    CheckpointError,
+    ConversionError,
+    CorruptCheckpointError,
+    UnsupportedFeatureError,
+)
 from ...model.location import data_shards
 from ...model.verification import Finding
 from ...store.beside import SHARD
@@ -104,14 +109,16 @@ def decode_shape(proto: TensorShapeProto | None) -> tuple[int, ...]:
     """
     if proto is None or proto.unknown_rank:
         return ()
-    if len(proto.dim) > _LARGEST_RANK:
-        raise EntryError(
-            "shape", f"shape of {len(proto.dim)} dimensions, TensorFlow has at most {_LARGEST_RANK}"
-        )
-    return _checked(tuple(dim.size for dim in proto.dim))
+    return checked_shape(tuple(dim.size for dim in proto.dim))
 
 
-def _checked(shape: tuple[int, ...]) -> tuple[int, ...]:
+def checked_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape that TensorFlow has; EntryError, as `decode_shape` says, for another.
+
+    A dimension of 0 does not make up for others: what they count alone must be below 2**63.
+    """
+    if len(shape) > _LARGEST_RANK:
+        raise EntryError("shape", f"shape of {len(shape)} dimensions, TensorFlow has at most {_LARGEST_RANK}")
     size = 1
     for dim in shape:
         if dim < 0:
@@ -149,6 +156,15 @@ def encode_shape(shape: tuple[int, ...]) -> TensorShapeProto:
     return TensorShapeProto(dim=[Dim(size=dim) for dim in shape])
 
 
+def refuse_shape(path: str, spec: TensorSpec) -> None:
+    """Refuse to write a shape that TensorFlow does not have; raises ConversionError."""
+    try:
+        checked_shape(spec.shape)
+    except EntryError as flaw:
+        hints = ("to leave it out: --exclude, with its key in SRC",)
+        raise ConversionError(str(flaw), path=path, key=spec.key, hints=hints) from flaw
+
+
 def encode_entry(entry: BundleEntry) -> bytes:
     """Return an entry as TensorFlow writes it, of which `decode_entry` gives the entry back."""
     # As BundleEntryProto would encode it, but there are a hundred thousand, alike in dtype and shape.
@@ -174,7 +190,7 @@ def decode_entry(value: bytes) -> BundleEntry:
     rest = _PLAIN_PLACE.fullmatch(value, end) if end <= len(value) else None
     dims = _plain_shape(value[4:end]) if rest else None
     if rest is not None and dims is not None and value[1] in dtypes.BY_NUMBER:
-        return _placed(dtypes.BY_NUMBER[value[1]], _checked(dims), rest)
+        return _placed(dtypes.BY_NUMBER[value[1]], checked_shape(dims), rest)
     try:
         proto = BundleEntryProto.decode(value)
     except ValueError as error:

@@ -38,7 +38,7 @@ from ...wire.crc32c import extend, mask
 from .index import OBJECT_GRAPH_KEY, BundleEntry, data_shard, decode_entry, encode_entry
 from .links import followed_index, followed_prefix
 from .payload import checksum, elements, length_bytes
-from .shards import CLONE, COPY, HARD_LINKS, LINK, Brought
+from .shards import CLONE, COPY, HARD_LINKS, LINK, Brought, why_not_shared
 from .slices import slice_key
 from .staged import StagedBundle, index_flaw, write_index
 from .verify import verify_values
@@ -202,6 +202,11 @@ class BundleRename:
         finally:
             staging.remove()
         return self._notes(brought)
+
+    def rehearse(self) -> list[str]:
+        """Return the notes of a run, as far as they can be told without it."""
+        refusals = {number: why_not_shared(path, self._prefix) for number, path in self._sources().items()}
+        return self._notes({number: Brought(COPY, refusal) for number, refusal in refusals.items()})
 
     @property
     def _index_name(self) -> str:

@@ -26,7 +26,15 @@ from ...store.staging import StagedFile, Staging, refusing
 from ...wire.coding import encode_fixed32, encode_varint
 from ...wire.crc32c import extend, mask
 from ...wire.messages import BundleHeaderProto, VersionDef
-from .index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY, BundleEntry, BundleIndex, data_shard, encode_entry
+from .index import (
+    BUNDLE_DTYPES,
+    OBJECT_GRAPH_KEY,
+    BundleEntry,
+    BundleIndex,
+    data_shard,
+    encode_entry,
+    refuse_shape,
+)
 from .links import followed_prefix
 from .payload import length_bytes
 from .shards import ELSEWHERE, Brought
@@ -355,6 +363,7 @@ def _check_keys(target: Target) -> None:
     for spec in target.specs:
         key = key_bytes(spec.key)
         slices = target.slices.get(spec.key, ())
+        refuse_shape(target.path, spec)
         for extents in slices:
             try:
                 region_of(extents, spec.shape)

@@ -27,7 +27,7 @@ from ...store.beside import V1_SHARD
 from ...store.paths import is_there
 from ...wire.messages import SavedSlice, SavedSliceMeta, SavedTensorSliceMeta, SavedTensorSlices, VersionDef
 from ...wire.sstable import TableBuilder
-from ..bundle.index import encode_shape
+from ..bundle.index import encode_shape, refuse_shape
 from ..bundle.slices import slice_key, slice_proto
 from ..bundle.tiling import scatter
 from .values import encode_values
@@ -172,7 +172,8 @@ def _check_target(target: Target) -> None:
 
 
 def _check(target: Target, spec: TensorSpec, slices: Sequence[Extents]) -> None:
-    """Refuse slices that do not lie in their tensor, and those whose message could be too large."""
+    """Refuse shapes that TensorFlow has not, slices beside their tensor, and messages too large."""
+    refuse_shape(target.path, spec)
     for extents in slices:
         try:
             region = region_of(extents, spec.shape)
