@@ -137,7 +137,7 @@ $(BROWSER)/installed: pyproject.toml
 
 # TensorFlow and PyTorch are asked what they make of our files, each release in its own environment.  Of large matrices
 # `interop` takes a sample, which the commit decides, `interop-all` the whole.
-interop interop-all: $(VENV)/installed $(TF215)/installed $(TF221)/installed-safetensors $(TORCH)/installed
+interop interop-all: $(VENV)/installed $(TF215)/installed $(TF221)/installed-safetensors $(TORCH)/installed-safetensors
 	$(WHOLE) $(VENV)/bin/python -m pytest -m interop
 
 interop-all: WHOLE = CKPT_WHOLE=1
@@ -155,9 +155,9 @@ $(TF221)/installed-safetensors:
 	$(TF221)/bin/python -m pip install --quiet --disable-pip-version-check tensorflow-cpu==2.21.0 safetensors==0.8.0
 	touch $@
 
-$(TORCH)/installed:
+$(TORCH)/installed-safetensors:
 	$(PYTHON) -m venv $(TORCH)
-	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 numpy
+	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 numpy safetensors==0.8.0
 	touch $@
 
 bench: $(VENV)/installed reinstall $(TF221)/installed-safetensors $(SERVERS)/installed $(RIVALS)/installed

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from formats.store.workers import Workers
 
     from .operations.choose.keys import Rules
+    from .operations.choose.name_map import NameMap
     from .operations.choose.select import Selection
+    from .operations.move.layouts import Layout
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -429,6 +431,14 @@ cast_option = click.option(
 )
 
 
+map_option = click.option(
+    "--map",
+    "map_file",
+    type=LocalPath(),
+    metavar="FILE",
+    help="Take new keys from a file, old, new and perhaps operations parted by TABs, or a JSON object.",
+)
+
 _CHANGING = (
     click.option(
         "--sub",
@@ -439,13 +449,7 @@ _CHANGING = (
     ),
     click.option("--strip-prefix", metavar="P", help="Take P away from where keys begin with it."),
     click.option("--add-prefix", metavar="P", help="Put P before every key."),
-    click.option(
-        "--map",
-        "map_file",
-        type=LocalPath(),
-        metavar="FILE",
-        help="Take new keys from a file: old and new parted by a TAB, or a JSON object.",
-    ),
+    map_option,
 )
 
 
@@ -456,13 +460,53 @@ def changing(function: F) -> F:
     return function
 
 
-def rules_of(options: dict[str, Any]) -> Rules:
-    """Return the rules that the options of `changing` describe; UsageError where they make no sense."""
-    from .operations.choose.keys import Rules
-    from .operations.choose.name_map import read_map
+def rules_of(options: dict[str, Any], layout: Layout | None = None) -> Rules:
+    """Return the rules that the options of `changing` describe; UsageError where they make no sense.
 
-    names = read_map(options["map_file"]) if options["map_file"] is not None else {}
+    Where there is a layout, that has the map.
+    """
+    from .operations.choose.keys import Rules
+    from .operations.choose.name_map import NO_NAMES
+
+    names = _map_of(options) if layout is None else NO_NAMES
+    if names.has_operations:
+        raise names.refused(
+            "which change values: convert, diff and extract take such a map, others names alone"
+        )
     try:
         return Rules.make(options["subs"], options["strip_prefix"], options["add_prefix"], names)
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context()) from error
+
+
+# Layouts ------------------------------------------------------------------------------
+
+layout_option = click.option(
+    "--layout",
+    type=click.Choice(["pytorch", "tensorflow"]),
+    help="Names and axes of PyTorch, or back of TensorFlow, by the model's configuration or --map.",
+)
+config_option = click.option(
+    "--config", type=LocalPath(), metavar="FILE", help="Keras model configuration: JSON, or a file with it."
+)
+
+
+def layout_of(options: dict[str, Any], *, every_map: bool = False) -> Layout | None:
+    """Return the layout that is asked for, by its name or by a map with operations; None where none is.
+
+    With `every_map` a map that changes names alone is one, too.
+    """
+    from .operations.move.keras.plan import read_config
+    from .operations.move.layouts import Layout
+
+    names = _map_of(options)
+    if options["layout"] is None and not names.has_operations and not (every_map and names.rows):
+        return None
+    config = read_config(options["config"]) if options["config"] else None
+    return Layout(options["layout"], names if options["map_file"] is not None else None, config)
+
+
+def _map_of(options: dict[str, Any]) -> NameMap:
+    from .operations.choose.name_map import NO_NAMES, read_map
+
+    return read_map(options["map_file"]) if options["map_file"] is not None else NO_NAMES

@@ -19,10 +19,12 @@ from formats.tf.run.state_file import FILE_NAME
 from ..carrying_out import How, carry_out, note_cast, tell
 from ..going_on import going_on, wish_to_resume
 from ..operations.choose.keys import renamed
+from ..operations.choose.name_map import row_of
 from ..operations.choose.select import choose
 from ..operations.move import convert, pairing, transfer
 from ..operations.move.chosen import Settings
 from ..operations.move.keras.plan import read_config
+from ..operations.move.layouts import check_target, lay_out
 from ..operations.move.optimizers import Given
 from ..operations.move.run_directory import converted_names, converted_state, refuse_state_file
 from ..option_rules import excludes, needs, option_rules
@@ -32,10 +34,13 @@ from ..options import (
     changing,
     choosing,
     color_option,
+    config_option,
     dry_run_option,
     each_option,
     json_option,
     known_format,
+    layout_of,
+    layout_option,
     link_option,
     overwrite_option,
     path_argument,
@@ -78,14 +83,13 @@ CANNOT = 3  # The exit code of input that cannot be read.
     help="Format of DST: an id, or object, name, v1, h5, weights-h5.",
 )
 @click.option("--like", type=LocalPath(), metavar="TEMPLATE", help="Keys, graph and layout from TEMPLATE.")
-@click.option(
-    "--config", type=LocalPath(), metavar="FILE", help="Keras model configuration: JSON, or a file with it."
-)
+@config_option
+@layout_option
 @click.option(
     "--pair-by-shape", is_flag=True, help="With --like, also pair shapes that occur once on both sides."
 )
 @click.option("--partial", is_flag=True, help="With --like, keep TEMPLATE's value where SRC has none.")
-@save_map_option("With --like, write the pairing, for --map.")
+@save_map_option("With --like or --layout, write what becomes what, for --map.")
 @click.option(
     "--iterations",
     type=click.IntRange(0),
@@ -119,7 +123,7 @@ CANNOT = 3  # The exit code of input that cannot be read.
 @json_option
 @color_option
 @option_rules(
-    needs("--save-map", "--like"),
+    needs("--save-map", "--like", "--layout"),
     needs("--pair-by-shape", "--like"),
     needs("--partial", "--like"),
     excludes("--config", "--like"),
@@ -178,16 +182,25 @@ def command(source: str, target: str, **options: Any) -> int:
 def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any]) -> dict[str, Any]:
     """Convert one checkpoint, or rehearse that; return what `_carry_out` does."""
     keys = choose(reader, selection_of(options))
-    rules = rules_of(options)
+    into = convert.target_format(reader, target, options["to"]) if options["like"] is None else None
+    layout = layout_of(options)
+    laid = lay_out(reader, keys, layout) if layout is not None else None
+    if laid is not None and layout is not None:
+        if into is not None:
+            check_target(into, layout, target)
+        if options["save_map"]:
+            _save_map(options, map_lines(laid.names.rows))
+        reader, keys = laid.reader, list(laid.reader.specs)
+    rules = rules_of(options, layout)
     names = renamed(reader, rules) if rules else None
     given = Given(options["iterations"], options["learning_rate"])
     for text in names.notes if names and not options.get("rehearsal") else ():
         render.note(text)
-    if options["like"] is None:
-        into = convert.target_format(reader, target, options["to"])
+    if into is not None:
         config = read_config(options["config"]) if options["config"] else None
         settings = Settings(options["cast"], options["merge_slices"], names, given, config)
-        return _carry_out(convert.plan_conversion(reader, keys, target, into, settings), options)
+        plan = convert.plan_conversion(reader, keys, target, into, settings)
+        return _carry_out(plan if laid is None else laid.told(plan), options)
     with _open(options["like"], options) as template:
         template.prove_specs()  # of which no more than these is taken, as a rule
         _check_format(template, reader, target, options["to"])
@@ -195,13 +208,16 @@ def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any])
         if options["save_map"]:
             # Before the plan, which is refused where pairs are missing: the map is there to add them.
             pairs = pairing.pair(reader, keys, template, strictness._replace(partial=True), names)
-            lines = map_lines((mine, theirs) for theirs, mine in pairs.rows().items())
-            hints = ("to replace it: --overwrite", "to take its pairs: --map")
-            save_map(options["save_map"], lines, overwrite=options["overwrite"], hints=hints)
+            _save_map(options, map_lines(row_of(mine, theirs) for theirs, mine in pairs.rows().items()))
         plan, _ = pairing.plan_like(reader, keys, template, target, strictness, names)
         if options["merge_slices"]:
             plan = plan._replace(slices={})
-        return _carry_out(plan, options)
+        return _carry_out(plan if laid is None else laid.told(plan), options)
+
+
+def _save_map(options: dict[str, Any], lines: list[str]) -> None:
+    hints = ("to replace it: --overwrite", "to take its pairs: --map")
+    save_map(options["save_map"], lines, overwrite=options["overwrite"], hints=hints)
 
 
 def _open(path: str | Location, options: dict[str, Any]) -> AbstractContextManager[CheckpointReader]:

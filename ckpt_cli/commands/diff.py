@@ -10,18 +10,23 @@ import click
 from formats.find.opening import is_directory, locate
 from formats.store.paths import relative
 
+from ..carrying_out import say_dropped
 from ..operations.choose.keys import renamed
 from ..operations.compare.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
 from ..operations.compare.measure import Tolerance
+from ..operations.move.layouts import compared_with, lay_out
 from ..option_rules import excludes, needs, option_rules
 from ..options import (
     changing,
     choosing,
     color_option,
+    config_option,
     each_option,
     exact_option,
     fail_on_option,
     json_option,
+    layout_of,
+    layout_option,
     no_values_option,
     path_argument,
     recursive_option,
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 
     from ..operations.compare.diff import Diff, Pair
     from ..operations.compare.unlike import Unlike
+    from ..operations.move.layouts import Layout
 
 
 def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
@@ -60,6 +66,8 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
 @path_argument("right")
 @choosing
 @changing
+@config_option
+@layout_option
 @no_values_option("Compare keys, dtypes and shapes alone.")
 @exact_option("Read values even where stored checksums agree.")
 @click.option(
@@ -105,6 +113,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
 @color_option
 @option_rules(
     needs("--recursive", "--each"),
+    needs("--config", "--layout", "--map"),
     excludes("--json", "--quiet", "--stat"),
     excludes("--stat", "--quiet"),
     excludes("--all", "--quiet"),
@@ -153,15 +162,22 @@ def _settings(options: dict[str, Any]) -> DiffOptions:
 
 def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[Diff, dict[str, str]]:
     """Return what differs, and the names by which people know the keys."""
-    selection, settings, rules = selection_of(options), _settings(options), rules_of(options)
+    selection, settings, layout = selection_of(options), _settings(options), layout_of(options)
+    rules = rules_of(options, layout)
     noted = not options["quiet"]
     told_apart = not (
-        rules or options["exact"] or options["everything"] or settings.by != "key" or not selection.everything
+        layout
+        or rules
+        or options["exact"]
+        or options["everything"]
+        or settings.by != "key"
+        or not selection.everything
     )
     with (
-        opened(left, noted=noted, loaded=not told_apart) as one,
+        opened(left, noted=noted, loaded=not told_apart) as stored,
         opened(right, noted=noted, loaded=not told_apart) as other,
     ):
+        one = stored if layout is None else _laid_out(stored, layout, other)
         changed = renamed(one, rules) if rules else None
         for text in changed.notes if changed is not None else ():
             render.note(text)
@@ -184,6 +200,15 @@ def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[
         keys = changed.keys if changed is not None else {}
         names = {keys.get(key, key): name for key, name in mine.items()}
         return found, {**names, **labels(other, "object-path")}
+
+
+def _laid_out(left: CheckpointReader, layout: Layout, right: CheckpointReader) -> CheckpointReader:
+    """Return LEFT in another layout; back in TensorFlow's, it has the keys of the model in RIGHT."""
+    laid = lay_out(left, list(left.specs), compared_with(layout, right))
+    for text in laid.notes:
+        render.note(text)
+    say_dropped(laid.dropped)
+    return laid.reader
 
 
 def _unlike(left: CheckpointReader, right: CheckpointReader) -> Unlike | None:

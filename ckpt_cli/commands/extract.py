@@ -11,16 +11,22 @@ import click
 from formats.core.chunks import view_of
 
 from ..carrying_out import How, carry_out, note_cast, tell
-from ..operations.choose.parts import find_parts
+from ..operations.choose.parts import Part, find_parts, whole
 from ..operations.move.extract import Output, output_of, plan_extract, stream, write
+from ..operations.move.layouts import lay_out
 from ..operations.move.plans import NONE, SENT
+from ..option_rules import needs, option_rules
 from ..options import (
     cast_option,
     choosing,
     color_option,
+    config_option,
     dry_run_option,
     jobs_option,
     json_option,
+    layout_of,
+    layout_option,
+    map_option,
     output_option,
     overwrite_option,
     path_argument,
@@ -42,11 +48,15 @@ if TYPE_CHECKING:
     required=True,
 )
 @cast_option
+@map_option
+@config_option
+@layout_option
 @overwrite_option("Replace what is there; of a directory, files.")
 @dry_run_option()
 @jobs_option
 @json_option
 @color_option
+@option_rules(needs("--config", "--layout", "--map"))
 def command(path: str, target: str, **options: Any) -> int:
     """Write tensors, or parts of them, as files others can read.
 
@@ -74,10 +84,17 @@ def command(path: str, target: str, **options: Any) -> int:
     if to_stdout and sys.stdout.isatty():
         raise click.UsageError("-o - writes bytes, which no terminal shows; redirect them", context)
     selection = selection_of(options)._replace(keep=options["matches"])
+    layout = layout_of(options, every_map=True)
     with opened(path) as reader:
         parts = find_parts(reader, options["keys"], selection)
         by_name = bool(options["keys"] or selection.keep or selection.kinds or selection.dtype)
-        plan = plan_extract(reader, parts, output, cast=options["cast"], by_name=by_name)
+        laid = lay_out(reader, whole(parts, path), layout) if layout is not None else None
+        if laid is not None:
+            parts = [Part(key, spec) for key, spec in laid.reader.specs.items()]
+        plan = plan_extract(
+            laid.reader if laid else reader, parts, output, cast=options["cast"], by_name=by_name
+        )
+        plan = laid.told(plan) if laid else plan
         note_cast(plan, options["cast"])
         _carry_out(plan, output, options)
     return 0

@@ -8,24 +8,38 @@ from formats.errors import CheckpointExistsError
 from formats.store.paths import is_file, open_file
 from formats.store.staging import replace_file
 
+from ..operations.choose.name_map import row_of
 from .base import escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ..operations.choose.name_map import Name, Row
     from ..operations.choose.proposal import Proposal
 
 
-def map_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a line for each old and new name."""
-    return [f"{escape(old)}\t{escape(new)}" for old, new in pairs]
+def map_lines(rows: Iterable[Row]) -> list[str]:
+    """Return a line for each row of a map, with a third column where values change."""
+    return [
+        "\t".join(
+            (_spelled(row.old), _spelled(row.new), *((str(row.steps),) if row.steps.operations else ()))
+        )
+        for row in rows
+    ]
+
+
+def _spelled(name: Name) -> str:
+    """Return a name as maps have it: its own braces are escaped, those around captures are not."""
+    first, *others = (escape(part).replace("{", "\\x7b") for part in name.literals)
+    captured = zip(name.captures, others, strict=True)
+    return first + "".join(f"{{{capture}}}{after}" for capture, after in captured)
 
 
 def proposal_lines(proposals: Sequence[Proposal]) -> list[str]:
     """Return the lines of a map, each below a comment that says why; no comment has a TAB."""
     lines = ["# Proposed from dtypes, shapes, layers and words. Nothing here is known: read each line."]
     for proposal in proposals:
-        lines += [f"# {proposal.why}", *map_lines([(proposal.source, proposal.target)])]
+        lines += [f"# {proposal.why}", *map_lines([row_of(proposal.source, proposal.target)])]
     return lines
 
 

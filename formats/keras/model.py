@@ -22,7 +22,7 @@ from .config import Layer, layer_of, model_of, snake_case
 from .layers import LAYERS, NORMALIZING, PARTS, WEIGHTS, WRAPS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from .layers import LayerRow, PartRow, WrapRow
 
@@ -75,6 +75,9 @@ class Unit:
     known: bool = True
     layer: Layer | None = None
     """What its variables' shapes are held against."""
+
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """What its configuration says of it."""
 
     numbered: bool = True
     """Whether the places of a model's layers without weights are known, too."""
@@ -188,9 +191,8 @@ def from_config(text: str) -> Unit:
 
 
 def _unit(layer: Layer, depth: int = 0) -> Unit:
-    unit = Unit(
-        layer.name, layer.class_name, trainable=bool(layer.config.get("trainable", True)), layer=layer
-    )
+    unit = Unit(layer.name, layer.class_name, layer=layer, config=layer.config)
+    unit.trainable = bool(layer.config.get("trainable", True))
     if layer.is_model:
         # A Sequential's input is a layer of its configuration only.
         skipped = ("InputLayer",) if layer.class_name == "Sequential" else ()

@@ -99,6 +99,7 @@ OWN = {
         "--pair-by-shape": ("convert left-1 new/c-1 --like right-1", "--pair-by-shape"),
         "--partial": (f"{_LIKE} --exclude '*/bias*'", "--partial"),
         "--save-map": (_LIKE, "--save-map map.tsv"),
+        "--layout": ("convert full.h5 new.npz --weights-only", "--layout pytorch"),
         "--iterations": (f"{_LIKE} -n --json", "--iterations 7"),
         "--learning-rate": (f"{_LIKE} -n --json", "--learning-rate 0.5"),
         "--weights-only": (_CONVERT, "--weights-only"),
@@ -121,6 +122,8 @@ OWN = {
         "--dry-run": ("demo new", "-n"),
     },
     "diff": {
+        "--config": ("diff weights.h5 full.h5 --layout pytorch", "--config full.h5"),
+        "--layout": ("diff full.h5 full.h5", "--layout pytorch"),
         "--no-values": ("diff run/ckpt-9 run/ckpt-10", "--no-values"),
         "--exact": ("diff run/ckpt-10 flipped-10", "--exact"),
         "--rtol": ("diff run/ckpt-9 run/ckpt-10 --kind variable --json", "--rtol 1000"),
@@ -137,6 +140,9 @@ OWN = {
         "--executor": ("diff run/ckpt-9 run/ckpt-10", "--executor threads:7"),
     },
     "extract": {
+        "--map": ("extract bert-2 bert/embeddings/LayerNorm/beta -o new.npz", "--map names.tsv"),
+        "--config": ("extract weights.h5 -o new.npz --layout pytorch", "--config full.h5"),
+        "--layout": ("extract full.h5 -o new.npz --kind variable", "--layout pytorch"),
         "--output": ("extract run/ckpt-10 net/l1/kernel", "-o new.npy"),
         "--cast": ("extract run/ckpt-10 net/l1/kernel -o new.npy", "--cast float16"),
         "--overwrite": ("extract run/ckpt-10 net/l1/kernel -o there.npy", "--overwrite"),

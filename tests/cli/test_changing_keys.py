@@ -296,7 +296,7 @@ def test_columns_spell_bytes_as_ckpt_prints_them(tmp_path: Path) -> None:
     ("content", "words"),
     [
         (b"a b\n", "line 1 has 1 TAB-separated columns"),
-        (b"a\tb\nc\td\te\n", "line 2 has 3 TAB-separated columns"),
+        (b"a\tb\nc\td\tT\te\n", "line 2 has 4 TAB-separated columns"),
         (b"a\tb\na\tc\n", "'a' is to become 'b' and 'c'"),
         (b'{"a": "b", "a": "c"}', "'a' is to become 'b' and 'c'"),
         (b'{"a": 1}', "the new name of 'a' is no string"),

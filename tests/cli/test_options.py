@@ -163,7 +163,7 @@ def test_vacuous_wishes_change_nothing(outcome: Callable[[str], Outcome]) -> Non
 # What would do nothing ----------------------------------------------------------------
 
 REFUSED = [
-    ("convert run/ckpt-10 new/c-1 --save-map map.tsv", "--save-map does nothing without --like"),
+    ("convert run/ckpt-10 new/c-1 --save-map map.tsv", "--save-map does nothing without --like or --layout"),
     ("convert run/ckpt-10 new/c-1 --pair-by-shape", "--pair-by-shape does nothing without --like"),
     ("convert run/ckpt-10 new/c-1 --partial", "--partial does nothing without --like"),
     ("convert run/ckpt-9 new/c-1 --like run/ckpt-10 --config full.h5", "--config does nothing beside --like"),

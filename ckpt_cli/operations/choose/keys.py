@@ -26,6 +26,7 @@ from formats.tf.graph.edit import edit_graph
 from formats.tf.graph.kinds import GRAPH_KEY, NamedSlot, named_slots
 from formats.tf.graph.plan import escaped_paths, in_words, spell
 
+from .name_map import NO_NAMES, names_of
 from .select import NothingSelectedError, close_keys
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     from formats.model.object_graph import ObjectGraph
     from formats.model.reader import CheckpointReader
+
+    from .name_map import NameMap
 
 
 _SLOT_PATH = re.compile(r"(?P<variable>.*) \((?P<name>.*) of (?P<optimizer>.*)\)", re.DOTALL)
@@ -48,7 +51,7 @@ class Rules(NamedTuple):
     subs: tuple[tuple[str, str], ...] = ()
     strip: str | None = None
     add: str | None = None
-    names: Mapping[str, str] = {}
+    names: NameMap = NO_NAMES
 
     @classmethod
     def make(
@@ -56,7 +59,7 @@ class Rules(NamedTuple):
         subs: Iterable[str] = (),
         strip: str | None = None,
         add: str | None = None,
-        names: Mapping[str, str] | None = None,
+        names: Mapping[str, str] = NO_NAMES,
     ) -> Rules:
         """Return the rules that options spell; ValueError for a malformed expression."""
         pairs = []
@@ -69,10 +72,10 @@ class Rules(NamedTuple):
             except (re.error, IndexError) as error:
                 raise ValueError(f"{sub!r}: {error}") from error
             pairs.append((regex, replacement))
-        return cls(tuple(pairs), strip or None, add or None, dict(names or {}))
+        return cls(tuple(pairs), strip or None, add or None, names_of(names))
 
     def __bool__(self) -> bool:
-        return self != Rules()
+        return bool(self.subs or self.strip or self.add or self.names.rows)
 
     def steps(self) -> list[Step]:
         """Return the rules in the order in which they apply."""
@@ -173,8 +176,9 @@ class _Applied:
         self._mapped: set[str] = set()
 
     def __call__(self, name: str) -> str:
-        if name in self._names:
-            self._mapped.add(name)
+        found = self._names.find(name)
+        if found is not None:
+            self._mapped.add(self._names.rows[found[0]].old.text)
         for number, (_, step) in enumerate(self._steps):
             new = step(name)
             if new is not None:
@@ -335,18 +339,16 @@ def _moves(
     return moves, _slot_names(graph, escaped, paths, new_paths)
 
 
-def _by_path(
-    names: Mapping[str, str], owners: Mapping[str, tuple[int, str, str]], paths: Mapping[int, str]
-) -> dict[str, str]:
+def _by_path(names: NameMap, owners: Mapping[str, tuple[int, str, str]], paths: Mapping[int, str]) -> NameMap:
     """Return a map in which keys are replaced by the paths of their objects."""
-    out = {}
-    for old, new in names.items():
-        if old in owners and owners[old][0] in paths:
-            _same_attribute(old, new)
-            out[paths[owners[old][0]]] = path_of(new)
-        else:
-            out[old] = new
-    return out
+
+    def spell(old: str, new: str) -> tuple[str, str]:
+        if old not in owners or owners[old][0] not in paths:
+            return old, new
+        _same_attribute(old, new)
+        return paths[owners[old][0]], path_of(new)
+
+    return names.respelled(spell)
 
 
 def _same_attribute(old: str, new: str) -> None:

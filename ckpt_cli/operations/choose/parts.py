@@ -135,6 +135,16 @@ def find_parts(reader: CheckpointReader, texts: tuple[str, ...], selection: Sele
     return [part for key in left for part in parts[key]]
 
 
+def whole(parts: list[Part], path: str) -> list[str]:
+    """Return the keys of parts; SliceError for a slice, which tells nothing of another layout's axes."""
+    for part in parts:
+        if part.region is not None:
+            message = f"slice {part.text}: of another layout tensors are taken whole"
+            hints = ("to cut it in the new layout: extract it from what convert --layout wrote",)
+            raise SliceError(message, path=path, key=part.key, hints=hints)
+    return [part.key for part in parts]
+
+
 def _sliced(reader: CheckpointReader, text: str) -> Part | None:
     """Return the part that `KEY[SLICE]` names; None where it is no slice, or rather a pattern."""
     sliced = _SLICED.fullmatch(text)

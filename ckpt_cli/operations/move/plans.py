@@ -43,6 +43,8 @@ class Move(NamedTuple):
     source: str | None
     tensor: LazyTensor | None
     value: Any = None
+    also: tuple[str, ...] = ()
+    """Keys of other tensors of SRC that it is made of, where it is made of several."""
 
 
 class Dropped(NamedTuple):
@@ -101,6 +103,7 @@ class Plan(NamedTuple):
                 "to": spec.key,
                 "dtype": spec.dtype.name,
                 "shape": list(spec.shape),
+                **({"also": list(move.also)} if move.also else {}),
             }
 
 

@@ -1,0 +1,340 @@
+"""Keras' layers as PyTorch has them: the names of their weights there, and their axes.
+
+    Keras                              PyTorch
+    conv/kernel (H, W, I, O)           conv.weight (O, I, H, W)         perm(3,2,0,1)
+    bn/moving_mean                     bn.running_mean
+    lstm/lstm_cell/kernel (I, 4*U)     lstm.weight_ih_l0 (4*U, I)       T
+
+`LAYERS_IN_PYTORCH` has a row for each weight of a class, its operations spelled as in maps
+(`formats.core.axes`); words in braces are numbers of the configuration.  `rows_of` makes of a
+model a row for each of its variables.  Each row was run: `tests/interop/test_layouts.py` computes
+the outputs of both libraries.  What is not in the weights is told by `remarks_on`.
+torch/nn/modules (PyTorch 2.13); keras/src/layers (Keras 2.15, 3.15)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..core.axes import Steps, parse_steps
+from .layers import LAYERS
+from .model import ModelError, Unit, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+class TorchRow(NamedTuple):
+    """A weight of a layer or of a part of it, its name in PyTorch, and what is done to it."""
+
+    weight: str
+    name: str
+    steps: str = ""
+
+
+class LayoutRow(NamedTuple):
+    """A variable of a model by its name there, a tensor of PyTorch, and how one is made of the other."""
+
+    old: str
+    new: str
+    steps: Steps
+    variable: Variable
+
+
+class Filler(NamedTuple):
+    """A tensor that PyTorch's layer has and Keras' does not: one value, and the tensor whose shape it has.
+
+    `like` is None for a scalar, whose dtype is int64.
+    """
+
+    name: str
+    value: float
+    like: str | None = None
+
+
+_BIAS = TorchRow("bias", "bias")
+
+
+def _kernel(steps: str) -> tuple[TorchRow, ...]:
+    return TorchRow("kernel", "weight", steps), _BIAS
+
+
+_SCALE_AND_SHIFT = (TorchRow("gamma", "weight"), TorchRow("beta", "bias"))
+
+
+def _depthwise(order: str, name: str = "weight") -> TorchRow:
+    merged = "reshape(*,{depth_multiplier},{kernel_size} -> *,1,{kernel_size})"
+    return TorchRow("depthwise_kernel", name, f"perm({order}) {merged}")
+
+
+def _separable(depthwise: str, pointwise: str) -> tuple[TorchRow, ...]:
+    return (
+        _depthwise(depthwise, "depthwise.weight"),
+        TorchRow("pointwise_kernel", "pointwise.weight", f"perm({pointwise})"),
+        TorchRow("bias", "pointwise.bias"),
+    )
+
+
+def _gates(order: str = "") -> tuple[TorchRow, ...]:
+    return (
+        TorchRow("cell/kernel", "weight_ih_l0", f"{order} T"),
+        TorchRow("cell/recurrent_kernel", "weight_hh_l0", f"{order} T"),
+    )
+
+
+_TWO_BIASES = tuple(TorchRow("cell/bias", f"bias_{kind}_l0", "addends(2)") for kind in ("ih", "hh"))
+_HEADS = "reshape({heads*size},{heads},{size} -> {heads*size},{heads*size}) T concat(0)"
+_HEADS_BIAS = "reshape({heads},{size} -> {heads*size}) concat(0)"
+_HEADS_OUT = "reshape({heads},{size},{heads*size} -> {heads*size},{heads*size}) T"
+_PROJECTIONS = ("query", "key", "value")
+
+LAYERS_IN_PYTORCH: dict[str, tuple[TorchRow, ...]] = {
+    "BatchNormalization": (
+        *_SCALE_AND_SHIFT,
+        TorchRow("moving_mean", "running_mean"),
+        TorchRow("moving_variance", "running_var"),
+    ),
+    "Conv1D": _kernel("perm(2,1,0)"),
+    "Conv1DTranspose": _kernel("perm(2,1,0)"),
+    "Conv2D": _kernel("perm(3,2,0,1)"),
+    "Conv2DTranspose": _kernel("perm(3,2,0,1)"),
+    "Conv3D": _kernel("perm(4,3,0,1,2)"),
+    "Conv3DTranspose": _kernel("perm(4,3,0,1,2)"),
+    "Dense": _kernel("T"),
+    "DepthwiseConv1D": (_depthwise("1,2,0"), _BIAS),
+    "DepthwiseConv2D": (_depthwise("2,3,0,1"), _BIAS),
+    "Embedding": (TorchRow("embeddings", "weight"),),
+    "GRU": (
+        *_gates("gates(1,0,2)"),
+        *(TorchRow("cell/bias", f"bias_{kind}_l0", "unstack(0) gates(1,0,2)") for kind in ("ih", "hh")),
+    ),
+    "LSTM": (*_gates(), *_TWO_BIASES),
+    "LayerNormalization": _SCALE_AND_SHIFT,
+    "MultiHeadAttention": (
+        *(TorchRow(f"{part}/kernel", "in_proj_weight", _HEADS) for part in _PROJECTIONS),
+        *(TorchRow(f"{part}/bias", "in_proj_bias", _HEADS_BIAS) for part in _PROJECTIONS),
+        TorchRow("attention_output/kernel", "out_proj.weight", _HEADS_OUT),
+        TorchRow("attention_output/bias", "out_proj.bias"),
+    ),
+    "SeparableConv1D": _separable("1,2,0", "2,1,0"),
+    "SeparableConv2D": _separable("2,3,0,1", "3,2,0,1"),
+    "SimpleRNN": (*_gates(), *_TWO_BIASES),
+}
+
+_ONES_AND_ZEROS = {"weight": 1.0, "bias": 0.0}
+COUNT = "num_batches_tracked"
+_REVERSE = "_reverse"
+
+
+# A model's rows -----------------------------------------------------------------------
+
+
+def model_names(model: Unit) -> dict[str, Variable]:
+    """Return the variables of a model by names that do not depend on a format: `<layer>/<part>/<variable>`.
+
+    Raises ModelError where two layers of nested models have one name.
+    """
+    names: dict[str, Variable] = {}
+    for name, variable in _named(model, ""):
+        if names.setdefault(name, variable) is not variable:
+            raise ModelError(f"two of its variables are called {name!r}")
+    return names
+
+
+def _named(unit: Unit, prefix: str) -> Iterator[tuple[str, Variable]]:
+    above = f"{prefix}/" if prefix else ""
+    yield from ((f"{above}{variable.name}", variable) for variable in unit.variables())
+    for child in unit.children():
+        yield from _named(child, prefix if child.is_model else f"{above}{child.name}")
+
+
+def rows_of(model: Unit) -> tuple[list[LayoutRow], list[Filler]]:
+    """Return the rows of a model's variables, and what PyTorch has beside them.
+
+    Raises ModelError, which names a variable, for a layer that PyTorch has not, or not with
+    these options, or whose class is not known here.
+    """
+    names = {id(variable): name for name, variable in model_names(model).items()}
+    rows: list[LayoutRow] = []
+    fillers: list[Filler] = []
+    for unit, path, suffix in _layers_of(model, ""):
+        mine = list(_rows(unit, path, suffix, names))
+        held = {id(row.variable) for row in mine}
+        for variable in unit.all_variables():
+            if id(variable) not in held:
+                raise ModelError(f"{names[id(variable)]!r}: {_lack(unit)}")
+        rows += mine
+        fillers += _fillers(unit, path, {row.new for row in mine})
+    return rows, fillers
+
+
+def _layers_of(unit: Unit, path: str) -> Iterator[tuple[Unit, str, str]]:
+    """Yield the layers that have variables, their paths in PyTorch, and what their weights' names end in."""
+    for layer in unit.layers:
+        at = f"{path}.{layer.name}" if path else layer.name
+        if layer.is_model:
+            yield from _layers_of(layer, at)
+            continue
+        for inner, suffix in _unwrapped(layer):
+            if inner.has_weights():
+                yield inner, at, suffix
+    if unit.variables():
+        raise ModelError(f"{unit.variables()[0].name!r}: a model's own weight, of no layer")
+
+
+def _unwrapped(layer: Unit, suffix: str = "") -> Iterator[tuple[Unit, str]]:
+    wraps = LAYERS[layer.class_name].wraps if layer.class_name in LAYERS else ()
+    if not wraps:
+        yield layer, suffix
+    for wrap in wraps:
+        inner = next(target for name, target, _ in layer.edges if name == wrap.edge)
+        assert isinstance(inner, Unit)
+        yield from _unwrapped(inner, suffix + (_REVERSE if wrap.edge == "backward_layer" else ""))
+
+
+def _rows(unit: Unit, path: str, suffix: str, names: Mapping[int, str]) -> Iterator[LayoutRow]:
+    _refuse_options(unit, names)
+    for row in LAYERS_IN_PYTORCH.get(unit.class_name, ()):
+        variable = _variable(unit, row.weight)
+        if variable is None:
+            continue
+        old = names[id(variable)]
+        try:
+            steps = parse_steps(_filled_in(row.steps, unit))
+        except (KeyError, ValueError) as error:
+            raise ModelError(f"{old!r}: its configuration does not say {error}") from error
+        yield LayoutRow(old, f"{path}.{row.name}{suffix}", steps, variable)
+
+
+def _variable(unit: Unit, path: str) -> Variable | None:
+    """Return a variable of a layer by its name, or a part's and its own; None where there is none."""
+    part, _, name = path.rpartition("/")
+    if part:
+        parts = (target for edge, target in unit.parts() if part in (edge.name, target.name))
+        unit = next(parts, Unit())
+    return next((variable for variable in unit.variables() if variable.name == name), None)
+
+
+def _filled_in(steps: str, unit: Unit) -> str:
+    """Return operations with the numbers of a layer's configuration in them; KeyError where it has none."""
+    told = unit.config
+    words: dict[str, str] = {}
+    for word in ("depth_multiplier", "kernel_size"):
+        if f"{{{word}}}" in steps:
+            words[word] = _number(told, word)
+    if "{heads" in steps:
+        heads, size = int(_number(told, "num_heads")), int(_number(told, "key_dim"))
+        words |= {"heads": str(heads), "size": str(size), "heads*size": str(heads * size)}
+    for word, number in words.items():
+        steps = steps.replace(f"{{{word}}}", number)
+    return steps
+
+
+def _number(told: Mapping[str, Any], word: str) -> str:
+    value = told.get(word)
+    numbers = list(value) if isinstance(value, list | tuple) else [value]
+    if not numbers or any(type(number) is not int or number < 1 for number in numbers):
+        raise KeyError(word)
+    return ",".join(map(str, numbers))
+
+
+def _refuse_options(unit: Unit, names: Mapping[int, str]) -> None:
+    """Refuse a layer that PyTorch computes otherwise whatever its weights are."""
+    first = next((names[id(variable)] for variable in unit.all_variables()), unit.name)
+    if unit.class_name == "GRU" and not unit.config.get("reset_after", False):
+        raise ModelError(f"{first!r}: PyTorch has no GRU that resets before the product (reset_after=False)")
+
+
+def _lack(unit: Unit) -> str:
+    if unit.class_name in LAYERS_IN_PYTORCH:
+        return f"PyTorch's layer has no such weight as this {unit.class_name}"
+    what = f"class {unit.class_name!r}" if unit.class_name else "a class that its names do not tell"
+    return f"layer {unit.name!r} is of {what}, whose names and axes in PyTorch are not known"
+
+
+def _fillers(unit: Unit, path: str, made: set[str]) -> Iterator[Filler]:
+    """Yield what a normalizing layer of PyTorch has beside what Keras' has."""
+    if unit.class_name not in ("BatchNormalization", "LayerNormalization"):
+        return
+    affine = [name for name in _ONES_AND_ZEROS if f"{path}.{name}" in made]
+    if len(affine) == 1:
+        (missing,) = set(_ONES_AND_ZEROS) - set(affine)
+        yield Filler(f"{path}.{missing}", _ONES_AND_ZEROS[missing], f"{path}.{affine[0]}")
+    if unit.class_name == "BatchNormalization":
+        yield Filler(f"{path}.{COUNT}", 0)
+
+
+# What weights do not say --------------------------------------------------------------
+
+_TORCH_EPSILON = 1e-5
+_RECURRENT = {"LSTM": "tanh", "GRU": "tanh", "SimpleRNN": "tanh"}
+
+
+def remarks_on(model: Unit, *, back: bool = False) -> list[str]:
+    """Return what a program in PyTorch must be told beside the weights, as a configuration shows it.
+
+    Or, on the way `back`, what it must have been told.
+    """
+    found: dict[str, list[str]] = {}
+    for unit in _all_layers(model):
+        for remark in (*_remarks(unit), *(_taken_together(unit) if back else _made_up(unit))):
+            found.setdefault(remark, []).append(unit.name)
+    return [f"{_some(names)}: {remark}" for remark, names in found.items()]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _all_layers(unit: Unit) -> Iterator[Unit]:
+    for layer in unit.layers:
+        yield from _all_layers(layer)
+        if not layer.is_model:
+            yield layer
+            yield from (inner for inner, _ in _unwrapped(layer) if inner is not layer)
+
+
+def _remarks(unit: Unit) -> Iterator[str]:
+    told, name = unit.config, unit.class_name
+    if name in ("BatchNormalization", "LayerNormalization"):
+        epsilon = told.get("epsilon", 1e-3)
+        if epsilon != _TORCH_EPSILON:
+            yield f"epsilon is {epsilon}, PyTorch's is {_TORCH_EPSILON} where eps= does not say so"
+    if told.get("padding") == "same" and _pads_unevenly(told):
+        yield 'padding "same" puts more at the end than at the beginning: pad so before the layer, padding=0'
+    if name == "Flatten" and told.get("data_format") != "channels_first":
+        yield "flattens with the channels last: in PyTorch permute(0, 2, 3, 1) first"
+    if name in _RECURRENT and told.get("activation", "tanh") != "tanh":
+        yield f"activation is {told.get('activation')!r}, PyTorch's {name} has tanh"
+    if name in ("LSTM", "GRU") and told.get("recurrent_activation", "sigmoid") != "sigmoid":
+        yield f"recurrent activation is {told.get('recurrent_activation')!r}, PyTorch's {name} has sigmoid"
+    if name in _RECURRENT and told.get("go_backwards") and not unit.name.startswith("backward_"):
+        yield "goes backwards: turn the input round before the layer"
+    if name == "Bidirectional" and told.get("merge_mode", "concat") != "concat":
+        yield f"merges by {told.get('merge_mode')!r}, PyTorch by concat"
+
+
+def _made_up(unit: Unit) -> Iterator[str]:
+    if unit.class_name == "BatchNormalization":
+        yield f"{COUNT} is made up, 0: TensorFlow counts none"
+    if _has_sum(unit):
+        yield "PyTorch has two biases, which are added: bias_hh_l0 is made up, 0"
+
+
+def _taken_together(unit: Unit) -> Iterator[str]:
+    if _has_sum(unit):
+        yield "the sum of PyTorch's two biases is the bias"
+
+
+def _has_sum(unit: Unit) -> bool:
+    return unit.class_name in ("LSTM", "SimpleRNN") and bool(unit.config.get("use_bias", True))
+
+
+def _pads_unevenly(told: Mapping[str, Any]) -> bool:
+    """Whether a layer may pad one side more: with strides, which depends on the input, or an even window."""
+    window = told.get("kernel_size", told.get("pool_size", 1))
+    sizes = window if isinstance(window, list | tuple) else [window]
+    strides = told.get("strides") or (window if "pool_size" in told else 1)
+    steps = strides if isinstance(strides, list | tuple) else [strides]
+    numbers = [number for number in (*sizes, *steps) if isinstance(number, int)]
+    return any(step != 1 for step in steps) or any(number % 2 == 0 for number in numbers[: len(sizes)])

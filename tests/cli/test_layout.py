@@ -1,0 +1,200 @@
+"""`--layout` and maps with operations: a model's weights as PyTorch has them, and back; what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import formats
+from tests.support import data_path, same
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CONV = data_path("keras_conv", "conv.full.h5")
+CONV_3 = data_path("keras3_conv", "conv.keras")
+NESTED = data_path("keras3_nested", "tower.weights.h5")
+
+
+def read(path: object) -> dict[str, np.ndarray[Any, Any]]:
+    with formats.open_checkpoint(str(path)) as reader:
+        return {key: reader[key].read() for key in reader}
+
+
+def saved(path: Path, **tensors: np.ndarray[Any, Any]) -> Path:
+    np.savez(path, **{key.replace("__", "/"): value for key, value in tensors.items()})
+    return path
+
+
+def test_a_convolution_net_there_and_back(ckpt: Callable, tmp_path: Path) -> None:
+    there, back = tmp_path / "m.safetensors", tmp_path / "back.h5"
+    done = ckpt("convert", CONV, there, "--layout", "pytorch", "--weights-only", "--json")
+    assert done.code == 0, done.err
+    rows = {row["to"]: row for row in done.json["tensors"]}
+    assert rows["conv_a.weight"]["from"] == "conv_a/kernel"
+    assert rows["bn_a.num_batches_tracked"]["from"] is None
+    weights, torch = read(CONV), read(there)
+    assert same(torch["conv_a.weight"], weights["conv_a/kernel"].transpose(3, 2, 0, 1))
+    assert same(torch["dw.weight"][:, 0], weights["dw/depthwise_kernel"][..., 0].transpose(2, 0, 1))
+    assert same(torch["logits.weight"], weights["logits/kernel"].T)
+    assert same(torch["bn_a.running_var"], weights["bn_a/moving_variance"])
+    for said in ("epsilon is 0.001", "num_batches_tracked is made up", "flattens with the channels last"):
+        assert said in done.err
+    assert ckpt("convert", there, back, "--layout", "tensorflow", "--config", CONV).code == 0
+    assert ckpt("diff", back, CONV, "--kind", "variable").code == 0
+    assert ckpt("diff", there, CONV, "--layout", "tensorflow", "--kind", "variable").code == 0
+    assert ckpt("diff", CONV, there, "--layout", "pytorch", "--kind", "variable").code == 0
+
+
+def test_every_format_of_keras_gives_the_same(ckpt: Callable, tmp_path: Path) -> None:
+    folder = data_path("keras3_conv")
+    found = []
+    for number, name in enumerate(("conv.keras", "conv.weights.h5", "conv_ckpt")):
+        out = tmp_path / f"{number}.safetensors"
+        done = ckpt(
+            "convert",
+            f"{folder}/{name}",
+            out,
+            "--layout",
+            "pytorch",
+            "--config",
+            CONV_3,
+            "--kind",
+            "variable",
+        )
+        assert done.code == 0, done.err
+        found.append(out.read_bytes())
+    assert len(set(found)) == 1
+
+
+def test_a_saved_map_goes_both_ways(ckpt: Callable, tmp_path: Path) -> None:
+    names, there, again = tmp_path / "names.tsv", tmp_path / "m.safetensors", tmp_path / "n.safetensors"
+    assert ckpt("convert", CONV, there, "--layout", "pytorch", "--save-map", names).code == 0
+    assert "conv_a/kernel\tconv_a.weight\tperm(3,2,0,1)\n" in names.read_text()
+    assert ckpt("convert", CONV, again, "--layout", "pytorch", "--map", names).code == 0
+    assert again.read_bytes() == there.read_bytes()
+    back = ckpt("convert", there, tmp_path / "b.npz", "--layout", "tensorflow", "--map", names)
+    assert back.code == 0, back.err
+    assert "left out bn_a.num_batches_tracked" in back.err
+    assert ckpt("diff", tmp_path / "b.npz", CONV, "--kind", "variable").code == 0
+    out = tmp_path / "x.npz"
+    assert ckpt("extract", CONV, "logits/kernel", "-o", out, "--map", names).code == 0
+    assert read(out)["logits.weight"].shape == (2, 64)
+
+
+def test_square_matrices_are_turned(ckpt: Callable, tmp_path: Path) -> None:
+    """No shape tells that a transpose is missing."""
+    square = np.arange(9, dtype="f").reshape(3, 3)
+    source = saved(tmp_path / "m.npz", a__q=square, a__k=square + 9)
+    names = tmp_path / "names.tsv"
+    names.write_text("a/q\ta.in\tT concat(0)\na/k\ta.in\tT concat(0)\n")
+    done = ckpt("convert", source, tmp_path / "t.safetensors", "--map", names, "--json")
+    assert done.json["tensors"] == [
+        {"from": "a/q", "to": "a.in", "dtype": "float32", "shape": [6, 3], "also": ["a/k"]}
+    ]
+    assert same(read(tmp_path / "t.safetensors")["a.in"], np.concatenate([square.T, (square + 9).T]))
+    assert (
+        ckpt(
+            "convert",
+            tmp_path / "t.safetensors",
+            tmp_path / "b.npz",
+            "--layout",
+            "tensorflow",
+            "--map",
+            names,
+        ).code
+        == 0
+    )
+    assert all(same(value, read(source)[key]) for key, value in read(tmp_path / "b.npz").items())
+    assert ckpt("diff", source, tmp_path / "t.safetensors", "--map", names).code == 0
+    assert (
+        ckpt("diff", tmp_path / "t.safetensors", source, "--layout", "tensorflow", "--map", names).code == 0
+    )
+    names.write_text("a/q\ta.in\tconcat(0)\na/k\ta.in\tconcat(0)\n")
+    assert ckpt("diff", source, tmp_path / "t.safetensors", "--map", names).code == 1
+
+
+def test_two_biases_are_one(ckpt: Callable, tmp_path: Path) -> None:
+    source = saved(tmp_path / "m.npz", l__b=np.array([-0.0, 2], "f"))
+    names = tmp_path / "names.tsv"
+    names.write_text("l/b\tl.ih\taddends(2)\nl/b\tl.hh\taddends(2)\n")
+    assert ckpt("convert", source, tmp_path / "t.safetensors", "--map", names).code == 0
+    assert read(tmp_path / "t.safetensors")["l.hh"].tolist() == [0, 0]
+    back = ("--layout", "tensorflow", "--map", names)
+    assert ckpt("convert", tmp_path / "t.safetensors", tmp_path / "b.npz", *back).code == 0
+    assert same(read(tmp_path / "b.npz")["l/b"], read(source)["l/b"])
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("a\tb\tT\n", "tensor 'c': no row of the map matches it"),
+        ("a\tb\tT\nc\tb\n", "both end on this key"),
+        ("a\tb\tperm(1,0,2)\nc\td\n", "wants 3 dimensions, there are 2"),
+        ("a\tb\tTT\nc\td\n", "line 1: 'TT' is no operation"),
+        ("a\tb\tT\na\tc\tT\n", "is to become 'b' and 'c'"),
+        ("a\tb\tT concat(0)\nx\tb\tT concat(0)\nc\td\n", "1 of them are not there"),
+    ],
+)
+def test_a_map_that_misses_doubles_or_contradicts_writes_nothing(
+    ckpt: Callable, tmp_path: Path, lines: str, words: str
+) -> None:
+    source = saved(tmp_path / "m.npz", a=np.ones((2, 3), "f"), c=np.ones(2, "f"))
+    (tmp_path / "names.tsv").write_text(lines)
+    done = ckpt("convert", source, tmp_path / "t.safetensors", "--map", tmp_path / "names.tsv")
+    assert (done.code, done.out) == (3, "")
+    assert words in done.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.npz", "names.tsv"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        (["convert", CONV, "{}/x.h5", "--layout", "pytorch"], 3, "keras-h5 is restored by TensorFlow"),
+        (["convert", CONV, "{}/x.npz", "--layout", "torch"], 2, "--layout"),
+        (["convert", "{}/m.npz", "{}/x.safetensors", "--layout", "pytorch"], 3, "tell names and axes"),
+        (["convert", "{}/m.npz", "{}/x.h5", "--layout", "tensorflow"], 3, "needs the model's configuration"),
+        (
+            ["convert", "{}/m.npz", "{}/x.h5", "--layout", "tensorflow", "--config", CONV],
+            3,
+            "'conv_a.weight'",
+        ),
+        (["rename", "{}/m.npz", "{}/x.npz", "--map", "{}/t.tsv"], 3, "which change values"),
+        (["extract", CONV, "logits/kernel[0]", "-o", "{}/x.npz", "--layout", "pytorch"], 3, "taken whole"),
+        (["convert", CONV, "{}/x.npz", "--layout", "pytorch", "--exclude", "conv_a/*"], 0, ""),
+        (["diff", CONV, CONV, "--config", CONV], 2, "--config does nothing without --layout"),
+    ],
+)
+def test_what_cannot_be_told(ckpt: Callable, tmp_path: Path, line: list[str], code: int, words: str) -> None:
+    saved(tmp_path / "m.npz", a=np.ones((2, 2), "f"))
+    (tmp_path / "t.tsv").write_text("a\tb\tT\n")
+    done = ckpt(*(word.replace("{}", str(tmp_path)) for word in line))
+    assert done.code == code, done.err
+    assert words in done.err
+
+
+def test_a_layer_that_pytorch_has_not_is_named(ckpt: Callable, tmp_path: Path) -> None:
+    rnn = data_path("keras_rnn", "rnn.full.h5")
+    done = ckpt("convert", rnn, tmp_path / "x.safetensors", "--layout", "pytorch")
+    assert done.code == 3
+    assert "'gru_old/gru_cell/kernel': PyTorch has no GRU that resets before the product" in done.err
+    done = ckpt(
+        "convert", data_path("normalization", "norm.keras"), tmp_path / "x.safetensors", "--layout", "pytorch"
+    )
+    assert done.code == 3
+    assert "'norm/mean'" in done.err
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+def test_the_state_of_an_optimizer_is_not_left_out_unasked(ckpt: Callable, tmp_path: Path) -> None:
+    trained = data_path("keras_mlp", "mlp.with_optimizer.h5")
+    done = ckpt("convert", trained, tmp_path / "x.safetensors", "--layout", "pytorch")
+    assert done.code == 3
+    assert "state of an optimizer" in done.err
+    assert (
+        ckpt("convert", trained, tmp_path / "x.safetensors", "--layout", "pytorch", "--weights-only").code
+        == 0
+    )
