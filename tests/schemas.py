@@ -79,7 +79,7 @@ WRITTEN = {
     "source": TEXT,
     "target": TEXT,
     "format": TEXT,
-    "tensors": listed(fields(MOVE)),
+    "tensors": listed(fields(MOVE, {"also": listed(NAME), "operations": TEXT})),
     "dropped": listed(fields({"key": NAME, "reason": TEXT})),
     "verified": FLAG,
     "verification": one_of("none", "linked", "sent", "full"),

@@ -93,7 +93,14 @@ def test_square_matrices_are_turned(ckpt: Callable, tmp_path: Path) -> None:
     names.write_text("a/q\ta.in\tT concat(0)\na/k\ta.in\tT concat(0)\n")
     done = ckpt("convert", source, tmp_path / "t.safetensors", "--map", names, "--json")
     assert done.json["tensors"] == [
-        {"from": "a/q", "to": "a.in", "dtype": "float32", "shape": [6, 3], "also": ["a/k"]}
+        {
+            "from": "a/q",
+            "to": "a.in",
+            "dtype": "float32",
+            "shape": [6, 3],
+            "also": ["a/k"],
+            "operations": "T concat(0,2)",
+        }
     ]
     assert same(read(tmp_path / "t.safetensors")["a.in"], np.concatenate([square.T, (square + 9).T]))
     assert (

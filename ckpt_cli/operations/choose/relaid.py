@@ -75,6 +75,9 @@ class Relaid(CheckpointReader):
         self._reader = reader
         made = [tensor for relation in relations for tensor in self._made(relation)]
         self.origins = {tensor.spec.key: tensor.sources for tensor in made}
+        self.operations = {
+            target: str(relation.steps) for relation in relations for target in relation.targets
+        }
         tensors: list[LazyTensor] = [*made, *map(_Filled, constants)]
         self._tensors = {
             tensor.spec.key: tensor for tensor in sorted(tensors, key=lambda one: key_bytes(one.spec.key))

@@ -69,7 +69,9 @@ class Laid(NamedTuple):
         moves = []
         for move in plan.moves:
             found = origins.get(move.source or "", ())
-            moves.append(move._replace(source=found[0] if found else None, also=tuple(found[1:])))
+            steps = self.reader.operations.get(move.source or "", "")
+            first = found[0] if found else None
+            moves.append(move._replace(source=first, also=tuple(found[1:]), operations=steps))
         return plan._replace(
             moves=tuple(moves), dropped=(*self.dropped, *plan.dropped), notes=(*self.notes, *plan.notes)
         )

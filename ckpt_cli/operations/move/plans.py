@@ -46,6 +46,9 @@ class Move(NamedTuple):
     also: tuple[str, ...] = ()
     """Keys of other tensors of SRC that it is made of, where it is made of several."""
 
+    operations: str = ""
+    """What is done to the axes on the way, as maps spell it."""
+
 
 class Dropped(NamedTuple):
     """A tensor of SRC that the target does not get, and why."""
@@ -104,6 +107,7 @@ class Plan(NamedTuple):
                 "dtype": spec.dtype.name,
                 "shape": list(spec.shape),
                 **({"also": list(move.also)} if move.also else {}),
+                **({"operations": move.operations} if move.operations else {}),
             }
 
 

@@ -104,9 +104,9 @@ def _digest(plan: Plan) -> str:
     found = hashlib.sha256(repr((plan.format, plan.slices, plan.facts)).encode("utf-8", "surrogatepass"))
     if plan.object_graph is not None:
         found.update(plan.object_graph.encode())
-    for spec, source, tensor, value in plan.moves:
+    for spec, source, tensor, value, *made in plan.moves:
         stored = None if tensor is None else tensor.spec.dtype.name
-        said = repr((spec.key, spec.dtype.name, spec.shape, source, stored))
+        said = repr((spec.key, spec.dtype.name, spec.shape, source, stored, *made))
         found.update(said.encode("utf-8", "surrogatepass"))
         for chunk in chunks_of(spec, value) if tensor is None else ():
             found.update(view_of(chunk))
