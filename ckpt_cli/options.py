@@ -159,6 +159,22 @@ def _default_jobs() -> int:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+FORMS = ("text", "json", "sarif", "junit", "markdown", "github", "gitlab")
+"""How findings are shown; those behind the first two are modules of `ckpt_cli.render.findings`."""
+
+
+def form_option(function: F) -> F:
+    """Add the option that says how findings are shown, of which --json is one way."""
+    function = click.option(
+        "--format",
+        "form",
+        type=click.Choice(FORMS),
+        default="text",
+        help="Print findings for a service, or in Markdown; json is --json.",
+    )(function)
+    return option_rules(excludes("--format", "--json"))(function)
+
+
 update_state_option = click.option(
     "--update-state", is_flag=True, help="Make DST the latest in its directory's checkpoint file."
 )

@@ -309,7 +309,7 @@ DIFF = document(
         "left": TEXT,
         "right": TEXT,
         "summary": fields(dict.fromkeys(("same", "changed", "added", "removed", "renamed"), COUNT)),
-        "entries": listed(fields(CHANGE, {"apart": TEXT})),
+        "entries": listed(fields(CHANGE, {"apart": TEXT, "l2": NUMBER})),
     }
 )
 UNLIKE = {"key": NAME, "checkpoint": {"anyOf": [SHAPE, DTYPE]}, "target": {"anyOf": [SHAPE, DTYPE]}}

@@ -212,6 +212,7 @@ MAY_ASK = {
     "ckpt_cli.operations.look.complaints": "reads its own table",
     "ckpt_cli.operations.move.roundtrip": "has a directory for the way there and back",
     "ckpt_cli.operations.runs.state_changes": "is `ckpt state`, which changes directories of this machine",
+    "ckpt_cli.render.findings.github": "writes the summary of a step of GitHub Actions",
     "ckpt_cli.runtime.compat.v1.train": "takes patterns, as TensorFlow does",
     "ckpt_cli.runtime.estimator.checks": "makes a model directory where none is named",
     "ckpt_cli.render.page": "reads its own style and scripts",

@@ -13,10 +13,12 @@ from formats.store.paths import relative
 from ..carrying_out import say_dropped
 from ..operations.choose.keys import renamed
 from ..operations.compare.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
+from ..operations.compare.failing import Baseline, FailOn
 from ..operations.compare.measure import Tolerance
 from ..operations.move.layouts import compared_with, lay_out
 from ..option_rules import excludes, needs, option_rules
 from ..options import (
+    LocalPath,
     changing,
     choosing,
     color_option,
@@ -24,6 +26,7 @@ from ..options import (
     each_option,
     exact_option,
     fail_on_option,
+    form_option,
     json_option,
     layout_of,
     layout_option,
@@ -39,20 +42,21 @@ from ..render import base as render
 from ..render.report import opened
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from formats import CheckpointReader
     from formats.model.location import Location
 
-    from ..operations.compare.diff import Diff, Pair
+    from ..operations.compare.diff import Diff, Entry, Pair
     from ..operations.compare.unlike import Unlike
     from ..operations.move.layouts import Layout
 
 
-def _changes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
-    names = tuple(value.split(","))
-    for name in names:
-        if name not in CHANGES:
-            raise click.BadParameter(f"{name!r} is not one of {', '.join(CHANGES)}")
-    return names
+def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
+    try:
+        return FailOn.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def _number(_: click.Context, __: click.Parameter, value: float) -> float:
@@ -100,18 +104,27 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     help="What the tensors of both sides are paired by.",
 )
 @fail_on_option(
-    "Exit 1 for these; a renamed tensor is one removed and one added.",
+    "Exit 1 for these; a renamed tensor is one removed and one added.  value>1e-3: where the largest "
+    "|a-b| of a tensor is more; l2>5%: where |a-b| is more of |b|, as Euclidean norms.",
     callback=_changes,
     default=",".join(CHANGES),
     show_default=True,
     metavar="CHANGE[,CHANGE]",
 )
+@click.option(
+    "--baseline",
+    type=LocalPath(),
+    metavar="RESULT.json",
+    help="Exit 1 only for what an earlier --json does not show, or where values are farther apart.",
+)
 @each_option("Compare all checkpoints of one name in two directories.")
 @recursive_option("With --each, also those of the directories below.")
 @sharing_options
+@form_option
 @json_option
 @color_option
 @option_rules(
+    excludes("--format", "--quiet", "--stat"),
     needs("--recursive", "--each"),
     needs("--config", "--layout", "--map"),
     excludes("--json", "--quiet", "--stat"),
@@ -135,17 +148,52 @@ def command(left: str, right: str, **options: Any) -> int:
       ckpt diff run_a run_b --stat --kind variable
       ckpt diff old.index new.h5 --sub '^bert/=>encoder/' --rtol 1e-6
       ckpt diff main.json run/ckpt-10 --fail-on added,removed,dtype,shape   # for CI
+      ckpt diff run/ckpt-9 run/ckpt-10 --fail-on 'value>1e-3,l2>5%'         # noise may pass
     """
+    options["as_json"] = options["as_json"] or options["form"] == "json"
+    options["known"] = Baseline(options["baseline"]) if options["baseline"] is not None else None
     if options["each"]:
         return _each(left, right, options)
     found, names = _compare(locate(left), locate(right), options)
-    if options["as_json"]:
+    if _has_form(options):
+        _report([(found, locate(right).head)], options)
+    elif options["as_json"]:
         render.long_document(found.head(), "entries", found.rows(everything=options["everything"]), dict)
     elif not options["quiet"]:
         if render.is_terminal():
             render.title(f"{found.left} -> {found.right}")
         _show(found, names, options)
-    return int(found.fails(options["fail_on"]))
+    return int(_fails(found, options))
+
+
+def _fails(found: Diff, options: dict[str, Any]) -> bool:
+    """Whether something was found that the command shall fail on."""
+    return any(_is_bad(entry, options) for entry in found.entries)
+
+
+def _is_bad(entry: Entry, options: dict[str, Any]) -> bool:
+    known = options["known"]
+    return options["fail_on"].is_met(entry) and (known is None or not known.knows(entry))
+
+
+def _has_form(options: dict[str, Any]) -> bool:
+    """Whether findings are to be shown in one of the forms for services."""
+    return options["form"] not in ("text", "json")
+
+
+def _report(
+    found: list[tuple[Diff, str]], options: dict[str, Any], alone: Sequence[tuple[str, str, str]] = ()
+) -> None:
+    """Print what comparisons found, and checkpoints that are on one side alone, for a service."""
+    from ..operations.report.building import of_diff
+    from ..render.findings.writing import write
+
+    known, fail_on = options["known"], options["fail_on"].changes
+    only = [
+        (change, head, change in fail_on and (known is None or not known.knows_only(change, name)))
+        for change, head, name in alone
+    ]
+    write(of_diff(found, lambda entry: _is_bad(entry, options), only), options["form"])
 
 
 def _settings(options: dict[str, Any]) -> DiffOptions:
@@ -156,7 +204,8 @@ def _settings(options: dict[str, Any]) -> DiffOptions:
         options["exact"],
         Tolerance(options["rtol"], options["atol"]),
         find_renames=options["find_renames"] and not quiet,
-        stop_on=options["fail_on"] if quiet else (),
+        stop_on=options["fail_on"].changes if quiet and options["known"] is None else (),
+        norms=options["fail_on"].asks_norms,
     )
 
 
@@ -260,18 +309,33 @@ def _each(left: str, right: str, options: dict[str, Any]) -> int:
         "removed": [name for name in ours if name not in theirs],
         "added": [name for name in theirs if name not in ours],
     }
-    fails = any(only[change] for change in options["fail_on"] if change in only)
-    documents = []
+    known = options["known"]
+    fails = any(
+        known is None or not known.knows_only(change, name)
+        for change, names in only.items()
+        if change in options["fail_on"].changes
+        for name in names
+    )
+    documents, compared = [], []
     for name in both:
         found, names = _compare(ours[name], theirs[name], options)
-        fails = found.fails(options["fail_on"]) or fails
+        fails = _fails(found, options) or fails
+        if _has_form(options):
+            compared.append((found, theirs[name].head))
+            continue
         entries = list(found.rows(everything=options["everything"]))
         documents.append({"schema": 1, **found.head(), "entries": entries})
         if not options["as_json"] and not options["quiet"]:
             if render.is_terminal():
                 render.title(name)
             _show(found, names, options, (name,))
-    if options["as_json"]:
+    if _has_form(options):
+        places = {"removed": ours, "added": theirs}
+        alone = [
+            (change, places[change][name].head, name) for change, names in only.items() for name in names
+        ]
+        _report(compared, options, alone)
+    elif options["as_json"]:
         render.document({"pairs": documents, "only_left": only["removed"], "only_right": only["added"]})
     elif not options["quiet"]:
         _show_only(only)

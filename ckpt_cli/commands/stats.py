@@ -9,15 +9,18 @@ import click
 
 from formats.core.words import counted
 from formats.errors import CheckpointError
-from formats.find.opening import is_directory
+from formats.find.opening import is_directory, locate
 
-from ..operations.choose.places import checkpoints_below
+from ..operations.choose.places import checkpoints_below, each_once
 from ..operations.choose.select import choose
 from ..operations.look.stats import Statistics, statistics_of
+from ..operations.report.building import Bad, of_stats
+from ..option_rules import excludes, option_rules
 from ..options import (
     choosing,
     color_option,
     fail_on_option,
+    form_option,
     json_option,
     path_argument,
     recursive_option,
@@ -25,11 +28,12 @@ from ..options import (
     sharing_options,
 )
 from ..render import base as render
-from ..render.report import opened, say_all, say_empty
+from ..render.report import kept, opened, say_all, say_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from formats.model.location import Location
     from formats.model.reader import CheckpointReader
     from formats.store.workers import Workers
 
@@ -51,13 +55,14 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
 @path_argument()
 @choosing
 @fail_on_option("Exit 1 if any value is one of these.", callback=_failures, metavar="nan,inf")
+@click.option("--files", is_flag=True, help="Take every word for a PATH, none for a KEY, as hooks give them.")
 @recursive_option()
 @sharing_options
+@form_option
 @json_option
 @color_option
-def command(
-    path: str, fail_on: tuple[str, ...], workers: Workers, *, as_json: bool, recursive: bool, **options: Any
-) -> int:
+@option_rules(excludes("--files", "--recursive"))
+def command(path: str, fail_on: tuple[str, ...], workers: Workers, **options: Any) -> int:
     """Show min, max, mean, std, l2, zeros, NaN and infinities.
 
     Computed in float64, NaN counted and left out, in memory that does not grow with
@@ -68,43 +73,88 @@ def command(
       ckpt stats run/ckpt-10 --kind variable
       ckpt stats run/ckpt-10 --fail-on nan,inf      # for CI: exit 1 when a run has gone bad
       ckpt stats -R runs/ --fail-on nan,inf         # or any of them
+      ckpt stats --fail-on nan,inf --files a.h5 b.h5   # or any of these
     """
-    selection = selection_of(options)
-    if recursive:
-        return _recursively(path, selection, fail_on, workers, as_json=as_json)
-    bad = _Bad(fail_on)
-    with opened(path) as reader:
-        _print(reader, _rows(reader, selection, bad, workers), as_json=as_json)
-    return bad.code(path)
+    if options["form"] not in ("text", "json") and not fail_on:
+        raise click.UsageError(
+            f"--format {options['form']} tells what --fail-on finds; give that, too",
+            click.get_current_context(),
+        )
+    words = options["keys"]
+    if options["files"]:
+        options["keys"] = ()
+    run = _Run(fail_on, workers, options["form"], selection_of(options), options["as_json"])
+    if options["files"]:
+        places, notes = each_once([locate(word) for word in (path, *words)])
+        for text in notes:
+            render.note(text)
+        return run.several(path, places)
+    if options["recursive"]:
+        if not is_directory(path):
+            message = f"--recursive wants a directory, {path} is none"
+            raise click.UsageError(message, click.get_current_context())
+        return run.several(path, checkpoints_below(path))
+    return run.one(path)
 
 
-def _recursively(
-    path: str, selection: Selection, fail_on: tuple[str, ...], workers: Workers, *, as_json: bool
-) -> int:
-    """Show the statistics of all checkpoints below; what cannot be opened is said, and raised in the end."""
-    if not is_directory(path):
-        raise click.UsageError(f"--recursive wants a directory, {path} is none", click.get_current_context())
-    errors: list[CheckpointError] = []
-    documents: list[dict[str, Any]] = []
-    code = 0
-    for place in checkpoints_below(path):
-        if isinstance(place, CheckpointError):
-            errors.append(place)
-            continue
-        bad = _Bad(fail_on)
-        try:
-            with opened(place) as reader:
-                rows = list(_rows(reader, selection, bad, workers))
+class _Run:
+    """Shows the statistics of one checkpoint or of several, and keeps what is bad of them."""
+
+    def __init__(
+        self, fail_on: tuple[str, ...], workers: Workers, form: str, selection: Selection, as_json: bool
+    ) -> None:
+        self._fail_on = fail_on
+        self._workers = workers
+        self._form = form
+        self._selection = selection
+        self._as_json = as_json or form == "json"
+        self._has_form = form not in ("text", "json")
+        self._bad: list[Bad] = []
+
+    def one(self, path: str) -> int:
+        """Show one checkpoint as it is gone through."""
+        with opened(path) as reader:
+            bad = _Bad(self._fail_on)
+            rows = _rows(reader, self._selection, bad, self._workers)
+            if self._has_form:
+                self._keep(reader, bad, list(rows))
+            else:
+                _print(reader, rows, as_json=self._as_json)
+        self._write()
+        return bad.code(path)
+
+    def several(self, path: str, places: Iterable[Location | CheckpointError]) -> int:
+        """Show checkpoints; what cannot be opened is said, and raised in the end."""
+        errors: list[CheckpointError] = []
+        documents: list[dict[str, Any]] = []
+        codes = []
+        for place in places:
+            if isinstance(place, CheckpointError):
+                errors.append(place)
+                continue
+            bad = _Bad(self._fail_on)
+            with kept(errors), opened(place) as reader:
+                rows = list(_rows(reader, self._selection, bad, self._workers))
                 documents.append({"schema": 1, "path": place.path, "tensors": rows})
-                if not as_json:
+                self._keep(reader, bad, rows)
+                if not (self._as_json or self._has_form):
                     _print(reader, rows, as_json=False, several=True)
-        except CheckpointError as error:
-            errors.append(error)
-        code = bad.code(place.path) or code
-    if as_json:
-        render.document({"results": documents})
-    say_all(errors)
-    return code if documents else say_empty(path)
+            codes.append(bad.code(place.path))
+        if self._as_json:
+            render.document({"results": documents})
+        self._write()
+        say_all(errors)
+        return max(codes, default=0) if documents else say_empty(path)
+
+    def _keep(self, reader: CheckpointReader, bad: _Bad, rows: list[dict[str, Any]]) -> None:
+        location = reader.location
+        self._bad.append(Bad(location.path, location.head, len(rows), bad.counts))
+
+    def _write(self) -> None:
+        if self._has_form:
+            from ..render.findings.writing import write
+
+            write(of_stats(self._bad, self._fail_on), self._form)
 
 
 class _Bad:
@@ -112,16 +162,17 @@ class _Bad:
 
     def __init__(self, fail_on: tuple[str, ...]) -> None:
         self.fail_on = fail_on
-        self.counts: dict[str, int] = {}
+        self.counts: dict[str, dict[str, int]] = {}
 
     def look(self, key: str, found: Statistics) -> None:
-        count = sum(getattr(found, name) for name in self.fail_on)
-        if count:
-            self.counts[key] = count
+        counts = {name: getattr(found, name) for name in self.fail_on if getattr(found, name)}
+        if counts:
+            self.counts[key] = counts
 
     def code(self, path: str) -> int:
         """Warn of what was found, and return the exit code."""
-        for key, count in self.counts.items():
+        for key, counts in self.counts.items():
+            count = sum(counts.values())
             values = f"{counted(count, 'value')} {'is' if count == 1 else 'are'} {' or '.join(self.fail_on)}"
             render.warning(f"{path}: {render.escape(key)}: {values}")
         return 1 if self.counts else 0

@@ -18,6 +18,7 @@ from ..options import (
     LocalPath,
     color_option,
     completing,
+    form_option,
     json_option,
     known_format,
     path_argument,
@@ -71,6 +72,7 @@ _MOST_SHOWN = 20
 )
 @recursive_option()
 @sharing_options
+@form_option
 @json_option
 @color_option
 @option_rules(needs("--input", "--outputs-like"))
@@ -108,12 +110,18 @@ def command(
       ckpt verify moved/ckpt-10 --trains-like run/ckpt-10
       ckpt verify s3://bucket/model.safetensors --against model.lock
     """
+    as_json = as_json or options["form"] == "json"
     contract = None if options["against"] is None else Contract(options["against"])
     places, notes = expand(paths, recursive=recursive)
     for text in (*notes, *(place.note for place in places if not isinstance(place, Result) and place.note)):
         render.note(text)
     results = [_verify(place, workers, contract, options) for place in places]
-    if as_json:
+    if options["form"] not in ("text", "json"):
+        from ..operations.report.building import of_verify
+        from ..render.findings.writing import write
+
+        write(of_verify(results), options["form"])
+    elif as_json:
         documents = [result.document() for result in results]
         render.document({"ok": all(result.ok for result in results), "results": documents})
     elif render.is_terminal():
@@ -132,7 +140,8 @@ def command(
             sound = f"sound are {counted(result.tensors, 'tensor')}; to save them"
             render.note(f"{result.path}: {sound}: {command_line('rescue', result.path, 'OUT')}")
     if len(results) > 1:
-        (print if render.is_terminal() and not as_json else render.note)(_totals(results))
+        is_shown = render.is_terminal() and options["form"] == "text" and not as_json
+        (print if is_shown else render.note)(_totals(results))
     return _exit_code(results)
 
 

@@ -134,6 +134,8 @@ OWN = {
         "--find-renames": ("diff pairs/name_based pairs/name_based_renamed", "-M"),
         "--by": ("diff pairs/object_based pairs/name_based", "--by object-path"),
         "--fail-on": ("diff run/ckpt-9 run/ckpt-10", "--fail-on added"),
+        "--baseline": ("diff right-1 right-2", "--baseline result.json"),
+        "--format": ("diff run/ckpt-9 run/ckpt-10", "--format gitlab"),
         "--each": ("diff run other", "--each"),
         "--recursive": ("diff . . --each", "-R"),
         "--jobs": ("diff run/ckpt-9 run/ckpt-10", "-j 7"),
@@ -221,6 +223,8 @@ OWN = {
     },
     "stats": {
         "--fail-on": ("stats pairs/name_based_nan", "--fail-on nan"),
+        "--files": ("stats right-1 left-1", "--files"),
+        "--format": ("stats pairs/name_based_nan --fail-on nan", "--format junit"),
         "--recursive": ("stats run", "-R"),
         "--jobs": ("stats run/ckpt-10", "-j 7"),
         "--executor": ("stats run/ckpt-10", "--executor threads:7"),
@@ -231,6 +235,7 @@ OWN = {
         "--outputs-like": ("verify full.h5", "--outputs-like full.h5"),
         "--input": ("verify full.h5 --json --outputs-like full.h5", "--input input.npy"),
         "--trains-like": ("verify run/ckpt-10", "--trains-like run/ckpt-10"),
+        "--format": ("verify flipped-10", "--format sarif"),
         "--against": ("verify bert-2", "--against right.lock"),
         "--jobs": ("verify run/ckpt-10", "-j 7"),
         "--executor": ("verify run/ckpt-10", "--executor threads:7"),
@@ -321,6 +326,10 @@ def _write_small(directory: Path) -> None:
     pieces = [((0, 1), (0, -1)), ((1, 1), (0, -1))]
     write_bundle(str(directory / "parts-1"), {"w": partitioned(matrix, pieces)})
     tf.train.Checkpoint(step=tf.Variable(1)).save(directory / "fewer" / "ckpt")
+    write_bundle(str(directory / "right-2"), {"b/bias": vector})
+    gone = {"key": "b/kernel", "change": "removed", "left": {"dtype": "float32", "shape": [2, 3]}}
+    result = {"schema": 1, "entries": [{**gone, "right": None, "max_abs": None}]}
+    (directory / "result.json").write_text(json.dumps(result))
     row = {"key": "b/bias", "dtype": "float32", "shape": [3], "digest": "crc32c:00000000"}
     (directory / "right.lock").write_text(json.dumps({"schema": 1, "tensors": [row]}))
     (directory / "names.tsv").write_text("bert/embeddings/LayerNorm/beta\tbeta\n")

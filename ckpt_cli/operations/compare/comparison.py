@@ -20,7 +20,7 @@ from formats.errors import UnsupportedFeatureError
 from formats.model.digest import digests_like
 from formats.store.ranges import Sum, buffers, cut
 
-from .measure import EQUAL, SAME, Difference, Tolerance, measured, together
+from .measure import EQUAL, SAME, Difference, Norms, Tolerance, measured, norms, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +79,7 @@ class Comparison:
 
     `exact` reads them even where their stored checksums agree.  A task is of `step` bytes.
     Whoever works on `tasks` gives the results to `add`, in their order, and then calls `finish`.
+    With `asks_norms` differences have them.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Comparison:
         step: int | None = None,
         *,
         exact: bool = False,
+        asks_norms: bool = False,
     ) -> None:
         self.difference: Difference | None = None
         self.tasks: list[Task] = []
@@ -96,6 +98,8 @@ class Comparison:
         self._sides = one, other
         self._tolerance = tolerance
         self._sums = Sum(), Sum()
+        self._asks_norms = asks_norms
+        self._norms = Norms()
         self._ranges: tuple[FileRange, FileRange] | None = None
         # What differs may be damaged rather than another value, which only the last byte tells.
         self.may_stop_early = not (left.reader.has_checksums or right.reader.has_checksums)
@@ -110,7 +114,8 @@ class Comparison:
         if mine is not None and theirs is not None:
             self._ranges = mine, theirs
             dtype = one.spec.dtype
-            self.tasks = [Task(mine, theirs, dtype, tolerance, *ends) for ends in cut(mine.size, step)]
+            ends = cut(mine.size, step)
+            self.tasks = [Task(mine, theirs, dtype, tolerance, *each, asks_norms) for each in ends]
             self.difference = SAME
 
     def stream(self, advance: Callable[[int], None], *, stop_early: bool) -> Difference:
@@ -119,12 +124,17 @@ class Comparison:
         if one.spec.dtype.itemsize is None:
             return _compare_elements(one, other, advance)
         stop_early = stop_early and self.may_stop_early
-        return _compare_numbers(one, other, self._tolerance, stop_early=stop_early, advance=advance)
+        return _compare_numbers(
+            one, other, self._tolerance, stop_early=stop_early, asks_norms=self._asks_norms, advance=advance
+        )
 
     def add(self, found: Found) -> Difference:
         """Take in what the next task found; return what is known so far."""
         assert self.difference is not None
         self.difference = together(self.difference, found.difference)
+        if self._asks_norms:
+            self._norms = self._norms.add(found.norms)
+            self.difference = self.difference._replace(l2=self._norms.relative)
         for mine, theirs in zip(self._sums, found.sums, strict=True):
             mine.add(theirs)
         return self.difference
@@ -145,6 +155,7 @@ class Task(NamedTuple):
     tolerance: Tolerance
     begin: int
     end: int
+    asks_norms: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -156,6 +167,7 @@ class Found(NamedTuple):
 
     difference: Difference
     sums: tuple[Sum, Sum]
+    norms: Norms = Norms()
 
 
 def compare_range(task: Task | None) -> Found | None:
@@ -165,13 +177,15 @@ def compare_range(task: Task | None) -> Found | None:
     found = SAME
     one, other = Sum(), Sum()
     checked = [side.crc32c is not None for side in (task.left, task.right)]
-    room = buffers()
+    room, apart = buffers(), Norms()
     for side in (task.left, task.right):
         side.expect(task.begin, task.end)
     for at in range(task.begin, task.end, PIECE):
         stop = min(at + PIECE, task.end)
         left, right = task.left.read(at, stop, room[0]), task.right.read(at, stop, room[1])
         same = equal_bytes(left, right)
+        if task.asks_norms:
+            apart = apart.add(norms(left, right, task.dtype))
         if same and all(checked) and one.crc == other.crc:
             one.extend(left)
             other = Sum(one.crc, one.size)  # of equal bytes the checksums are equal, too
@@ -182,7 +196,7 @@ def compare_range(task: Task | None) -> Found | None:
             other.extend(right)
         if not same:
             found = measured(left, right, task.dtype, task.tolerance, found)
-    return Found(found, (one, other))
+    return Found(found, (one, other), apart)
 
 
 def compare(
@@ -264,6 +278,7 @@ def _compare_numbers(
     tolerance: Tolerance,
     *,
     stop_early: bool,
+    asks_norms: bool,
     advance: Callable[[int], None],
 ) -> Difference:
     dtype, nbytes = left.spec.dtype, left.spec.nbytes
@@ -271,9 +286,11 @@ def _compare_numbers(
     assert nbytes is not None
     sources = ChunkSource(left.chunks()), ChunkSource(right.chunks())
     step = whole_elements(PIECE, dtype.itemsize)
-    found = SAME
+    found, apart = SAME, Norms()
     for at in range(0, nbytes, step):
         one, other = (source.take(min(step, nbytes - at)) for source in sources)
+        if asks_norms:
+            apart = apart.add(norms(one, other, dtype))
         if not equal_bytes(one, other):
             found = measured(one, other, dtype, tolerance, found)
             if stop_early and found.differing:
@@ -281,4 +298,4 @@ def _compare_numbers(
         advance(len(one))
     for source in sources:
         source.finish()  # where the checksums are compared
-    return found
+    return found._replace(l2=apart.relative) if asks_norms else found

@@ -22,7 +22,7 @@ from .measure import EQUAL, Difference, Tolerance
 from .renames import find_renames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from formats import CheckpointReader, TensorSpec
 
@@ -42,6 +42,7 @@ class DiffOptions(NamedTuple):
     tolerance: Tolerance = EQUAL
     find_renames: bool = False
     stop_on: tuple[str, ...] = ()
+    norms: bool = False
 
 
 DEFAULTS = DiffOptions()
@@ -73,7 +74,9 @@ class Entry(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         """Return the entry as `diff --json` shows it."""
-        beside = {} if self.apart is None else {"apart": self.apart}
+        beside: dict[str, Any] = {} if self.apart is None else {"apart": self.apart}
+        if self.difference.l2 is not None:
+            beside["l2"] = self.difference.l2
         return {
             "key": self.key,
             "change": self.change,
@@ -122,13 +125,6 @@ class Diff(NamedTuple):
     def rows(self, *, everything: bool = False) -> Iterator[dict[str, Any]]:
         """Yield the entries of the document."""
         return (entry.document() for entry in self.shown(everything=everything))
-
-    def fails(self, changes: Iterable[str]) -> bool:
-        """Whether there is a change of one of these sorts."""
-        found = {entry.change for entry in self.entries}
-        if "renamed" in found:
-            found |= {"added", "removed"}
-        return not found.isdisjoint(changes)
 
 
 # Pairing --------------------------------------------------------------------------
@@ -304,7 +300,13 @@ def _steps(  # noqa: PLR0917  what is compared, then who does it
         return
     entry = Entry(pair.key, "same", source, one, other)
     operands = Operand(left, one.key), Operand(right, other.key)
-    comparison = Comparison(*operands, options.tolerance, workers.task_bytes, exact=options.exact)
+    comparison = Comparison(
+        *operands,
+        options.tolerance,
+        workers.task_bytes,
+        exact=options.exact,
+        asks_norms=options.norms,
+    )
     for task in comparison.tasks:
         yield _Step(entry, comparison, task, task is comparison.tasks[-1])
     if comparison.difference is None:

@@ -45,15 +45,67 @@ class Difference(NamedTuple):
 
     `max_abs` is the largest |a-b|, `max_rel` the largest |a-b|/|b|; NaN where a NaN
     stands on one side only.  None is what cannot be told: of strings how much they
-    differ, of a listing without values even in how many places.
+    differ, of a listing without values even in how many places.  `l2` is |a-b| / |b| as Euclidean
+    norms, where that was asked for; of b = 0 and another a it is infinite.
     """
 
     differing: int | None = None
     max_abs: float | None = None
     max_rel: float | None = None
+    l2: float | None = None
 
 
 SAME = Difference(0, 0.0, 0.0)
+
+
+class Norms(NamedTuple):
+    """The Euclidean norms of a-b and of b, as far as they have been gone through.
+
+    Elements that are equal and not finite (a NaN is equal to a NaN) are left out of both.
+    """
+
+    distance: float = 0.0
+    size: float = 0.0
+
+    def add(self, other: Norms) -> Norms:
+        """Return those of both stretches together."""
+        return Norms(math.hypot(self.distance, other.distance), math.hypot(self.size, other.size))
+
+    @property
+    def relative(self) -> float:
+        if self.distance == 0:
+            return 0.0
+        return self.distance / self.size if self.size else math.inf
+
+
+def norms(left: Chunk, right: Chunk, dtype: DType) -> Norms:
+    """Return the norms of two stretches of bytes; NaN where a NaN or an infinity stands on one side only."""
+    import numpy as np
+
+    found = Norms()
+    one, other = np.frombuffer(left, dtype.numpy), np.frombuffer(right, dtype.numpy)
+    with np.errstate(all="ignore"):
+        for at in range(0, one.size, _BLOCK):
+            a, b = one[at : at + _BLOCK], other[at : at + _BLOCK]
+            equal = a == b
+            if dtype.family in ("float", "complex"):
+                equal |= np.isnan(a) & np.isnan(b)
+            sizes = np.abs(_wide(b, dtype))
+            distances = np.where(equal, 0.0, _distance(a, b, dtype))
+            sizes = np.where(equal & ~np.isfinite(sizes), 0.0, sizes)
+            found = found.add(Norms(_norm(distances), _norm(sizes)))
+    return found
+
+
+def _norm(values: np.ndarray[Any, Any]) -> float:
+    """Return a Euclidean norm, of numbers also whose squares are none."""
+    largest = float(values.max(initial=0.0))
+    if not largest or not math.isfinite(largest):
+        return math.nan if largest else 0.0
+    scaled = values / largest
+    return largest * math.sqrt(float(scaled @ scaled))
+
+
 EQUAL = Tolerance()
 
 

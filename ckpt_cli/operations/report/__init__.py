@@ -1,0 +1,1 @@
+"""What commands found, as one list that services can be told."""

@@ -1,0 +1,16 @@
+"""Printing findings in the form that --format asks for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...operations.report.findings import Report
+
+
+def write(report: Report, form: str) -> None:
+    """Print a report in one of the forms, each of which is a module of this room."""
+    text: str = importlib.import_module(f"{__package__}.{form}").render(report)
+    sys.stdout.write(text)

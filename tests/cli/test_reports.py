@@ -1,0 +1,289 @@
+"""Findings as services read them: SARIF, JUnit, Markdown, annotations of GitHub, Code Quality of GitLab."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+
+from ckpt_cli.render.findings import github, markdown, sarif
+from tests.schemas import COUNT, FLAG, TEXT, fields, listed, one_of
+from tests.support import data_path, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+MESSAGE = fields({"text": TEXT})
+HEX = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+LEVEL = one_of("error", "warning", "note")
+REGION = fields({"startLine": {"const": 1}}, {"byteOffset": COUNT, "byteLength": {"const": 1}})
+URI = {"type": "string", "pattern": r"^([A-Za-z0-9._~/:@-]|%[0-9A-F]{2})+$"}
+LOCATION = fields(
+    {"physicalLocation": fields({"artifactLocation": fields({"uri": URI}), "region": REGION})},
+    {"logicalLocations": listed(fields({"fullyQualifiedName": TEXT, "kind": TEXT}))},
+)
+RESULT = fields(
+    {
+        "ruleId": TEXT,
+        "ruleIndex": COUNT,
+        "level": LEVEL,
+        "message": MESSAGE,
+        "locations": {**listed(LOCATION), "minItems": 1, "maxItems": 1},
+        "partialFingerprints": fields({"ckptFinding/v1": HEX}),
+    }
+)
+RULE = fields({"id": TEXT, "shortDescription": MESSAGE, "helpUri": TEXT})
+DRIVER = fields({"name": TEXT, "version": TEXT, "informationUri": TEXT, "rules": listed(RULE)})
+NOTIFICATION = fields({"level": LEVEL, "message": MESSAGE})
+RUN = fields(
+    {
+        "tool": fields({"driver": DRIVER}),
+        "automationDetails": fields({"id": TEXT}),
+        "invocations": listed(
+            fields({"executionSuccessful": FLAG}, {"toolExecutionNotifications": listed(NOTIFICATION)})
+        ),
+        "results": listed(RESULT),
+    }
+)
+SARIF = fields({"$schema": {"const": sarif.SCHEMA}, "version": {"const": "2.1.0"}, "runs": listed(RUN)})
+"""The part of SARIF 2.1.0 that is written, as the sections of the standard have its fields."""
+
+GITLAB = listed(
+    fields(
+        {
+            "description": TEXT,
+            "check_name": TEXT,
+            "fingerprint": HEX,
+            "severity": one_of("info", "minor", "major", "critical", "blocker"),
+            "location": fields({"path": TEXT, "lines": fields({"begin": {"const": 1}})}),
+        }
+    )
+)
+
+JUNIT: dict[str, tuple[set[str], set[str]]] = {
+    "testsuites": ({"name", "tests", "failures", "errors"}, {"testsuite"}),
+    "testsuite": ({"name", "tests", "failures", "errors", "skipped", "time"}, {"testcase"}),
+    "testcase": ({"name", "classname", "time"}, {"failure", "system-out"}),
+    "failure": ({"message", "type"}, set()),
+    "system-out": (set(), set()),
+}
+"""Attributes and elements that Jenkins' junit-10.xsd has for each element that is written."""
+
+
+def check_junit(element: ElementTree.Element) -> None:
+    attributes, children = JUNIT[element.tag]
+    assert set(element.attrib) == attributes
+    for child in element:
+        assert child.tag in children
+        check_junit(child)
+
+
+HOSTILE = "a`|b<script>\n::error::%0A]]>&\x1b[31m/k@team"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two checkpoints that differ in all that can be, under names that want to be more than names."""
+    folder = tmp_path_factory.mktemp("reports")
+    values = np.linspace(0, 1, 40, dtype=np.float32)
+    same = {"same/k": values, HOSTILE: values}
+    write_bundle(str(folder / "left-1"), {**same, "w/gone": values, "w/k": values, "w/shape": values})
+    changed = {HOSTILE: values + 1, "w/new": values, "w/k": values * 2, "w/shape": values[:3]}
+    write_bundle(str(folder / "right-1"), {**same, **changed})
+    write_bundle(str(folder / "bad-1"), {HOSTILE: np.array([np.nan, np.inf, 1.0]), "fine": values})
+    shutil.copytree(data_path("corrupt", "data_flip"), folder / "flip")
+    shutil.copytree(data_path("corrupt", "index_text"), folder / "text")
+    return folder
+
+
+LINES = {
+    "verify": ("verify flip/ckpt left-1 text/ckpt.index", 1),
+    "diff": ("diff left-1 right-1 --fail-on removed,value", 1),
+    "stats": ("stats --fail-on nan,inf --files bad-1 left-1", 1),
+    "same": ("diff left-1 left-1", 0),
+}
+
+
+@pytest.fixture
+def told(place: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    def run(name: str, form: str) -> str:
+        monkeypatch.chdir(place)
+        line, code = LINES[name]
+        done = ckpt(*line.split(), "--format", form)
+        assert done.code == code, done.err
+        return done.out
+
+    return run
+
+
+of_each = pytest.mark.parametrize("name", LINES)
+
+
+def findings(name: str, told: Callable[..., str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(told(name, "gitlab"))
+    return found
+
+
+@of_each
+def test_sarif_is_what_the_standard_says(name: str, told: Callable[..., str]) -> None:
+    document = json.loads(told(name, "sarif"))
+    Draft202012Validator(SARIF).validate(document)
+    (run,) = document["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert all(rules[result["ruleIndex"]] == result["ruleId"] for result in run["results"])
+    assert len(run["results"]) == len(findings(name, told))
+    assert told(name, "sarif") == told(name, "sarif")
+
+
+def test_damage_is_told_with_its_offset(told: Callable[..., str]) -> None:
+    results = json.loads(told("verify", "sarif"))["runs"][0]["results"]
+    (flipped,) = (result for result in results if result["ruleId"] == "tensor-checksum")
+    place = flipped["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "flip/ckpt.data-00000-of-00001"
+    assert place["region"]["byteOffset"] > 0
+
+
+@of_each
+def test_junit_is_what_jenkins_reads(name: str, told: Callable[..., str]) -> None:
+    root = ElementTree.fromstring(told(name, "junit"))
+    check_junit(root)
+    cases = list(root.iter("testcase"))
+    failed = [case for case in cases if case.find("failure") is not None]
+    assert (int(root.get("tests", "")), int(root.get("failures", ""))) == (len(cases), len(failed))
+    assert bool(failed) == bool(LINES[name][1])
+
+
+def test_a_comparison_has_a_case_for_each_key(told: Callable[..., str]) -> None:
+    root = ElementTree.fromstring(told("diff", "junit"))
+    names = {case.get("name"): case.find("failure") is not None for case in root.iter("testcase")}
+    assert {name: bad for name, bad in names.items() if name and name.startswith(("w/", "same/"))} == {
+        "same/k": False,
+        "w/gone": True,
+        "w/k": True,
+        "w/new": False,
+        "w/shape": False,
+    }
+    assert len(names) == 6
+
+
+@of_each
+def test_gitlab_gets_a_list_of_findings(name: str, told: Callable[..., str]) -> None:
+    found = findings(name, told)
+    Draft202012Validator(GITLAB).validate(found)
+    prints = [each["fingerprint"] for each in found]
+    assert len(set(prints)) == len(prints)
+    assert prints == [each["fingerprint"] for each in findings(name, told)]
+    assert bool(found) == bool(LINES[name][1])
+
+
+def test_a_finding_keeps_its_fingerprint_when_others_come(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    prints = []
+    for changed in (("b",), ("a", "b", "c")):
+        for side, value in (("left-1", 0.0), ("right-1", 1.0)):
+            tensors = {key: np.float32(value if key in changed else 0) for key in "abc"}
+            write_bundle(side, tensors)
+        found = json.loads(ckpt("diff", "left-1", "right-1", "--format", "gitlab").out)
+        prints.append({each["description"].partition(":")[0]: each["fingerprint"] for each in found})
+    assert prints[0]["b"] == prints[1]["b"]
+
+
+@of_each
+def test_github_shows_annotations_and_keeps_a_summary(
+    name: str, told: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    lines = told(name, "github").splitlines()
+    pattern = r"::(error|warning|notice) file=[^:,\n]+,line=1,title=[^:,\n]+::[^\n]+"
+    assert all(re.fullmatch(pattern, line) for line in lines)
+    assert len(lines) == len(findings(name, told))
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY")
+    assert summary.read_text() == "before\n" + told(name, "markdown")
+
+
+def test_github_shows_ten_of_a_kind_and_says_how_many_more(tmp_path: Path, ckpt: Callable) -> None:
+    write_bundle(str(tmp_path / "left-1"), {f"k{n:02}": np.float32(0) for n in range(30)})
+    write_bundle(str(tmp_path / "right-1"), {f"k{n:02}": np.float32(1) for n in range(30)})
+    done = ckpt("diff", tmp_path / "left-1", tmp_path / "right-1", "--format", "github")
+    lines = done.out.splitlines()
+    assert len(lines) == github.MOST_SHOWN
+    assert lines[-1].endswith("(and 20 more)")
+
+
+def test_a_summary_that_cannot_be_written_is_an_error(
+    told: Callable[..., str], ckpt: Callable, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(place / "no" / "folder"))
+    done = ckpt("verify", "left-1", "--format", "github")
+    assert (done.code, done.out) == (3, "")
+    assert "No such file" in done.err
+
+
+def test_markdown_tells_layers_the_largest_totals_and_what_to_do(told: Callable[..., str]) -> None:
+    text = told("diff", "markdown")
+    assert text.startswith("### ckpt diff: 3 errors, 2 notes\n")
+    assert "\n| `w` | 1 removed, 1 value, 1 added, 1 shape | 1 |\n" in text
+    assert "**The ten largest changes of values**" in text
+    assert "What to do:\n\n```sh\nckpt diff left-1 right-1\n```" in text
+    assert "✅ `left-1 -> left-1`: 5 same" in told("same", "markdown")
+
+
+def test_names_mean_nothing_in_markdown(told: Callable[..., str]) -> None:
+    for name in ("diff", "stats"):
+        rows = [line for line in told(name, "markdown").splitlines() if "script" in line]
+        assert rows
+        for row in rows:
+            assert re.search(r"``a`\\\|b<script>\\x0a::error::%0A\]\]>&\\x1b\[31m[^`]*``", row), row
+
+
+def test_markdown_is_cut_with_a_count(tmp_path: Path, ckpt: Callable) -> None:
+    write_bundle(str(tmp_path / "bad-1"), {f"{'key' * 300}{n:03}": np.float32(np.nan) for n in range(150)})
+    done = ckpt("stats", tmp_path / "bad-1", "--fail-on", "nan", "--format", "markdown")
+    assert len(done.out.encode()) <= markdown.MOST_BYTES
+    assert re.search(r"\*\d+ more lines are left out\.\*\n$", done.out)
+
+
+def test_sarif_stays_within_what_is_taken(told: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sarif, "MOST_RESULTS", 2)
+    document = json.loads(told("diff", "sarif"))
+    Draft202012Validator(SARIF).validate(document)
+    (run,) = document["runs"]
+    assert [result["level"] for result in run["results"]] == ["error", "error"]
+    (note,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert note["message"]["text"].startswith("3 more findings are left out")
+
+
+def test_json_is_the_document(place: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    for line, _ in LINES.values():
+        assert ckpt(*line.split(), "--format", "json").out == ckpt(*line.split(), "--json").out
+
+
+def test_checkpoints_on_one_side_alone_are_findings(tmp_path: Path, ckpt: Callable) -> None:
+    for side, names in (("left", ("a-1", "b-1")), ("right", ("a-1", "c-1"))):
+        os.mkdir(tmp_path / side)
+        for name in names:
+            write_bundle(str(tmp_path / side / name), {"k": np.float32(0)})
+    done = ckpt("diff", "--each", tmp_path / "left", tmp_path / "right", "--format", "gitlab")
+    assert [each["check_name"] for each in json.loads(done.out)] == ["ckpt-diff/removed", "ckpt-diff/added"]
+    assert done.code == 1
+
+
+def test_a_form_wants_something_to_tell(place: Path, ckpt: Callable) -> None:
+    done = ckpt("stats", place / "bad-1", "--format", "sarif")
+    assert (done.code, "--fail-on" in done.err) == (2, True)
+    done = ckpt("verify", place / "bad-1", "--format", "sarif", "--json")
+    assert done.code == 2

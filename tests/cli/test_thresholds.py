@@ -1,0 +1,173 @@
+"""`diff --fail-on 'value>1e-3,l2>5%'` lets noise pass, `--baseline` what was there before."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckpt_cli.operations.compare.failing import FailOn
+from ckpt_cli.operations.compare.measure import norms
+from formats.core.dtypes import from_numpy
+from formats.store import ranges, workers
+from tests.support import numbers, strings, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def pair(tmp_path: Path, left: dict, right: dict) -> tuple[str, str]:
+    write_bundle(str(tmp_path / "left-1"), left)
+    write_bundle(str(tmp_path / "right-1"), right)
+    return str(tmp_path / "left-1"), str(tmp_path / "right-1")
+
+
+BASE = np.array([3.0, 4.0, 0.0], np.float32)
+NOISE = np.array([3.0, 4.0, 0.25], np.float32)  # largest |a-b| 0.25, l2 5 %
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code"),
+    [
+        ("value", 1),
+        ("value>0.2", 1),
+        ("value>.25", 0),
+        ("value>1e-3", 1),
+        ("l2>4.9%", 1),
+        ("l2>5.1%", 0),
+        ("l2>0.049", 1),
+        ("l2>0.06", 0),
+        ("added,value>1,l2>1%", 1),
+        ("added,removed,dtype,shape,value>1", 0),
+    ],
+)
+def test_a_bound_decides(tmp_path: Path, ckpt: Callable, fail_on: str, code: int) -> None:
+    sides = pair(tmp_path, {"k": NOISE}, {"k": BASE})
+    assert ckpt("diff", *sides, "--fail-on", fail_on).code == code
+    assert ckpt("diff", *sides, "--fail-on", fail_on, "--quiet").code == code
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (np.array([0.0, math.nan], np.float32), np.array([0.0, 1.0], np.float32)),
+        (np.array([0.0, 1.0], np.float32), np.array([0.0, math.nan], np.float32)),
+        (np.array([1.0, math.inf], np.float32), np.array([1.0, 1.0], np.float32)),
+        (np.array([1.0, 1.0], np.float32), np.array([1.0, -math.inf], np.float32)),
+        (
+            np.array([1e-30], np.float32),
+            np.array([0.0], np.float32),
+        ),  # of nothing everything is infinitely far
+        (strings([b"a"], ()), strings([b"b"], ())),
+    ],
+    ids=str,
+)
+def test_what_has_gone_bad_is_beyond_every_bound(
+    tmp_path: Path, ckpt: Callable, left: object, right: object
+) -> None:
+    sides = pair(tmp_path, {"k": left}, {"k": right})
+    assert ckpt("diff", *sides, "--fail-on", "l2>1000000%").code == 1
+
+
+def test_what_is_bad_on_both_sides_hides_nothing(tmp_path: Path, ckpt: Callable) -> None:
+    left, right = (np.array([math.nan, math.inf, value], np.float32) for value in (2.0, 1.0))
+    sides = pair(tmp_path, {"k": left}, {"k": right})
+    assert ckpt("diff", *sides, "--fail-on", "l2>99%").code == 1
+    assert ckpt("diff", *sides, "--fail-on", "l2>101%").code == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8, np.uint64, np.complex64])
+def test_norms_are_those_of_float64(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch, dtype: type
+) -> None:
+    monkeypatch.setattr(ranges, "TASK_BYTES", 1 << 10)
+    monkeypatch.setattr(workers, "TASK_BYTES", 1 << 10)
+    generator = np.random.default_rng(0)
+    left, right = ((generator.standard_normal(3000) * 50).astype(dtype) for _ in range(2))
+    wide = "c16" if dtype is np.complex64 else "f8"
+    delta = np.linalg.norm(left.astype(wide) - right.astype(wide))
+    expected = delta / np.linalg.norm(right.astype(wide))
+    for stored in (numbers(right), numbers(right, big_endian=False)):
+        sides = pair(tmp_path, {"k": left}, {"k": stored})
+        for jobs in ("1", "3"):
+            done = ckpt("diff", *sides, "--fail-on", "l2>1%", "--json", "-j", jobs)
+            assert done.json["entries"][0]["l2"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_squares_that_are_too_large_are_no_matter() -> None:
+    left, right = np.array([3e200, 0.0]), np.array([1e200, 0.0])
+    dtype = from_numpy(left.dtype)
+    assert dtype is not None
+    assert norms(left.tobytes(), right.tobytes(), dtype).relative == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["value>", "value>x", "value>5%", "l2", "l2>-1", "value>1.2.3", "shape>1", "nan", ""]
+)
+def test_what_is_no_bound_is_refused(tmp_path: Path, ckpt: Callable, text: str) -> None:
+    done = ckpt("diff", *pair(tmp_path, {"k": BASE}, {"k": BASE}), "--fail-on", text)
+    assert (done.code, "is not one of" in done.err) == (2, True)
+
+
+def test_the_default_is_every_change() -> None:
+    assert FailOn.parse("added,removed,dtype,shape,value") == FailOn()
+
+
+# What is new since ----------------------------------------------------------------------
+
+
+def test_a_baseline_lets_pass_what_it_shows(tmp_path: Path, ckpt: Callable) -> None:
+    left = {"gone": BASE, "k": BASE, "still": BASE, "text": strings([b"a"], ())}
+    right = {"k": NOISE, "new": BASE, "still": BASE, "text": strings([b"b"], ())}
+    sides = pair(tmp_path, left, right)
+    result = tmp_path / "result.json"
+    result.write_text(ckpt("diff", *sides, "--json").out)
+    for options in ((), ("--quiet",), ("--json",)):
+        assert ckpt("diff", *sides, "--baseline", result, *options).code == 0
+    for worse in (
+        {**right, "k": NOISE * 2},
+        {**right, "still": NOISE},
+        {**right, "k": BASE.astype(np.float64)},
+        {**right, "more": BASE},
+        {key: value for key, value in right.items() if key != "still"},
+    ):
+        sides = pair(tmp_path, left, worse)
+        for options in ((), ("--quiet",)):
+            assert ckpt("diff", *sides, "--baseline", result, *options).code == 1, worse.keys()
+
+
+def test_a_baseline_of_directories(tmp_path: Path, ckpt: Callable) -> None:
+    for side, names in (("left", ("a-1", "b-1")), ("right", ("a-1", "c-1"))):
+        (tmp_path / side).mkdir()
+        for name in names:
+            write_bundle(str(tmp_path / side / name), {"k": np.float32(len(side))})
+    line = ("diff", "--each", tmp_path / "left", tmp_path / "right")
+    (tmp_path / "result.json").write_text(ckpt(*line, "--json").out)
+    assert ckpt(*line).code == 1
+    assert ckpt(*line, "--baseline", tmp_path / "result.json").code == 0
+    write_bundle(str(tmp_path / "right" / "d-1"), {"k": np.float32(0)})
+    assert ckpt(*line, "--baseline", tmp_path / "result.json").code == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"schema": 1}', '{"schema": 1, "entries": [{"key": 1}]}', '{"schema": 1, "pairs": 3}'],
+)
+def test_another_file_is_no_baseline(tmp_path: Path, ckpt: Callable, text: str) -> None:
+    (tmp_path / "result.json").write_text(text)
+    sides = pair(tmp_path, {"k": BASE}, {"k": NOISE})
+    done = ckpt("diff", *sides, "--baseline", tmp_path / "result.json")
+    assert (done.code, done.out) == (3, "")
+    assert "no document of ckpt diff --json" in done.err
+    assert ckpt("diff", *sides, "--baseline", tmp_path / "absent.json").code == 3
+
+
+def test_a_baseline_may_hold_what_is_not_finite(tmp_path: Path, ckpt: Callable) -> None:
+    sides = pair(tmp_path, {"k": BASE}, {"k": np.array([math.nan, 4, 0], np.float32)})
+    (tmp_path / "result.json").write_text(ckpt("diff", *sides, "--json").out)
+    assert json.loads((tmp_path / "result.json").read_text())["entries"][0]["max_abs"] == "nan"
+    assert ckpt("diff", *sides, "--baseline", tmp_path / "result.json").code == 0
