@@ -122,7 +122,9 @@ def _set_verbose(context: click.Context, __: click.Parameter, value: bool) -> No
         if asked:
             files = counted(sum(tally.nbytes > 0 for tally in asked), "file")
             requests = counted(sum(tally.reads for tally in asked), "request")
-            remark(f"servers: {sum(tally.nbytes for tally in asked):,} bytes of {files} in {requests}")
+            sent = sum(tally.sent for tally in asked)
+            more = f", {sent:,} bytes sent" if sent else ""
+            remark(f"servers: {sum(tally.nbytes for tally in asked):,} bytes of {files} in {requests}{more}")
 
     context.call_on_close(tell)
 

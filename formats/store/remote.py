@@ -43,7 +43,7 @@ class _Upload(objects.Stream):
 
     def write(self, block: Block) -> None:
         self._sent(lambda: self._writer.write(block))
-        count(self._path, 0)
+        count(self._path, 0, sent=len(block))
 
     def finish(self) -> None:
         self._sent(self._writer.close)
@@ -99,7 +99,7 @@ class ObjectStore(Buckets, objects.ObjectStore):
             except CheckpointNotFoundError:
                 raise (_no_bucket(path) if over.entry is None else appeared) from None
             finally:
-                count(path, 0)
+                count(path, 0, sent=len(data))
 
         try:
             trying(path, ask)

@@ -291,11 +291,11 @@ class ListedStore(ServerStore):
         return found
 
 
-def count(path: str, nbytes: int, requests: int = 1) -> None:
-    """Count requests, and the bytes of the file that they brought."""
+def count(path: str, nbytes: int, requests: int = 1, sent: int = 0) -> None:
+    """Count requests, and the bytes of the file that they brought, or took."""
     tally = tally_of(path)
     if tally is not None:
-        tally.add(nbytes, requests)
+        tally.add(nbytes, requests, sent)
 
 
 class ChangedError(CheckpointError):

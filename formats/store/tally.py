@@ -1,4 +1,4 @@
-"""How much is read of which file, counted where somebody asks for it (`ckpt -v`)."""
+"""How much is read of which file, and sent of it, counted where somebody asks for it (`ckpt -v`)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ if TYPE_CHECKING:
 
 
 class Tally:
-    """How much of a file was read, by whichever threads and however often it was opened."""
+    """How much of a file was read, or sent, by whichever threads and however often it was opened."""
 
     def __init__(self) -> None:
         self.nbytes = 0
         self.reads = 0
+        self.sent = 0
         self._lock = Lock()
 
-    def add(self, nbytes: int, reads: int = 1) -> None:
+    def add(self, nbytes: int, reads: int = 1, sent: int = 0) -> None:
         with self._lock:
             self.nbytes += nbytes
             self.reads += reads
+            self.sent += sent
 
     def drain(self) -> tuple[int, int]:
         """Return bytes and reads, and begin at none."""

@@ -1,4 +1,4 @@
-"""Reading from a bucket on this machine, against boto3 and s3fs.
+"""Reading from a bucket on this machine, and writing to it, against boto3 and s3fs; and reading over http.
 
 The server is SeaweedFS, from the environment of `make servers`; the rivals have one of their own.  Where a
 request shall take 50 ms, a proxy waits before it hands on an answer.
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 SERVERS = os.environ.get("CKPT_SERVERS", os.path.join(ROOT, ".venv-servers"))
 RIVALS = os.environ.get("CKPT_RIVALS", os.path.join(ROOT, ".venv-rivals"))
 
+_WRITTEN = 512 << 20
+"""Bytes that are written in each round: the server keeps what was replaced for a while."""
+
 DELAY = 0.05
 """Seconds that a request takes longer, as to a bucket on another continent."""
 
@@ -36,6 +39,13 @@ for name in {{names!r}}:
     client.upload_file({{directory!r}} + "/" + name, "bucket", name)
 """
 DOWNLOAD = f"{CLIENT}client.download_file('bucket', {{name!r}}, {{path!r}})"
+PUT = f"{CLIENT}client.upload_file({{path!r}}, 'bucket', {{name!r}})"
+COPY = f"{DOWNLOAD}\nclient.upload_file({{path!r}}, 'bucket', {{target!r}})"
+GET = """
+import shutil, urllib.request
+with urllib.request.urlopen({source!r}) as body, open({path!r}, "wb") as file:
+    shutil.copyfileobj(body, file, 1 << 20)
+"""
 FETCH = f"""{CLIENT}
 client.head_object(Bucket="bucket", Key={{name!r}})
 with open({{path!r}}, "wb") as file:
@@ -57,7 +67,7 @@ data = system.cat_file("bucket/" + {{name!r}}, start={{begin}}, end={{end}})
 
 
 class _Bucket:
-    """A bucket that has two bundles: `many-1` of many tensors, `large-1` of many bytes."""
+    """A bucket that has bundles: `many-1` of many tensors, `large-1` of many bytes, `written-1` of fewer."""
 
     def __init__(self, directory: str, scale: Scale, stack: ExitStack) -> None:
         self.directory = directory
@@ -71,10 +81,13 @@ class _Bucket:
                 raise Missing(f"{os.path.basename(place)} is not there: make .venv-{target}/installed")
         many_tensors(self.path("many-1"), self._scale.of(100_000))
         large_bundle(self.path("large-1"), 64, self._scale.of(2 << 30))
+        large_bundle(self.path("written-1"), 64, self._scale.of(_WRITTEN))
         folder = Path(self.path("weed"))
         folder.mkdir()
         url = self._stack.enter_context(seaweed(folder, os.path.join(SERVERS, "bin")))
-        names = [f"{name}-1.{suffix}" for name in ("many", "large") for suffix in ("index", _SHARD)]
+        names = [
+            f"{name}-1.{suffix}" for name in ("many", "large", "written") for suffix in ("index", _SHARD)
+        ]
         self.rival(url, UPLOAD, names=names, directory=self.directory)
         return url
 
@@ -121,6 +134,14 @@ def rows(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]
             yield name, partial(_one_tensor, name, bucket, code, scale)
         name = f"verify s3://, {scale.of(2 << 30) / 1e9:.1f} GB / boto3 downloading it"
         yield name, partial(_verify, name, bucket, scale)
+        name = f"verify http://, {scale.of(2 << 30) / 1e9:.1f} GB / urllib downloading it"
+        yield name, partial(_verify_http, name, bucket, scale)
+        name = f"convert to s3://, {scale.of(_WRITTEN) / 1e9:.1f} GB, checked / boto3 uploading it"
+        yield name, partial(_upload, name, bucket, scale)
+        name = (
+            f"convert s3:// to s3://, {scale.of(2 << 30) / 1e9:.1f} GB / boto3 downloading and uploading it"
+        )
+        yield name, partial(_copy, name, bucket, scale)
 
 
 def _listing(name: str, bucket: _Bucket, scale: Scale) -> Row:
@@ -165,6 +186,40 @@ def _verify(name: str, bucket: _Bucket, scale: Scale) -> Row:
         name,
         lambda: bucket.ours(url, "verify", "s3://bucket/large-1"),
         lambda: bucket.rival(url, DOWNLOAD, name=f"large-1.{_SHARD}", path=path),
+        1.0,
+        scale.heavy_rounds,
+    )
+
+
+def _verify_http(name: str, bucket: _Bucket, scale: Scale) -> Row:
+    """Anybody may read from the bucket, so its objects are files of a web server, too."""
+    url, path = bucket.url, bucket.path("downloaded")
+    return at_most(
+        name,
+        lambda: bucket.ours(url, "verify", f"{url}/bucket/large-1"),
+        lambda: bucket.rival(url, GET, source=f"{url}/bucket/large-1.{_SHARD}", path=path),
+        1.0,
+        scale.heavy_rounds,
+    )
+
+
+def _upload(name: str, bucket: _Bucket, scale: Scale) -> Row:
+    url, path = bucket.url, bucket.path(f"written-1.{_SHARD}")
+    return at_most(
+        name,
+        lambda: bucket.ours(url, "convert", bucket.path("written-1"), "s3://bucket/ours-1", "--overwrite"),
+        lambda: bucket.rival(url, PUT, path=path, name="theirs"),
+        1.0,
+        scale.heavy_rounds,
+    )
+
+
+def _copy(name: str, bucket: _Bucket, scale: Scale) -> Row:
+    url, path = bucket.url, bucket.path("downloaded")
+    return at_most(
+        name,
+        lambda: bucket.ours(url, "convert", "s3://bucket/written-1", "s3://bucket/copied-1", "--overwrite"),
+        lambda: bucket.rival(url, COPY, name=f"written-1.{_SHARD}", path=path, target="theirs"),
         1.0,
         scale.heavy_rounds,
     )

@@ -55,14 +55,22 @@ LINES = {
     "stats": (f"stats {RUN}", (2,)),
     "match": (f"match {RUN}/ckpt-0 {RUN}/ckpt-1", (0, 1)),
     "log": (f"log {RUN}", (0, 1, 2)),
+    "state": (f"state {RUN}", ()),
+    "extract": (f"extract {RUN}/ckpt-1 layer_0007/kernel -o x.npy", (1,)),
+    "average": (f"average {RUN}/ckpt-0 {RUN}/ckpt-1 -o mean-1", (0, 1)),
+    "convert": (f"convert {RUN}/ckpt-1 copy-1", (1,)),
+    "convert --like": (f"convert {RUN}/ckpt-1 copy-1 --like {RUN}/ckpt-0", (0, 1)),
+    "convert --each": (f"convert {RUN} copies --each --to v1", (0, 1, 2)),
+    "rename": (f"rename {RUN}/ckpt-1 renamed-1 --sub layer=>block", (1,)),
 }
 """Lines, and which of the run's checkpoints each of them reads."""
 
 
 @pytest.mark.parametrize("name", LINES)
 def test_an_index_is_read_once_and_its_directory_listed_once(
-    name: str, store: MemoryStore, ckpt: Callable
+    name: str, store: MemoryStore, ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     line, steps = LINES[name]
     done = ckpt(*line.split())
     assert done.code in (0, 1), done.err

@@ -59,17 +59,19 @@ def _running(command: list[str], port: int, log: Path) -> Iterator[None]:
 def seaweed(folder: Path, programs: str = os.path.dirname(sys.executable)) -> Iterator[str]:
     """Run a server that speaks as Amazon's S3, with signed requests; yield its URL.
 
-    `programs` is the folder that has it.
+    Anybody may read from it, and not list.  `programs` is the folder that has it.
     """
     config = folder / "s3.json"
     who = {"name": "t", "credentials": [{"accessKey": KEY, "secretKey": SECRET}]}
-    config.write_text(json.dumps({"identities": [{**who, "actions": ["Admin", "Read", "Write", "List"]}]}))
+    anybody = {"name": "anonymous", "actions": ["Read"]}
+    known = {**who, "actions": ["Admin", "Read", "Write", "List"]}
+    config.write_text(json.dumps({"identities": [known, anybody]}))
     master, volume, filer, port = (_free() for _ in range(4))
     (folder / "data").mkdir()
     command = [
         os.path.join(programs, "weed"), "server", f"-dir={folder / 'data'}",
         "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-master.port={master}", f"-volume.port={volume}",
-        f"-filer.port={filer}", "-master.volumeSizeLimitMB=1024", "-volume.max=10", "-s3", f"-s3.port={port}",
+        f"-filer.port={filer}", "-master.volumeSizeLimitMB=1024", "-volume.max=40", "-s3", f"-s3.port={port}",
         f"-s3.config={config}", "-s3.port.iceberg=0", "-s3.port.lance=0",
     ]  # fmt: skip
     with _running(command, port, folder / "weed.log"):

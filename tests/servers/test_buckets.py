@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,11 +16,20 @@ from formats import CheckpointError, CheckpointReader
 from formats.store import remote
 from formats.store.paths import reachable
 from formats.store.server import ServerFile
+from tests.cli.anywhere import forget
 from tests.cli.conftest import ROOT
+from tests.cli.conftest import ckpt as ckpt  # noqa: PLC0414  a fixture
 from tests.formats.contract import ReaderContract
 from tests.formats.test_contract import GOLDENS
 from tests.servers.programs import SECRET
 from tests.support import FORMAT_IDS, data_path, manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from formats.store.base import Entry
+    from tests.cli.conftest import Result
 
 pytestmark = pytest.mark.servers
 
@@ -83,25 +92,60 @@ def _ckpt(*args: str, **environment: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+SMALL = "s3://bucket/guide_adam_legacy/tf_ckpts"
+
 REQUESTS = {
-    "ls s3://bucket/run/ckpt-1": (2, 1),
-    "ls s3://bucket/run": (3, 1),
-    "show s3://bucket/run/ckpt-1": (3, 1),
-    "show s3://bucket/run/ckpt-1 layer_7/kernel": (3, 2),
-    "diff s3://bucket/run/ckpt-1 s3://bucket/run/ckpt-1": (2, 1),
-    "verify s3://bucket/run/ckpt-1": (12, 2),
-    "verify s3://bucket/keras_mlp/mlp.with_optimizer.h5": (4, 1),
-    "ls s3://bucket/hf": (7, 4),
+    "ls s3://bucket/run/ckpt-1": (2, 1, 0),
+    "ls s3://bucket/run": (3, 1, 0),
+    "ls s3://bucket/hf": (6, 4, 0),
+    "show s3://bucket/run/ckpt-1": (2, 1, 0),
+    "show s3://bucket/run/ckpt-1 layer_7/kernel": (3, 2, 1),
+    "diff s3://bucket/run/ckpt-1 s3://bucket/run/ckpt-1": (2, 1, 0),
+    "match s3://bucket/run/ckpt-1 s3://bucket/run/ckpt-1": (2, 1, 0),
+    "stats s3://bucket/run/ckpt-1 layer_7/kernel": (3, 2, 1),
+    "verify s3://bucket/run/ckpt-1": (12, 2, 40),
+    "verify s3://bucket/keras_mlp/mlp.with_optimizer.h5": (4, 1, 0),
+    "extract s3://bucket/run/ckpt-1 layer_7/kernel -o k.npy": (3, 2, 1),
+    "convert s3://bucket/run/ckpt-1 c-1": (20, 2, 40),
+    "average s3://bucket/run/ckpt-1 s3://bucket/run/ckpt-1 -o a-1": (22, 2, 40),
+    "rename s3://bucket/run/ckpt-1 r-1 --sub layer=>block": (12, 2, 40),
+    "rescue s3://bucket/run/ckpt-1 s-1": (20, 2, 40),
+    f"graph {SMALL}/ckpt-10": (3, 2, 0),
+    f"log {SMALL}": (9, 7, 0),
+    f"state {SMALL}": (6, 4, 0),
+    f"convert {SMALL}/ckpt-10 s3://bucket/counted/c-1": (14, 2, 0),
 }
+"""Lines: how many requests they take at most, of how many files; how many tensors of 1.2 MB are fetched."""
+
+TENSOR = 1_200_000
+
+
+def _counted() -> list[Entry]:
+    """Return what lies where a line has written."""
+    store = next(each for each in remote.STORES if each.scheme == "s3")
+    names = store.list("s3://bucket/counted")
+    found = [store.stat(f"s3://bucket/counted/{each.name}") for each in names]
+    return [each for each in found if each is not None]
 
 
 @pytest.mark.parametrize("line", REQUESTS)
-def test_a_line_takes_few_requests(line: str, s3: str) -> None:
-    code, _, err = _ckpt(*line.split(), "-v")
-    assert code == 0, err
-    told = re.search(r"servers: [\d,]+ bytes of (\d+) files? in (\d+) requests", err)
+def test_a_line_takes_few_requests(
+    line: str, s3: str, ckpt: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    forget(remote.STORES)
+    done = ckpt(*line.split(), "-v")
+    assert done.code == 0, done.err
+    told = re.search(r"servers: ([\d,]+) bytes of (\d+) files? in (\d+) requests", done.err)
     assert told is not None
-    assert (int(told[2]), int(told[1])) <= REQUESTS[line]
+    if " s3://bucket/counted" in line:
+        sent = re.search(r"requests, ([\d,]+) bytes sent", done.err)
+        assert sent is not None
+        assert int(sent[1].replace(",", "")) == sum(each.size for each in _counted())
+    requests, files, tensors = REQUESTS[line]
+    found = int(told[1].replace(",", ""))
+    assert (int(told[3]), int(told[2])) <= (requests, files)
+    assert tensors * TENSOR <= found <= tensors * TENSOR + (200 << 10)
 
 
 WRONG = {"AWS_SECRET_ACCESS_KEY": "topsecretwrong"}
