@@ -257,7 +257,17 @@ def test_only_stores_and_writers_ask_the_system_for_files() -> None:
 
 def test_in_the_store_room_the_local_store_and_those_who_write_ask() -> None:
     asking = {module.rpartition(".")[2] for module in modules() if room(module) == "store" and asks(module)}
-    writing = {"exchange", "held", "journal", "links", "locks", "ownership", "staging", "upload"}
+    writing = {
+        "exchange",
+        "held",
+        "interrupted",
+        "journal",
+        "links",
+        "locks",
+        "ownership",
+        "staging",
+        "upload",
+    }
     assert asking == {"local", "obstacles", *writing, "memory"}  # which tests fill from files
 
 

@@ -24,3 +24,15 @@ def first_of(names: Sequence[str], most: int = 3) -> str:
     """Return names as text, the first ones where they are many: a, b, c and 5 more."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+_AGES = ((86400, "day"), (3600, "hour"), (60, "minute"))
+
+
+def spoken_age(seconds: float) -> str:
+    """Return an age as people say it, in the largest unit of which it is two or more."""
+    for size, unit in _AGES:
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}s"
+    whole = max(0, int(seconds))
+    return f"{whole} second{'' if whole == 1 else 's'}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..model.object_graph import ObjectGraph
-    from ..store.journal import Journal
+    from ..store.interrupted import Journal
 from ..model.writer import CheckpointWriter, Target, check_specs
 
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from ..core.chunks import Chunk
     from ..core.region import Extents
     from ..core.spec import TensorSpec
-    from ..store.journal import Claim, Journal
+    from ..store.interrupted import Journal
+    from ..store.journal import Claim
     from ..store.staging import StagedFile
     from ..store.upload import Uploading
     from .object_graph import ObjectGraph

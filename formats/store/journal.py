@@ -8,37 +8,25 @@
         ["renamed", OLD, NEW]                           a staged file, just before it has another name
         ["moved", FILE, PLACE, [INODE, SIZE, TIME]]     a staged file, just before it is moved to its place
 
-Finished ranges are collected, and written and synced once a second by a thread of its own.  A
-journal may be cut off, damaged, or anybody's invention: what stands behind the first line that is not whole
+A journal may be cut off, damaged, or anybody's invention: what stands behind the first line that is not whole
 is forgotten, and a range is believed to be there when its bytes were read again and have the checksum.
 What lies in the directory and is not spoken of is removed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import re
 import stat
-import threading
 from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError
 from ..wire.crc32c import crc32c
-from .locks import holder, is_locked, lock
-from .staging import (
-    ALIVE,
-    LONGEST_STEM,
-    make_directories,
-    put_back,
-    refusing,
-    remove_empty,
-    sync_directory,
-)
+from .staging import LONGEST_STEM, refusing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,10 +35,7 @@ if TYPE_CHECKING:
 JOURNAL = "ckpt.journal"
 """Its name in the staging directory, which ends like no checkpoint's."""
 
-VERSION = 1
-
-_EVERY = 1.0
-"""Seconds between two writes: what is lost to a kill is worth no more."""
+JOURNAL_VERSION = 1
 
 _MOST_BYTES, _LONGEST_LINE = 256 << 20, 16 << 20
 """Bytes of a journal and of its header; 100 TB make 20 MB of it, a million small tensors 15 MB."""
@@ -95,7 +80,7 @@ def _encoded(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _line(value: object) -> bytes:
+def line_of(value: object) -> bytes:
     text = _encoded(value).encode()
     return b"%08x %s\n" % (crc32c(text), text)
 
@@ -129,7 +114,7 @@ def read_journal(directory: str) -> Found:
     Raises CheckpointError where it may not be read, or is somebody else's.
     """
     with refusing(directory):
-        _refuse_strangers(directory)
+        refuse_strangers(directory)
         try:
             fd = os.open(os.path.join(directory, JOURNAL), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -141,7 +126,7 @@ def read_journal(directory: str) -> Found:
             return _decoded(iter(lambda: file.readline(_LONGEST_LINE), b""))
 
 
-def _refuse_strangers(directory: str) -> None:
+def refuse_strangers(directory: str) -> None:
     """Refuse to believe, or to write over, what another user has put there."""
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
@@ -181,7 +166,7 @@ def _value(line: bytes) -> Any:
 
 def _header(line: bytes) -> dict[str, Any] | None:
     value = _value(line)
-    return value if isinstance(value, dict) and value.get("journal") == VERSION else None
+    return value if isinstance(value, dict) and value.get("journal") == JOURNAL_VERSION else None
 
 
 def _is_filled(value: Any) -> bool:
@@ -225,7 +210,7 @@ def _is_number(value: Any) -> bool:
     return type(value) is int and 0 <= value < _LARGEST
 
 
-class _Claims:
+class Claims:
     """The claims of a journal by staged file; a line is taken apart when one of its ranges is asked for."""
 
     def __init__(self, lines: Sequence[bytes]) -> None:
@@ -273,7 +258,7 @@ def _one_by_one(name: str, lines: Sequence[bytes]) -> list[tuple[int, int, bytes
         (
             offset,
             offset + claim.size,
-            _line(["filled", name, offset, [[claim.size, claim.made, *claim.read]]]),
+            line_of(["filled", name, offset, [[claim.size, claim.made, *claim.read]]]),
         )
         for offset, claim in sorted(claims.items())
     ]
@@ -288,322 +273,39 @@ def _ranges(line: bytes) -> dict[int, Claim]:
     return found
 
 
-# Writing --------------------------------------------------------------------------
-
-
-class Journal:
-    """The journal of a target, and the staging directory that it is in, locked from `begin` on.
-
-    `header` says what is done: plain data.  Of one that `is_over`, for all is in its place, that
-    alone is remembered until `forget`; one that `is_void` is removed.
-    """
-
-    def __init__(self, target: str, header: Mapping[str, Any]) -> None:
-        self.target = target
-        self.header = {"journal": VERSION, **header}
-        self.directory = staging_of(target, digest(self.header))
-        self.made: list[str] = []
-        self.lock: int | None = None
-        self.is_damaged = False
-        self.is_over = False
-        self.is_void = False
-        self._is_done = False
-        self._claims = _Claims(())
-        self._fd = -1
-        self._pending: list[tuple[str, int, Claim]] = []
-        self._error: OSError | None = None
-        self._guard = threading.Condition()
-        self._thread: threading.Thread | None = None
-
-    def others(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield other staging directories of this target, and their headers.
-
-        Raises CheckpointError where somebody works in one, or in the own.
-        """
-        for path in journaled(self.target):
-            with refusing(path):
-                held = is_locked(path)
-            if held:
-                raise _held(path)
-            header = read_journal(path).header if path != self.directory else None
-            if header is not None and header.get("target") == self.header.get("target"):
-                yield path, header
-
-    @property
-    def is_done(self) -> bool:
-        """Whether all was moved to its place, and lies there still."""
-        if self.lock is None and has_journal(self.directory):
-            return any(map(self._is_head_in_place, read_journal(self.directory).changes))
-        return self._is_done
-
-    @property
-    def has_moved(self) -> bool:
-        """Whether some of it has been moved to its place, where it is nobody else's."""
-        if not has_journal(self.directory):
-            return False
-        changes = read_journal(self.directory).changes
-        return any(isinstance(change, Moved) and self._is_ours(change) for change in changes)
-
-    def begin(self) -> None:
-        """Make the staging directory, or go on in it: lock it, and have nothing there but what is claimed."""
-        ALIVE.add(self)
-        with refusing(self.target):
-            make_directories(os.path.dirname(self.target), self.made)
-            self._lock()
-        found = read_journal(self.directory)
-        if found.header is not None and found.header != self.header:
-            found = Found(None, [], [], is_whole=False)  # It calls itself what it is not.
-        self.is_damaged = not found.is_whole and found.header is None
-        self._is_done = any(map(self._is_head_in_place, found.changes))
-        self._claims = _Claims(found.lines)
-        with refusing(self.target):
-            if not self._is_done:
-                self._undo(found.changes)
-                self._tidy()
-                self._write_anew()
-            sync_directory(self.directory)
-
-    def _lock(self) -> None:
-        while True:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(self.directory, 0o700)
-            _refuse_strangers(self.directory)
-            try:
-                self.lock = lock(self.directory)
-            except BlockingIOError as error:
-                raise _held(self.directory) from error
-            except FileNotFoundError:
-                continue
-            # Whoever held it before may have removed it since it was opened.
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(self.lock), os.lstat(self.directory)):
-                    return
-            os.close(self.lock)
-            self.lock = None
-
-    def _undo(self, changes: Sequence[Moved | tuple[str, str]]) -> None:
-        """Have files back under the names that they were filled under."""
-        put_back(self.directory)
-        for change in reversed(changes):
-            if isinstance(change, Moved):
-                # Where an index was moved, the old data shards may have second names that it tells.
-                if change.name == change.place and change.place not in self._heads and self._is_ours(change):
-                    os.replace(self._final(change.place), self.path(change.name))
-            elif os.path.lexists(self.path(change[1])) and not os.path.lexists(self.path(change[0])):
-                os.rename(self.path(change[1]), self.path(change[0]))
-
-    def _tidy(self) -> None:
-        """Remove what is not claimed, and what has another name elsewhere: it is somebody's file."""
-        import shutil
-
-        with os.scandir(self.directory) as entries:
-            for entry in list(entries):
-                if entry.is_dir(follow_symlinks=False):
-                    shutil.rmtree(entry.path)
-                elif not self._may_stay(entry):
-                    os.unlink(entry.path)
-
-    def _may_stay(self, entry: os.DirEntry[str]) -> bool:
-        status = entry.stat(follow_symlinks=False)
-        is_plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
-        return is_plain and (entry.name in self._claims.names or entry.name == JOURNAL)
-
-    def _write_anew(self) -> None:
-        """Write what counts, and nothing else, in place of the journal that is there."""
-        new = self.path(JOURNAL + ".new")
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_APPEND, 0o600)
-        try:
-            _write(fd, _line(self.header))
-            for line in self._claims.lines():
-                _write(fd, line)
-            os.fsync(fd)
-            os.replace(new, self.path(JOURNAL))
-        except BaseException:
-            os.close(fd)
-            raise
-        self._fd = fd
-
-    # Places -----------------------------------------------------------------------
-
-    def path(self, name: str) -> str:
-        return os.path.join(self.directory, name)
-
-    def _final(self, name: str) -> str:
-        return os.path.join(os.path.dirname(self.target), name)
-
-    @property
-    def _heads(self) -> tuple[str, str]:
-        """The names of what goes last: the one file, or an index."""
-        name = os.path.basename(self.target)
-        return name, name + ".index"
-
-    def _is_ours(self, moved: Moved) -> bool:
-        """Whether what lies in a place is the file that was moved there, and a place of the target's."""
-        stem = os.path.basename(self.target).partition(".")[0]
-        if not moved.place.startswith(stem):
-            return False
-        try:
-            return _identity(self._final(moved.place)) == moved.identity
-        except OSError:
-            return False
-
-    def _is_head_in_place(self, change: Moved | tuple[str, str]) -> bool:
-        if not isinstance(change, Moved) or change.place not in self._heads:
-            return False
-        return change.name == change.place and self._is_ours(change)
-
-    # What is claimed --------------------------------------------------------------
-
-    def is_claimed(self, name: str) -> bool:
-        """Whether anything is claimed of a staged file, which is there then."""
-        return name in self._claims.names and os.path.lexists(self.path(name))
-
-    def claim(self, name: str, offset: int, size: int) -> Claim | None:
-        """Return what is claimed of a range of a staged file; None where nothing is."""
-        return self._claims.at(name, offset, size) if size else None
-
-    def filled(self, name: str, offset: int, claim: Claim) -> None:
-        """Note that a range of a staged file is written.  Raises CheckpointError where that cannot be."""
-        with self._guard:
-            self._raise_error()
-            self._pending.append((name, offset, claim))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._write_now_and_then, daemon=True)
-                self._thread.start()
-
-    def renamed(self, old: str, new: str) -> None:
-        """Note that a staged file is about to have another name."""
-        self._note(["renamed", old, new])
-
-    def moved(self, name: str, place: str) -> None:
-        """Note that a staged file is about to be moved to its place, a path beside the target."""
-        self._note(["moved", name, os.path.basename(place), _identity(self.path(name))])
-
-    def _note(self, value: Sequence[object]) -> None:
-        with refusing(self.target), self._guard:
-            self._raise_error()
-            _write(self._fd, _line(value))
-            os.fsync(self._fd)
-
-    def _raise_error(self) -> None:
-        if self._error is not None:
-            with refusing(self.target):
-                raise self._error
-
-    def _write_now_and_then(self) -> None:
-        while True:
-            with self._guard:
-                if self._fd < 0:
-                    return
-                self._guard.wait(_EVERY)
-            self._write_pending()
-
-    def _write_pending(self) -> None:
-        """Write what was filled since the last time; what is refused is raised by who notes the next."""
-        with self._guard:
-            pending, self._pending = self._pending, []
-            if not pending or self._fd < 0 or self._error is not None:
-                return
-            try:
-                for line in _lines(pending):
-                    _write(self._fd, line)
-            except OSError as error:
-                self._error = error
-                return
-            fd = os.dup(self._fd)
-        # Nobody waits for the disk meanwhile, and a kill loses nothing that is written.
-        try:
-            os.fsync(fd)
-        except OSError as error:
-            self._error = error
-        finally:
-            os.close(fd)
-
-    # The end ----------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Write what is left, and let another process go on."""
-        with contextlib.suppress(CheckpointError):
-            self._write_pending()
-        with self._guard:
-            fd, self._fd = self._fd, -1
-            self._guard.notify_all()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-        if fd >= 0:
-            os.close(fd)
-        held, self.lock = self.lock, None
-        if held is not None:
-            os.close(held)
-        ALIVE.discard(self)
-
-    def keeps(self) -> bool:
-        """Whether its directory stays: there is something to go on with, or to be remembered."""
-        import shutil
-
-        if self.lock is None:
-            return True  # Nobody may touch it who has not locked it, or has let it go.
-        if self.is_over:
-            for name in os.listdir(self.directory):
-                if name != JOURNAL:
-                    path = self.path(name)
-                    shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
-            return True
-        self._write_pending()
-        return not self.is_void and os.path.getsize(self.path(JOURNAL)) > len(_line(self.header))
-
-    def remove(self) -> None:
-        """Let it go, where nothing was staged by this process; what there is to go on with stays."""
-        import shutil
-
-        with refusing(self.target):
-            if not self.keeps():
-                shutil.rmtree(self.directory)
-                remove_empty(self.made)
-        self.close()
-
-    def forget(self) -> None:
-        """Remove what is remembered of what is done."""
-        import shutil
-
-        if self.is_over:
-            with refusing(self.target):
-                shutil.rmtree(self.directory, ignore_errors=True)
-                remove_empty(self.made)
-
-    def __del__(self) -> None:
-        for fd in (self._fd, self.lock):
-            if fd is not None and fd >= 0:
-                os.close(fd)
-
-
-def _held(path: str) -> CheckpointError:
-    hints = ("wait for it, or end it: what it has finished is kept",)
-    return CheckpointError(f"{holder(path)} is at this conversion", path=path, hints=hints)
-
-
-def _identity(path: str) -> tuple[int, int, int]:
-    status = os.lstat(path)
-    return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _write(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def _lines(filled: list[tuple[str, int, Claim]]) -> Iterator[bytes]:
+def lines_of(filled: list[tuple[str, int, Claim]]) -> Iterator[bytes]:
     """Yield lines of what was filled, neighbours in one."""
     ranges: list[list[int]] = []
     name, begin, end = "", 0, 0
     for file, offset, claim in sorted(filled, key=lambda each: each[:2]):
         if ranges and (file != name or offset != end or len(ranges) == _MOST_TOGETHER):
-            yield _line(["filled", name, begin, ranges])
+            yield line_of(["filled", name, begin, ranges])
             ranges = []
         if not ranges:
             name, begin = file, offset
         ranges.append([claim.size, claim.made, *claim.read])
         end = offset + claim.size
     if ranges:
-        yield _line(["filled", name, begin, ranges])
+        yield line_of(["filled", name, begin, ranges])
+
+
+def identity_of(path: str) -> tuple[int, int, int]:
+    status = os.lstat(path)
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def told(directory: str) -> str | None:
+    """Return what lies in a staging directory that others can go on with; None where it is none."""
+    if not has_journal(directory):
+        return None
+    try:
+        found = read_journal(directory)
+    except CheckpointError:
+        return "an interrupted conversion of somebody else's"
+    if found.header is None:
+        return "an interrupted conversion whose journal is damaged"
+    name, nbytes = found.header.get("target"), found.header.get("nbytes")
+    if any(isinstance(change, Moved) and change.name == change.place for change in found.changes):
+        return f"a conversion to {name} that was interrupted when it was all but done"
+    done = sum(size for line in found.lines for size, *_ in json.loads(line[9:])[3])
+    return f"an interrupted conversion to {name}, {done:,} of {nbytes:,} bytes done; --resume goes on with it"

@@ -238,7 +238,7 @@ class FilledHere:
 
 
 class Kept(Protocol):
-    """The journal of a staging directory that others can go on with (`formats.store.journal`)."""
+    """The journal of a staging directory that others can go on with (`formats.store.interrupted`)."""
 
     @property
     def directory(self) -> str: ...

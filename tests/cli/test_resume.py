@@ -9,6 +9,10 @@ import random
 import shlex
 import shutil
 import signal
+import subprocess
+import sys
+import textwrap
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +21,12 @@ import pytest
 from ckpt_cli.main import main
 from formats.core.version import VERSION
 from formats.model.writer import Place
-from formats.store import journal
+from formats.store import interrupted as interrupting
 from formats.store.journal import JOURNAL
 from formats.store.locks import lock
 from formats.store.staging import StagedFile, refusing
 from formats.wire.crc32c import crc32c
+from tests.cli.running import ROOT
 from tests.counts import count
 from tests.faults.steps import exit_after, exit_before, steps
 from tests.sampling import seeds, turn
@@ -325,6 +330,43 @@ def test_another_users_directory_is_not_believed(
     assert files(kept) == before
 
 
+def test_what_lies_there_is_listed_with_its_age_and_size_and_removed(
+    ckpt: Ckpt, here: Path, places: Interrupted
+) -> None:
+    save("out/c-0", {"v": np.arange(3)})
+    kept = interrupted(ckpt, places, TARGETS["bundle"], 5)
+    for path in (kept, *(os.path.join(kept, name) for name in os.listdir(kept))):
+        os.utime(path, (time.time() - 7300,) * 2)
+    size = sum(os.path.getsize(os.path.join(kept, name)) for name in os.listdir(kept))
+    what = "an interrupted conversion to c-1, 664 of 1,455 bytes done; --resume goes on with it"
+    listed = ckpt("ls", "out")
+    assert listed.code == 0
+    assert [row[0] for row in listed.rows] == ["c-0"]
+    assert f"{kept}: {what} (2 hours old, {size:,} bytes; ckpt state --fix out removes it)" in listed.err
+    assert ["leftover", os.path.basename(kept), "", what] in ckpt("state", "out").rows
+    held = lock(kept)
+    try:
+        assert "it is being written" in ckpt("ls", "out").err
+        assert "it is being written" in ckpt("state", "--fix", "out").err
+        assert os.path.isdir(kept)
+    finally:
+        os.close(held)
+    done = ckpt("state", "--fix", "out")
+    assert [os.path.basename(kept), f"{what}, 2 hours old", str(size)] in [row[1:] for row in done.rows]
+    assert not os.path.exists(kept)
+
+
+def test_a_clock_that_goes_backwards(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+    expected = whole(ckpt, TARGETS["bundle"])
+    kept = interrupted(ckpt, places, TARGETS["bundle"], 5)
+    for path in (kept, *(os.path.join(kept, name) for name in os.listdir(kept))):
+        os.utime(path, (time.time() + 86400,) * 2)
+    assert "(0 seconds old" in ckpt("ls", "out").err or "no checkpoints" in ckpt("ls", "out").err
+    assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
+    assert len(places.written) == 6
+    assert files("out") == expected
+
+
 # What lies there is hostile --------------------------------------------------------------
 
 
@@ -461,7 +503,7 @@ def test_a_journal_that_cannot_be_written(
     number: int, after: int, ckpt: Ckpt, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = whole(ckpt, TARGETS["bundle"])
-    real, calls = journal._write, iter(range(1_000_000))
+    real, calls = interrupting._write, iter(range(1_000_000))
 
     def write(fd: int, data: bytes) -> None:
         if next(calls) >= after:
@@ -469,13 +511,13 @@ def test_a_journal_that_cannot_be_written(
             raise OSError(number, os.strerror(number))
         real(fd, data)
 
-    monkeypatch.setattr(journal, "_write", write)
-    monkeypatch.setattr(journal, "_EVERY", 0)
+    monkeypatch.setattr(interrupting, "_write", write)
+    monkeypatch.setattr(interrupting, "_EVERY", 0)
     done = ckpt("convert", *TARGETS["bundle"], "-j", "1", "--resume")
     assert done.code == 3
     assert "out/c-1: cannot be written" in done.err
     assert "Traceback" not in done.err
-    monkeypatch.setattr(journal, "_write", real)
+    monkeypatch.setattr(interrupting, "_write", real)
     assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
     assert files("out") == expected
 
@@ -519,7 +561,7 @@ def killed(words: tuple[str, ...], at: int, act: Callable[..., Any]) -> int:
     """Run a conversion in a process that is killed at a step; return its exit code."""
     child = os.fork()
     if child == 0:
-        journal._EVERY = 0.0
+        interrupting._EVERY = 0.0
         with open(os.devnull, "w", encoding="utf-8") as null, steps(at, act):
             os.dup2(null.fileno(), 1)
             os.dup2(null.fileno(), 2)
@@ -584,3 +626,42 @@ def test_killed_at_random_and_gone_on_with_each_time(name: str, here: Path, capf
     assert results() == made
     assert kills
     count("kills that were gone on from", kills)
+
+
+SLOW = """
+    import sys, time
+    from ckpt_cli.main import main
+    from formats.model.writer import Place
+
+    def write(place, at, data, write=Place.write):
+        time.sleep(0.02)
+        write(place, at, data)
+        print(place.offset + at, time.monotonic(), flush=True)
+
+    Place.write = write
+    main(sys.argv[1:])
+"""
+
+
+@pytest.mark.fuzz
+def test_a_kill_loses_two_seconds_and_one_task_at_most(here: Path) -> None:
+    """When a task was done is told by the process that is killed, what is kept by its journal."""
+    save("source/many-1", {f"v{at:04}": np.full(64, at, np.float32) for at in range(400)})
+    words = ("convert", "source/many-1", "out/c-1", "--resume", "-j", "1")
+    command = [sys.executable, "-c", textwrap.dedent(SLOW), *words]
+    settings = {**os.environ, "PYTHONPATH": ROOT}
+    for seed in seeds(1, 5):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=settings) as process:
+            assert process.stdout is not None
+            written = [process.stdout.readline().split()]
+            time.sleep(random.Random(seed).uniform(2.5, 6))
+            end = time.monotonic()
+            process.kill()
+            written += [line.split() for line in process.stdout.read().splitlines()]
+        (kept,) = staged()
+        done = sum(len(json.loads(line[9:])[3]) for line in lines(kept)[1:])
+        before = sum(float(when) < end - 2 for _, when in written)
+        assert before > 5
+        assert done >= before - 1
+        count("kills whose loss was measured")
+        shutil.rmtree(kept)

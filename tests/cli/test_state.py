@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations.runs import state_changes
 from formats.core.dtypes import BY_NAME
+from formats.core.words import spoken_age
 from formats.store.staging import holding
 from formats.tf.run.state_file import StateFile
 from tests.support import data_path, manifest
@@ -634,7 +634,7 @@ def _die_at(stop: int) -> None:
     ],
 )
 def test_what_is_removed_is_told_with_its_age_and_size(age: float, said: str) -> None:
-    assert state_changes._spoken_age(age) == said
+    assert spoken_age(age) == said
 
 
 def test_a_killed_conversion_is_removed_with_its_age_and_size(tmp_path: Path, ckpt: Callable) -> None:

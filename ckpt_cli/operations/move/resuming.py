@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from formats.core.chunks import chunks_of, view_of
 from formats.core.version import VERSION
 from formats.errors import CheckpointError, ConversionError, CorruptCheckpointError
-from formats.store.journal import Claim, Journal, has_journal
+from formats.store.interrupted import Journal
+from formats.store.journal import Claim, has_journal
 from formats.store.paths import absolute, entry_at, store_of
 
 from .plans import Outcome
@@ -53,6 +54,9 @@ class Resume:
             hints = ("leave out --resume, or write another format: --to tf-name",)
             message = f"{plan.format} is written from its beginning to its end, and cannot be gone on with"
             raise ConversionError(message, path=path, hints=hints)
+        if not writer.target.is_local:
+            hints = ("leave out --resume, or write to a disk of this machine",)
+            raise ConversionError("what is sent to a store is not gone on with", path=path, hints=hints)
         header = {
             "version": VERSION,
             "target": os.path.basename(path),

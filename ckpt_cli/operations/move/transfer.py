@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
     from formats.model.tensor import LazyTensor
     from formats.model.writer import CheckpointWriter
-    from formats.store.journal import Journal
+    from formats.store.interrupted import Journal
 
     from .layout import Name, Unit
     from .plans import Move, Plan

@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.core.words import counted
+from formats.core.words import command_line, counted, spoken_age
 from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.find.directory import Directory, Member
 from formats.find.location import spelling
 from formats.find.opening import open_location
-from formats.model.location import is_event_file, step_of
-from formats.store.paths import absolute, entry_at, join, names_in, relative
+from formats.model.location import is_event_file, is_leftover, step_of
+from formats.store.paths import absolute, entry_at, join, names_in, relative, store_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -131,6 +131,7 @@ def _directory_document(path: str) -> tuple[tuple[dict[str, Any], list[str], lis
     if directory.state is not None and latest is None:
         complete = False
         directory.notes.append(f"{path}: the state file names {directory.state.latest!r}, which is not there")
+    directory.notes.extend(_interrupted(path))
     name = relative(spelling(latest), path) if latest is not None else None
     document = {
         "directory": path,
@@ -156,6 +157,25 @@ def _beside(path: str) -> dict[str, list[dict[str, Any]]]:
         elif not is_directory and (name in _GRAPHS or name.endswith(".meta")):
             found["graphs"] += _sized(path, [name])
     return found
+
+
+def _interrupted(path: str) -> list[str]:
+    """Return notes on interrupted conversions that somebody may go on with, with their age and size."""
+    names = [name for name, is_folder in _entries(path) if is_folder and is_leftover(name, directory=True)]
+    if not names or store_of(path).scheme:
+        return []
+    import time
+
+    from formats.tf.run.leftovers import Freed, interrupted  # which few listings need
+
+    notes = []
+    for name in names:
+        found = interrupted(join(path, name))
+        if found is not None:
+            age, size = spoken_age(time.time() - found.modified), Freed().by(found.files)
+            doing = found.in_the_way or f"{command_line('state', '--fix', path)} removes it"
+            notes.append(f"{found.path}: {found.what} ({age} old, {size:,} bytes; {doing})")
+    return notes
 
 
 def _entries(path: str) -> list[tuple[str, bool]]:

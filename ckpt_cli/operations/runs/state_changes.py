@@ -24,7 +24,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.core.words import command_line, counted
+from formats.core.words import command_line, counted, spoken_age
 from formats.errors import (
     CheckpointError,
     CheckpointNotFoundError,
@@ -358,7 +358,7 @@ class _Planner:
             if age < _RECENT:
                 why = "a save that is running on another machine would miss it"
                 self.warnings.append(f"{name} changed {max(0, age):.0f} seconds ago: {why}")
-            what = f"{leftover.what}, {_spoken_age(age)} old"
+            what = f"{leftover.what}, {spoken_age(age)} old"
             size = self._freed.by(leftover.files)
             change = Change("remove", name, what, leftover=leftover, nbytes=size)
             self.changes.append(change)
@@ -391,18 +391,6 @@ def _place(path: str) -> str:
     """Return a path without links in its folder, so that a file has but one."""
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)
-
-
-_AGES = ((86400, "day"), (3600, "hour"), (60, "minute"))
-
-
-def _spoken_age(seconds: float) -> str:
-    """Return an age as people say it, in the largest unit of which it is two or more."""
-    for size, unit in _AGES:
-        if seconds >= 2 * size:
-            return f"{seconds // size:.0f} {unit}s"
-    whole = max(0, int(seconds))
-    return f"{whole} second{'' if whole == 1 else 's'}"
 
 
 def files_of(location: Location) -> list[str]:

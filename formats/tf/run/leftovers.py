@@ -5,6 +5,7 @@
     P_temp/part-S-of-N.*          a save before its parts are merged (TensorFlow 2)
     P_temp_<32 hex>/              the same of TensorFlow 1, and what `formats.store.staging` stages
     P_temp_<32 hex>/aside/        an old set moved out of the way: it is put back, not removed
+    P_temp_<32 hex>/ckpt.journal  what an interrupted conversion has finished, and can be gone on with
     P.data-S-of-N, no P.index     the index is written last and deleted first
     P.data-S-of-M, P.index of N   second names of an exchange (`formats.tf.bundle.commit`)
     P-S-of-M.safetensors          the same of a sharded safetensors checkpoint
@@ -32,6 +33,7 @@ from ...errors import CheckpointError
 from ...model.location import INDEX_SUFFIX
 from ...model.weight_map import files_of_map
 from ...store.beside import SAFETENSORS_SHARD, SHARD
+from ...store.journal import told
 from ...store.locks import is_locked
 from ...store.staging import aside_of, put_back, refusing
 from ..bundle.index import BundleIndex, data_shard
@@ -97,6 +99,12 @@ class Leftover(NamedTuple):
                 os.unlink(self.path)
 
 
+def interrupted(path: str) -> Leftover | None:
+    """Return what an interrupted conversion left in a directory that is called so; None where nobody did."""
+    what = told(path) if _STAGING.fullmatch(path) else None
+    return None if what is None else Leftover(path, what, "it is being written" if is_locked(path) else None)
+
+
 def _statuses(path: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield a file, or a directory and all below it, with what the system knows of each that is there."""
     below = [os.path.join(parent, name) for parent, names, files in os.walk(path) for name in names + files]
@@ -158,6 +166,9 @@ def _staged(path: str) -> list[Leftover]:
     aside = tuple(sorted(aside_of(path)))
     if aside:
         return [Leftover(path, "an old checkpoint, moved aside while it was replaced", aside=aside)]
+    interrupted = told(path)
+    if interrupted is not None:
+        return [Leftover(path, interrupted)]
     if not names or not parts:
         return [Leftover(path, "files staged for a checkpoint")]
     whole = next((name.removesuffix(".index") for name in sorted(names) if name.endswith(".index")), None)
