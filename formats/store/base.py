@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ..errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, InaccessibleError
-from .hand import HAND
+from .hand import HAND, StaysHereError
 from .tally import tally_of
 
 if TYPE_CHECKING:
@@ -122,10 +122,6 @@ class File(ABC):
         if not self.travels:
             raise StaysHereError(self.path)
         return reopened, (self.store, self.path, self.store.absolute(self.path), self.identity)
-
-
-class StaysHereError(Exception):
-    """What is pickled is of use to this process alone."""
 
 
 _MOST_OPEN = 32

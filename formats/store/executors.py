@@ -38,7 +38,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..core.version import VERSION
 from ..errors import CheckpointError, InaccessibleError, UnsupportedFeatureError
-from .base import StaysHereError
 from .hand import emptied
 from .tally import add_reads, count_reads, is_counting, reads_of_task
 from .workers import Threads, Workers, default_jobs, each_of
@@ -173,20 +172,11 @@ class Travelling:
         return self._count
 
     def submit(self, work: Callable[[T], R], group: list[T]) -> Future[Any]:
-        try:
-            parcel = pickle.dumps((work, group), pickle.HIGHEST_PROTOCOL)
-        except StaysHereError:
-            return self._here(work, group)
+        parcel = pickle.dumps((work, group), pickle.HIGHEST_PROTOCOL)
         try:
             return self._executor.submit(work_on, VERSION, self._run, parcel, synced=self._elsewhere)
         except (BrokenExecutor, RuntimeError) as error:
             raise self.lost(error) from error
-
-    def _here(self, work: Callable[[T], R], group: list[T]) -> Future[Any]:
-        """Do what cannot travel."""
-        future: Future[Done] = Future()
-        future.set_result(Done(each_of(work, group), {}))
-        return future
 
     def result(self, future: Future[Any]) -> list[Any]:
         while not future.done():

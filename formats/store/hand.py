@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+class StaysHereError(Exception):
+    """What is pickled is of use to this process alone."""
+
+
 class Filled(Protocol):
     """A file that is written to at places."""
 

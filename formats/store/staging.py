@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..core.chunks import view_of
 from ..errors import CheckpointError, CheckpointExistsError
 from .base import unseen
-from .hand import HAND
+from .hand import HAND, StaysHereError
 from .links import followed, leads_nowhere
 from .locks import lock, lock_timeout, wait_for
 from .objects import WHATEVER
@@ -126,6 +126,9 @@ class StagedFile:
     `about` is the path that errors name: what the user asked for.
     """
 
+    travels = True
+    """Whether another process may fill it: one that waits to be sent is in a directory of this machine."""
+
     def __init__(self, path: str, about: str, *, new: bool = True, mode: int = 0o666) -> None:
         self.path = path
         self.size = 0
@@ -192,6 +195,8 @@ class StagedFile:
                 os.close(fd)
 
     def __reduce__(self) -> tuple[object, ...]:
+        if not self.travels:
+            raise StaysHereError(self.path)
         return FilledHere, (os.path.abspath(self.path), self._about)
 
 

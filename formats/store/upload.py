@@ -274,15 +274,16 @@ class Uploading:
 
     def scratch(self, name: str) -> StagedFile:
         """Return a new file on this machine, for what waits."""
-        file = StagedFile(self.path(name), self.target)
+        return self._here(StagedFile(self.path(name), self.target))
+
+    def _here(self, file: StagedFile) -> StagedFile:
+        file.travels = False
         self._files.append(file)
         return file
 
     def adopt(self, name: str) -> StagedFile:
         """Open a file on this machine that a library has made, to write at places in it."""
-        file = StagedFile(self.path(name), self.target, new=False)
-        self._files.append(file)
-        return file
+        return self._here(StagedFile(self.path(name), self.target, new=False))
 
     # Objects ----------------------------------------------------------------------
 

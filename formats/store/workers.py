@@ -18,6 +18,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from .hand import StaysHereError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
     from concurrent.futures import Executor, Future
@@ -57,7 +59,7 @@ class Hands(Protocol):
         """How many tasks are done at a time."""
 
     def submit(self, work: Callable[[T], R], group: list[T]) -> Future[list[R]]:
-        """Hand out a group of items."""
+        """Hand out a group of items.  Raises StaysHereError where they cannot travel."""
 
     def result(self, future: Future[list[R]]) -> list[R]:
         """Wait for what came of a group; what a task raised is raised."""
@@ -136,22 +138,33 @@ class Workers:
         if not self._made:
             self._made.append(self._hands())
         hands = self._made[0]
-        ahead: deque[Future[list[R]]] = deque()
+        ahead: deque[Future[list[R]] | list[R]] = deque()
         try:
             for group in chain((first,), () if second is None else (second,), groups):
-                ahead.append(hands.submit(work, group))
-                self.sent[0] += 1
-                self.sent[1] += sum(map(size, group))
+                ahead.append(self._handed(hands, work, group, sum(map(size, group))))
                 if len(ahead) > 2 * hands.count:
                     yield from self._first(hands, ahead)
             while ahead:
                 yield from self._first(hands, ahead)
         finally:
-            hands.stop(ahead)
+            hands.stop([future for future in ahead if not isinstance(future, list)])
 
-    def _first(self, hands: Hands, ahead: deque[Future[list[R]]]) -> list[R]:
+    def _handed(
+        self, hands: Hands, work: Callable[[T], R], group: list[T], nbytes: int
+    ) -> Future[list[R]] | list[R]:
+        """Hand out a group, or do it here where it cannot travel."""
+        try:
+            future = hands.submit(work, group)
+        except StaysHereError:
+            self.kept = [self.kept[0] + len(group), self.kept[1] + nbytes]
+            return each_of(work, group)
+        self.sent = [self.sent[0] + 1, self.sent[1] + nbytes]
+        return future
+
+    def _first(self, hands: Hands, ahead: deque[Future[list[R]] | list[R]]) -> list[R]:
         """Return what came of the group that was handed out first, which stays known until it has ended."""
-        results = hands.result(ahead[0])
+        first = ahead[0]
+        results = first if isinstance(first, list) else hands.result(first)
         ahead.popleft()
         return results
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster.programs import OLDER, SLOWLY, Cluster, cluster, wait_for
 from tests.executing import GOLDENS, LINES, came_of, lay_out
+from tests.servers.programs import KEY, SECRET, seaweed
 from tests.support import shard_path, write_bundle
 
 if TYPE_CHECKING:
@@ -226,3 +227,47 @@ def test_the_command_is_killed(seed: int, large: str, slow: Cluster, tmp_path: P
     assert any("_temp_" in name for name in os.listdir(tmp_path / "out"))
     assert ckpt("state", tmp_path / "out", "--fix").code == 0
     assert not any("_temp_" in name for name in os.listdir(tmp_path / "out"))
+
+
+# Buckets ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the URL of a bucket; who asks is said by the environment, which workers share."""
+    import obstore
+    from obstore.store import S3Store
+
+    with seaweed(tmp_path_factory.mktemp("s3")) as url, pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_ENDPOINT_URL": url,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
+        }.items():
+            patch.setenv(name, value)
+        obstore.put(S3Store("bucket", client_options={"allow_http": True}), "first", b"makes the bucket")
+        yield "s3://bucket"
+
+
+def test_to_a_bucket_and_from_it(large: str, bucket: str, tmp_path: Path, ckpt: Callable) -> None:
+    """Workers ask for themselves; without what says who asks they are refused."""
+    with cluster(tmp_path / "cluster") as found:
+        for _ in range(2):
+            found.worker()
+        done = found.run("convert", large, f"{bucket}/b-1", "--shard-size", 100 * MIB)
+        assert done.code == 0, done.err
+        done = found.run("verify", f"{bucket}/b-1", "-v")
+        assert done.code == 0, done.err
+        assert "handed out: 39 tasks, 335,545,080 bytes" in done.err
+        assert found.run("diff", large, f"{bucket}/b-1", "--exact", "--all").code == 0
+        # A file that must be whole before it is sent lies in a directory of this machine alone.
+        done = found.run("convert", large, f"{bucket}/one.npz", "--exclude", "layer_0*", "-v")
+        assert (done.code, "done by this process: " in done.err) == (0, True), done.err
+    with cluster(tmp_path / "nobody") as found:
+        found.worker(AWS_SECRET_ACCESS_KEY="wrong")
+        done = found.run("verify", f"{bucket}/b-1")
+    assert done.code != 0
+    assert "cannot see it" in done.err
+    assert SECRET not in done.err
