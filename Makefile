@@ -160,7 +160,7 @@ $(TORCH)/installed-safetensors:
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 numpy safetensors==0.8.0
 	touch $@
 
-bench: $(VENV)/installed reinstall $(TF221)/installed-safetensors $(SERVERS)/installed $(RIVALS)/installed
+bench: $(VENV)/installed reinstall $(TF221)/installed-safetensors $(SERVERS)/installed $(CLUSTER)/installed $(RIVALS)/installed
 	CKPT_TF221=$(abspath $(TF221)) $(VENV)/bin/python -m tests.benchmarks
 
 # Other programs that read from buckets.

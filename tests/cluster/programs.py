@@ -39,8 +39,9 @@ class Done(NamedTuple):
 class Cluster:
     """A scheduler, and as many workers as are begun; all of them are killed in the end."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, python: str = sys.executable) -> None:
         self._directory = directory
+        self._python = python
         self._file = directory / "scheduler.json"
         arguments = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", self._file]
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -50,7 +51,7 @@ class Cluster:
         self.executor = address.replace("tcp://", "dask://")
 
     def _begin(self, what: str, cwd: Path, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *arguments]
+        command = [self._python, "-m", f"distributed.cli.dask_{what}", *arguments]
         with open(self._directory / f"{what}-{len(self.processes)}.log", "wb") as log:
             process = subprocess.Popen(
                 command, cwd=cwd, env={**os.environ, **ENVIRONMENT, **environment}, stdout=log, stderr=log
@@ -72,9 +73,15 @@ class Cluster:
             **environment,
         )
 
+    def wait(self, workers: int) -> None:
+        """Wait until so many workers are there."""
+        code = "import sys, distributed as d; d.Client(sys.argv[1]).wait_for_workers(int(sys.argv[2]), 60)"
+        address = self.executor.replace("dask://", "tcp://")
+        subprocess.run([self._python, "-c", code, address, str(workers)], check=True, capture_output=True)
+
     def begin(self, *line: object, cwd: Path | None = None, **environment: str) -> subprocess.Popen[str]:
         """Begin a command that has its work done here."""
-        command = [sys.executable, "-m", "ckpt_cli", *map(str, line), "--executor", self.executor]
+        command = [self._python, "-m", "ckpt_cli", *map(str, line), "--executor", self.executor]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(
             command,
@@ -97,9 +104,9 @@ class Cluster:
 
 
 @contextmanager
-def cluster(directory: Path) -> Iterator[Cluster]:
+def cluster(directory: Path, python: str = sys.executable) -> Iterator[Cluster]:
     directory.mkdir(exist_ok=True)
-    found = Cluster(directory)
+    found = Cluster(directory, python)
     try:
         yield found
     finally:

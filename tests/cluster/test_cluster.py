@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from tests.cluster.programs import OLDER, SLOWLY, Cluster, cluster, wait_for
+from tests.cluster.programs import ENVIRONMENT, OLDER, ROOT, SLOWLY, Cluster, cluster, wait_for
 from tests.executing import GOLDENS, LINES, came_of, lay_out
 from tests.servers.programs import KEY, SECRET, seaweed
 from tests.support import shard_path, write_bundle
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
@@ -271,3 +274,24 @@ def test_to_a_bucket_and_from_it(large: str, bucket: str, tmp_path: Path, ckpt: 
     assert done.code != 0
     assert "cannot see it" in done.err
     assert SECRET not in done.err
+
+
+# The page of documentation ---------------------------------------------------------------
+
+
+def test_the_commands_of_the_page(tmp_path: Path) -> None:
+    with open(os.path.join(ROOT, "docs", "cluster.md"), encoding="utf-8") as file:
+        (block,) = re.findall(r"<!-- run with a cluster -->\n```bash\n(.*?)```", file.read(), re.DOTALL)
+    shutil.copytree(os.path.join(ROOT, "tests/data/guide_adam_legacy/tf_ckpts"), tmp_path / "run")
+    programs = os.path.dirname(sys.executable)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    commands = re.sub(r"^ckpt ", f"{sys.executable} -m ckpt_cli ", block, flags=re.MULTILINE)
+    script = "set -e\ntrap 'kill $(jobs -p)' EXIT\n" + commands
+    script = script.replace("8786", str(port))
+    environment = {**os.environ, **ENVIRONMENT, "PATH": f"{programs}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run/average-10.index").exists()
