@@ -29,6 +29,9 @@ from ..render.page import page
 from ..render.report import opened, say_all
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from formats.model.reader import CheckpointReader
 
     from ..operations.look.report import Page
@@ -41,6 +44,7 @@ _LARGE = 10_000_000
 
 @click.command("report")
 @path_argument()
+@path_argument("other", required=False, metavar="[OTHER]")
 @output_option("FILE.html", "The file to write.", required=True)
 @match_option("Draw the tensors that match, too, beside the 500 largest; * crosses /.")
 @click.option("--open", "open_it", is_flag=True, help="Open the page in a browser.")
@@ -50,19 +54,23 @@ _LARGE = 10_000_000
 @json_option
 @color_option
 @option_rules(excludes("--open", "--dry-run"))
-def command(path: str, target: str, **options: Any) -> int:
-    """Write a page about a checkpoint, to be looked at in a browser.
+def command(path: str, other: str | None, target: str, **options: Any) -> int:
+    """Write a page about a checkpoint, or two, to be looked at.
 
     One file that holds all it shows, and asks for nothing from anywhere: it can be sent by
     mail, or kept beside a build.  Sizes by layer, all tensors as a list and as a tree, with
     search, order and filters; of each its statistics, of the 500 largest how their
     values are spread, with heat maps; the object graph.  Each tensor is read once.
 
+    Of two checkpoints what changed, by layer, the largest change first, how much of each
+    tensor, and both of its sides.
+
     What is damaged is shown as damaged, and the exit code is 3 then, as that of ckpt stats.
 
     \b
       ckpt report run/ckpt-10 -o ckpt-10.html
       ckpt report run/ckpt-10 -o ckpt-10.html --match '*/bias' --open
+      ckpt report run/ckpt-9 run/ckpt-10 -o changes.html
     """
     if not target.lower().endswith(_SUFFIXES):
         message = f"{target!r} does not end in .html"
@@ -71,20 +79,47 @@ def command(path: str, target: str, **options: Any) -> int:
         message = f"--open is for a file of this machine, {target} is none"
         raise click.UsageError(message, click.get_current_context())
     refuse_single(target, overwrite=options["overwrite"])
-    with opened(path) as reader:
-        found = _of_checkpoint(reader, options)
-        data = page(found.document, VERSION)
-        if not options["dry_run"]:
-            write_single(target, [data], overwrite=options["overwrite"], prove=reader.check_unchanged)
-    _tell(found.document, target, len(data), options)
+    found = (
+        _of_two(path, other, target, options) if other is not None else _of_checkpoint(path, target, options)
+    )
     say_all(found.flaws)
     return 0
 
 
-def _of_checkpoint(reader: CheckpointReader, options: dict[str, Any]) -> Page:
+def _of_checkpoint(path: str, target: str, options: dict[str, Any]) -> Page:
+    with opened(path) as reader:
+        with _progress(reader) as advance:
+            found = report.checkpoint(reader, options["matches"], workers=options["workers"], advance=advance)
+        _write(found, target, options, reader.check_unchanged)
+    return found
+
+
+def _of_two(path: str, other: str, target: str, options: dict[str, Any]) -> Page:
+    from ..operations.compare.beside import two
+
+    with opened(path) as left, opened(other) as right:
+        with _progress(right) as advance:
+            found = two(left, right, options["matches"], workers=options["workers"], advance=advance)
+
+        def prove() -> None:
+            left.check_unchanged()
+            right.check_unchanged()
+
+        _write(found, target, options, prove)
+    return found
+
+
+def _progress(reader: CheckpointReader) -> AbstractContextManager[Callable[[int], None]]:
     nbytes = sum(spec.nbytes or 0 for spec in reader.specs.values())
-    with render.progress(nbytes, reader.location.name) as advance:
-        return report.checkpoint(reader, options["matches"], workers=options["workers"], advance=advance)
+    return render.progress(nbytes, reader.location.name)
+
+
+def _write(found: Page, target: str, options: dict[str, Any], prove: Callable[[], None]) -> None:
+    """Write a page, unless that is only tried, and tell of it."""
+    data = page(found.document, VERSION)
+    if not options["dry_run"]:
+        write_single(target, [data], overwrite=options["overwrite"], prove=prove)
+    _tell(found.document, target, len(data), options)
 
 
 def _tell(document: dict[str, Any], target: str, nbytes: int, options: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from formats.core.dtypes import INVALID
 
+from ..operations.look.listing import split_layer
 from . import base as render
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def by_layer(entries: list[Entry], names: Mapping[str, str]) -> None:
     """Print changes grouped by layer, the layer of the largest change first."""
     groups: dict[str, list[tuple[str, Entry]]] = {}
     for entry in entries:
-        layer, leaf = _split(names.get(entry.key, entry.key))
+        layer, leaf = split_layer(names.get(entry.key, entry.key))
         groups.setdefault(layer, []).append((leaf, entry))
     for members in groups.values():
         members.sort(key=lambda member: _weight(member[1]), reverse=True)
@@ -96,13 +97,6 @@ def _style(entry: Entry) -> dict[str, Any]:
     """Return the colour of a change; red and bold where NaN or infinity came or went."""
     gone_bad = entry.change == "value" and not math.isfinite(entry.difference.max_abs or 0.0)
     return {"fg": "red", "bold": True} if gone_bad else _STYLES[entry.change]
-
-
-def _split(name: str) -> tuple[str, str]:
-    """Return layer and leaf of a name; a slot goes with its variable: `kernel (m of optimizer)`."""
-    variable = name.partition(" (")[0]
-    layer = variable.rpartition("/")[0]
-    return layer, name[len(layer) + 1 :] if layer else name
 
 
 def _magnitude(entry: Entry) -> float:

@@ -18,14 +18,24 @@ from typing import TYPE_CHECKING, Any
 
 from formats.core.words import counted
 
+from ..operations.look.listing import split_layer
 from . import base as render
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 
 _FOLDER = os.path.join(os.path.dirname(__file__), "web")
-_SCRIPTS = ("tools.js", "rows.js", "charts.js", "tensors.js", "graph.js", "checkpoint.js", "start.js")
+_SCRIPTS = (
+    "tools.js",
+    "rows.js",
+    "charts.js",
+    "tensors.js",
+    "graph.js",
+    "checkpoint.js",
+    "two.js",
+    "start.js",
+)
 _MOST_ROWS = 200
 """Rows of a table that is there without the script: what is more than that nobody reads."""
 
@@ -89,6 +99,7 @@ def _checkpoint(document: dict[str, Any]) -> str:
             *_heading(document["name"], document["path"]),
             _facts(document),
             *_warnings(document),
+            *_alarm(document["broken"].values()),
             "<h2>Sizes by layer</h2>",
             _layers(names, sizes, tensors["separator"]),
             f"<h2>{counted(len(names), 'tensor')}, the largest first</h2>",
@@ -133,19 +144,21 @@ def _sized(counts: dict[str, int]) -> str:
 
 def _warnings(document: dict[str, Any]) -> list[str]:
     missing = [f"{path}: missing" for path in document["missing"]]
-    found = [*document["findings"], *missing, *document["broken"].values()]
-    if not found:
+    return _alarm([*document["findings"], *missing])
+
+
+def _alarm(messages: Collection[str]) -> list[str]:
+    if not messages:
         return []
-    items = "".join(f"<li>{text(message)}</li>" for message in found[:_MOST_ROWS])
-    return [f'<ul class="warnings">{items}</ul>', *_left_out(len(found))]
+    items = "".join(f"<li>{text(message)}</li>" for message in list(messages)[:_MOST_ROWS])
+    return [f'<ul class="warnings">{items}</ul>', *_left_out(len(messages))]
 
 
 def _layers(names: Sequence[str], sizes: Sequence[int], separator: str) -> str:
     """Return the sizes of layers: what stands before the last part of a name, of a slot its variable's."""
     layers: dict[str, list[int]] = {}
     for name, size in zip(names, sizes, strict=True):
-        layer = name.partition(" (")[0].rpartition(separator)[0]
-        found = layers.setdefault(layer, [0, 0])
+        found = layers.setdefault(split_layer(name, separator)[0], [0, 0])
         found[0] += 1
         found[1] += size
     order = sorted(layers, key=lambda layer: -layers[layer][1])
@@ -182,4 +195,32 @@ def _left_out(total: int) -> list[str]:
     return [f"<p>{total - _MOST_ROWS:,} more are left out here.</p>"] if total > _MOST_ROWS else []
 
 
-_STILL: dict[str, Callable[[dict[str, Any]], str]] = {"checkpoint": _checkpoint}
+def _two(document: dict[str, Any]) -> str:
+    entries = document["entries"]
+    rows = [
+        [
+            entry.get("name") or entry["key"],
+            entry["change"],
+            _figure(entry.get("differing")),
+            f"{(entry.get('right') or entry['left'])[3]:,}",
+            _figure(entry.get("max_abs")),
+            _figure(entry.get("max_rel")),
+        ]
+        for entry in entries[:_MOST_ROWS]
+    ]
+    return "\n".join(
+        [
+            *_heading(document["name"], f"{document['path']} → {document['other']}"),
+            *_warnings(document["left"]),
+            *_warnings(document["right"]),
+            *_alarm(document["broken"].values()),
+            f"<p>the same: {counted(document['same'], 'tensor')}</p>",
+            f"<h2>{counted(len(entries), 'tensor')} with changes</h2>",
+            _table(
+                ("name", "change", "differing", "elements", "largest |a-b|", "of |b|"), rows, len(entries)
+            ),
+        ]
+    )
+
+
+_STILL: dict[str, Callable[[dict[str, Any]], str]] = {"checkpoint": _checkpoint, "two": _two}

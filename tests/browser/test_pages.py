@@ -295,6 +295,38 @@ def test_damage_and_what_is_not_finite_are_found(
     assert "checksum" in one.detail
 
 
+def test_changes_are_shown_by_layer(
+    folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
+) -> None:
+    sides = [str(folder / "left-1"), str(folder / "right-1")]
+    for side, bump in zip(sides, (0, 1), strict=True):
+        tensors = {f"net/l{at}/{name}": np.full((4, 4), at, np.float32) for at in range(4) for name in "ab"}
+        tensors["net/l1/a"][: bump * 2] += 0.5
+        tensors["net/l2/a"] += bump * 7
+        tensors["net/l3/a"] = tensors["net/l3/a"][: 4 - bump]
+        write_bundle(side, tensors)
+    one = opened(made("two", *sides))
+    page = one.page
+    assert one.rows("#changes") == ["net/l3", "a", "net/l2", "a", "net/l1", "a"]
+    assert page.locator("#changes .row .share .num").all_inner_texts() == [
+        "50%",
+        "50%",
+        "100%",
+        "25%",
+        "50%",
+    ]
+    page.locator("#changes .row").nth(5).click()
+    for text in ("net/l1/a", "8 of 16 elements", "at most 0.5", "how its values are spread"):
+        assert text in one.detail
+    assert page.locator(".detail .bin").count() == 3
+    assert page.locator(".detail canvas").count() == 2
+    page.locator("[data-change=value]").click()
+    assert one.rows("#changes") == ["net/l2", "a", "net/l1", "a"]
+    page.keyboard.press("/")
+    page.keyboard.type("l1")
+    assert one.rows("#changes") == ["net/l1", "a"]
+
+
 def test_it_is_readable_without_a_script(guide: str, browser: Browser) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

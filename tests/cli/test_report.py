@@ -223,6 +223,62 @@ def test_a_browser_is_asked_to_open_it(
     assert ("no browser was found" in done.err) == (not opens)
 
 
+# Two ------------------------------------------------------------------------------
+
+
+def test_of_two_it_has_what_diff_finds(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+    target, pair = tmp_path / "page.html", (f"{RUN}/ckpt-9", GUIDE)
+    done = ckpt("report", *pair, "-o", target, "--json")
+    assert (done.code, done.json["path"], done.json["other"]) == (0, *pair)
+    page = PageSource(target)
+    page.assert_closed()
+    found = page.document
+    told = ckpt("diff", *pair, "--json").json
+    assert found["same"] == told["summary"]["same"]
+    for row, entry in zip(found["entries"], told["entries"], strict=True):
+        assert (row["key"], row["change"], row.get("apart")) == (
+            entry["key"],
+            entry["change"],
+            entry.get("apart"),
+        )
+        assert row.get("differing") == entry["differing"]
+        assert row.get("max_abs") == close(entry["max_abs"])
+        assert row["left"][:2] == [entry["left"]["dtype"], entry["left"]["shape"]]
+        assert shown(row.get("name") or row["key"]) in page.still
+    statistics = {row["key"]: row for row in ckpt("stats", "--json", GUIDE).json["tensors"]}
+    for at, (_, right) in found["sketches"].items():
+        key = found["entries"][int(at)]["key"]
+        assert right["statistics"] == {name: close(statistics[key][name]) for name in right["statistics"]}
+        assert sum(right["histogram"]["counts"]) == np.prod(found["entries"][int(at)]["right"][1])
+    assert len(found["sketches"]) == 9
+
+
+def test_of_two_damage_is_shown_beside_what_is_not(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+    for name, value in (("a-1", 1), ("b-1", 2)):
+        tensors = {f"t{at}": np.full(8, value + (at > 6) * -value, np.float32) for at in range(9)}
+        write_bundle(str(tmp_path / name), tensors)
+    with open(shard_path(str(tmp_path / "b-1")), "r+b") as file:
+        file.seek(3 * 32 + 1)
+        file.write(b"\x07")
+    done = ckpt("report", tmp_path / "a-1", tmp_path / "b-1", "-o", tmp_path / "page.html")
+    assert done.code == 3
+    assert "t3" in done.err
+    page = PageSource(tmp_path / "page.html")
+    changes = {entry["key"]: entry["change"] for entry in page.document["entries"]}
+    assert changes == {**{f"t{at}": "value" for at in range(7)}, "t3": "damaged"}
+    assert page.document["same"] == 2
+    assert "checksum" in page.document["broken"]["t3"]
+    assert "checksum" in page.still
+
+
+def test_of_two_formats_what_pairs_is_found(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+    pair = data_path("pairs/object_based"), data_path("pairs/name_based")
+    assert ckpt("report", *pair, "-o", tmp_path / "page.html").code == 0
+    found = PageSource(tmp_path / "page.html").document
+    assert found["by"] == "object-path"
+    assert found["same"] > 0
+
+
 def test_a_terminal_is_told_what_was_written(tmp_path: Path, terminal: Callable[..., Result]) -> None:
     done = terminal("report", GUIDE, "-o", tmp_path / "page.html", "--color", "never")
     assert done.code == 0

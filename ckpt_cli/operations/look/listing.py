@@ -93,6 +93,12 @@ def grouped(reader: CheckpointReader, specs: Iterable[TensorSpec], depth: int) -
     return [{"prefix": prefix, **total(reader, members)} for prefix, members in groups.items()]
 
 
+def split_layer(name: str, separator: str = "/") -> tuple[str, str]:
+    """Return layer and leaf of a name; a slot goes with its variable: `kernel (m of optimizer)`."""
+    layer = name.partition(" (")[0].rpartition(separator)[0]
+    return layer, name[len(layer) + 1 :] if layer else name
+
+
 def in_order(specs: list[TensorSpec], sort: str, *, reverse: bool) -> list[TensorSpec]:
     """Return specs in the order asked for."""
     ordered = specs if sort == "key" else sorted(specs, key=SORTS[sort])

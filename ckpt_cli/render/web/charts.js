@@ -109,7 +109,7 @@ function treemap(root, choose) {
   return { area, crumbs };
 }
 
-// Counts as areas: of two tensors the bins may differ in width, so shares of values per width are drawn.
+// Counts, or their logarithms; each of two tensors, whose bins may differ in width, to its own height.
 function histogram(found, log = false) {
   const width = 356, height = 120, foot = 16;
   const all = found.filter(Boolean);
@@ -117,17 +117,13 @@ function histogram(found, log = false) {
   const high = Math.max(...all.map((one) => (one.first + one.counts.length) * one.width));
   const heights = found.map((one) => {
     if (!one) return [];
-    const total = one.counts.reduce((sum, count) => sum + count, 0);
-    return one.counts.map((count) => {
-      const share = count / total / one.width;
-      return log && count ? Math.log1p(count) : log ? 0 : share;
-    });
+    const told = one.counts.map((count) => (log ? Math.log1p(count) : count)), most = Math.max(...told);
+    return told.map((value) => value / most);
   });
-  const most = Math.max(...heights.flat());
   const at = (value) => ((value - low) / (high - low)) * width;
   const plot = s("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `histogram from ${figure(low)} to ${figure(high)}` });
   found.forEach((one, number) => one && heights[number].forEach((value, bin) => {
-    const tall = (value / most) * (height - foot - 4);
+    const tall = value * (height - foot - 4);
     if (!one.counts[bin]) return;
     const x = at((one.first + bin) * one.width), wide = (one.width / (high - low)) * width;
     const from = (one.first + bin) * one.width;
@@ -163,7 +159,7 @@ function paintCells(canvas, cells, rows, columns) {
   context.putImageData(image, 0, 0);
 }
 
-function heatMap(found) {
+function heatMap(found, label = "") {
   const cells = new Int8Array(bytes(found.cells).buffer);
   const each = found.rows * found.columns, scale = number(found.scale);
   const large = h("canvas", { class: "heat", role: "img", "aria-label": "heat map of means" });
@@ -183,7 +179,7 @@ function heatMap(found) {
   function go(at) {
     slice = at;
     thumbs.forEach((thumb, other) => thumb.setAttribute("aria-pressed", String(other === at)));
-    title.replaceChildren(found.of > 1 ? `slice ${counted(found.slices[at])} of ${counted(found.of)}, ${height} × ${width}` : `${counted(height)} × ${counted(width)}`);
+    title.replaceChildren(label && `${label}, `, found.of > 1 ? `slice ${counted(found.slices[at])} of ${counted(found.of)}, ${height} × ${width}` : `${counted(height)} × ${counted(width)}`);
     paint();
   }
 

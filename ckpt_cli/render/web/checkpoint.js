@@ -37,7 +37,7 @@ function shortcuts(tensors) {
     if (event.key === "Escape" && typing) { tensors?.search.blur(); return; }
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
     const does = { "/": () => tensors?.search.focus(), t: toggleTheme, "?": () => helpDialog().showModal(),
-      l: () => tensors?.view.press("list"), r: () => tensors?.view.press("tree") }[event.key];
+      l: () => tensors?.view?.press("list"), r: () => tensors?.view?.press("tree") }[event.key];
     if (does) { does(); event.preventDefault(); }
   });
 }

@@ -1,0 +1,151 @@
+// The page of two checkpoints: what changed, by layer, the largest change first.
+
+const RANKS = { damaged: 6, shape: 5, dtype: 4, removed: 3, added: 3, value: 2, renamed: 1 };
+
+class Changes {
+  constructor(page) {
+    this.rows = page.entries;
+    this.layers = page.layers;
+    this.rows.forEach((entry, at) => {
+      entry.at = at;
+      entry.words = `${entry.name ?? ""}\n${entry.key}`.toLowerCase();
+      entry.size = Math.max(entry.left?.[3] ?? 0, entry.right?.[3] ?? 0);
+      entry.share = entry.change === "value" && entry.differing != null ? entry.differing / entry.size : entry.change === "renamed" ? 0 : 1;
+    });
+  }
+
+  weight(entry) {
+    const by = number(entry.max_abs);
+    return RANKS[entry.change] * 1e3 + (entry.change !== "value" || by == null ? 0 : Number.isFinite(by) ? Math.atan(by) * 100 : 500);
+  }
+
+  // Layers with what changed in them, the largest change first.
+  grouped(found) {
+    const layers = new Map();
+    for (const entry of found) {
+      if (!layers.has(entry.layer)) layers.set(entry.layer, { layer: this.layers[entry.layer][0], entries: [], size: this.layers[entry.layer][1], changed: 0 });
+      const group = layers.get(entry.layer);
+      group.entries.push(entry);
+      group.changed += entry.share * entry.size;
+    }
+    for (const group of layers.values()) {
+      group.entries.sort((one, other) => this.weight(other) - this.weight(one) || number(other.max_abs) - number(one.max_abs) || one.at - other.at);
+      group.share = group.size ? group.changed / group.size : 0;
+    }
+    return [...layers.values()].sort((one, other) => this.weight(other.entries[0]) - this.weight(one.entries[0]) || one.entries[0].at - other.entries[0].at);
+  }
+}
+
+function shareBar(share) {
+  const inside = h("i");
+  inside.style.width = `${share ? Math.max(2, share * 100) : 0}%`;
+  const told = share === 1 ? "100%" : share > 0.995 ? ">99%" : share && share < 0.005 ? "<1%" : `${Math.round(share * 100)}%`;
+  return h("span", { class: "share", title: `${(share * 100).toPrecision(4)}% of the elements` }, h("span", { class: "track" }, inside), h("span", { class: "num" }, told));
+}
+
+const DIFF_COLUMNS = [["name", ""], ["change", ""], ["changed share", ""], ["largest |a−b|", "num"], ["largest |a−b|/|b|", "num c-max"]];
+
+function changeSection(page) {
+  const changes = new Changes(page), kinds = new Set();
+  const told = h("span", { class: "dim num" });
+  const search = h("input", { type: "search", placeholder: "search names   /", "aria-label": "search tensors", spellcheck: "false", autocomplete: "off",
+    oninput: () => update(), onkeydown: (event) => { if (event.key === "ArrowDown" || event.key === "Enter") { tree.element.focus(); event.preventDefault(); } } });
+  const counts = {};
+  for (const { change } of page.entries) counts[change] = (counts[change] ?? 0) + 1;
+  const chips = Object.keys(counts).sort((one, other) => RANKS[other] - RANKS[one]).map((change) =>
+    h("button", { class: `plain mark-${change}`, type: "button", "aria-pressed": "false", "data-change": change, onclick: (event) => {
+      if (!kinds.delete(change)) kinds.add(change);
+      event.currentTarget.setAttribute("aria-pressed", String(kinds.has(change)));
+      update();
+    } }, h("span", { class: "dot" }), `${change} ${counted(counts[change])}`));
+  const detail = h("aside", { class: "detail", "aria-live": "polite" }, h("p", { class: "empty" }, "Choose a tensor to see both of its sides."));
+  const head = h("div", { class: "head d-grid", role: "presentation" }, DIFF_COLUMNS.map(([label, name]) => h("button", { type: "button", disabled: true, class: name }, label)));
+  const tree = new TreeRows("changes by layer", { below: (row) => row.entries ?? [], draw, head,
+    select: (row) => (row.entries ? null : describeChange(page, row, detail)) });
+  const { whole, body } = section("Changes by layer", "changes", search, chips, told);
+  body.append(h("div", { class: "split" }, h("div", {}, tree.element), detail));
+
+  function update() {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const found = changes.rows.filter((entry) => (!kinds.size || kinds.has(entry.change)) && words.every((word) => entry.words.includes(word)));
+    const layers = changes.grouped(found);
+    told.textContent = `${several(found.length, "tensor")} in ${several(layers.length, "layer")}`;
+    tree.element.scrollTop = 0;
+    let rows = 0;
+    tree.show(layers, new Set(layers.filter((layer) => (rows += layer.entries.length) <= 500)));
+  }
+
+  function draw(row, indent) {
+    if (row.entries) {
+      indent.append(h("bdi", { class: "strong" }, short(row.layer) || "(top level)"));
+      return { children: [indent, h("span", { class: "dim" }, several(row.entries.length, "tensor")), shareBar(row.share)], attributes: { class: "d-grid" } };
+    }
+    indent.classList.add(`mark-${row.change}`);
+    indent.append(h("span", { class: "dot" }), h("bdi", {}, short(row.leaf)));
+    const gone = [row.max_abs].some((value) => typeof value === "string");
+    return { attributes: { class: "d-grid", "data-entry": row.at }, children: [indent, h("span", { class: "dim" }, row.change), row.change === "value" && row.differing != null ? shareBar(row.share)
+      : h("span", { class: "dim" }, visible(row.apart ?? (row.change === "value" ? "another checksum" : sides(row)))),
+      h("span", { class: `num ${gone ? "bad" : ""}` }, figure(row.max_abs, 4)), h("span", { class: `num c-max ${gone ? "bad" : ""}` }, figure(row.max_rel, 4))] };
+  }
+
+  return { whole, search, start: update };
+}
+
+function sides(row) {
+  const found = [row.left, row.right].filter(Boolean).map(([dtype, shape]) => `${dtype} [${shape.join(", ")}]`);
+  return [...new Set(found)].join(" → ");
+}
+
+function describeChange(page, row, place) {
+  const sketches = page.sketches[row.at], name = row.name ?? row.key;
+  place.replaceChildren(h("div", { class: "long" }, h("bdi", {}, visible(name))));
+  if (row.key !== name) place.append(h("div", { class: "key" }, h("bdi", {}, visible(row.key))));
+  const rows = [["change", row.change, true], ["spec", visible(sides(row)), true]];
+  if (row.from) rows.push(["from", visible(row.from), true]);
+  if (row.apart) rows.push(["apart", visible(row.apart), true]);
+  if (row.differing != null) rows.push(["changed", `${counted(row.differing)} of ${several(row.size, "element")}`, true]);
+  if (row.max_abs != null) rows.push(["|a−b|", `at most ${figure(row.max_abs, 8)}`, true], ["|a−b|/|b|", `at most ${figure(row.max_rel, 8)}`, true]);
+  place.append(pairs(rows));
+  if (row.key in page.broken) place.append(h("p", { class: "warnings" }, visible(page.broken[row.key])));
+  painters.clear();
+  if (!sketches) return;
+  const [left, right] = sketches.map((side) => side ?? {});
+  if (left.statistics && right.statistics) {
+    place.append(h("table", { class: "sides" }, h("tr", {}, ["", "left", "right"].map((label, at) => h("th", { class: ["", "variable", "slot"][at] }, at ? h("span", { class: "dot" }) : null, label))),
+      STATISTICS.filter((one) => left.statistics[one] != null || right.statistics[one] != null).map((one) =>
+        h("tr", {}, h("th", {}, one === "nan" ? "NaN" : one), [left, right].map((side) => h("td", { class: "num" }, figure(side.statistics[one], 6)))))));
+  }
+  drawSketch(place, [left.histogram ?? null, right.histogram ?? null].some(Boolean) ? [left.histogram, right.histogram] : [], null);
+  for (const [label, side] of [["left", left], ["right", right]]) {
+    if (!side.heat) continue;
+    const map = heatMap(side.heat, label);
+    painters.add(map.paint);
+    place.append(map);
+  }
+}
+
+function showTwo(page, body) {
+  const counts = { value: 0, shape: 0, dtype: 0, added: 0, removed: 0, renamed: 0, damaged: 0 };
+  let elements = 0, changed = 0;
+  for (const entry of page.entries) {
+    counts[entry.change]++;
+    if (entry.change === "value" && entry.differing != null) { elements += (entry.right ?? entry.left)[3]; changed += entry.differing; }
+  }
+  body.append(heading(page, h("div", { class: "path" }, h("bdi", {}, visible(page.other)))));
+  body.append(facts([["left", page.left.format, `${several(page.left.total.tensors, "tensor")}, ${size(page.left.total.nbytes)}`],
+    ["right", page.right.format, `${several(page.right.total.tensors, "tensor")}, ${size(page.right.total.nbytes)}`],
+    ...Object.entries(counts).filter(([, count]) => count).map(([change, count]) => [change === "value" ? "changed values" : change === "shape" || change === "dtype" ? `another ${change}` : change, counted(count)]),
+    ["the same", counted(page.same)], ["changed in those of other values", elements ? `${((changed / elements) * 100).toPrecision(3)}%` : null, elements ? `${counted(changed)} of ${several(elements, "element")}` : null],
+    ["paired by", page.by === "key" ? null : page.by]]));
+  const told = warnings([...page.left.findings, ...page.right.findings, ...Object.values(page.broken)]);
+  if (told) body.append(told);
+  if (!page.entries.length) {
+    body.append(h("section", {}, h("p", { class: "empty" }, "Nothing differs.")));
+    shortcuts(null);
+    return;
+  }
+  const list = changeSection(page);
+  body.append(list.whole);
+  list.start();
+  shortcuts(list);
+}
