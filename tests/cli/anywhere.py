@@ -15,6 +15,7 @@ from formats.store import paths, whole
 from formats.store.paths import entry_at
 from tests.cli.examples import examples
 from tests.sampling import turn
+from tests.support import data_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,6 +43,14 @@ LINES = sorted({line for _, line in _LINES})
 FIRST = sorted(dict(reversed(_LINES)).values())
 """A line of each command."""
 
+KINDS = {
+    "guide_adam_legacy/tf_ckpts": ("ls", "ls -R", "show", "verify", "state", "log", "graph", "stats"),
+    "saved_model/keras_model": ("ls", "ls -l", "show", "verify", "graph"),
+    "hf": ("ls", "ls -l", "show", "verify", "stats"),
+    "pytorch/hf_bin": ("ls", "show", "verify"),
+}
+"""Directories of tests/data that are one thing, a run or a model, and commands that take them so."""
+
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+(Z|\+00:00)?")
 
 
@@ -68,6 +77,24 @@ def _in_order(text: str) -> str:
         for name, value in document.items()
     }
     return json.dumps(ordered)
+
+
+def compare_kinds(kind: str, folder: str, ckpt: Callable[..., Result], anew: Callable[[], None]) -> None:
+    """Assert that a directory of KINDS is the same in a folder elsewhere, which has it by its whole path."""
+    here, there = data_path(kind), f"{folder}/{kind}"
+
+    def told(text: str, path: str) -> str:
+        plain = _TIME.sub("", text.replace(path, "PATH").replace('"modified": null', '"modified": ""'))
+        return re.sub(r'"timestamp": [\d.]+|"timestamp": null', "", _in_order(plain))
+
+    for command in KINDS[kind]:
+        for more in ((), ("--json",)):
+            wanted = ckpt(*command.split(), here, *more)
+            anew()
+            found = ckpt(*command.split(), there, *more)
+            assert wanted.code == 0, wanted.err
+            assert (found.code, told(found.out, there)) == (wanted.code, told(wanted.out, here)), command
+            assert told(found.err, there) == told(wanted.err, here)
 
 
 class Place:

@@ -15,6 +15,9 @@ from ckpt_cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.cli.anywhere import Place
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -49,6 +52,42 @@ def ckpt(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Result]:
         return Result(code, out.decode(), err.decode())
 
     return run
+
+
+@pytest.fixture
+def offered(ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Return what completion offers for the last of some words."""
+
+    def ask(*words: str) -> list[str]:
+        with monkeypatch.context() as patch:
+            patch.setenv("COMP_WORDS", "\n".join(("ckpt", *words)))
+            patch.setenv("_CKPT_COMPLETE", "zsh_complete")
+            done = ckpt()
+        assert (done.code, done.err) == (0, "")
+        return [line.split("\t")[1] for line in done.out.splitlines() if line]
+
+    return ask
+
+
+@pytest.fixture(scope="session")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory that the lines of `examples` speak of, in copies of which they are run."""
+    from tests.cli.examples import lay_out
+
+    directory = tmp_path_factory.mktemp("laid") / "place"
+    directory.mkdir()
+    lay_out(directory)
+    return directory
+
+
+@pytest.fixture
+def place(
+    laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> Place:
+    """Return what runs lines in such a copy, and where what they read lies elsewhere."""
+    from tests.cli.anywhere import Place
+
+    return Place(laid_out, tmp_path, ckpt, monkeypatch)
 
 
 @pytest.fixture

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from formats.store import http, hub
-from tests.cli.anywhere import Place, forget, some_lines
-from tests.cli.examples import lay_out
+from tests.cli.anywhere import KINDS, compare_kinds, forget, some_lines
 from tests.servers.hub import Hub, serving_hub
 from tests.servers.web import Web, serving
+from tests.support import data_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
+    from tests.cli.anywhere import Place
     from tests.cli.conftest import Result
-
-
-@pytest.fixture(scope="module")
-def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("laid") / "place"
-    directory.mkdir()
-    lay_out(directory)
-    return directory
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +27,8 @@ def web(laid_out: Path) -> Iterator[str]:
     found = Web()
     found.lists = True
     with serving(found):
+        for name in KINDS:
+            found.put_tree(data_path(name), f"/{parent}" if (parent := os.path.dirname(name)) else "")
         yield found.put_tree(str(laid_out))
 
 
@@ -43,17 +39,14 @@ def repository(laid_out: Path) -> Iterator[str]:
     for path in laid_out.rglob("*"):
         if path.is_file():
             found.files[f"place/{path.relative_to(laid_out)}"] = path.read_bytes()
+    for name in KINDS:
+        for path in Path(data_path(name)).rglob("*"):
+            if path.is_file():
+                found.files[f"{name}/{path.relative_to(data_path(name))}"] = path.read_bytes()
     with serving_hub(found), pytest.MonkeyPatch.context() as patch:
         patch.delenv("HF_HUB_OFFLINE", raising=False)
         patch.setenv("HF_ENDPOINT", found.web.url)
         yield "hf://org/repo/place"
-
-
-@pytest.fixture
-def place(
-    laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
-) -> Place:
-    return Place(laid_out, tmp_path, ckpt, monkeypatch)
 
 
 def anew() -> None:
@@ -68,3 +61,17 @@ def test_a_line_comes_to_the_same_on_a_web_server(line: str, web: str, place: Pl
 @pytest.mark.parametrize("line", some_lines(1, 20))
 def test_a_line_comes_to_the_same_on_the_hub(line: str, repository: str, place: Place) -> None:
     place.compare(line, repository, anew, dates=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_directory_is_one_on_a_web_server(
+    kind: str, web: str, ckpt: Callable[..., Result]
+) -> None:
+    compare_kinds(kind, web.removesuffix("/place"), ckpt, anew)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_directory_is_one_on_the_hub(
+    kind: str, repository: str, ckpt: Callable[..., Result]
+) -> None:
+    compare_kinds(kind, repository.removesuffix("/place"), ckpt, anew)

@@ -328,21 +328,6 @@ def test_nobody_is_asked_for_what_is_not_written(hub: Hub, web: Web, ckpt: Calla
     assert not hub.web.requests
 
 
-@pytest.fixture
-def offered(ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """Return what completion offers for the last of some words."""
-
-    def ask(*words: str) -> list[str]:
-        with monkeypatch.context() as patch:
-            patch.setenv("COMP_WORDS", "\n".join(("ckpt", *words)))
-            patch.setenv("_CKPT_COMPLETE", "zsh_complete")
-            done = ckpt()
-        assert (done.code, done.err) == (0, "")
-        return [line.split("\t")[1] for line in done.out.splitlines() if line]
-
-    return ask
-
-
 def test_paths_and_keys_of_servers_are_completed(
     hub: Hub, web: Web, offered: Callable[..., list[str]]
 ) -> None:

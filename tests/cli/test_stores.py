@@ -13,24 +13,15 @@ import pytest
 
 from formats.store.memory import MemoryStore
 from formats.store.paths import reachable
-from tests.cli.anywhere import LINES, Place
-from tests.cli.examples import lay_out
+from tests.cli.anywhere import LINES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.cli.conftest import Result
+    from tests.cli.anywhere import Place
 
 FOLDER = "mem://place"
-
-
-@pytest.fixture(scope="module")
-def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("laid") / "place"
-    directory.mkdir()
-    lay_out(directory)
-    return directory
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +30,6 @@ def store(laid_out: Path) -> Iterator[MemoryStore]:
     with reachable(found):
         assert found.put_tree("mem://", str(laid_out)) == FOLDER
         yield found
-
-
-@pytest.fixture
-def place(
-    laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
-) -> Place:
-    return Place(laid_out, tmp_path, ckpt, monkeypatch)
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.cli.examples import lay_out
+from tests.cli import conftest as fixtures
 from tests.servers.programs import AZURE_KEY, AZURITE, KEY, SECRET, azurite, fake_gcs, seaweed
 from tests.support import DATA, write_bundle
 
@@ -17,19 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-
-@pytest.fixture(scope="session")
-def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory in which lines are run; each bucket has a copy of it, called `place`."""
-    directory = tmp_path_factory.mktemp("laid") / "place"
-    directory.mkdir()
-    lay_out(directory)
-    return directory
+ckpt, laid_out, offered, place = fixtures.ckpt, fixtures.laid_out, fixtures.offered, fixtures.place
+"""What lines are run by, here as there."""
 
 
-def _all_files(laid_out: Path) -> Iterator[tuple[str, bytes]]:
+def _all_files(directory_of_lines: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the names in a bucket, and their bytes; links are followed to files alone."""
-    for below, directory in (("", DATA), ("place", str(laid_out))):
+    for below, directory in (("", DATA), ("place", str(directory_of_lines))):
         for parent, _, names in os.walk(directory):
             for name in names:
                 path = os.path.join(parent, name)

@@ -18,7 +18,6 @@ from formats.store.paths import reachable
 from formats.store.server import ServerFile
 from tests.cli.anywhere import forget
 from tests.cli.conftest import ROOT
-from tests.cli.conftest import ckpt as ckpt  # noqa: PLC0414  a fixture
 from tests.formats.contract import ReaderContract
 from tests.formats.test_contract import GOLDENS
 from tests.servers.programs import SECRET

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from formats.store import paths, remote, transport, whole
-from tests.cli.conftest import ckpt as ckpt  # noqa: PLC0414  a fixture
 from tests.servers.proxy import Asked, Proxy, Said, proxied
 
 if TYPE_CHECKING:

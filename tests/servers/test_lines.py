@@ -7,23 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from formats.store import remote
-from tests.cli.anywhere import Place, forget, some_lines
-from tests.cli.conftest import ckpt as ckpt  # noqa: PLC0414  a fixture
+from tests.cli.anywhere import KINDS, compare_kinds, forget, some_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from tests.cli.anywhere import Place
     from tests.cli.conftest import Result
 
 pytestmark = pytest.mark.servers
-
-
-@pytest.fixture
-def place(
-    laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
-) -> Place:
-    return Place(laid_out, tmp_path, ckpt, monkeypatch)
 
 
 def anew() -> None:
@@ -43,3 +35,22 @@ def test_a_line_comes_to_the_same_over_google(line: str, gs: str, place: Place) 
 @pytest.mark.parametrize("line", some_lines(2, 20))
 def test_a_line_comes_to_the_same_over_azure(line: str, az: str, place: Place) -> None:
     place.compare(line, f"{az}/place", anew, dates=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bucket", ["s3", "gs", "az"])
+def test_every_kind_of_directory_is_one_in_a_bucket(
+    kind: str, bucket: str, request: pytest.FixtureRequest, ckpt: Callable[..., Result]
+) -> None:
+    compare_kinds(kind, request.getfixturevalue(bucket), ckpt, anew)
+
+
+@pytest.mark.parametrize("bucket", ["s3", "gs", "az"])
+def test_paths_and_keys_of_buckets_are_completed(
+    bucket: str, request: pytest.FixtureRequest, offered: Callable[..., list[str]]
+) -> None:
+    run = f"{request.getfixturevalue(bucket)}/guide_adam_legacy/tf_ckpts"
+    anew()
+    assert offered("ls", f"{run}/ckpt-") == [f"{run}/ckpt-{step}" for step in (10, 8, 9)]
+    assert offered("show", f"{run}/ckpt-10", "net/l1/b")[0] == "net/l1/bias"
+    assert offered("ls", run[:-1]) == [run]
