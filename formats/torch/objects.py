@@ -170,8 +170,11 @@ def counts(value: Any, what: str) -> tuple[int, ...]:
         (value,) = value.arguments
     if type(value) is list:
         value = tuple(value)
-    if type(value) is not tuple or len(value) > MOST_DIMENSIONS or not all(map(_is_count, value)):
+    if type(value) is not tuple or len(value) > MOST_DIMENSIONS:
         raise ValueError(f"{what} that is none")
+    for each in value:
+        if type(each) is not int or not 0 <= each < _LARGEST:
+            raise ValueError(f"{what} that is none")
     found: tuple[int, ...] = value
     return found
 
@@ -183,6 +186,8 @@ def _view(storage: Any, kind: ElementType, place: tuple[Any, Any, Any], flags: A
     if type(storage) is not Storage or not _is_count(first) or len(shape) != len(strides):
         raise ValueError("a tensor that is no view of a storage")
     lack = None if kind.values is not INVALID else f"values of {kind.name} are not read"
+    if flags is None:
+        return View(storage, kind, first, shape, strides, False, False, lack)
     set_flags = _flags(flags)
     if "neg" in set_flags and kind.name == "bool":
         raise ValueError("a negative of what is true or false")

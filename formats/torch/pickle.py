@@ -119,15 +119,69 @@ class Machine:
 
     def run(self) -> Any:
         """Return the object; ValueError where the bytes are no pickle, or one of more than is read."""
-        data, operations = self.data, _OPERATIONS
         try:
-            while (code := data[self.at]) != _STOP:
-                self.at += 1
-                operations[code](self)
-            self.at += 1
+            self._run()
             return self.stack.pop()
         except (IndexError, struct.error) as error:
             raise ValueError("the pickle ends early, or takes what is not there") from error
+
+    def _run(self) -> None:
+        """Carry out opcodes up to STOP.
+
+        Those that most of a pickle consists of are spelled out here, for a call of each would take longer
+        than what it does: 20,000 tensors are 800,000 of them.  They count as those in the table do.
+        """
+        data, stack, memo, operations = self.data, self.stack, self.memo, _OPERATIONS
+        at, left, places = self.at, self._left, self._places
+        unpack = _FORMS["I"].unpack_from
+        while (code := data[at]) != _STOP:
+            if code == _PUT:
+                memo[data[at + 1]] = stack[-1]
+                at += 2
+                left -= 1
+            elif code == _PUT_FAR:
+                memo[unpack(data, at + 1)[0]] = stack[-1]
+                at += 5
+                left -= 1
+            elif code == _NUMBER:
+                stack.append(data[at + 1])
+                at += 2
+                places -= 1
+            elif code == _GET and data[at + 1] in memo:
+                stack.append(memo[data[at + 1]])
+                at += 2
+                places -= 1
+            elif code == _TEXT:
+                end = at + 5 + unpack(data, at + 1)[0]
+                if end > len(data):
+                    raise ValueError(f"an argument of {end - at - 5} bytes, of which {len(data) - at - 5} are there")
+                stack.append(_text(data[at + 5 : end]))
+                at = end
+                left -= 1
+            elif code == _PAIR:
+                second = stack.pop()
+                stack[-1] = (stack[-1], second)
+                at += 1
+                left -= 1
+            elif code == _MARK:
+                self._below.append(stack)
+                self.stack = stack = []
+                at += 1
+                left -= 1
+            elif code == _TUPLE:
+                made = tuple(stack)
+                self.stack = stack = self._below.pop()
+                stack.append(made)
+                at += 1
+                left -= 1
+            else:
+                self.at, self._left, self._places = at + 1, left, places
+                operations[code](self)
+                at, left, places, stack = self.at, self._left, self._places, self.stack
+            if left < 0 or places < 0:
+                self.at = at
+                raise ValueError("a pickle of more objects or values than its size accounts for")
+        self.at = at + 1
 
     def byte(self) -> int:
         """Return the next byte, which is an argument."""
@@ -271,6 +325,7 @@ _RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 """What modules were called in Python 2, and are to this day in pickles of protocol 2."""
 
 _STOP = ord(".")
+_PUT, _PUT_FAR, _NUMBER, _GET, _TEXT, _PAIR, _MARK, _TUPLE = b"qrKhX\x86(t"
 _FORMS = {code: struct.Struct("<" + code) for code in "BHIQiq"}
 _DOUBLE = struct.Struct(">d")
 
