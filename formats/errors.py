@@ -24,6 +24,10 @@ UNREADABLE = "unreadable"
 """The finding code of what is there and could not be opened: it may be sound."""
 
 
+REFUSED = "refused"
+"""The finding code of a file that names what loading would run: it is not read, and may be as it was made."""
+
+
 class CheckpointError(Exception):
     """A checkpoint cannot be found, read, or written as asked.
 

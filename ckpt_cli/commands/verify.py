@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.core.words import command_line, counted
+from formats.errors import REFUSED
 from formats.model.location import data_shards
 from formats.model.verification import Finding
 
@@ -257,6 +258,7 @@ def _rows(result: Result) -> list[tuple[object, ...]]:
 _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
     "ok": ("ok", {"fg": "green"}),
     "damaged": ("DAMAGED", {"fg": "red", "bold": True}),
+    "refused": ("REFUSED", {"fg": "red", "bold": True}),
     "other": ("NOT AS LISTED", {"fg": "red", "bold": True}),
     "unreadable": ("UNREADABLE", {"fg": "red", "bold": True}),
     "none": ("NONE", {"fg": "red", "bold": True}),
@@ -267,8 +269,11 @@ _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
 def _status(result: Result) -> str:
     if result.ok:
         return "ok"
-    if all(finding.code == "contract" for finding in result.findings if finding.severity == "error"):
+    codes = {finding.code for finding in result.findings if finding.severity == "error"}
+    if codes == {"contract"}:
         return "other"
+    if codes == {REFUSED}:
+        return "refused"
     return "none" if result.is_none else "unreadable" if result.is_unread else "damaged"
 
 
@@ -278,6 +283,7 @@ def _totals(results: list[Result]) -> str:
     words = {
         "ok": "sound",
         "damaged": "damaged",
+        "refused": "refused",
         "other": "not as listed",
         "unreadable": "unreadable",
         "none": "no checkpoint",

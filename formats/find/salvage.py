@@ -116,7 +116,8 @@ def _salvage(reader: CheckpointReader, *found: Finding) -> Salvage:
         and (finding.key is not None or not (reader.lists_all or finding.code in _TOLD_BY_TENSORS))
     ]
     told = frozenset(losses)
-    others = [finding for finding in reader.findings if finding not in told and finding.key is None]
+    said = told.union(found)
+    others = [finding for finding in reader.findings if finding not in said and finding.key is None]
     doubt = reader.read_unproved()
     doubts = dict.fromkeys(specs, doubt) if doubt is not None else {}
     if doubt is not None:

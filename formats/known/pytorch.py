@@ -24,6 +24,7 @@ from ..torch.storages import is_torch
 if TYPE_CHECKING:
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
+    from ..model.verification import Finding
     from ..model.writer import CheckpointWriter, Target
 
 
@@ -44,6 +45,12 @@ def _open(probe: Probe, lenient: bool) -> CheckpointReader:
     return TorchShards(probe, FORMAT, lenient=lenient)
 
 
+def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:
+    from ..model.remains import read_zip_remains
+
+    return read_zip_remains(probe, finding, FORMAT)
+
+
 def _create(target: Target) -> CheckpointWriter:
     from ..torch.writer import TorchWriter
 
@@ -59,4 +66,5 @@ FORMAT = Format(
     _open,
     _create,
     DTYPES_READ,
+    _salvage,
 )

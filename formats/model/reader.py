@@ -93,6 +93,11 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         """Kind by key: variable, slot, optimizer, state or graph."""
 
     @property
+    def tied(self) -> Mapping[str, str]:
+        """By key, the first tensor that another one is: one that the file has once, under several names."""
+        return {}
+
+    @property
     def object_paths(self) -> Mapping[str, str]:
         """Object path by key, for the keys that have one."""
         return {}

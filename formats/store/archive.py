@@ -41,6 +41,9 @@ _LOCAL_MAGIC = ZIP
 _LOCAL_SIZE = 30
 _DIRECTORY_MAGIC = b"PK\1\2"
 _END_MAGIC = EMPTY_ZIP
+_BEHIND_MAGIC = b"PK\7\x08"
+_BEHIND, _BEHIND_64 = struct.Struct("<4sIII"), struct.Struct("<4sIQQ")
+_BEHIND_SIZE = _BEHIND_64.size
 _LARGEST_END = 76 + 22 + 0xFFFF  # its comment is counted by 16 bits
 _ZIP64_MAGIC = b"PK\6\6"
 _ZIP64_SIZE = 56 + 20  # the record, and what says where it is
@@ -92,10 +95,15 @@ def _local_info(file: File, at: int) -> zipfile.ZipInfo | None:
     flags, method = struct.unpack_from("<HH", header, 6)
     crc, stored, size, name_length, extra_length = struct.unpack_from("<IIIHH", header, 14)
     rest = file.read(at + _LOCAL_SIZE, name_length + extra_length)
-    if flags & _SIZES_BEHIND or len(rest) < name_length + extra_length:
+    if len(rest) < name_length + extra_length:
         return None
     extra = rest[name_length:]
-    if _IN_ZIP64_EXTRA in (stored, size):
+    if flags & _SIZES_BEHIND:
+        behind = _sizes_behind(file, at + _LOCAL_SIZE + len(rest))
+        if behind is None:
+            return None
+        crc, stored, size = behind
+    elif _IN_ZIP64_EXTRA in (stored, size):
         if len(extra) < 20 or struct.unpack_from("<HH", extra) != (1, 16):
             return None
         size, stored = struct.unpack_from("<QQ", extra, 4)
@@ -108,6 +116,25 @@ def _local_info(file: File, at: int) -> zipfile.ZipInfo | None:
     info.flag_bits, info.compress_type, info.CRC = flags, method, crc
     info.compress_size, info.file_size, info.header_offset = stored, size, at
     return info
+
+
+def _sizes_behind(file: File, begin: int) -> tuple[int, int, int] | None:
+    """Return the CRC-32 and the sizes, stored and inflated, that stand behind a member's data.
+
+    The data end where a record stands whose stored size is the way there; None where there is none.
+    """
+    for at in range(begin, file.size, PIECE):
+        piece = file.read(at, PIECE + _BEHIND_SIZE)
+        found = piece.find(_BEHIND_MAGIC)
+        while 0 <= found < PIECE:
+            record = piece[found : found + _BEHIND_SIZE]
+            for form in (_BEHIND, _BEHIND_64):
+                if len(record) >= form.size:
+                    _, crc, stored, size = form.unpack_from(record)
+                    if stored == at + found - begin:
+                        return crc, stored, size
+            found = piece.find(_BEHIND_MAGIC, found + 1)
+    return None
 
 
 class Archive:
@@ -155,7 +182,7 @@ class Archive:
         """Return an archive whose directory is damaged, of the members that stand whole from the beginning.
 
         What stands before each member tells the same as the directory, where sizes were
-        known when it was written, as numpy and Keras write them.
+        known when it was written, as numpy and Keras write them; torch's tell it behind the data.
         """
         archive = cls.__new__(cls)
         archive.path = path
@@ -168,6 +195,9 @@ class Archive:
             header = archive.file.read(at, _LOCAL_SIZE)
             name_length, extra_length = struct.unpack_from("<HH", header, 26)
             at += _LOCAL_SIZE + name_length + extra_length + info.compress_size
+            if info.flag_bits & _SIZES_BEHIND:
+                is_large = info.compress_size >= _IN_ZIP64_EXTRA
+                at += _BEHIND_64.size if is_large else _BEHIND.size
         archive.names = tuple(name for name in archive._infos if not name.endswith("/"))
         archive.is_complete = archive.file.read(at, 4) == _DIRECTORY_MAGIC
         archive._check_names()

@@ -21,6 +21,7 @@ from ..core.slicing import allocate, region_chunks
 from ..core.spec import TensorSpec, key_bytes, key_text
 from ..core.words import counted
 from ..errors import (
+    REFUSED,
     CheckpointError,
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -89,7 +90,7 @@ class DcpReader(CheckpointReader):
             return decode(data)
         except RefusedGlobalError as error:
             message = f"its pickle names {error.name!r:.200}, which loading would import and run"
-            raise UnsupportedFeatureError(message, path=self._path, code="header") from error
+            raise UnsupportedFeatureError(message, path=self._path, code=REFUSED) from error
         except NotReadError as error:
             raise UnsupportedFeatureError(str(error), path=self._path, code="header") from error
         except ValueError as error:

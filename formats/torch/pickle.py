@@ -151,10 +151,7 @@ class Machine:
                 stack.append(memo[data[at + 1]])
                 at += 2
                 places -= 1
-            elif code == _TEXT:
-                end = at + 5 + unpack(data, at + 1)[0]
-                if end > len(data):
-                    raise ValueError(f"an argument of {end - at - 5} bytes, of which {len(data) - at - 5} are there")
+            elif code == _TEXT and (end := at + 5 + unpack(data, at + 1)[0]) <= len(data):
                 stack.append(_text(data[at + 5 : end]))
                 at = end
                 left -= 1

@@ -45,7 +45,11 @@ class TorchReader(CheckpointReader):
         self._container = container
         views = self._tensors()
         if isinstance(container, LegacyContainer):
-            container.place(view.storage for view in views.values() if view.storage is not None)
+            error = container.place(view.storage for view in views.values() if view.storage is not None)
+            if error is not None:
+                if not lenient:
+                    raise error
+                self.findings.append(Finding.of(error))
         self._views: dict[str, View] = {}
         self._specs: dict[str, TensorSpec] = {}
         self._lacks: dict[str, CheckpointError] = {}
@@ -113,6 +117,16 @@ class TorchReader(CheckpointReader):
     @cached_property
     def kinds(self) -> Mapping[str, str]:
         return kinds_of(self._specs)
+
+    @cached_property
+    def tied(self) -> Mapping[str, str]:
+        firsts: dict[View, str] = {}
+        found = {}
+        for key, view in self._views.items():
+            first = firsts.setdefault(view, key) if view.storage is not None else key
+            if first != key:
+                found[key] = first
+        return found
 
     @cached_property
     def _facts(self) -> TorchFacts:

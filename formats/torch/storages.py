@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from ..core.chunks import PIECE
-from ..errors import CorruptCheckpointError, UnsupportedFeatureError
+from ..errors import REFUSED, CorruptCheckpointError, UnsupportedFeatureError
 from ..store.archive import Cursor
 from .objects import GLOBALS, Storage, storage_of
 from .pickle import Machine, RefusedGlobalError
@@ -114,7 +114,7 @@ class Container(ABC):
         saved = "model.state_dict()" if is_module else "a dictionary of tensors and plain values"
         message = f"{what}: its pickle names {name!r:.200}, which loading would import and run"
         hints = (f"where it was made, save {saved} with torch.save, which is read here",)
-        return UnsupportedFeatureError(message, path=self.path, code="header", hints=hints)
+        return UnsupportedFeatureError(message, path=self.path, code=REFUSED, hints=hints)
 
 
 class ZipContainer(Container):
@@ -244,10 +244,10 @@ class LegacyContainer(Container):
             raise CorruptCheckpointError("no list of its storages", path=self.path, code="header")
         return machine.at, keys
 
-    def place(self, storages: Iterable[Storage]) -> None:
+    def place(self, storages: Iterable[Storage]) -> CorruptCheckpointError | None:
         """Find where storages lie, one behind the other, by how large the object says that each is.
 
-        Raises CorruptCheckpointError where the file is not as long as they are together.
+        Returns what is wrong where the file is not as long as they are together.
         """
         sizes: dict[str, int] = {}
         for storage in storages:
@@ -263,16 +263,18 @@ class LegacyContainer(Container):
         if at != self.file.size:
             message = f"{self.file.size} bytes, its storages end at byte {at}"
             hints = ("the copy or the save was interrupted; copy it again from where it came from",)
-            raise CorruptCheckpointError(
+            return CorruptCheckpointError(
                 message, path=self.path, offset=min(at, self.file.size), code="shard-short", hints=hints
             )
+        return None
 
     def _corrupt(self, message: str, offset: int | None = None) -> CorruptCheckpointError:
         return CorruptCheckpointError(message, path=self.path, offset=offset, code="header")
 
     def size_of(self, storage: Storage) -> int | None:
-        found = self._storages.get(storage.key) if storage.key in self._offsets else None
-        return None if found is None else found.nbytes
+        offset = self._offsets.get(storage.key)
+        whole = self._storages[storage.key].nbytes if offset is not None else 0
+        return None if offset is None else max(0, min(whole, self.file.size - offset))
 
     def pieces(self, storage: Storage) -> Iterator[bytes]:
         self.prove(storage)

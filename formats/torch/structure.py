@@ -4,7 +4,7 @@ A file is written with the structure that it was read with: the same dictionarie
 plain values around tensors that may be fewer, or have other keys.  A key that changes moves
 what leads to it: where all below `model/` go to `net/`, the dictionary is called so, and keeps
 its place, its class and what stands in it.  One that loses all its tensors goes with them,
-and what else it held is told by `Arranged.left_out`.
+and what else it held is told.
 """
 
 from __future__ import annotations
@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 
 
 class Arranged(NamedTuple):
-    """An object to be written, of plain values and `Placed` tensors."""
+    """An object to be written, of plain values and `Placed` tensors.
+
+    `left_out` are values that went with the tensors beside them, `turned` lists of which elements did, and
+    which are dictionaries by position, so that the others keep their keys.
+    """
 
     root: Any
     left_out: tuple[str, ...] = ()
+    turned: tuple[str, ...] = ()
 
 
 class Structure(NamedTuple):
@@ -114,6 +119,7 @@ class _Arranging:
         self._kept = kept
         self._olds = sorted(kept)
         self._left_out: list[str] = []
+        self._turned: list[str] = []
         self._placed: set[str] = set()
 
     def arranged(self, keys: Collection[str]) -> Arranged:
@@ -131,7 +137,7 @@ class _Arranging:
             for key in keys:
                 if key not in self._placed:
                     _insert(root, key)
-        return Arranged(root, tuple(sorted(self._left_out)))
+        return Arranged(root, tuple(sorted(self._left_out)), tuple(sorted(self._turned)))
 
     def _state_dict(self) -> Any:
         items: list[tuple[Any, Any]] = []
@@ -154,8 +160,7 @@ class _Arranging:
         listed = [*entries(container, self._below)]
         taken = {part for part, *_ in listed} if type(container) is Pairs else None
         items: list[tuple[Any, Any]] = []
-        lost: str | None = None
-        is_renamed = False
+        lost = has_gap = is_renamed = False
         for part, key, value, leads in listed:
             path = prefix + escaped(part)
             if not leads:
@@ -165,15 +170,17 @@ class _Arranging:
             is_renamed |= name != part
             found = self._entry(value, path, new_prefix + escaped(name))
             if found is None:
-                lost = path
-            elif lost is not None and taken is None:
-                raise ValueError(f"{lost!r} is left out of a list, and what stands behind it would move up")
+                lost = True
             else:
+                has_gap |= lost and taken is None
                 items.append((key if name == part else _as(key, name), found))
         beside = [prefix + escaped(part) for part, _, _, leads in listed if not leads]
         if prefix and len(items) == len(beside):
             self._left_out += beside
             return None
+        if has_gap:
+            self._turned.append(prefix.removesuffix("/"))
+            return Pairs(items)
         return _like(container, items, is_renamed=is_renamed)
 
     def _entry(self, value: Any, path: str, new_path: str) -> Any:

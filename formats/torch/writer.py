@@ -57,11 +57,16 @@ class TorchWriter(ShardWriter):
         self._zips: dict[str, Zipped] = {}
         self._sums: dict[str, int] = {}
         self._left_out: list[str] = []
+        self._turned: list[str] = []
         self.tied = _tied(target)
         super().__init__(format, target)
         if self._left_out:
             why = "a shard holds tensors alone" if self._has_index else "all tensors beside are, too"
             self.notes.append(f"left out {first_of(self._left_out)}: {why}")
+        for path in self._turned:
+            self.notes.append(
+                f"{path or 'the list'} becomes a dictionary by position: of its elements some are left out"
+            )
 
     def _plan_file(self, target: Target, name: str, specs: Sequence[TensorSpec]) -> PlannedFile:
         # What is tied is held against what it is tied to, which therefore goes first.
@@ -90,6 +95,7 @@ class TorchWriter(ShardWriter):
             return flat(keys)
         arranged = structure.arranged(keys)
         self._left_out += arranged.left_out
+        self._turned += arranged.turned
         return arranged
 
     def _write_head(self, file: PlannedFile, staged: StagedFile | Upload) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +14,7 @@ import formats
 from formats import TensorSpec
 from formats.core.dtypes import BY_NAME
 from tests.support import data_path, same
-from tests.torch_files import storage, tensor, written, zipped
+from tests.torch_files import legacy, storage, tensor, written, zipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,3 +125,85 @@ def test_safetensors_keep_what_they_say_of_themselves(tmp_path: Path, ckpt: Call
     assert ckpt("convert", source, tmp_path / "x.safetensors").code == 0
     said = [ckpt("show", "--json", path).json["metadata"] for path in (source, tmp_path / "x.safetensors")]
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("form", [zipped, legacy])
+def test_a_file_that_was_cut_off_is_rescued_as_far_as_it_goes(
+    form: Callable, tmp_path: Path, ckpt: Callable
+) -> None:
+    keys = [f"w{number}" for number in range(6)]
+    value = {
+        "model": {key: tensor(storage(str(number), 600), 0, (600,), (1,)) for number, key in enumerate(keys)}
+    }
+    data = {str(number): np.full(600, number, "<f4").tobytes() for number in range(6)}
+    whole = form(
+        value | {"epoch": 3}, data if form is zipped else {key: (600, each) for key, each in data.items()}
+    )
+    damaged = written(tmp_path / "cut.pt", whole[: len(whole) // 2])
+    done = ckpt("rescue", damaged, tmp_path / "x.pt", "--json")
+    assert done.code == 1
+    saved, lost = arrays_of(tmp_path / "x.pt"), [row["key"] for row in done.json["lost"]]
+    assert sorted([*saved, *lost]) == [f"model/{key}" for key in keys]
+    assert len(saved) in (2, 3)
+    assert all(set(array) == {int(key[-1])} for key, array in saved.items())
+    assert values_of(tmp_path / "x.pt", ckpt) == {"epoch": 3}
+    assert [row["proof"] for row in done.json["tensors"]] == ["checksum" if form is zipped else None] * len(
+        saved
+    )
+
+
+def test_sums_behind_members_are_found_where_the_directory_is_lost(tmp_path: Path, ckpt: Callable) -> None:
+    """As torch writes them, in one piece and over the edges of pieces that are read."""
+    arrays = {"a": np.arange(400_000, dtype=np.float32), "b": np.arange(7, dtype=np.int8)}
+    specs = [TensorSpec(key, BY_NAME[array.dtype.name], array.shape) for key, array in arrays.items()]
+    with formats.create_checkpoint(tmp_path / "x.pt", format="pytorch", specs=specs) as writer:
+        for key, array in arrays.items():
+            writer.write(key, array)
+    data = (tmp_path / "x.pt").read_bytes()
+    damaged = written(tmp_path / "cut.pt", data[: data.index(b"PK\1\2") + 9])
+    assert ckpt("rescue", damaged, tmp_path / "y.pt").code == 0
+    found = arrays_of(tmp_path / "y.pt")
+    assert all(same(found[key], array) for key, array in arrays.items())
+
+
+def test_what_names_more_than_tensors_is_refused_not_damaged(ckpt: Callable) -> None:
+    done = ckpt("verify", "--json", data_path("pytorch", "evil.pt"))
+    assert done.code == 3
+    (found,) = done.json["results"]
+    assert [(each["severity"], each["code"]) for each in found["findings"]] == [("error", "refused")]
+    assert "'posix.system'" in found["findings"][0]["message"]
+    both = ckpt("verify", data_path("pytorch", "evil.pt"), TRAINING)
+    assert [row[1] for row in both.rows if row[1] != "error"] == ["refused", "ok"]
+    assert "1 sound, 1 refused" in both.err
+
+
+def test_bytes_of_tied_tensors_are_counted_once(tmp_path: Path, ckpt: Callable) -> None:
+    value = {"a": tensor(), "b": tensor(), "t": tensor(storage(), 0, (3, 2), (2, 1))}
+    path = written(tmp_path / "x.pt", zipped(value, {"0": SIX.tobytes()}))
+    assert ckpt("ls", "--json", path).json["total"] == {"tensors": 3, "parameters": 18, "nbytes": 48}
+    assert ckpt("show", "--json", path).json["kinds"] == {"variable": {"tensors": 3, "nbytes": 48}}
+    (row,) = ckpt("ls", "--json", tmp_path).json["checkpoints"]
+    assert (row["tensors"], row["nbytes"]) == (3, 48)
+    assert ckpt("ls", "--json", path, "b").json["total"]["nbytes"] == 24
+
+
+@pytest.mark.parametrize(
+    ("text", "is_shown"),
+    [
+        ('{"model_type": "bert", "hidden_size": 8}', True),
+        ('{"_class_name": "UNet"}', True),
+        ('{"other": 1}', False),
+        ("[1]", False),
+        ("{", False),
+        (" " * (2 << 20) + '{"model_type": "bert"}', False),
+    ],
+)
+def test_the_configuration_of_a_folder_is_shown(
+    text: str, is_shown: bool, tmp_path: Path, ckpt: Callable
+) -> None:
+    shutil.copytree(data_path("pytorch", "hf_bin"), tmp_path / "hf")
+    (tmp_path / "hf" / "config.json").write_text(text)
+    done = ckpt("show", "--json", tmp_path / "hf")
+    assert done.code == 0
+    assert done.json["metadata"].get("config") == (json.loads(text) if is_shown else None)
+    assert ("config" in [row[0] for row in ckpt("show", tmp_path / "hf").rows]) == is_shown

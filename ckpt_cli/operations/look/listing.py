@@ -74,12 +74,19 @@ def _stored(reader: CheckpointReader, spec: TensorSpec) -> Any:
 
 
 def total(reader: CheckpointReader, specs: Iterable[TensorSpec]) -> dict[str, int]:
-    """Return tensors, parameters (floating and complex elements of kind variable) and bytes."""
+    """Return tensors, parameters (floating and complex elements of kind variable) and bytes.
+
+    Tensors and parameters are counted by each of their names; of those that are one, bytes are once.
+    """
     tensors = parameters = nbytes = 0
-    kinds = reader.kinds
+    kinds, tied = reader.kinds, reader.tied
+    counted: set[str] = set()
     for spec in specs:
         tensors += 1
-        nbytes += spec.nbytes or 0
+        one = tied.get(spec.key, spec.key)
+        nbytes += 0 if one in counted else spec.nbytes or 0
+        if tied:
+            counted.add(one)
         if spec.dtype.family in ("float", "complex") and kinds.get(spec.key) == "variable":
             parameters += math.prod(spec.shape)
     return {"tensors": tensors, "parameters": parameters, "nbytes": nbytes}

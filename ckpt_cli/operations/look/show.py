@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import INVALID, VARIANT, from_numpy
+from formats.model.hub_config import hub_config
 from formats.model.location import step_of
 from formats.store.paths import entry_at, name_of, other_names
 
@@ -38,8 +39,11 @@ def summary(reader: CheckpointReader) -> dict[str, Any]:
         for group, member in ((kinds, reader.kinds.get(key, "variable")), (dtypes, name)):
             counts = group.setdefault(member, {"tensors": 0, "nbytes": 0})
             counts["tensors"] += 1
-            counts["nbytes"] += spec.nbytes or 0
+            counts["nbytes"] += 0 if key in reader.tied else spec.nbytes or 0
     metadata = reader.facts.document()
+    config = hub_config(reader.location)
+    if config is not None:
+        metadata["config"] = config
     return {
         "path": reader.location.path,
         "format": reader.format.name,

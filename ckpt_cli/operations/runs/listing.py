@@ -73,7 +73,7 @@ def _member_row(member: Member, *, kept: bool | None) -> _Row:
         return _Row(row, [str(member.error)])
     try:
         with open_location(member.location) as reader:
-            sizes = [spec.nbytes or 0 for spec in reader.specs.values()]
+            sizes = [0 if key in reader.tied else spec.nbytes or 0 for key, spec in reader.specs.items()]
             row |= {"format": reader.format.name, "tensors": len(sizes), "nbytes": sum(sizes)}
             is_local = member.location.store.system_path(member.location.head) is not None
             files = frozenset((reader.fingerprint or {}).values()) if is_local else frozenset()

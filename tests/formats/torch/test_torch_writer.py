@@ -191,7 +191,6 @@ def test_what_loses_all_tensors_goes_and_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "names", "why"),
     [
-        ([tensor(), tensor()], {"1": "1"}, "'0' is left out of a list"),
         ({"m": {"w": tensor()}, "a/b": tensor()}, {"a%2Fb": "a%2Fb"}, "'a/b' is how it would be read"),
         ({"m": {"w": tensor()}, "e": 3}, {"m/w": "e"}, "two keys 'e'"),
         ({"m": {"w": tensor()}, "e": 3}, {"m/w": "e/w"}, "has no place in the structure"),
@@ -205,6 +204,14 @@ def test_what_has_no_place_is_refused(value: Any, names: dict[str, str], why: st
     with pytest.raises(ConversionError, match=why):
         again(source, tmp_path / "x.pt", names)
     assert sorted(os.listdir(tmp_path)) == ["s.pt"]
+
+
+def test_a_list_of_which_elements_are_left_out_keeps_the_keys_of_others(tmp_path: Path) -> None:
+    source = written(tmp_path / "s.pt", zipped({"l": [tensor(), 5, tensor()]}, {"0": SIX.tobytes()}))
+    again(source, tmp_path / "x.pt", {"l/2": "l/2"})
+    assert root_of(tmp_path / "x.pt") == {"l": {1: 5, 2: ("tensor", (2, 3))}}
+    again(source, tmp_path / "y.pt", {"l/0": "l/0"})
+    assert root_of(tmp_path / "y.pt") == {"l": [("tensor", (2, 3)), 5]}
 
 
 def test_what_module_state_dict_says_of_modules_is_kept_as_long_as_names_are(tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+"""`config.json`: what Hugging Face's libraries say of the model in a folder, beside its weights.
+
+It is shown, and nothing is made by it.  A file of this name that speaks of no such model is another's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CheckpointError
+from ..store.paths import is_file, join, name_of, open_file, parent
+from ..store.whole import whole
+from ..wire.jsontext import parse_object
+from .location import HUB_INDEXES
+
+if TYPE_CHECKING:
+    from .location import Location
+
+_NAME = "config.json"
+_LARGEST = 1 << 20
+_WHOLE = ("model.safetensors", "pytorch_model.bin")
+"""What the weights of a folder are called that are in one file."""
+
+_MARKS = ("model_type", "architectures", "_class_name")
+
+
+def hub_config(location: Location) -> dict[str, Any] | None:
+    """Return the configuration beside a model's weights; None where there is none that can be read."""
+    name = name_of(location.head)
+    if not name.endswith(HUB_INDEXES) and name not in _WHOLE:
+        return None
+    path = join(parent(location.head), _NAME)
+    if not is_file(path):
+        return None
+    try:
+        with open_file(path) as file:
+            found = parse_object(whole(file)) if file.size <= _LARGEST else None
+    except (CheckpointError, ValueError):  # ValueError: no JSON
+        return None
+    return found if found is not None and any(mark in found for mark in _MARKS) else None
