@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..core.spec import TensorSpec
     from ..model.object_graph import ObjectGraph
     from ..store.interrupted import Journal
+    from ..store.sent import SentJournal
 from ..model.writer import CheckpointWriter, Target, check_specs
 
 
@@ -33,7 +34,7 @@ def create_checkpoint(
     facts: Facts | None = None,
     rehearsal: bool = False,
     prove_sent: bool = True,
-    journal: Journal | None = None,
+    journal: Journal | SentJournal | None = None,
 ) -> CheckpointWriter:
     """Return a writer of a new checkpoint at `path`, in the format of that id; it is a context manager.
 

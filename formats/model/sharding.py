@@ -27,7 +27,8 @@ from ..errors import CheckpointError, ConversionError
 from ..store.beside import hub_shard
 from ..store.exchange import Exchange
 from ..store.paths import is_file, is_folder, is_there
-from ..store.staging import Staging, refusing
+from ..store.sent import SentJournal, SentObject
+from ..store.staging import Staging, remove_files
 from .location import Location, shards_beside
 from .probe import Probe
 from .weight_map import INDEX, WEIGHT_MAP, files_by_name, is_map
@@ -36,6 +37,7 @@ from .writer import CheckpointWriter, bounded
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..store.staging import StagedFile
     from ..store.upload import Upload
@@ -105,6 +107,17 @@ class ShardWriter(CheckpointWriter):
         index = cls._index_of(path)
         return super().existing(path) if index is None else _there(index) + shards_beside(index)
 
+    def was_sent(self, key: str, extents: Extents | None = None) -> bool:  # noqa: ARG002  it has no slices
+        if not isinstance(self.target.journal, SentJournal):
+            return False
+        spec = self._begin(key)
+        staged = self._begin_file(self._file_of[key])
+        if not isinstance(staged, SentObject):
+            return False
+        staged.skip(spec.nbytes or 0)
+        self._end(key)
+        return True
+
     def _begin_file(self, file: PlannedFile) -> StagedFile | Upload:
         """Return a file, begun with its head; those before it are ended when all of them is there."""
         staged = self._begun_files.get(file.name)
@@ -142,10 +155,9 @@ class ShardWriter(CheckpointWriter):
 
     def tidy(self) -> None:
         index, own = self._index_of(self.target.path), {file.name for file in self._files}
-        with refusing(self.target.path):
-            for path in _old_files(index) if index is not None else ():
-                if path != self.target.path and os.path.basename(path) not in own:
-                    os.unlink(path)
+        old = _old_files(index) if index is not None else []
+        surplus = [path for path in old if path != self.target.path and os.path.basename(path) not in own]
+        remove_files(surplus, self.target.path)
 
     # The plan -----------------------------------------------------------------------
 
@@ -167,6 +179,8 @@ class ShardWriter(CheckpointWriter):
             return target, [self._plan_file(target, os.path.basename(target.path), target.specs)]
         # In a store shards have names of their own, so that the old ones stay as long as the old index does.
         count = len(shards) if target.is_local else _unused(len(shards), shards_beside(index))
+        if isinstance(target.journal, SentJournal):
+            count = target.journal.counted(count)
         target = target._replace(path=index)
         names = [_shard_name(os.path.basename(index), number, count) for number in range(1, len(shards) + 1)]
         return target, [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from ..core.chunks import PIECE, chunks_of
 from ..core.dtypes import INVALID
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..core.spec import TensorSpec
     from ..store.interrupted import Journal
     from ..store.journal import Claim
+    from ..store.sent import SentJournal
     from ..store.staging import StagedFile
     from ..store.upload import Uploading
     from .object_graph import ObjectGraph
@@ -70,7 +71,7 @@ class Target(NamedTuple):
     facts: Facts = Nothing()
     rehearsal: bool = False
     prove_sent: bool = True
-    journal: Journal | None = None
+    journal: Journal | SentJournal | None = None
 
     @property
     def is_local(self) -> bool:
@@ -180,12 +181,17 @@ class CheckpointWriter(ABC):
         """Return where new files are made, or what sends them."""
         target = self.target
         if target.is_local:
-            return Staging(target.path, existing, target.journal)
+            return Staging(target.path, existing, cast("Journal | None", target.journal))
         from ..store.upload import Uploading
 
         head = self.location(target.path).head
         return Uploading(
-            target.path, head, overwrite=target.overwrite, prove=target.prove_sent, largest=target.largest
+            target.path,
+            head,
+            overwrite=target.overwrite,
+            prove=target.prove_sent,
+            largest=target.largest,
+            journal=cast("SentJournal | None", target.journal),
         )
 
     @classmethod
@@ -272,6 +278,10 @@ class CheckpointWriter(ABC):
         self._state = "interrupted"
         self._write(piece, extents, chunks_of(piece, data))
         self._end(key, extents)
+
+    def was_sent(self, key: str, extents: Extents | None = None) -> bool:  # noqa: ARG002  only to stores
+        """Whether a tensor, or slice, lies in an object that was sent before; then it takes its turn."""
+        return False
 
     def place(self, key: str, extents: Extents | None = None) -> Place | None:
         """Return where the bytes of a tensor, or of a slice, go; None where they must be given to `write`.

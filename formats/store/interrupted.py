@@ -303,6 +303,11 @@ class Journal:
         self._write_pending()
         return not self.is_void and os.path.getsize(self.path(JOURNAL)) > len(line_of(self.header))
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is there for others to go on with."""
+        return has_journal(self.directory) and not self.is_over
+
     def remove(self) -> None:
         """Let it go, where nothing was staged by this process; what there is to go on with stays."""
         import shutil

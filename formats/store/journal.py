@@ -37,7 +37,7 @@ JOURNAL = "ckpt.journal"
 
 JOURNAL_VERSION = 1
 
-_MOST_BYTES, _LONGEST_LINE = 256 << 20, 16 << 20
+LONGEST, _LONGEST_LINE = 256 << 20, 16 << 20
 """Bytes of a journal and of its header; 100 TB make 20 MB of it, a million small tensors 15 MB."""
 
 _MOST_TOGETHER = 4096
@@ -90,10 +90,16 @@ def staging_of(target: str, name: str) -> str:
     return os.path.join(os.path.dirname(target), f"{os.path.basename(target)[:LONGEST_STEM]}_temp_{name}")
 
 
+def staging_pattern(name: str) -> tuple[str, re.Pattern[str]]:
+    """Return with what the names of a target's staging directories begin, and how they are spelled."""
+    stem = name[:LONGEST_STEM]
+    return stem, re.compile(re.escape(stem) + r"_temp_[0-9a-f]{32}")
+
+
 def journaled(target: str) -> list[str]:
     """Return the staging directories with a journal beside a target, of targets whose names begin alike."""
     folder = os.path.dirname(target)
-    pattern = re.compile(re.escape(os.path.basename(target)[:LONGEST_STEM]) + r"_temp_[0-9a-f]{32}")
+    _, pattern = staging_pattern(os.path.basename(target))
     try:
         names = sorted(filter(pattern.fullmatch, os.listdir(folder or ".")))
     except OSError:  # There is no such directory yet, or nobody may look, which writing will say.
@@ -121,7 +127,7 @@ def read_journal(directory: str) -> Found:
             return Found(None, [], [], is_whole=True)
         with open(fd, "rb") as file:
             status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+            if not stat.S_ISREG(status.st_mode) or status.st_size > LONGEST:
                 return Found(None, [], [], is_whole=False)
             return _decoded(iter(lambda: file.readline(_LONGEST_LINE), b""))
 
@@ -135,13 +141,13 @@ def refuse_strangers(directory: str) -> None:
 
 
 def _decoded(lines: Iterator[bytes]) -> Found:
-    header = _header(next(lines, b""))
+    header = header_of(next(lines, b""))
     if header is None:
         return Found(None, [], [], is_whole=False)
     claims: list[bytes] = []
     changes: list[Moved | tuple[str, str]] = []
     for line in lines:
-        value = _value(line)
+        value = value_of(line)
         if _is_filled(value):
             claims.append(line)
         elif _is_renamed(value):
@@ -153,7 +159,7 @@ def _decoded(lines: Iterator[bytes]) -> Found:
     return Found(header, claims, changes, is_whole=True)
 
 
-def _value(line: bytes) -> Any:
+def value_of(line: bytes) -> Any:
     """Return what a line says; None where it is not whole."""
     text = line[9:-1]
     if line[-1:] != b"\n" or line[:9] != b"%08x " % crc32c(text):
@@ -164,16 +170,20 @@ def _value(line: bytes) -> Any:
         return None
 
 
-def _header(line: bytes) -> dict[str, Any] | None:
-    value = _value(line)
-    return value if isinstance(value, dict) and value.get("journal") == JOURNAL_VERSION else None
+def header_of(line: bytes) -> dict[str, Any] | None:
+    """Return the first line of a journal; None where it is not whole, or of another version."""
+    value = value_of(line)
+    if not isinstance(value, dict) or value.get("journal") != JOURNAL_VERSION:
+        return None
+    is_ours = isinstance(value.get("target"), str) and is_number(value.get("nbytes"))
+    return value if is_ours else None
 
 
 def _is_filled(value: Any) -> bool:
     return (
-        _is_of(value, "filled", 4)
-        and _is_name(value[1])
-        and _is_number(value[2])
+        is_of(value, "filled", 4)
+        and is_name(value[1])
+        and is_number(value[2])
         and isinstance(value[3], list)
         and all(map(_is_range, value[3]))
     )
@@ -183,30 +193,30 @@ def _is_range(value: Any) -> bool:
     """Whether it is a size, and one checksum or more."""
     if not isinstance(value, list) or len(value) < 2:
         return False
-    return all(map(_is_number, value)) and all(checksum < 1 << 32 for checksum in value[1:])
+    return all(map(is_number, value)) and all(checksum < 1 << 32 for checksum in value[1:])
 
 
 def _is_renamed(value: Any) -> bool:
-    return _is_of(value, "renamed", 3) and _is_name(value[1]) and _is_name(value[2])
+    return is_of(value, "renamed", 3) and is_name(value[1]) and is_name(value[2])
 
 
 def _is_moved(value: Any) -> bool:
-    if not (_is_of(value, "moved", 4) and _is_name(value[1]) and _is_name(value[2])):
+    if not (is_of(value, "moved", 4) and is_name(value[1]) and is_name(value[2])):
         return False
     identity = value[3]
-    return isinstance(identity, list) and len(identity) == 3 and all(map(_is_number, identity))
+    return isinstance(identity, list) and len(identity) == 3 and all(map(is_number, identity))
 
 
-def _is_of(value: Any, kind: str, length: int) -> bool:
+def is_of(value: Any, kind: str, length: int) -> bool:
     return isinstance(value, list) and len(value) == length and value[0] == kind
 
 
-def _is_name(value: Any) -> bool:
+def is_name(value: Any) -> bool:
     """Whether it is the name of a file in a directory, and of none above or below."""
     return isinstance(value, str) and value not in ("", ".", "..", JOURNAL) and not set(value) & set("/\0")
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return type(value) is int and 0 <= value < _LARGEST
 
 

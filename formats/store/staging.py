@@ -523,6 +523,18 @@ def make_directories(path: str, made: list[str] | None = None) -> None:
         sync_directory(os.path.dirname(each) or ".")
 
 
+def remove_files(paths: Iterable[str], about: str) -> None:
+    """Remove files of this machine, or objects of a store."""
+    if is_in_store(about):
+        from .upload import object_store
+
+        object_store(about).delete(list(paths))
+        return
+    with refusing(about):
+        for path in paths:
+            os.unlink(path)
+
+
 def remove_empty(made: Iterable[str]) -> None:
     """Remove directories, made in this order, in which nothing is."""
     for path in reversed(list(made)):

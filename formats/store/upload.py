@@ -18,16 +18,16 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ..core.chunks import PIECE, view_of
 from ..errors import CheckpointError, CheckpointExistsError, ConversionError
-from .objects import NOTHING, ObjectStore, Over, md5, md5_of
+from .objects import NOTHING, WHATEVER, ObjectStore, Over, md5, md5_of
 from .paths import as_if_there, join, name_of, parent, refuse_missing_place, store_of
 from .staging import ALIVE, StagedFile, refusing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Future, ThreadPoolExecutor
 
     from ..core.chunks import Chunk
@@ -77,6 +77,13 @@ class Upload:
         self._pool: ThreadPoolExecutor | None = None
         self._prove = prove
         self._entry: Entry | None = None
+        self.rows: list[tuple[int, int, int]] = []
+        self.journal: Finishes | None = None
+
+    def add_row(self, row: tuple[int, int, int]) -> None:
+        """Take note of a tensor that lies in it: offset, bytes, masked checksum; for a journal alone."""
+        if self.journal is not None:
+            self.rows.append(row)
 
     def write(self, data: Chunk | bytearray) -> None:
         """Send what comes next."""
@@ -146,6 +153,8 @@ class Upload:
         self.is_published = True
         self._filling = bytearray()
         self._stop_summing()
+        if self.journal is not None and self._entry is not None:
+            self.journal.finished(self.path, self._entry, self.rows)
 
     def _stop_summing(self) -> None:
         if self._pool is not None:
@@ -227,19 +236,45 @@ def _is_other(found: Entry | None, expected: Entry | None) -> bool:
     return found.identity != expected.identity
 
 
+class Finishes(Protocol):
+    """The journal of objects that are finished (`formats.store.sent`)."""
+
+    count: int | None
+    is_over: bool
+
+    def kept(self, path: str) -> Upload | None: ...
+
+    def finished(self, path: str, entry: Entry, rows: Sequence[tuple[int, int, int]]) -> None: ...
+
+    def heading(self, data: bytes) -> None: ...
+
+    def keeps(self) -> bool: ...
+
+    def remove(self) -> None: ...
+
+
 class Uploading:
     """The objects of a target, in place of a `Staging`.
 
     `head` is the path of what goes last.  `prove` holds each object against what the store says of it.
-    `largest` are the bytes of the largest object, as far as that is known.
+    `largest` are the bytes of the largest object, as far as that is known.  With a `journal` objects that
+    are finished stay for another process to go on with.
     """
 
     is_local = False
 
     def __init__(
-        self, target: str, head: str, *, overwrite: bool = False, prove: bool = True, largest: int = 0
+        self,
+        target: str,
+        head: str,
+        *,
+        overwrite: bool = False,
+        prove: bool = True,
+        largest: int = 0,
+        journal: Finishes | None = None,
     ) -> None:
         self.target = target
+        self._journal = journal
         self._head_path = head
         self._prove = prove
         parts = -(-largest // _MOST_PARTS)
@@ -295,13 +330,19 @@ class Uploading:
         """Begin an object; one that goes before the head must have a name that nobody has."""
         path = self.final(name)
         is_head = path == self._head_path
-        over = self._over if is_head else NOTHING
+        kept = self._journal.kept(path) if self._journal is not None and not is_head else None
+        if kept is not None:
+            self._uploads.append(kept)
+            return kept
+        # What was sent before, and not noted any more, has the name that was taken for it.
+        over = self._over if is_head else NOTHING if self._journal is None else WHATEVER
         # An index is put at one stroke, on its condition, and can be read before.
         block = _WHOLE if is_head and (self._uploads or path != self.target) else self._block
         upload = Upload(path, over, block, is_head=is_head, prove=self._prove)
         if is_head:
             self._head = upload
         else:
+            upload.journal = self._journal
             self._uploads.append(upload)
         return upload
 
@@ -345,6 +386,8 @@ class Uploading:
                 raise CheckpointError("has been replaced, or removed, meanwhile", path=upload.path)
         head = self._head or self._from_file()
         self._surplus = [path for path in self.foreign(surplus) if path != self._head_path]
+        if self._journal is not None and head.waiting is not None:
+            self._journal.heading(head.waiting)
         head.publish()
         self._store.delete(self._surplus)
         self._surplus = []
@@ -380,6 +423,8 @@ class Uploading:
                 self._head.settle()
             if self._head is not None and self._head.is_published:
                 self._store.delete(self._surplus)
+            elif self._journal is not None and self._journal.keeps():
+                self._abort()
             else:
                 with contextlib.ExitStack() as stack:  # which goes on where one cannot be taken back
                     for upload in (*self._uploads, *([self._head] if self._head is not None else ())):
@@ -391,3 +436,12 @@ class Uploading:
             if self._scratch is not None:
                 shutil.rmtree(self._scratch, ignore_errors=True)
                 self._scratch = None
+            if self._journal is not None:
+                self._journal.remove()
+
+    def _abort(self) -> None:
+        """Take back what is on its way; what is finished stays."""
+        for upload in self._uploads:
+            upload.settle()
+            if not upload.is_published:
+                upload.remove()

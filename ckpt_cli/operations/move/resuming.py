@@ -8,7 +8,6 @@ or option is told which; the staging directory's name is a digest of it, so that
 from __future__ import annotations
 
 import hashlib
-import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,9 @@ from formats.core.chunks import chunks_of, view_of
 from formats.core.version import VERSION
 from formats.errors import CheckpointError, ConversionError, CorruptCheckpointError
 from formats.store.interrupted import Journal
-from formats.store.journal import Claim, has_journal
-from formats.store.paths import absolute, entry_at, store_of
+from formats.store.journal import Claim
+from formats.store.paths import absolute, entry_at, name_of, store_of
+from formats.store.sent import SentJournal
 
 from .plans import Outcome
 
@@ -41,9 +41,9 @@ class Resume:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
-        self._journals: list[Journal] = []
+        self._journals: list[Journal | SentJournal] = []
 
-    def journal(self, plan: Plan, writer: CheckpointWriter) -> Journal:
+    def journal(self, plan: Plan, writer: CheckpointWriter) -> Journal | SentJournal:
         """Return the journal of a plan, for a writer that rehearses it.
 
         Raises ConversionError where the target cannot be gone on with, CheckpointError where something else
@@ -54,18 +54,19 @@ class Resume:
             hints = ("leave out --resume, or write another format: --to tf-name",)
             message = f"{plan.format} is written from its beginning to its end, and cannot be gone on with"
             raise ConversionError(message, path=path, hints=hints)
-        if not writer.target.is_local:
-            hints = ("leave out --resume, or write to a disk of this machine",)
-            raise ConversionError("what is sent to a store is not gone on with", path=path, hints=hints)
+        if not writer.target.is_local and writer.is_one_object:
+            hints = ("leave out --resume, or write shards: DST/ --to safetensors --shard-size",)
+            message = "is one object, of which nothing stays where it is not sent to its end"
+            raise ConversionError(message, path=path, hints=hints)
         header = {
             "version": VERSION,
-            "target": os.path.basename(path),
+            "target": name_of(path),
             "sources": _identities(plan),
             "options": self.options,
             "plan": _digest(plan),
             "nbytes": plan.nbytes,
         }
-        journal = Journal(path, header)
+        journal = Journal(path, header) if writer.target.is_local else SentJournal(path, header)
         for directory, other in journal.others():
             raise _refusal(directory, other, header)
         self._journals.append(journal)
@@ -74,7 +75,7 @@ class Resume:
     @property
     def has_kept(self) -> bool:
         """Whether there is something to go on with."""
-        return any(has_journal(journal.directory) for journal in self._journals)
+        return any(journal.is_kept for journal in self._journals)
 
     def forget(self) -> None:
         """Remove what is remembered of conversions that are finished, now that all are."""
@@ -154,20 +155,20 @@ def _option(name: str, before: object, now: object) -> str:
 class Ledger:
     """What is filled is noted here, in a journal if there is one; `kept` counts bytes that were there."""
 
-    def __init__(self, journal: Journal | None) -> None:
+    def __init__(self, journal: Journal | SentJournal | None) -> None:
         self._journal = journal
         self.kept = 0
 
     def claim(self, place: Place, begin: int, end: int) -> Claim | None:
         """Return what is claimed of a range of a place."""
-        if self._journal is None:
+        if not isinstance(self._journal, Journal):
             return None
         return self._journal.claim(place.name, place.offset + begin, end - begin)
 
     def note(self, part: Part, sums: Sums) -> None:
         """Take note of a part that is in its place."""
         self.kept += sums.kept
-        if self._journal is None or sums.kept or part.begin == part.end:
+        if not isinstance(self._journal, Journal) or sums.kept or part.begin == part.end:
             return
         assert part.place is not None
         read = tuple(each.crc for each in sums.read) if part.values.make else ()
@@ -186,12 +187,12 @@ class Ledger:
             place.write(at, chunk)
             crc = extend(crc, chunk)
             at += len(chunk)
-        if self._journal is not None and size:
+        if isinstance(self._journal, Journal) and size:
             self._filled(place, 0, Claim(size, crc))
         return crc
 
     def _filled(self, place: Place, begin: int, claim: Claim) -> None:
-        assert self._journal is not None
+        assert isinstance(self._journal, Journal)
         self._journal.filled(place.name, place.offset + begin, claim)
 
     def notes(self, plan: Plan) -> list[str]:
@@ -205,7 +206,7 @@ class Ledger:
 
 
 @contextmanager
-def letting_go(journal: Journal | None, plan: Plan) -> Iterator[None]:
+def letting_go(journal: Journal | SentJournal | None, plan: Plan) -> Iterator[None]:
     """Give up what cannot be gone on with, whatever is tried: it is wrong, or a source has changed."""
     try:
         yield
@@ -222,7 +223,9 @@ def _has_changed(plan: Plan) -> bool:
     return False
 
 
-def finished(journal: Journal, plan: Plan, rehearsed: CheckpointWriter, *, dry_run: bool) -> Outcome:
+def finished(
+    journal: Journal | SentJournal, plan: Plan, rehearsed: CheckpointWriter, *, dry_run: bool
+) -> Outcome:
     """Tidy up after a conversion that was interrupted when all was in its place; return its outcome."""
     if not dry_run:
         rehearsed.tidy()

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from formats.model.tensor import LazyTensor
     from formats.model.writer import CheckpointWriter
     from formats.store.interrupted import Journal
+    from formats.store.sent import SentJournal
 
     from .layout import Name, Unit
     from .plans import Move, Plan
@@ -75,7 +76,7 @@ def _checked_chunks(move: Move) -> Iterator[Chunk]:
 
 
 @contextmanager
-def _ended_by_errors(journal: Journal | None) -> Iterator[None]:
+def _ended_by_errors(journal: Journal | SentJournal | None) -> Iterator[None]:
     """Let a journal go where nobody stages anything in its directory after all."""
     try:
         yield
@@ -256,6 +257,10 @@ def _copies(  # noqa: PLR0917  what goes where, then who does it
     """Yield the parts of all that can be copied in ranges; write everything else when its turn comes."""
     for unit in laid_out(plan, writer) if shares.left is None else shares.left:
         move, extents = unit
+        if writer.was_sent(*unit.name):
+            ledger.kept += move.spec.nbytes or 0
+            advance(move.spec.nbytes or 0)
+            continue
         is_one = extents is not None or move.spec.key not in plan.slices
         values = unit.values if is_one else None
         place = writer.place(*unit.name) if is_one and move.spec.dtype.itemsize is not None else None

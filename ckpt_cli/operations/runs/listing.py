@@ -162,8 +162,10 @@ def _beside(path: str) -> dict[str, list[dict[str, Any]]]:
 def _interrupted(path: str) -> list[str]:
     """Return notes on interrupted conversions that somebody may go on with, with their age and size."""
     names = [name for name, is_folder in _entries(path) if is_folder and is_leftover(name, directory=True)]
-    if not names or store_of(path).scheme:
+    if not names:
         return []
+    if store_of(path).scheme:
+        return _half_sent([join(path, name) for name in names])
     import time
 
     from formats.tf.run.leftovers import Freed, interrupted  # which few listings need
@@ -175,6 +177,22 @@ def _interrupted(path: str) -> list[str]:
             age, size = spoken_age(time.time() - found.modified), Freed().by(found.files)
             doing = found.in_the_way or f"{command_line('state', '--fix', path)} removes it"
             notes.append(f"{found.path}: {found.what} ({age} old, {size:,} bytes; {doing})")
+    return notes
+
+
+def _half_sent(folders: Iterable[str]) -> list[str]:
+    """Return notes on interrupted conversions to a store of objects; of others nobody can tell."""
+    import time
+
+    from formats.store.objects import ObjectStore
+    from formats.store.sent import told_of_sent
+
+    notes = []
+    for folder in folders:
+        found = told_of_sent(folder) if isinstance(store_of(folder), ObjectStore) else None
+        if found is not None:
+            what, journal = found
+            notes.append(f"{folder}: {what} ({spoken_age(time.time() - journal.modified)} old)")
     return notes
 
 

@@ -30,6 +30,7 @@ from .shards import Brought, bring
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ...store.sent import SentJournal
     from ...store.staging import StagedFile, Staging
     from ...store.upload import Upload, Uploading
 
@@ -157,12 +158,25 @@ class StagedBundle(_Bundle):
 class SentBundle(_Bundle):
     """The objects of a bundle that is being sent, of no more data shards than are `planned`."""
 
-    def __init__(self, uploading: Uploading, header: BundleHeaderProto, planned: int) -> None:
+    def __init__(
+        self,
+        uploading: Uploading,
+        header: BundleHeaderProto,
+        planned: int,
+        journal: SentJournal | None = None,
+    ) -> None:
         super().__init__(uploading.target, header)
         self._uploading = uploading
         self._planned = planned
-        self._count = self._unused_count()
+        self._count = journal.count if journal is not None and journal.count else self._unused_count()
+        if journal is not None:
+            journal.counted(self._count)
         self._shards: list[Upload] = []
+
+    def add_row(self, place: tuple[int, int, int], crc32c: int) -> None:
+        """Take note of a tensor at a place: its shard, offset and bytes."""
+        shard, offset, size = place
+        self._shards[shard].add_row((offset, size, crc32c))
 
     def _unused_count(self) -> int:
         """Return the lowest count, not below that of planned shards, that no object has in its name."""

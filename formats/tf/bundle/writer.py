@@ -12,7 +12,7 @@ import os
 import tempfile
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ...core.chunks import PIECE, ChunkSource, view_of
 from ...core.dtypes import STRING, VARIANT
@@ -22,7 +22,8 @@ from ...errors import CheckpointNotFoundError, ConversionError, DuplicateKeyErro
 from ...model.location import Location, bundle, bundle_prefix, data_shards
 from ...model.writer import CheckpointWriter, Place, bounded
 from ...store.paths import is_file, is_folder, is_link, list_folder, parent
-from ...store.staging import StagedFile, Staging, refusing
+from ...store.sent import SentObject
+from ...store.staging import StagedFile, Staging, refusing, remove_files
 from ...wire.coding import encode_fixed32, encode_varint
 from ...wire.crc32c import extend, mask
 from ...wire.messages import BundleHeaderProto, VersionDef
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from ...core.region import Extents, Region
     from ...model.reader import Format
     from ...model.writer import Target
+    from ...store.sent import SentJournal
     from ...store.upload import Upload
 
 
@@ -104,7 +106,8 @@ class BundleWriter(CheckpointWriter):
         if isinstance(self.staging, Staging):
             self._bundle = StagedBundle(self.staging, self._named, header)
         else:
-            self._bundle = SentBundle(self.staging, header, _planned_shards(self.target))
+            journal = cast("SentJournal | None", self.target.journal)
+            self._bundle = SentBundle(self.staging, header, _planned_shards(self.target), journal)
 
     @classmethod
     def followed(cls, path: str) -> str:
@@ -171,6 +174,8 @@ class BundleWriter(CheckpointWriter):
         """Add the entry of a tensor, or slice, that lies there and has this masked checksum."""
         key = key_bytes(spec.key)
         stored = key if extents is None else slice_key(key, extents)
+        if isinstance(self._bundle, SentBundle):
+            self._bundle.add_row(place, crc32c)
         if extents is not None:
             self._first_shards[spec.key] = min(place[0], self._first_shards.get(spec.key, place[0]))
         self._bundle.entries[stored] = encode_entry(BundleEntry(spec.dtype, spec.shape, *place, crc32c))
@@ -191,6 +196,24 @@ class BundleWriter(CheckpointWriter):
                 file.write(chunk)
         self._add(spec, extents, place, mask(crc))
         self._close_full_shards()
+
+    def was_sent(self, key: str, extents: Extents | None = None) -> bool:
+        is_cut = extents is None and key in self.target.slices
+        size = self.specs[key].nbytes
+        if self.target.is_local or self.target.journal is None or is_cut or size is None:
+            return False
+        spec = self._begin(key) if extents is None else self._begin_slice(key, extents)
+        shard, file = self._shard(spec.nbytes or 0)
+        if not isinstance(file, SentObject) or spec.dtype.itemsize is None:
+            return False
+        row = file.next_row
+        if row is None or row[:2] != (file.size, spec.nbytes):
+            return False  # what is written then says so
+        file.skip(row[1])
+        self._add(spec, extents, (shard, row[0], row[1]), row[2])
+        self._end(key, extents)
+        self._close_full_shards()
+        return True
 
     def _place(self, spec: TensorSpec) -> Place | None:
         size = spec.nbytes
@@ -330,9 +353,7 @@ class BundleWriter(CheckpointWriter):
         path = self.target.path
         count = BundleIndex(path).header.num_shards
         own = {data_shard(path, shard, count) for shard in range(count)}
-        with refusing(path):
-            for shard in set(data_shards(path)) - own:
-                os.unlink(shard)
+        remove_files(sorted(set(data_shards(path)) - own), path)
 
 
 def _planned_shards(target: Target) -> int:

@@ -1,0 +1,267 @@
+"""`ckpt convert --resume` to a store of objects: what is finished there is known by its e_tag."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from formats.store import upload
+from formats.store.journal import line_of
+from formats.store.memory import MemoryStore
+from formats.store.paths import reachable
+from tests.cli.test_resume import arrays
+from tests.counts import count
+from tests.sampling import turn
+from tests.support import numbers, partitioned, write_bundle
+from tests.writing import save, strings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Result
+
+    Ckpt = Callable[..., Result]
+
+TARGETS = {
+    "bundle": ("c-1", "mem://b/out/c-1", "--shard-size", "400"),
+    "cast": ("c-1", "mem://b/out/c-1", "--shard-size", "200", "--cast", "float16"),
+    "object-based": ("c-1", "mem://b/out/c-1", "--shard-size", "400", "--to", "object"),
+    "slices": ("sliced-1", "mem://b/out/c-1", "--shard-size", "60"),
+    "merged slices": ("sliced-1", "mem://b/out/c-1", "--shard-size", "60", "--merge-slices"),
+    "safetensors": ("w.safetensors", "mem://b/out/model/", "--to", "safetensors", "--shard-size", "400"),
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(upload, "BLOCK", 64)
+    save("c-1", {**arrays(), "text": strings(b"one", b"", b"three")})
+    save("w.safetensors", arrays(), "safetensors")
+    slices = partitioned(np.arange(12.0).reshape(4, 3), [((0, 2), (0, -1)), ((2, 2), (0, -1))])
+    write_bundle("sliced-1", {b"k": numbers(np.arange(9.0)), b"w": slices, b"z": numbers(np.arange(4.0))})
+    return tmp_path
+
+
+class Cut(MemoryStore):
+    """A store in which the command is cut off at one of the changes that are made to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes: list[tuple[str, str]] = []
+        self.at = 0
+        self.dies = False
+        self.before = self._change
+
+    def _change(self, what: str, path: str) -> None:
+        self.changes.append((what, path))
+        if len(self.changes) == self.at or (self.dies and 0 < self.at < len(self.changes)):
+            raise KeyboardInterrupt
+
+    def start(self, at: int = 0, *, dies: bool = False) -> None:
+        self.at, self.dies = at, dies
+        self.changes.clear()
+
+    def content(self) -> dict[str, bytes]:
+        found = {}
+        for name in self.names:
+            with self.open(name) as file:
+                found[name] = file.read(0, file.size)
+        return found
+
+    def clear(self) -> None:
+        for name in list(self.names):
+            self.remove(name)
+
+
+@pytest.fixture
+def store() -> Iterator[Cut]:
+    found = Cut()
+    with reachable(found):
+        yield found
+
+
+def whole(ckpt: Ckpt, store: Cut, words: tuple[str, ...], *more: str) -> tuple[dict[str, bytes], int]:
+    done = ckpt("convert", *words, *more)
+    assert done.code == 0, done.err
+    made, total = store.content(), len(store.changes)
+    store.clear()
+    store.start()
+    return made, total
+
+
+def interrupted(ckpt: Ckpt, store: Cut) -> str:
+    """Cut a conversion off while the third shard is sent; return where its journal lies."""
+    assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
+    at = next(at for at, (_, path) in enumerate(store.changes, 1) if ".data-00002" in path)
+    store.clear()
+    store.start(at)
+    done = ckpt("convert", *TARGETS["bundle"], "--resume")
+    assert done.code == 130
+    assert done.err.splitlines()[-1] == f"ckpt convert {' '.join(TARGETS['bundle'])} --resume"
+    store.start()
+    (journal,) = [name for name in store.names if name.endswith("/ckpt.journal")]
+    return journal
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("name", TARGETS)
+def test_objects_that_are_finished_are_not_sent_again(
+    name: str, dies: bool, ckpt: Ckpt, store: Cut, here: Path
+) -> None:
+    words = TARGETS[name]
+    expected, _ = whole(ckpt, store, words)
+    _, total = whole(ckpt, store, words, "--resume")
+    for at in turn(range(2, total + 1), 3, list(TARGETS).index(name) + 3 * dies):
+        store.start(at, dies=dies)
+        done = ckpt("convert", *words, "--resume")
+        assert done.code == 130, done.err
+        last = store.changes[at - 1][1]
+        finished = {path for path in store.names if not path.endswith("ckpt.journal")}
+        store.start()
+        again = ckpt("convert", *words, "--resume")
+        if again.code:  # The last of all: there is nothing left of it but the target.
+            assert "is there already" in again.err
+        assert store.content() == expected
+        sent_twice = finished & {path for what, path in store.changes if what in ("put", "finish")}
+        # An object that was finished when its journal was not yet put is sent again.
+        assert not sent_twice or (last.endswith("ckpt.journal") and len(sent_twice) == 1)
+        store.clear()
+        count("conversions into buckets that were gone on with")
+
+
+def test_what_was_sent_is_not_read_again(ckpt: Ckpt, store: Cut, here: Path) -> None:
+    interrupted(ckpt, store)
+    done = ckpt("convert", *TARGETS["bundle"], "--resume", "-v")
+    assert done.code == 0
+    assert "were there already" in done.err
+    line = next(line for line in done.err.splitlines() if "read c-1.data" in line)
+    assert int(line.split(": ")[1].split()[0].replace(",", "")) < os.path.getsize("c-1.data-00000-of-00001")
+
+
+@pytest.mark.parametrize("how", ["replaced", "gone", "same bytes"])
+def test_an_object_that_changed_is_sent_again(how: str, ckpt: Ckpt, store: Cut, here: Path) -> None:
+    expected, _ = whole(ckpt, store, TARGETS["bundle"])
+    interrupted(ckpt, store)
+    shard = min(name for name in store.names if ".data-" in name)
+    if how == "gone":
+        store.remove(shard)
+    else:
+        store.put(shard, store.content()[shard] if how == "same bytes" else b"other")
+    store.start()
+    done = ckpt("convert", *TARGETS["bundle"], "--resume", "--verify", "full")
+    assert done.code == 0, done.err
+    assert store.content() == expected
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "cut off": lambda data: data[:-9],
+    "no header": lambda data: data[data.index(b"\n") + 1 :],
+    "zeros": lambda data: bytes(len(data)),
+    "other sums": lambda data: b"".join(map(other_sums, data.splitlines(keepends=True))),
+}
+
+
+def other_sums(line: bytes) -> bytes:
+    """Return a line whose objects have tensors at other places than they have."""
+    value = json.loads(line[9:])
+    if isinstance(value, list) and value[0] == "sent":
+        value[4] = [[offset + 1, size, crc] for offset, size, crc in value[4]]
+        return line_of(value)
+    return line
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_journal(name: str, ckpt: Ckpt, store: Cut, here: Path) -> None:
+    expected, _ = whole(ckpt, store, TARGETS["bundle"])
+    journal = interrupted(ckpt, store)
+    store.put(journal, DAMAGE[name](store.content()[journal]))
+    done = ckpt("convert", *TARGETS["bundle"], "--resume")
+    if done.code:
+        assert done.code == 3
+        assert "is there already" in done.err or "has not what belongs there" in done.err
+        assert not any(name.endswith(".index") for name in store.names)
+        done = ckpt("convert", *TARGETS["bundle"], "--overwrite")
+    assert done.code == 0, done.err
+    made = {path: data for path, data in store.content().items() if not path.endswith("ckpt.journal")}
+    assert set(made.values()) >= {data for path, data in expected.items() if ".data-" in path}
+
+
+def test_what_differs_is_named(ckpt: Ckpt, store: Cut, here: Path) -> None:
+    journal = interrupted(ckpt, store)
+    before = store.content()
+    for more, what in (
+        (("--cast", "float16"), "begun without --cast"),
+        (("--exclude", "n"), "begun without --exclude"),
+    ):
+        done = ckpt("convert", *TARGETS["bundle"], *more, "--resume")
+        assert done.code == 3
+        assert what in done.err
+    os.utime("c-1.index", ns=(1, 1))
+    done = ckpt("convert", *TARGETS["bundle"], "--resume")
+    assert done.code == 3
+    assert "c-1.index has changed since" in done.err
+    assert journal.removesuffix("/ckpt.journal") in done.err
+    assert store.content() == before
+
+
+def test_who_is_still_at_it_is_told_that_another_has_taken_over(ckpt: Ckpt, store: Cut, here: Path) -> None:
+    expected, _ = whole(ckpt, store, TARGETS["bundle"])
+    taken: list[int] = []
+
+    def change(what: str, path: str) -> None:
+        if what == "finish" and ".data-00002" in path and not taken:
+            taken.append(1)
+            (journal,) = [name for name in store.names if name.endswith("/ckpt.journal")]
+            store.put(journal, store.content()[journal])
+
+    store.before = change
+    done = ckpt("convert", *TARGETS["bundle"], "--resume")
+    assert done.code == 3
+    assert "another command is at this conversion" in done.err
+    assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
+    assert store.content() == expected
+
+
+def test_what_lies_there_is_listed(ckpt: Ckpt, store: Cut, here: Path) -> None:
+    journal = interrupted(ckpt, store)
+    store.put("mem://b/out/kept.safetensors", (here / "w.safetensors").read_bytes())
+    done = ckpt("ls", "mem://b/out")
+    assert done.code == 0, done.err
+    assert f"{journal.removesuffix('/ckpt.journal')}: an interrupted conversion to c-1, " in done.err
+    assert "--resume goes on with it" in done.err
+    assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
+    assert "interrupted" not in ckpt("ls", "mem://b/out").err
+
+
+def test_nothing_secret_is_in_the_journal(
+    ckpt: Ckpt, store: Cut, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "geheim-1")
+    journal = interrupted(ckpt, store)
+    said = store.content()[journal]
+    assert b"geheim" not in said
+    assert b"c-1.index" in said
+
+
+def test_one_object_is_refused(ckpt: Ckpt, store: Cut, here: Path) -> None:
+    for target in ("mem://b/w.safetensors", "mem://b/w.npz"):
+        done = ckpt("convert", "c-1", target, "--exclude", "text", "--resume")
+        assert done.code == 3
+        assert "--resume" in done.err
+    assert store.names == []
+
+
+def test_a_target_that_has_appeared_is_not_replaced(ckpt: Ckpt, store: Cut, here: Path) -> None:
+    interrupted(ckpt, store)
+    store.put("mem://b/out/c-1.index", b"another's")
+    done = ckpt("convert", *TARGETS["bundle"], "--resume")
+    assert done.code == 3
+    assert "is there already" in done.err
+    assert store.content()["mem://b/out/c-1.index"] == b"another's"
