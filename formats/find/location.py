@@ -31,7 +31,6 @@ from ..store.beside import SHARD, V1_SHARD, hub_shard
 from ..store.paths import (
     is_file,
     is_folder,
-    is_listed,
     is_there,
     join,
     list_folder,
@@ -41,6 +40,7 @@ from ..store.paths import (
     parent,
     split,
     store_of,
+    why_unlisted,
 )
 
 _FOLDER_INDEXES = (
@@ -249,8 +249,9 @@ def suggest(path: str) -> tuple[str, ...]:
     import difflib
 
     directory, base = split(path)
-    if not is_listed(directory):
-        return ()
+    unlisted = why_unlisted(directory)
+    if unlisted is not None:
+        return (f"{directory} may be there, and {unlisted}: name a checkpoint, or a file",)
     if directory and not is_folder(directory):
         there = is_there(directory)
         return (f"{directory} is no directory" if there else f"the directory {directory} does not exist",)

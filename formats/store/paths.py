@@ -265,15 +265,15 @@ def refuse_missing_place(path: str) -> None:
         raise CheckpointNotFoundError(f"cannot be written: {found}", path=path, hints=hints)
 
 
-def is_listed(folder: str) -> bool:
-    """Whether the store of a folder lists folders at all."""
+def why_unlisted(folder: str) -> str | None:
+    """Return in words why a folder is not listed to who asks; None where it is, or is not there."""
     try:
         list_folder(folder)
-    except UnlistedError:
-        return False
+    except UnlistedError as error:
+        return error.message
     except CheckpointError:
         pass
-    return True
+    return None
 
 
 def names_in(folder: str) -> list[tuple[str, bool]]:

@@ -191,6 +191,19 @@ def test_nothing_that_is_printed_holds_a_secret(at: int, debug: str, s3: str) ->
         assert "Traceback" not in err
 
 
+def test_a_public_bucket_is_read_by_who_has_no_key(
+    s3: str, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which may not be listed: checkpoints are named, and a folder is not said to be missing."""
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    forget(remote.STORES)
+    assert ckpt("verify", f"{s3}/run/ckpt-1").code == 0
+    done = ckpt("ls", f"{s3}/run")
+    assert done.code == 3
+    assert "the server answered 403, AccessDenied: name a checkpoint, or a file" in done.err
+    forget(remote.STORES)
+
+
 def test_completion_prints_no_secret(s3: str) -> None:
     for secret in ("topsecretwrong", SECRET):
         code, out, err = _ckpt(
