@@ -9,9 +9,13 @@ import click
 
 from formats.core.version import VERSION
 from formats.core.words import counted
-from formats.store.paths import absolute, is_in_store
+from formats.find.directory import Directory
+from formats.find.opening import is_directory
+from formats.store.paths import absolute, is_in_store, name_of
 
+from ..operations.choose.select import Selection
 from ..operations.look import report
+from ..operations.look.report import Page
 from ..operations.move.single import refuse_single, write_single
 from ..option_rules import excludes, option_rules
 from ..options import (
@@ -26,15 +30,13 @@ from ..options import (
 )
 from ..render import base as render
 from ..render.page import page
-from ..render.report import opened, say_all
+from ..render.report import opened, say_all, say_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from formats.model.reader import CheckpointReader
-
-    from ..operations.look.report import Page
 
 
 _SUFFIXES = (".html", ".htm")
@@ -55,21 +57,23 @@ _LARGE = 10_000_000
 @color_option
 @option_rules(excludes("--open", "--dry-run"))
 def command(path: str, other: str | None, target: str, **options: Any) -> int:
-    """Write a page about a checkpoint, or two, to be looked at.
+    """Write a page about a checkpoint, a run, or two checkpoints.
 
     One file that holds all it shows, and asks for nothing from anywhere: it can be sent by
     mail, or kept beside a build.  Sizes by layer, all tensors as a list and as a tree, with
     search, order and filters; of each its statistics, of the 500 largest how their
     values are spread, with heat maps; the object graph.  Each tensor is read once.
 
-    Of two checkpoints what changed, by layer, the largest change first, how much of each
-    tensor, and both of its sides.
+    Of a run directory what ckpt log tells, as curves, and a map of what changed by layer and
+    step, norms, how far the weights moved, the first NaN.  Of two checkpoints what changed,
+    by layer, the largest change first, how much of each tensor, and both of its sides.
 
     What is damaged is shown as damaged, and the exit code is 3 then, as that of ckpt stats.
 
     \b
       ckpt report run/ckpt-10 -o ckpt-10.html
       ckpt report run/ckpt-10 -o ckpt-10.html --match '*/bias' --open
+      ckpt report run/ -o run.html
       ckpt report run/ckpt-9 run/ckpt-10 -o changes.html
     """
     if not target.lower().endswith(_SUFFIXES):
@@ -79,11 +83,45 @@ def command(path: str, other: str | None, target: str, **options: Any) -> int:
         message = f"--open is for a file of this machine, {target} is none"
         raise click.UsageError(message, click.get_current_context())
     refuse_single(target, overwrite=options["overwrite"])
+    if other is None and is_directory(path):
+        return _of_run(path, target, options)
     found = (
         _of_two(path, other, target, options) if other is not None else _of_checkpoint(path, target, options)
     )
     say_all(found.flaws)
     return 0
+
+
+def _of_run(path: str, target: str, options: dict[str, Any]) -> int:
+    """Write the page of a run directory; 3 where something in it is damaged, 1 where it has no checkpoint."""
+    from ..operations.runs.curves import read_curve
+    from ..operations.runs.history import History, history_document
+    from ..operations.runs.log import RunLog
+    from ..operations.runs.state import places_of
+
+    directory, state_path = places_of(path)
+    told, seen = read_curve(directory), History(options["workers"])
+    selection = Selection(keep=options["matches"])
+    run = RunLog(
+        Directory(directory, state_path),
+        selection,
+        told.curve,
+        values=True,
+        workers=options["workers"],
+        watch=seen.watch,
+    )
+    name = name_of(absolute(directory))
+    with render.progress(run.nbytes, name) as advance:
+        rows = list(run.rows(advance))
+    for text in (*run.directory.notes, *told.notes, *run.notes):
+        render.note(text)
+    for text in run.warnings:
+        render.warning(text)
+    if not rows:
+        return say_empty(directory)
+    document = history_document(directory, name, run, rows, seen)
+    _write(Page(document, []), target, options, lambda: None)
+    return 3 if run.warnings else 0
 
 
 def _of_checkpoint(path: str, target: str, options: dict[str, Any]) -> Page:
@@ -133,8 +171,8 @@ def _tell(document: dict[str, Any], target: str, nbytes: int, options: dict[str,
         render.tsv([[target, nbytes]])
     else:
         done = "would write" if options["dry_run"] else "wrote"
-        drawn = counted(len(document["sketches"]), "tensor")
-        render.title(f"{done} {target}", f"{render.human_size(nbytes)}, {drawn} drawn")
+        drawn = f", {counted(len(document['sketches']), 'tensor')} drawn" if document["sketches"] else ""
+        render.title(f"{done} {target}", render.human_size(nbytes) + drawn)
     if options["open_it"]:
         _open(target)
 

@@ -34,6 +34,7 @@ _SCRIPTS = (
     "graph.js",
     "checkpoint.js",
     "two.js",
+    "run.js",
     "start.js",
 )
 _MOST_ROWS = 200
@@ -223,4 +224,19 @@ def _two(document: dict[str, Any]) -> str:
     )
 
 
-_STILL: dict[str, Callable[[dict[str, Any]], str]] = {"checkpoint": _checkpoint, "two": _two}
+def _run(document: dict[str, Any]) -> str:
+    fields = ("name", "step", "modified", "changed", "tensors", "l2", "ratio", "nan", "inf", "loss")
+    titles = ("name", "step", "modified", "changed", "of", "norm", "update ratio", "NaN", "inf", "loss")
+    points, frozen = document["checkpoints"], document["frozen"]
+    rows = [[_figure(point[field]) for field in fields] for point in points[-_MOST_ROWS:]]
+    bad = next((point for point in points if point["nan"]), None)
+    out = [*_heading(document["name"], document["path"]), *_alarm(document["findings"])]
+    out += [f"<p>The first NaN: {text(bad['name'])}, {text(bad['first_nan'])}</p>"] if bad else []
+    out += [f"<h2>{counted(len(points), 'checkpoint')}</h2>", _table(titles, rows, len(points))]
+    if frozen:
+        names = [[key] for key in frozen[:_MOST_ROWS]]
+        out += ["<h2>Weights that never changed</h2>", _table(("name",), names, len(frozen))]
+    return "\n".join(out)
+
+
+_STILL: dict[str, Callable[[dict[str, Any]], str]] = {"checkpoint": _checkpoint, "two": _two, "run": _run}

@@ -327,6 +327,38 @@ def test_changes_are_shown_by_layer(
     assert one.rows("#changes") == ["net/l1", "a"]
 
 
+def test_a_run_is_shown_over_its_steps(
+    folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
+) -> None:
+    (folder / "run").mkdir()
+    for step in range(12):
+        tensors = {f"net/l{at}/w": np.full((4, 4), 1 + at * step, np.float32) for at in range(3)}
+        if step > 9:
+            tensors["net/l2/w"][0] = np.nan
+        write_bundle(str(folder / "run" / f"ckpt-{step}"), tensors)
+    one = opened(made("run", folder / "run"))
+    page = one.page
+    assert page.locator("#curves figcaption h3").all_inner_texts() == [
+        "norm of the weights",
+        "update ratio of the weights",
+        "tensors that changed",
+        "NaN and infinities",
+    ]
+    assert "the first NaN is in ckpt-10: net/l2/w" in page.locator(".warnings").inner_text()
+    assert one.rows("#layers") == ["net/l0", "net/l1", "net/l2"]
+    looks = page.locator("#layers canvas").evaluate_all("all => all.map((canvas) => canvas.toDataURL())")
+    assert len(set(looks)) == 3
+    page.locator("#layers").get_by_role("button", name="norm").click()
+    assert (
+        page.locator("#layers canvas").evaluate_all("all => all.map((canvas) => canvas.toDataURL())") != looks
+    )
+    page.locator("#layers .row").nth(1).click()
+    assert "net/l1" in one.detail
+    assert page.locator(".detail figure").count() == 3
+    assert one.rows("#checkpoints") == [f"ckpt-{step}" for step in range(12)]
+    assert "net/l0/w" in page.locator("#frozen").inner_text()
+
+
 def test_it_is_readable_without_a_script(guide: str, browser: Browser) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

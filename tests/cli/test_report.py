@@ -279,6 +279,74 @@ def test_of_two_formats_what_pairs_is_found(tmp_path: Path, ckpt: Callable[..., 
     assert found["same"] > 0
 
 
+# A run ----------------------------------------------------------------------------
+
+
+def test_of_a_run_it_has_what_log_tells(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+    run = data_path("estimator_iris/models/iris")
+    done = ckpt("report", run, "-o", tmp_path / "page.html", "--json")
+    assert (done.code, done.json["path"], done.json["other"]) == (0, run, None)
+    page = PageSource(tmp_path / "page.html")
+    page.assert_closed()
+    told = ckpt("log", run, "--json").json
+    for found, row in zip(page.document["checkpoints"], told["checkpoints"], strict=True):
+        assert found.keys() == row.keys() | {"ratio"}
+        assert all(found[name] == close(value) for name, value in row.items() if isinstance(value, float))
+        assert all(found[name] == value for name, value in row.items() if not isinstance(value, float))
+        assert row["name"] in page.still
+    assert page.document["loss"]["tag"] == told["events"]["tag"]
+    assert [step for step, _ in page.document["loss"]["points"]] == [1, 2, 102]
+
+
+def test_of_a_run_layers_tell_what_changed_and_by_how_much(
+    tmp_path: Path, ckpt: Callable[..., Result]
+) -> None:
+    (tmp_path / "run").mkdir()
+    start = {
+        f"net/l{at}/{name}": np.full((3, 4), at + 1.0) for at in (1, 2, 10) for name in ("kernel", "bias")
+    }
+    for step, suffix in enumerate(("-0", "-1", "-2")):
+        tensors = {key: array.copy() for key, array in start.items()}
+        tensors["net/l2/kernel"][0, 0] += step * 0.25
+        if step == 2:
+            tensors["net/l10/bias"][1] = np.nan
+        write_bundle(str(tmp_path / "run" / f"ckpt{suffix}"), {**tensors, "global_step": np.int64(step)})
+    assert ckpt("report", tmp_path / "run", "-o", tmp_path / "page.html").code == 0
+    found = PageSource(tmp_path / "page.html").document
+    assert found["layers"] == ["net/l1", "net/l2", "net/l10", "(state)"]
+    by_layer = found["by_layer"]
+    assert by_layer["changed"] == [[None, 0, 0], [None, 0.5, 0.5], [None, 0, 0.5], [None, 1, 1]]
+    assert by_layer["bad"] == [[0, 0, 0], [0, 0, 0], [0, 0, 4], [0, 0, 0]]
+    norms = [np.sqrt(24) * 3, np.hypot(np.sqrt(12) * 3, np.sqrt(11 * 9 + 3.25**2))]
+    assert by_layer["norm"][1][:2] == pytest.approx(norms)
+    assert by_layer["ratio"][0] == [None, 0, 0]
+    assert by_layer["ratio"][1] == [None, close(0.25 / norms[0]), close(0.25 / norms[1])]
+    assert by_layer["ratio"][2] == [None, 0, "nan"]
+    assert [point["first_nan"] for point in found["checkpoints"]] == [None, None, "net/l10/bias"]
+    assert sorted(found["frozen"]) == ["net/l1/bias", "net/l1/kernel", "net/l10/kernel", "net/l2/bias"]
+
+
+def test_a_damaged_checkpoint_of_a_run_is_shown(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+    (tmp_path / "run").mkdir()
+    for step in range(3):
+        write_bundle(str(tmp_path / "run" / f"ckpt-{step}"), {"w": np.full(8, step, np.float32)})
+    with open(shard_path(str(tmp_path / "run" / "ckpt-1")), "r+b") as file:
+        file.write(b"\x07")
+    done = ckpt("report", tmp_path / "run", "-o", tmp_path / "page.html")
+    assert done.code == 3
+    page = PageSource(tmp_path / "page.html")
+    assert "checksum" in page.document["findings"][0]
+    assert "checksum" in page.still
+    assert [point["l2"] is None for point in page.document["checkpoints"]] == [False, True, False]
+    assert [row["ratio"] for row in page.document["checkpoints"]] == [None, None, None]
+
+
+def test_a_directory_without_checkpoints_has_no_page(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+    (tmp_path / "empty").mkdir()
+    done = ckpt("report", tmp_path / "empty", "-o", tmp_path / "page.html")
+    assert (done.code, (tmp_path / "page.html").exists()) == (1, False)
+
+
 def test_a_terminal_is_told_what_was_written(tmp_path: Path, terminal: Callable[..., Result]) -> None:
     done = terminal("report", GUIDE, "-o", tmp_path / "page.html", "--color", "never")
     assert done.code == 0

@@ -9,6 +9,7 @@ is taken as it is found: what goes away meanwhile is left out and named.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from itertools import tee
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +18,7 @@ from formats.core.words import counted
 from formats.errors import CheckpointError
 from formats.find.opening import open_location
 from formats.model.location import step_of
+from formats.model.reader import CheckpointReader
 from formats.store.paths import entry_at
 from formats.store.workers import SERIAL, Workers
 from formats.wire.crc32c import extend
@@ -26,12 +28,11 @@ from ..look.stats import do_task, file_task, statistics
 from .listing import findings_in_short, iso_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     import numpy as np
 
     from formats.find.directory import Directory, Member
-    from formats.model.reader import CheckpointReader
     from formats.model.tensor import LazyTensor
     from formats.store.base import Identity
 
@@ -59,6 +60,9 @@ class Seen(NamedTuple):
 
     fingerprint: Fingerprint | None
     measure: Measure | None
+
+
+Watch = Callable[[CheckpointReader, Mapping[str, Seen], Mapping[str, Seen]], None]
 
 
 class _Look(NamedTuple):
@@ -105,7 +109,8 @@ class RunLog:
     """Goes through a directory's checkpoints, oldest first.
 
     `rows()` yields them; after that `frozen` has the weights that no checkpoint changed, and
-    `notes` and `warnings` what there is to know beside.
+    `notes` and `warnings` what there is to know beside.  `watch` is told of each that is open,
+    what was found in the one before, and in it.
     """
 
     def __init__(
@@ -116,12 +121,14 @@ class RunLog:
         *,
         values: bool,
         workers: Workers = SERIAL,
+        watch: Watch = lambda *_: None,
     ) -> None:
         self.directory = directory
         self.selection = selection
         self.curve = curve
         self.values = values
         self._workers = workers
+        self._watch = watch
         self.notes: list[str] = []
         self.warnings: list[str] = []
         self._before: dict[str, dict[str, Seen]] = {}
@@ -216,6 +223,7 @@ class RunLog:
             more = f", and {counted(len(flaws) - 1, 'more tensor')} cannot be read" if len(flaws) > 1 else ""
             self.warnings.append(f"{next(iter(flaws.values()))}{more}")
         self.warnings += findings_in_short(reader)
+        self._watch(reader, before, seen)
         self._before[series] = seen
         return row
 
@@ -257,7 +265,7 @@ class RunLog:
         counts = {True: 0, False: 0, None: 0}
         is_weight = set(weights)
         for key in now.keys() & before.keys():
-            changed = _changed(before[key].fingerprint, now[key].fingerprint)
+            changed = has_changed(before[key].fingerprint, now[key].fingerprint)
             counts[changed] += 1
             if changed is not None and key in is_weight:
                 self._compared[key] = self._compared.get(key, False) or changed
@@ -371,7 +379,7 @@ def _stored_fingerprint(tensor: LazyTensor) -> Fingerprint | None:
     return (*_what(tensor), "slices", pieces[0][1].big_endian, *checksums)
 
 
-def _changed(before: Fingerprint | None, now: Fingerprint | None) -> bool | None:
+def has_changed(before: Fingerprint | None, now: Fingerprint | None) -> bool | None:
     """Whether a tensor changed; None where it cannot be told."""
     if before is None or now is None:
         return None

@@ -1,6 +1,6 @@
 // The data are unpacked here, and what was there without the script makes room.
 
-const PAGES = { checkpoint: showCheckpoint, two: showTwo };
+const PAGES = { checkpoint: showCheckpoint, two: showTwo, run: showRun };
 
 async function start() {
   const packed = bytes(document.getElementById("data").textContent);
