@@ -13,6 +13,7 @@ SERVERS = .venv-servers
 CLUSTER = .venv-cluster
 BROWSER = .venv-browser
 RIVALS = .venv-rivals
+PACKS = .venv-packs
 RELEASE = .venv-release
 GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors pickle pytorch
 DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
@@ -20,7 +21,7 @@ DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 # Kept whatever the environment says: the suite starts the program a thousand times, which each compiled it anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick servers cluster browser interop interop-all bench bench-quick docs release-check clean
+.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick servers cluster browser interop interop-all packs bench bench-quick docs release-check clean
 
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
@@ -58,7 +59,7 @@ MEMORY = $(shell df -Pk /dev/shm 2>/dev/null | awk '$$6 == "/dev/shm" && $$4 > 2
 test test-lowest: export TMPDIR ?= $(or $(MEMORY),/tmp)
 
 # On all processors; the slowest ten tests are named at the end.
-SUITE = -m pytest -n auto --dist worksteal --durations 10 -m 'not interop and not fuzz and not servers and not cluster and not browser'
+SUITE = -m pytest -n auto --dist worksteal --durations 10 -m 'not interop and not fuzz and not servers and not cluster and not browser and not packs'
 
 test: $(VENV)/installed
 	$(VENV)/bin/python $(SUITE)
@@ -160,6 +161,20 @@ $(TORCH)/installed-safetensors:
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 numpy safetensors==0.8.0
 	touch $@
 
+# The maps that come with ckpt, run in models of both libraries.  Of torchvision, whose builds for PyPI are for other
+# hardware, the Python part alone is used; Google's BERT and the TensorFlow models need little of what they name.
+packs: $(VENV)/installed $(PACKS)/installed
+	$(VENV)/bin/python -m pytest -m packs tests/interop/test_packs.py
+
+$(PACKS)/installed:
+	@command -v $(PYTHON311) >/dev/null || { echo 'make packs: TensorFlow 2.15.1 needs $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }
+	$(PYTHON311) -m venv $(PACKS)
+	$(PACKS)/bin/python -m pip install --quiet --disable-pip-version-check \
+		tensorflow-cpu==2.15.1 torch==2.13.0 transformers==5.23.0 safetensors==0.8.0 gin-config six scipy
+	$(PACKS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		timm==1.0.31 torchvision==0.28.0 pillow tf-models-official==2.15.0 bert-tensorflow==1.0.4
+	touch $@
+
 bench: $(VENV)/installed reinstall $(TF221)/installed-safetensors $(SERVERS)/installed $(CLUSTER)/installed $(RIVALS)/installed
 	CKPT_TF221=$(abspath $(TF221)) $(VENV)/bin/python -m tests.benchmarks
 
@@ -204,4 +219,4 @@ $(RELEASE)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(FUZZ) $(DOCS) $(SERVERS) $(BROWSER) $(CLUSTER) $(RIVALS) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(FUZZ) $(DOCS) $(SERVERS) $(BROWSER) $(CLUSTER) $(RIVALS) $(PACKS) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

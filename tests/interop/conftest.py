@@ -26,6 +26,7 @@ VENVS = {
     "2.15": ("CKPT_TF215", ".venv-tf215"),
     "2.21": ("CKPT_TF221", ".venv-tf221"),
     "torch": ("CKPT_TORCH", ".venv-torch"),
+    "packs": ("CKPT_PACKS", ".venv-packs"),
 }
 """By release: the environment variable that says where it is, and where it is by default."""
 
@@ -38,7 +39,8 @@ _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path).startswith(HERE + os.sep):
-            item.add_marker(pytest.mark.interop)
+            # An environment with the models of several libraries is a large one of its own.
+            item.add_marker(pytest.mark.packs if item.path.stem == "test_packs" else pytest.mark.interop)
 
 
 class TensorFlow:
@@ -132,5 +134,13 @@ def new_tensorflow() -> Iterator[TensorFlow]:
 def pytorch() -> Iterator[TensorFlow]:
     """PyTorch, which is asked in the same way."""
     judge = TensorFlow("torch")
+    yield judge
+    judge.close()
+
+
+@pytest.fixture(scope="session")
+def both_libraries() -> Iterator[TensorFlow]:
+    """TensorFlow and PyTorch in one environment, with the models that ckpt's own maps are of."""
+    judge = TensorFlow("packs")
     yield judge
     judge.close()

@@ -16,6 +16,7 @@ the capture, is a group of one line, whose parts are numbered from 0.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from functools import cache, cached_property
@@ -23,8 +24,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.axes import NOTHING, Cut, Join, Steps, parse_steps
 from formats.core.spec import key_text
-from formats.errors import CheckpointError
-from formats.store.paths import open_file
+from formats.errors import CheckpointError, CheckpointNotFoundError
+from formats.store.paths import is_there, list_folder, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -228,9 +229,31 @@ def _template(literals: Sequence[str]) -> str:
 
 # Reading ------------------------------------------------------------------------------
 
+_PACKS = os.path.join(os.path.dirname(__file__), "maps")
+_SUFFIX = ".tsv"
+
+
+def packs() -> dict[str, str]:
+    """Return what there is of maps of ckpt's own: a line about each, by its name."""
+    out = {}
+    for name in sorted(entry.name for entry in list_folder(_PACKS)):
+        if name.endswith(_SUFFIX):
+            with open_file(os.path.join(_PACKS, name)) as file:
+                first = file.read(0, min(file.size, 1000)).partition(b"\n")[0].decode()
+            out[name.removesuffix(_SUFFIX)] = first.removeprefix("# ")
+    return out
+
 
 def read_map(path: str) -> NameMap:
-    """Return the map in a file; CheckpointError where it is none of both kinds, or contradicts itself."""
+    """Return the map in a file, or the one of ckpt's own that is called so where there is no such file.
+
+    Raises CheckpointError where it is none of both kinds, or contradicts itself.
+    """
+    if "/" not in path and not is_there(path):
+        if path not in packs():
+            hints = ("ckpt explain maps lists those of ckpt's own",)
+            raise CheckpointNotFoundError("no such file, and no such map", path=path, hints=hints)
+        path = os.path.join(_PACKS, path + _SUFFIX)
     with open_file(path) as file:
         data = file.read(0, LARGEST_MAP + 1)
     if len(data) > LARGEST_MAP:

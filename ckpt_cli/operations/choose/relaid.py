@@ -113,6 +113,11 @@ class Relaid(CheckpointReader):
             for key in self._specs
         }
 
+    @property
+    def full_names(self) -> Mapping[str, str]:
+        """The names themselves: a template's variables of these full names are meant."""
+        return {key: key for key in self._specs}
+
     def tensor(self, key: str) -> LazyTensor:
         return self._tensors[key]
 

@@ -80,7 +80,13 @@ def _formats() -> tuple[tuple[str, str], ...]:
     return tuple((found.name, found.summary) for found in all_formats())
 
 
-_ENTRIES: dict[str | None, Any] = {"formats": _formats, None: tuple}
+def _maps() -> tuple[tuple[str, str], ...]:
+    from ..choose.name_map import packs
+
+    return tuple(packs().items())
+
+
+_ENTRIES: dict[str | None, Any] = {"formats": _formats, "maps": _maps, None: tuple}
 """What the entries of a topic are made from, by the word that its row has for it."""
 
 

@@ -148,14 +148,14 @@ def _by_map(reader: CheckpointReader, keys: Sequence[str], layout: Layout, names
 def _called(
     reader: CheckpointReader, keys: Sequence[str], rows: NameMap, model: Unit | None
 ) -> dict[str, str]:
-    """Return the keys by the names that rows have for them: the key, the object path, or the model's name."""
+    """Return the keys by what rows call them: key, object path, full name, or the name in the model."""
     of_model = {}
     if model is not None:
         of_model = {variable.key: name for name, variable in model_names(model).items()}
-    paths = reader.object_paths
+    paths, full_names = reader.object_paths, reader.full_names
     out: dict[str, str] = {}
     for key in keys:
-        names = [name for name in (key, paths.get(key), of_model.get(key)) if name]
+        names = [name for name in (key, paths.get(key), full_names.get(key), of_model.get(key)) if name]
         name = next((name for name in names if rows.find(name) is not None), names[-1])
         if out.setdefault(name, key) != key:
             raise ConversionError(f"{out[name]!r} and {key!r} are both called {name!r}")

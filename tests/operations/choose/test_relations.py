@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +12,9 @@ from ckpt_cli.operations.choose.name_map import NameMap, parse_map
 from ckpt_cli.operations.choose.relations import inverted, relate
 from ckpt_cli.render.name_map import map_lines
 from formats.errors import CheckpointError, ConversionError, DuplicateKeyError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def rows(*lines: str) -> NameMap:
@@ -128,3 +132,24 @@ def test_hostile_maps_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CheckpointError, match="more lines with captures than can be gone through"):
         [many.find(f"{number}/a99999") for number in range(10)]
     assert time.perf_counter() - begun < 20
+
+
+@pytest.mark.parametrize("name", name_map.packs())
+def test_maps_of_our_own_go_both_ways(name: str) -> None:
+    names = name_map.read_map(name)
+    filled = {row.old.fill(dict.fromkeys(row.old.captures, "7")): row for row in names.rows}
+    assert len(filled) == len(names.rows)
+    back = inverted(names)
+    for old, row in filled.items():
+        new = row.new.fill(dict.fromkeys(row.new.captures, "7"))
+        assert (names[old], back[new]) == (new, old)
+
+
+def test_a_file_is_meant_before_a_map_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert len(name_map.read_map("bert").rows) > 20
+    (tmp_path / "bert").write_text("a\tb\n")
+    assert map_lines(name_map.read_map("bert").rows) == ["a\tb"]
+    with pytest.raises(CheckpointError) as caught:
+        name_map.read_map("berd")
+    assert any("ckpt explain maps" in hint for hint in caught.value.hints)
