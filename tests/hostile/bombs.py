@@ -668,6 +668,37 @@ def torch_keys_of_long_text(path: str) -> str:
     return _torch(path, torch_files.Opcodes(b"](" + text + b"e0}(" + items + b"u"))
 
 
+def _dcp(path: str, data: bytes) -> str:
+    os.mkdir(path)
+    with open(os.path.join(path, ".metadata"), "wb") as file:
+        file.write(data)
+    return os.path.join(path, ".metadata")
+
+
+@bomb
+def dcp_tensor_of_a_million_chunks_at_one_place(path: str) -> str:
+    pieces = [torch_files.Piece((number,), (1,), "__0_0.distcp", 0, 9) for number in range(20_000)]
+    return _dcp(path, torch_files.distributed_metadata({"w": ((20_000,), pieces)}))
+
+
+@bomb
+def dcp_tensor_of_petabytes(path: str) -> str:
+    size = (1 << 50,)
+    pieces = [torch_files.Piece((0,), size, "__0_0.distcp", 0, 1 << 50)]
+    return _dcp(path, torch_files.distributed_metadata({"w": (size, pieces)}))
+
+
+@bomb
+def dcp_metadata_of_nested_lists(path: str) -> str:
+    return _dcp(path, b"\x80\2}X\x25\0\0\0torch.distributed.checkpoint.metadata" + b"]" * 3_000_000 + b".")
+
+
+@bomb
+def torch_cut_file_of_signatures(path: str) -> str:
+    head = torch_files.zipped({"w": torch_files.tensor()}, {"0": bytes(24)})[:30]
+    return _write(path + ".pt", head[:6] + b"\x08\0" + head[8:], b"PK\7\x08" * 2_000_000)
+
+
 @bomb
 def torch_legacy_without_an_end(path: str) -> str:
     return _write(

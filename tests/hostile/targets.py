@@ -19,7 +19,7 @@ import formats
 from ckpt_cli.operations.look.listing import tensor_row
 from formats.core import dtypes
 from formats.core.npy import decode_header
-from formats.core.spec import key_bytes
+from formats.core.spec import TensorSpec, key_bytes
 from formats.h5.native.messages import UnfamiliarError
 from formats.h5.native.structure import Structure
 from formats.h5.native.superblock import Superblock
@@ -29,9 +29,12 @@ from formats.tf.bundle.slices import decode_slice_key, slice_key
 from formats.tf.graph.kinds import object_kinds
 from formats.tf.graph.matching import match_graphs
 from formats.tf.run.state_file import StateFile, looks_like_state_file
+from formats.torch.dcp_metadata import decode as decode_distributed
+from formats.torch.encoding import Stored, encode
 from formats.torch.keys import tensors_of, values_of
 from formats.torch.objects import GLOBALS, storage_of
 from formats.torch.pickle import Machine
+from formats.torch.structure import Structure as TorchStructure
 from formats.wire import ordered_code
 from formats.wire.coding import decode_varint, encode_varint
 from formats.wire.compression import compress, decompress
@@ -52,6 +55,7 @@ __all__ = ["TARGETS", "Target", "copy_shards", "outcome"]
 READ, DAMAGED, REFUSED = "read", "damaged", "refused"
 LARGEST_SEED = 40_000
 SHARD = "model_00000.weights.h5"
+CHUNKS = "__0_0.distcp"
 
 
 class Target(NamedTuple):
@@ -355,9 +359,34 @@ def _pickle(data: bytes) -> None:
     """Go through a pickle, and through what it made."""
     made = Machine(data, GLOBALS, storage_of).run()
     values_of(made)
-    for key, view in tensors_of(made).items():
+    views = tensors_of(made)
+    for key, view in views.items():
         key_bytes(key)
         assert len(view.shape) == len(view.strides)
+    _written_again(made, [*views])
+
+
+def _written_again(made: Any, keys: list[str]) -> None:
+    """Write an object, all of it and half of it, and find these keys in what was written."""
+    for kept in (keys, keys[::2]):
+        arranged = TorchStructure(made, {key: key for key in kept}).arranged(kept)
+        stored = {key: Stored("0", TensorSpec(key, dtypes.BY_NAME["uint16"], (2,))) for key in kept}
+        again = Machine(encode(arranged.root, stored), GLOBALS, storage_of).run()
+        assert tensors_of(again).keys() == set(kept)
+
+
+def _described(data: bytes) -> None:
+    """Go through what the metadata of a distributed checkpoint describes."""
+    for described in decode_distributed(data).tensors.values():
+        assert all(chunk.begin >= 0 and chunk.length >= 0 for chunk in described.chunks)
+
+
+def _distributed(data: bytes, workspace: str) -> str:
+    """Open a distributed checkpoint by such metadata, with its chunks beside it."""
+    chunks = os.path.join(workspace, CHUNKS)
+    if not os.path.exists(chunks):
+        shutil.copy(data_path("pytorch", "dcp", CHUNKS), chunks)
+    return _file(".metadata", data, workspace)
 
 
 def _mutate_ordered(dice: random.Random, data: bytes) -> bytes:
@@ -533,6 +562,10 @@ def _torch_files() -> list[bytes]:
     return [load(f"pytorch/{name}") for name in (*names, "legacy.pth")]
 
 
+def _metadata() -> list[bytes]:
+    return [load("pytorch/dcp/.metadata")]
+
+
 def _pickles() -> list[bytes]:
     archives = [mutation.unpack_zip(data) for data in _torch_files() if data.startswith(b"PK")]
     return [data for archive in archives for name, data in archive.items() if name.endswith("data.pkl")]
@@ -608,6 +641,10 @@ TARGETS = [
         partial(_file, "weights.safetensors"),
     ),
     Target("pickle", _pickles, mutation.mutate_pickle, _values(_pickle)),
+    Target(
+        "dcp-metadata", lambda: [load("pytorch/dcp/.metadata")], mutation.mutate_pickle, _values(_described)
+    ),
+    Target("pytorch-dcp", lambda: [load("pytorch/dcp/.metadata")], mutation.mutate_pickle, _distributed),
     Target("pytorch", _torch_files, _mutate_pytorch, partial(_file, "model.pt")),
     Target("hdf5-structure", _h5_files, mutation.mutate_h5, _structure),
     Target(
