@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CKPT = [os.path.join(os.path.dirname(sys.executable), "ckpt")]
 TENSORFLOW = os.environ.get("CKPT_TF221", os.path.join(ROOT, ".venv-tf221"))
+TORCH = os.environ.get("CKPT_TORCH", os.path.join(ROOT, ".venv-torch"))
 
 # Compiled modules are what an installed program has, and TensorFlow's greetings are not part of its work.
 ENVIRONMENT = {
@@ -116,6 +117,13 @@ def tensorflow(code: str) -> list[str]:
     interpreter = os.path.join(TENSORFLOW, "bin", "python")
     if not os.path.exists(interpreter):
         raise Missing("TensorFlow 2.21 is not installed: make .venv-tf221/installed")
+    return python(code, interpreter=interpreter)
+
+
+def torch(code: str) -> list[str]:
+    interpreter = os.path.join(TORCH, "bin", "python")
+    if not os.path.exists(interpreter):
+        raise Missing("PyTorch is not installed: make .venv-torch/installed")
     return python(code, interpreter=interpreter)
 
 
