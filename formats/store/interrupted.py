@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError
+from .beside import SHARD, hub_shard
 from .journal import (
     JOURNAL,
     JOURNAL_VERSION,
@@ -190,13 +191,20 @@ class Journal:
 
     def _is_ours(self, moved: Moved) -> bool:
         """Whether what lies in a place is the file that was moved there, and a place of the target's."""
-        stem = os.path.basename(self.target).partition(".")[0]
-        if not moved.place.startswith(stem):
+        if moved.place not in self._heads and not self._is_shard(moved.place):
             return False
         try:
             return identity_of(self._final(moved.place)) == moved.identity
         except OSError:
             return False
+
+    def _is_shard(self, place: str) -> bool:
+        """Whether a name is that of a shard of the target, whatever its number and count."""
+        name = os.path.basename(self.target)
+        bundle, hub = SHARD.fullmatch(place), hub_shard(place)
+        if bundle is not None:
+            return bundle["prefix"] == name
+        return hub is not None and hub["prefix"] + hub["suffix"] + ".index.json" == name
 
     def _is_head_in_place(self, change: Moved | tuple[str, str]) -> bool:
         if not isinstance(change, Moved) or change.place not in self._heads:
@@ -301,7 +309,11 @@ class Journal:
                     shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
             return True
         self._write_pending()
-        return not self.is_void and os.path.getsize(self.path(JOURNAL)) > len(line_of(self.header))
+        try:
+            size = os.path.getsize(self.path(JOURNAL))
+        except FileNotFoundError:  # It was cut off before it had begun.
+            return False
+        return not self.is_void and size > len(line_of(self.header))
 
     @property
     def is_kept(self) -> bool:

@@ -26,7 +26,7 @@ from formats.store.journal import JOURNAL
 from formats.store.locks import lock
 from formats.store.staging import StagedFile, refusing
 from formats.wire.crc32c import crc32c
-from tests.cli.running import ROOT
+from tests.cli.running import ROOT, run_ckpt
 from tests.counts import count
 from tests.faults.steps import exit_after, exit_before, steps
 from tests.sampling import seeds, turn
@@ -217,6 +217,16 @@ def test_two_interrupts_lose_nothing(ckpt: Ckpt, here: Path, places: Interrupted
     assert files("out") == expected
 
 
+@pytest.mark.parametrize("name", ["Keras archive", "like"])
+def test_another_process_finds_it(name: str, ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+    """What is done is known by a digest that does not depend on the order of sets, which each process has."""
+    kept = interrupted(ckpt, places, TARGETS[name], 3)
+    done = run_ckpt("convert", *TARGETS[name], "--resume", PYTHONHASHSEED="7")
+    assert done.code == 0, done.err
+    assert "were there already" in done.err
+    assert not os.path.exists(kept)
+
+
 def test_each_checkpoint_of_a_directory(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
     """What was finished before the interrupt is neither refused nor done again."""
     run = data_path("guide_adam_legacy", "tf_ckpts")
@@ -361,7 +371,8 @@ def test_a_clock_that_goes_backwards(ckpt: Ckpt, here: Path, places: Interrupted
     kept = interrupted(ckpt, places, TARGETS["bundle"], 5)
     for path in (kept, *(os.path.join(kept, name) for name in os.listdir(kept))):
         os.utime(path, (time.time() + 86400,) * 2)
-    assert "(0 seconds old" in ckpt("ls", "out").err or "no checkpoints" in ckpt("ls", "out").err
+    assert f"{kept}: an interrupted conversion to c-1" in ckpt("ls", "out").err
+    assert "(0 seconds old" in ckpt("ls", "out").err
     assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
     assert len(places.written) == 6
     assert files("out") == expected
@@ -466,6 +477,22 @@ def test_what_is_damaged_is_done_again(name: str, ckpt: Ckpt, here: Path, places
     if os.path.exists("precious"):
         assert files(".")["precious"] == precious
     assert ("journal is damaged" in done.err) == (name in ("no header", "another's header", "empty"))
+
+
+def test_a_journal_moves_nothing_but_shards_of_the_target(
+    ckpt: Ckpt, here: Path, places: Interrupted
+) -> None:
+    kept = interrupted(ckpt, places, TARGETS["bundle"], 7)
+    names = ("c-1.safetensors", "c-1-best.index", "c-10.data-00000-of-00001", "other")
+    for name in names:
+        (here / "out" / name).write_bytes(name.encode())
+        status = os.stat(here / "out" / name)
+        identity = [status.st_ino, status.st_size, status.st_mtime_ns]
+        with open(os.path.join(kept, JOURNAL), "ab") as file:
+            file.write(claim(["moved", name, name, identity]))
+    assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
+    for name in names:
+        assert (here / "out" / name).read_bytes() == name.encode()
 
 
 @pytest.mark.parametrize("kind", ["directory", "link", "pipe"])
