@@ -24,6 +24,11 @@ def seeds(few: int, whole: int) -> list[int]:
     return sorted(random.Random(_commit()).sample(range(whole), few))
 
 
+def size(few: int, whole: int) -> int:
+    """Return how large something is made: `whole` where CKPT_WHOLE is set, and `few` for each run."""
+    return whole if os.environ.get("CKPT_WHOLE") else few
+
+
 def turn(items: Sequence[Item], few: int, number: int) -> list[Item]:
     """Return `few` of the items for thing number `number`: those that follow what the one before it has.
 

@@ -3,6 +3,10 @@
 A mapped file that is truncated meanwhile kills the process, and its pages count as
 the program's memory; `pread` into small pieces does neither.
 
+A bundle can have ten thousand shards, and a system lets a program have a thousand files open, or
+256.  So of the files that are open here, those that were opened first are parked where there are many:
+their descriptors are closed, and opened again when somebody reads on.
+
 Whoever reads comes here for all that it asks of the system.  What writes asks for itself.
 """
 
@@ -12,7 +16,9 @@ import os
 import stat
 import sys
 import time
-from typing import TYPE_CHECKING
+import weakref
+from collections import OrderedDict
+from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from .base import CLOSED, FILE, FOLDER, LINK, NO_FOLDER, OTHER, Entry, File, Identity, Listed, Store
@@ -35,39 +41,81 @@ machine under load, and until one comes a change bears the time of the last."""
 _KINDS = {stat.S_IFREG: FILE, stat.S_IFDIR: FOLDER, stat.S_IFLNK: LINK}
 
 
+_MOST_OPEN = 128
+"""Files that are open at once, beside those of a program that has this one for a library."""
+
+
+class _Descriptor:
+    """A number of the system's for an open file; closed when nobody has it any more, in a read for one."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, path: str) -> None:
+        self.number = -1
+        try:
+            # Opening a pipe would wait for its writer.
+            self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise _unopened(path, error) from error
+
+    def __del__(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+
+
 class LocalFile(File):
     """An open file of this machine."""
 
+    _with_descriptor: ClassVar[OrderedDict[int, weakref.ref[LocalFile]]] = OrderedDict()
+
     def __init__(self, path: str) -> None:
-        try:
-            # Opening a pipe would wait for its writer.
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            raise _unopened(path, error) from error
-        status = os.fstat(self._fd)
+        self._closed = False
+        self._descriptor: _Descriptor | None = None
+        descriptor = _Descriptor(path)
+        status = os.fstat(descriptor.number)
         if not stat.S_ISREG(status.st_mode):
-            self.close()
             raise InaccessibleError(f"{obstacle(path)}, not a regular file", path=path)
         super().__init__(LOCAL, path, status.st_size, _identity(status))
+        self._take(descriptor)
+
+    def _take(self, descriptor: _Descriptor) -> None:
+        """Take a descriptor, for which another file may have to give its own away."""
+        self._descriptor = descriptor
+        files = self._with_descriptor
+        files[id(self)] = weakref.ref(self)
+        while len(files) > _MOST_OPEN:  # threads that come here together may park one more
+            first = files.popitem(last=False)[1]()
+            if first is not None:
+                first._descriptor = None
+
+    def _unparked(self) -> _Descriptor:
+        """Return a new descriptor of a file that gave its own away.  Raises CheckpointError."""
+        if self._closed:
+            raise CheckpointError(CLOSED, path=self.path)
+        descriptor = _Descriptor(self.path)
+        if _identity(os.fstat(descriptor.number)) != self.identity:
+            raise CheckpointError("changed since it was opened", path=self.path)
+        self._take(descriptor)
+        return descriptor
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes at `offset`, fewer where the file ends."""
-        if self._fd < 0:
-            raise CheckpointError(CLOSED, path=self.path)
+        descriptor = self._descriptor or self._unparked()  # which stays open for as long as it is held here
         # Small tensors come here one by one, and `min` and `max` would take a fifth of the time.
         left = self.size - offset
         wanted = size if size <= left else left
         if wanted <= 0:  # also an offset that is larger than the system takes
             return b""
         try:
-            data = os.pread(self._fd, wanted if wanted <= _LARGEST_PREAD else _LARGEST_PREAD, offset)
+            data = os.pread(descriptor.number, wanted if wanted <= _LARGEST_PREAD else _LARGEST_PREAD, offset)
             if self._tally is not None:
                 self._tally.add(len(data))
             if len(data) == wanted:
                 return data
             pieces = [data]
             while pieces[-1] and (left := wanted - sum(map(len, pieces))) > 0:
-                pieces.append(os.pread(self._fd, min(left, _LARGEST_PREAD), offset + sum(map(len, pieces))))
+                at = offset + sum(map(len, pieces))
+                pieces.append(os.pread(descriptor.number, min(left, _LARGEST_PREAD), at))
                 if self._tally is not None:
                     self._tally.add(len(pieces[-1]))
         except OSError as error:
@@ -75,11 +123,10 @@ class LocalFile(File):
         return b"".join(pieces)
 
     def read_into(self, offset: int, out: memoryview) -> None:
-        if self._fd < 0:
-            raise CheckpointError(CLOSED, path=self.path)
+        descriptor = self._descriptor or self._unparked()
         done = 0
         try:
-            while done < len(out) and (count := os.preadv(self._fd, [out[done:]], offset + done)):
+            while done < len(out) and (count := os.preadv(descriptor.number, [out[done:]], offset + done)):
                 done += count
                 if self._tally is not None:
                     self._tally.add(count)
@@ -98,16 +145,15 @@ class LocalFile(File):
 
     @property
     def closed(self) -> bool:
-        return self._fd < 0
+        return self._closed
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._closed = True
+        self._descriptor = None
+        self._with_descriptor.pop(id(self), None)
 
     def __del__(self) -> None:
-        if getattr(self, "_fd", -1) >= 0:
-            self.close()
+        self.close()
 
 
 def _unopened(path: str, error: OSError) -> CheckpointError:

@@ -37,6 +37,9 @@ _MUCH = 10**12
 _MOST_TASKS = 200_000
 _LARGER, _LARGEST = 256 << 20, 1 << 30
 _MOST_TOGETHER = 1024
+_MOST_FILES = 16
+"""Files that tasks of one group write to: those of all groups that were handed out are open at once."""
+
 _MOST_JOBS = 4
 """Threads used unless asked for more: four copy as fast as memory lets them."""
 
@@ -120,9 +123,15 @@ class Workers:
         self.kept[1] += nbytes
 
     def map(
-        self, work: Callable[[T], R], items: Iterable[T], size: Callable[[T], int] = lambda _: TASK_BYTES
+        self,
+        work: Callable[[T], R],
+        items: Iterable[T],
+        size: Callable[[T], int] = lambda _: TASK_BYTES,
+        file: Callable[[T], object] = lambda _: None,
     ) -> Generator[R]:
-        """Yield `work(item)` of every item, in their order; `size` says how many bytes an item is of.
+        """Yield `work(item)` of every item, in their order.
+
+        `size` says how many bytes an item is of, `file` what it writes to.
 
         What a task raises is raised in its turn.  When the generator has ended, or was
         closed, no task is running any more and no other will.
@@ -130,7 +139,7 @@ class Workers:
         if self._hands is None:
             yield from map(work, items)
             return
-        groups = self._together(items, size)
+        groups = self._together(items, size, file)
         first, second = next(groups, None), next(groups, None)
         if first is None or (second is None and not self._shares_all):
             yield from map(work, first or ())  # nothing to share, and nobody to be found for it
@@ -168,15 +177,19 @@ class Workers:
         ahead.popleft()
         return results
 
-    def _together(self, items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    def _together(
+        self, items: Iterable[T], size: Callable[[T], int], file: Callable[[T], object]
+    ) -> Iterator[list[T]]:
         """Yield items in groups that are worth a task."""
         group: list[T] = []
-        total = 0
+        total, files = 0, set[object]()
         for item in items:
             nbytes = size(item)
-            if group and (total + nbytes > self.task_bytes or len(group) == _MOST_TOGETHER):
+            files.add(file(item))
+            is_full = len(group) == _MOST_TOGETHER or len(files) > _MOST_FILES
+            if group and (is_full or total + nbytes > self.task_bytes):
                 yield group
-                group, total = [], 0
+                group, total, files = [], 0, {file(item)}
             group.append(item)
             total += nbytes
         if group:

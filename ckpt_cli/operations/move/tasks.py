@@ -77,7 +77,10 @@ def done(
             yield pair[1]
 
     total = None
-    with closing(workers.map(work, noted(), lambda part: part.end - part.begin)) as results:
+    mapped = workers.map(
+        work, noted(), lambda part: part.end - part.begin, lambda part: part.place and part.place.file
+    )
+    with closing(mapped) as results:
         for sums in results:
             unit, part = waiting.popleft()
             note(part, sums)
