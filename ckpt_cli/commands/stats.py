@@ -10,6 +10,7 @@ import click
 from formats.core.words import counted
 from formats.errors import CheckpointError
 from formats.find.opening import is_directory, locate
+from formats.store.paths import named
 
 from ..operations.choose.places import checkpoints_below, each_once
 from ..operations.choose.select import choose
@@ -85,7 +86,7 @@ def command(path: str, fail_on: tuple[str, ...], workers: Workers, **options: An
         options["keys"] = ()
     run = _Run(fail_on, workers, options["form"], selection_of(options), options["as_json"])
     if options["files"]:
-        places, notes = each_once([locate(word) for word in (path, *words)])
+        places, notes = each_once([locate(named(word)) for word in (path, *words)])
         for text in notes:
             render.note(text)
         return run.several(path, places)

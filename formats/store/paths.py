@@ -43,7 +43,7 @@ _lent: dict[str, Store] = {}
 def store_of(path: str) -> Store:
     """Return the store that a path lies in; UnsupportedFeatureError where there is none for its scheme."""
     if "://" not in path or not (scheme := scheme_of(path)):
-        return LOCAL
+        return _revision_of(path) if _revisions and ":" in path else LOCAL
     found = _lent.get(scheme) or _stores().get(scheme)
     if found is None:
         raise no_store(path, scheme)
@@ -57,8 +57,35 @@ def named(path: str) -> str:
     alone.  Raises UnsupportedFeatureError where there is no such store.
     """
     if "://" not in path or not (scheme := scheme_of(path)):
-        return path
+        return _named_revision(path) if ":" in path else path
     return local_path(path) if scheme == "file" else store_of(path).named(path)
+
+
+_revisions: dict[str, Store] = {}
+"""Stores of git by what their paths begin with, a REV and a colon, of those that somebody has named."""
+
+
+def _named_revision(path: str) -> str:
+    """Return by what `REV:PATH` is called, from now on as a path of git; any other path as it is.
+
+    What is there under that name is meant first.
+    """
+    if LOCAL.stat(path, follow=False) is not None:
+        return path
+    from .git import find
+
+    found = find(path)
+    if found is None:
+        return path
+    place, store = found
+    _revisions[store.path("")] = store
+    return place
+
+
+def _revision_of(path: str) -> Store:
+    """Return the store of git in which a path lies, or this machine's."""
+    beginnings = [begin for begin in _revisions if path.startswith(begin)]
+    return _revisions[max(beginnings, key=len)] if beginnings else LOCAL
 
 
 @cache

@@ -18,7 +18,7 @@ from formats.find.opening import open_checkpoint
 from formats.model.location import MAP, Location, step_of
 from formats.model.weight_map import files_of_map
 from formats.store.beside import V1_SHARD
-from formats.store.paths import is_there, join, real_path, split
+from formats.store.paths import is_there, join, named, real_path, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ def paths_and_keys(first: str, words: Sequence[str]) -> tuple[list[str], tuple[s
     A key or object path of the first checkpoint is a key, whatever lies on the disk.  Else what is
     there is a path, and the rest are keys and globs.
     """
-    there = {word for word in words if is_there(word) or find(word) is not None}
+    there = {word for word in words if is_there(named(word)) or find(word) is not None}
     if there:
         there -= _names_in(first)
     return [first, *(word for word in words if word in there)], tuple(w for w in words if w not in there)

@@ -1,0 +1,298 @@
+"""Files of a commit, `REV:PATH`, in the git repository that one stands in, without a checkout.
+
+    HEAD~1:run/ckpt-10      of a tree-ish, from the top of the repository
+    HEAD~1:./ckpt-10        from the working directory
+
+Git is asked by plumbing alone, which runs no hook, filter, pager or alias: `rev-parse` for the
+tree, `ls-tree` for its folders one by one, `cat-file` for blobs.  Of what a person typed only REV reaches
+it, behind `--end-of-options`; names come from its own answers.  A repository may be hostile: what
+it lacks is not fetched, for that would start what its configuration says.
+
+A blob is the same for ever, so its name is the identity.  Git has no reading at a place: a blob is
+copied to a temporary file when it is first read, of which nothing is left.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import subprocess
+import tempfile
+import threading
+from functools import lru_cache
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
+from .base import CLOSED, FILE, FOLDER, LINK, OTHER, Entry, File, Listed, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+_HELD = 1 << 20
+"""Bytes of a blob that are kept in memory; a larger one goes to a file in TMPDIR."""
+
+_MOST_LINKS = 20
+_KINDS = {"100644": FILE, "100755": FILE, "100664": FILE, "040000": FOLDER, "120000": LINK}
+
+_SETTINGS = {
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
+"""A partial clone is not filled up, nothing is written, nobody is asked."""
+
+
+class _Node(NamedTuple):
+    """What a tree has under a name: its kind, the object, bytes of a blob."""
+
+    kind: str
+    name: str
+    size: int
+
+    @property
+    def entry(self) -> Entry:
+        return Entry(self.kind, self.size, 0.0, (self.name,))
+
+
+def _ask(*words: str, git_dir: str | None = None) -> bytes | None:
+    """Return what git answers; None where it says no, or is not there."""
+    where = [] if git_dir is None else [f"--git-dir={git_dir}"]
+    try:
+        done = subprocess.run(  # noqa: S603  plumbing, of which only REV was typed by somebody
+            ["git", "--no-pager", *where, *words],  # noqa: S607  where a person's own git is
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            env={**os.environ, **_SETTINGS},
+        )
+    except OSError:
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def split_revision(path: str) -> tuple[str, str]:
+    """Return REV and PATH of `REV:PATH`, as git parts them: a colon in braces belongs to REV.
+
+    Both are empty where this is nothing of the kind.
+    """
+    depth = 0
+    for at, character in enumerate(path):
+        depth += (character == "{") - (character == "}")
+        if character == ":" and depth <= 0:
+            return (path[:at], path[at + 1 :]) if at else ("", "")
+    return "", ""
+
+
+def find(path: str) -> tuple[str, GitStore] | None:
+    """Return the path by which something of a commit is called, and its store; None where REV is none."""
+    revision, inside = split_revision(path)
+    if not revision or "\0" in path:
+        return None
+    found = _repository(os.getcwd())
+    if found is None:
+        return None
+    git_dir, prefix = found
+    tree = _ask("rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{tree}", git_dir=git_dir)
+    if not tree:
+        return None
+    if inside.startswith(("./", "../")) or inside in (".", ".."):
+        inside = posixpath.normpath(posixpath.join(prefix, inside))
+    store = GitStore(revision, tree.decode().strip(), git_dir)
+    return store.path(posixpath.normpath(inside) if inside else ""), store
+
+
+@lru_cache(1)
+def _repository(directory: str) -> tuple[str, str] | None:
+    """Return the repository that a directory lies in, and the way there from its top."""
+    del directory  # which is where git looks
+    answer = _ask("rev-parse", "--absolute-git-dir", "--show-prefix")
+    if answer is None:
+        return None
+    git_dir, prefix = os.fsdecode(answer).split("\n")[:2]
+    return git_dir, prefix
+
+
+@lru_cache(256)
+def _tree(git_dir: str, tree: str) -> dict[str, _Node]:
+    """Return what lies in a folder, by name."""
+    answer = _ask("ls-tree", "-l", "-z", "--full-tree", tree, git_dir=git_dir)
+    if answer is None:
+        raise _unread("tree", tree, git_dir)
+    found = {}
+    for row in answer.split(b"\0")[:-1]:
+        facts, _, name = row.partition(b"\t")
+        mode, _, object_name, size = facts.decode().split()
+        nbytes = int(size) if size.isdigit() else 0
+        found[os.fsdecode(name)] = _Node(_KINDS.get(mode, OTHER), object_name, nbytes)
+    return found
+
+
+def _unread(what: str, name: str, path: str) -> InaccessibleError:
+    hints = ("where this is a partial clone, which is not filled up here: git fetch --refetch --no-filter",)
+    error = InaccessibleError(f"git cannot read the {what} {name}", path=path)
+    error.hints = hints
+    return error
+
+
+class GitFile(File):
+    """A blob, copied to where it can be read at places when that is first asked for."""
+
+    store: GitStore
+
+    def __init__(self, store: GitStore, path: str, node: _Node) -> None:
+        super().__init__(store, path, node.size, (node.name,))
+        self._node = node
+        self._copy: IO[bytes] | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def read(self, offset: int, size: int) -> bytes:
+        with self._lock:
+            if self._closed:
+                raise CheckpointError(CLOSED, path=self.path)
+            if self._copy is None:
+                self._copy = self._fetched()
+            size = max(0, min(size, self.size - offset)) if offset >= 0 else 0
+            self._copy.seek(max(0, offset))
+            data = self._copy.read(size)
+        if self._tally is not None:
+            self._tally.add(len(data))
+        return data
+
+    def _fetched(self) -> IO[bytes]:
+        try:
+            return self._copied()
+        except OSError as error:
+            message = f"copying it to a temporary file: {error.strerror or error}"
+            raise InaccessibleError(message, path=self.path) from error
+
+    def _copied(self) -> IO[bytes]:
+        copy: IO[bytes] = tempfile.SpooledTemporaryFile(_HELD)  # noqa: SIM115  closed with this
+        command = [
+            "git",
+            "--no-pager",
+            f"--git-dir={self.store.git_dir}",
+            "cat-file",
+            "blob",
+            self._node.name,
+        ]
+        with subprocess.Popen(  # noqa: S603  as above
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **_SETTINGS},
+        ) as process:
+            assert process.stdout is not None
+            left = self.size
+            while piece := process.stdout.read(min(_HELD, left + 1)):
+                left -= len(piece)
+                if left < 0:
+                    process.kill()
+                    break
+                copy.write(piece)
+        if left or process.returncode:
+            copy.close()
+            raise _unread("blob", self._node.name, self.path)
+        return copy
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._copy is not None:
+                self._copy.close()
+                self._copy = None
+
+
+class GitStore(Store):
+    """The files of a tree-ish.  Its paths are `REV:PATH`, as they are typed."""
+
+    scheme = "git"
+
+    def __init__(self, revision: str, tree: str, git_dir: str) -> None:
+        self.revision = revision
+        self.tree = tree
+        self.git_dir = git_dir
+
+    def path(self, inside: str) -> str:
+        """Return the path of what lies there in the tree."""
+        return f"{self.revision}:{'' if inside == '.' else inside}"
+
+    def _inside(self, path: str) -> str:
+        return path.removeprefix(f"{self.revision}:").strip("/")
+
+    def open(self, path: str) -> File:
+        node = self._find(self._inside(path))
+        if node is None:
+            raise CheckpointNotFoundError("no such file", path=path)
+        if node.kind == FOLDER:
+            raise InaccessibleError("this is a directory, not a regular file", path=path)
+        if node.kind != FILE:
+            raise InaccessibleError("this is no regular file", path=path)
+        return GitFile(self, path, node)
+
+    def stat(self, path: str, *, follow: bool = True) -> Entry | None:
+        node = self._find(self._inside(path), follow=follow)
+        return None if node is None else node.entry
+
+    def list(self, folder: str) -> Sequence[Listed]:
+        node = self._find(self._inside(folder))
+        if node is None or node.kind != FOLDER:
+            raise CheckpointNotFoundError("no such directory", path=folder)
+        return sorted(Listed(name, each.kind) for name, each in _tree(self.git_dir, node.name).items())
+
+    def stamp(self, folder: str) -> Hashable | None:  # noqa: ARG002  a tree never changes
+        return self.tree
+
+    def _find(self, inside: str, *, follow: bool = True, links: int = 0) -> _Node | None:
+        """Return what lies at a path in the tree; a link that leads out of it leads nowhere."""
+        node = _Node(FOLDER, self.tree, 0)
+        names = [name for name in inside.split("/") if name]
+        for number, name in enumerate(names):
+            below = _tree(self.git_dir, node.name).get(name) if node.kind == FOLDER else None
+            if below is None:
+                return None
+            node = below
+            is_last = number == len(names) - 1
+            if node.kind == LINK and (follow or not is_last):
+                target = self._target("/".join(names[:number]), node)
+                if target is None or links == _MOST_LINKS:
+                    return None
+                rest = "/".join([target, *names[number + 1 :]])
+                return self._find(rest, follow=follow, links=links + 1)
+        return node
+
+    def _target(self, folder: str, link: _Node) -> str | None:
+        """Return where in the tree a link leads; None where that is elsewhere."""
+        if link.size > _HELD:
+            return None
+        with GitFile(self, self.path(folder), link) as file:
+            text = os.fsdecode(file.read(0, link.size))
+        target = posixpath.normpath(posixpath.join(folder, text))
+        return None if target.startswith(("/", "../")) or target == ".." else target.removeprefix("./")
+
+    # Paths -----------------------------------------------------------------------
+
+    def join(self, folder: str, name: str) -> str:
+        if name.startswith(f"{self.revision}:"):
+            return name
+        inside = self._inside(folder)
+        return self.path(f"{inside}/{name.lstrip('/')}" if inside else name.lstrip("/"))
+
+    def split(self, path: str) -> tuple[str, str]:
+        folder, _, name = self._inside(path).rpartition("/")
+        return self.path(folder), name
+
+    def absolute(self, path: str) -> str:
+        inside = self._inside(path)
+        return self.path(posixpath.normpath(inside) if inside else "")
+
+    def relative(self, path: str, folder: str) -> str:
+        inside = self._inside(self.absolute(folder))
+        return self._inside(self.absolute(path)).removeprefix(f"{inside}/" if inside else "")
