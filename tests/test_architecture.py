@@ -268,7 +268,8 @@ def test_in_the_store_room_the_local_store_and_those_who_write_ask() -> None:
         "staging",
         "upload",
     }
-    assert asking == {"local", "obstacles", *writing, "memory"}  # which tests fill from files
+    # Tests fill memory from files; what git gives is copied to where it can be read at places.
+    assert asking == {"local", "obstacles", *writing, "memory", "git"}
 
 
 HEAVY = (
