@@ -15,7 +15,8 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InaccessibleError
+from ..core.version import VERSION
+from ..errors import CheckpointError, InaccessibleError, UnsupportedFeatureError
 from .executors import ASKED_EVERY, RUNS, Travelling, missing_extra
 from .transport import timeout
 from .workers import default_jobs
@@ -23,8 +24,6 @@ from .workers import default_jobs
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Future
-
-    from ..errors import CheckpointError
 
 
 class Dask(Travelling):
@@ -54,6 +53,11 @@ class Dask(Travelling):
         except OSError as error:
             self.close()
             raise self._gone(f"has no worker after {self._patience:g} s") from error
+        try:
+            self._check_workers()
+        except CheckpointError:
+            self.close()
+            raise
         # A worker may be killed three times over a task, which is then taken for what kills it.
         super().__init__(self._client.get_executor(pure=False, retries=2), 1, elsewhere=self._cluster is None)
 
@@ -70,8 +74,28 @@ class Dask(Travelling):
         except (OSError, ValueError, TypeError) as error:
             raise self._gone("no scheduler answers there") from error
 
+    def _check_workers(self) -> None:
+        """Refuse workers of another version before they are sent anything; without ckpt they would end."""
+
+        def asked() -> str | None:  # sent along as it is, for who has no ckpt
+            try:
+                from formats.core.version import VERSION
+            except ImportError:
+                return None
+            return VERSION
+
+        found = self._client.run(asked, on_error="ignore")
+        for worker, version in sorted(found.items()):
+            if version != VERSION:
+                has = "no ckpt" if version is None else f"ckpt {version}"
+                message = f"{self.name}: the worker at {worker} has {has}, this is {VERSION}"
+                raise UnsupportedFeatureError(message, hints=("install one version everywhere",))
+
     def _gone(self, what: str) -> InaccessibleError:
-        return InaccessibleError(f"{self.name}: {what}")
+        error = InaccessibleError(f"{self.name}: {what}")
+        if "worker" in what:
+            error.hints = ("what the workers print says why they ended, or did not begin",)
+        return error
 
     @property
     def count(self) -> int:

@@ -132,6 +132,8 @@ def _opened(parcel: bytes, *, synced: bool) -> Done:
                 file.close(synced=synced)
         except CheckpointError as raised:
             error = raised.with_traceback(None)
+        except (ImportError, AttributeError) as raised:  # which a worker without ckpt raises by itself
+            raise RuntimeError(f"{type(raised).__name__}: {raised}") from raised
         return Done(results, reads_of_task(hand.read), error)
 
 

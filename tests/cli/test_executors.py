@@ -87,6 +87,37 @@ def test_processes_of_its_own_write_the_same_bytes(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("processes")
+def test_what_is_not_read_in_ranges_is_said(ckpt: Callable, laid_out: Path) -> None:
+    for name, said in (("npz", "done by this process: "), ("tf-name", "handed out: 1 task, ")):
+        path = laid_out / "one" / name / os.path.basename(GOLDENS[name])
+        assert said in ckpt("verify", path, "--executor", "processes", "-v").err
+
+
+def test_ctrl_c_reaches_all_and_leaves_nothing(tmp_path: Path) -> None:
+    """A terminal interrupts the processes that work, too; they leave it to the command."""
+    write_bundle(str(tmp_path / "a-1"), {"large": np.zeros(100_000_000, np.float32)})
+    (out := tmp_path / "out").mkdir()
+    command = [sys.executable, "-m", "ckpt_cli", "convert", "a-1", "out/b-1", "--executor", "processes:2"]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ROOT},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            if any(path.stat().st_blocks for path in out.glob("*/shard-0")):
+                break
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.strip()) == (130, "")
+    assert os.listdir(out) == []
+
+
 # What travels --------------------------------------------------------------------------
 
 

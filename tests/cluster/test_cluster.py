@@ -232,6 +232,29 @@ def test_the_command_is_killed(seed: int, large: str, slow: Cluster, tmp_path: P
     assert not any("_temp_" in name for name in os.listdir(tmp_path / "out"))
 
 
+def test_a_killed_command_goes_on(large: str, slow: Cluster, tmp_path: Path) -> None:
+    """With --resume, which workers look at what lies there for."""
+    (tmp_path / "out").mkdir()
+    line = ("convert", large, tmp_path / "out/b-1", "--resume")
+    process = slow.begin(*line)
+    wait_for(lambda: staged(tmp_path / "out") > 150 * MIB or process.poll() is not None, "what is written")
+    process.kill()
+    process.communicate()
+    done = slow.run(*line)
+    assert done.code == 0, done.err
+    assert same_bytes(large, tmp_path / "out/b-1")
+    assert sorted(os.listdir(tmp_path / "out")) == ["b-1.data-00000-of-00001", "b-1.index"]
+
+
+def test_a_worker_without_ckpt(large: str, tmp_path: Path) -> None:
+    with cluster(tmp_path / "cluster") as found:
+        found.worker(None, PYTHONPATH="", PYTHONSAFEPATH="1")
+        done = found.run("verify", large)
+        assert (done.code, done.out) == (3, "")
+        assert " has no ckpt, this is 0." in done.err
+        assert found.processes[1].poll() is None, "it goes on for others"
+
+
 # Buckets ---------------------------------------------------------------------------------
 
 

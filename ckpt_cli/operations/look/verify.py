@@ -196,6 +196,7 @@ def _verify_open(reader: CheckpointReader, workers: Workers, advance: Callable[[
     findings: list[Finding] = []
     unread: dict[str | None, Finding] = {}
     tensors = nbytes = 0
+    before = workers.sent
     for step in reader.verify(workers):
         for finding in step.findings:
             if finding.code == UNREADABLE:  # of a file, not of each tensor in it
@@ -205,6 +206,8 @@ def _verify_open(reader: CheckpointReader, workers: Workers, advance: Callable[[
         tensors += step.tensors
         nbytes += step.nbytes
         advance(step.nbytes)
+    if workers.sent == before:  # what cannot be read in ranges is gone through in order
+        workers.kept = [workers.kept[0] + tensors, workers.kept[1] + nbytes]
     findings += unread.values()
     if findings and reader.has_changed():
         message = "changed while it was verified, which may be all that was found: verify it again"
