@@ -35,6 +35,7 @@ def create_checkpoint(
     rehearsal: bool = False,
     prove_sent: bool = True,
     journal: Journal | SentJournal | None = None,
+    is_shared: bool = False,
 ) -> CheckpointWriter:
     """Return a writer of a new checkpoint at `path`, in the format of that id; it is a context manager.
 
@@ -46,7 +47,8 @@ def create_checkpoint(
     what the file shall say of itself, as a reader's `facts` do.  The
     writer of a `rehearsal` writes nothing, but what would be refused is.  What is sent to a store
     is held against what that says of it, unless not `prove_sent`.  With a `journal`, which has begun, it
-    goes on where another process was interrupted.
+    goes on where another process was interrupted.  The data shards of a
+    bundle in a store that `is_shared` are sent by other processes (`formats.store.upload.Handed`).
 
     Raises CheckpointExistsError for a target that is there, unless `overwrite`;
     UnsupportedDtypeError, DuplicateKeyError and ConversionError for what the format
@@ -74,6 +76,7 @@ def create_checkpoint(
         rehearsal,
         prove_sent,
         journal,
+        is_shared,
     )
     check_specs(target, found)
     return create(target)

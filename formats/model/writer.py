@@ -59,7 +59,7 @@ class Target(NamedTuple):
     `facts` are what the format can say of itself, as its reader gives them.  Of a
     `rehearsal` nothing is written: it refuses what the performance would, and has its notes.
     `prove_sent` holds what was sent to a store against what that says it has.  With a `journal` it
-    goes on where another process was interrupted.
+    goes on where another process was interrupted.  Where it `is_shared`, other processes send its objects.
     """
 
     path: str
@@ -72,6 +72,7 @@ class Target(NamedTuple):
     rehearsal: bool = False
     prove_sent: bool = True
     journal: Journal | SentJournal | None = None
+    is_shared: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -192,6 +193,7 @@ class CheckpointWriter(ABC):
             prove=target.prove_sent,
             largest=target.largest,
             journal=cast("SentJournal | None", target.journal),
+            is_shared=target.is_shared and self.has_slices,
         )
 
     @classmethod

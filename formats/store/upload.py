@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..core.chunks import PIECE, view_of
 from ..errors import CheckpointError, CheckpointExistsError, ConversionError
@@ -156,6 +156,26 @@ class Upload:
         if self.journal is not None and self._entry is not None:
             self.journal.finished(self.path, self._entry, self.rows)
 
+    def published(self) -> Entry:
+        """Publish it, and return what lies there."""
+        self.publish()
+        assert self._entry is not None
+        return self._entry
+
+    def found_sent(self) -> Entry | None:
+        """Return what lies there already, where it has the MD5 of what was to be sent."""
+        found = self._store.asked(self.path)
+        if found is None or found.size != self.size or not (self._sums_blocks or self._stream is None):
+            return None
+        sums = [*(each.result() for each in self._sums), md5(self._filling)]
+        if str(found.identity[0]).strip('"') != md5_of(sums) and self._read_back() != sums:
+            return None
+        self._stop_summing()
+        if self._stream is not None:
+            self._stream.abort()
+            self._stream = None
+        return found
+
     def _stop_summing(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
@@ -215,6 +235,80 @@ class Upload:
         self.is_published = False
 
 
+class Handed(Upload):
+    """An object that another process sends, whole: what it is made of is noted until that has done so.
+
+    Its place in it is reserved for what that process reads; what is written here waits in memory.
+    """
+
+    def __init__(self, path: str, block: int, *, prove: bool) -> None:
+        super().__init__(path, NOTHING, block, prove=prove)
+        self.pieces: list[bytes | None] = []
+
+    def write(self, data: Chunk | bytearray) -> None:
+        """Note what comes next."""
+        self.pieces.append(bytes(data))
+        self.size += len(self.pieces[-1] or b"")
+
+    def reserve(self, size: int) -> int:
+        """Return the offset of the next `size` bytes, which whoever sends it reads elsewhere."""
+        self.pieces.append(None)
+        self.size += size
+        return self.size - size
+
+    def hand_over(self) -> Maker:
+        """Return who makes it; whether it is there is not known until `arrived`."""
+        self.is_published = None
+        return Maker(self.path, self._block, self._prove)
+
+    def arrived(self, entry: Entry) -> None:
+        """Take note that it is there."""
+        self._entry = entry
+        self.is_published = True
+        self.pieces.clear()
+
+    def publish(self) -> None:
+        """Send what waits here alone."""
+        if self.is_published:
+            return
+        pieces, self.pieces, self.size = self.pieces, [], 0
+        for piece in pieces:
+            assert piece is not None
+            super().write(piece)
+        super().publish()
+
+    def settle(self) -> None:
+        """Find out whether it is there: nobody else had its name."""
+        if self.is_published is None:
+            found = self._store.asked(self.path)
+            self.is_published = found is not None and found.size == self.size
+            self._entry = found
+
+
+class Maker(NamedTuple):
+    """Makes an object in whichever process; plain data."""
+
+    path: str
+    block: int
+    prove: bool
+
+    def make(self, chunks: Iterable[Chunk]) -> Entry:
+        """Send all of an object; return what lies there then.
+
+        What a process that was lost has sent before is taken for it where it is the same.  Raises as
+        `Upload.publish`.
+        """
+        upload = Upload(self.path, NOTHING, self.block, prove=self.prove)
+        try:
+            for chunk in chunks:
+                upload.write(chunk)
+            found = upload.found_sent() or upload.published()
+        except BaseException:
+            upload.remove()
+            raise
+        return found
+
+
 def made_first(path: str) -> str:
     """Return what to say of an object that is made on this machine before it is sent."""
     from tempfile import gettempdir
@@ -258,7 +352,8 @@ class Uploading:
 
     `head` is the path of what goes last.  `prove` holds each object against what the store says of it.
     `largest` are the bytes of the largest object, as far as that is known.  With a `journal` objects that
-    are finished stay for another process to go on with.
+    are finished stay for another process to go on with.  Where it `is_shared`, other processes send all but
+    the head.
     """
 
     is_local = False
@@ -272,8 +367,10 @@ class Uploading:
         prove: bool = True,
         largest: int = 0,
         journal: Finishes | None = None,
+        is_shared: bool = False,
     ) -> None:
         self.target = target
+        self.is_shared = is_shared
         self._journal = journal
         self._head_path = head
         self._prove = prove
@@ -338,6 +435,10 @@ class Uploading:
         over = self._over if is_head else NOTHING if self._journal is None else WHATEVER
         # An index is put at one stroke, on its condition, and can be read before.
         block = _WHOLE if is_head and (self._uploads or path != self.target) else self._block
+        if self.is_shared and not is_head:
+            handed = Handed(path, block, prove=self._prove)
+            self._uploads.append(handed)
+            return handed
         upload = Upload(path, over, block, is_head=is_head, prove=self._prove)
         if is_head:
             self._head = upload

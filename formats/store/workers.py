@@ -117,6 +117,11 @@ class Workers:
         self.task_bytes = task_bytes(total)
         return self
 
+    @property
+    def shares_all(self) -> bool:
+        """Whether everything is handed out that can be: who works was chosen."""
+        return self._shares_all
+
     def keep(self, nbytes: int) -> None:
         """Take note of a tensor that is not handed out, for it cannot be read or written in ranges."""
         self.kept[0] += 1

@@ -20,10 +20,12 @@ from ckpt_cli.operations.look.stats import statistics_of
 from ckpt_cli.operations.move.computed import values_of
 from ckpt_cli.operations.move.tasks import Part
 from formats.errors import CheckpointError
-from formats.store import executors, ranges, workers
+from formats.store import executors, ranges, upload, workers
 from formats.store.executors import Travelling, begin_worker, lent_by
+from formats.store.memory import MemoryStore
+from formats.store.paths import reachable
 from formats.store.workers import task_bytes
-from tests.executing import GOLDENS, LINES, came_of, lay_out
+from tests.executing import GOLDENS, LINES, came_of, lay_out, line
 from tests.support import shard_path, strings, write_bundle
 
 if TYPE_CHECKING:
@@ -116,6 +118,88 @@ def test_ctrl_c_reaches_all_and_leaves_nothing(tmp_path: Path) -> None:
         _, err = process.communicate(timeout=60)
     assert (process.returncode, err.strip()) == (130, "")
     assert os.listdir(out) == []
+
+
+# Objects -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store() -> Iterator[MemoryStore]:
+    found = MemoryStore()
+    with reachable(found):
+        yield found
+
+
+def _blobs(store: MemoryStore, folder: str) -> dict[str, bytes]:
+    found = {}
+    for name in store.list(folder):
+        with store.open(f"{folder}/{name.name}") as file:
+            found[name.name] = file.read(0, file.size)
+    return found
+
+
+@pytest.mark.parametrize("name", ["mixed", "tf-object", "slices", "dtypes", "npz", "safetensors"])
+def test_objects_are_the_same_whoever_sends_them(
+    name: str, laid_out: Path, store: MemoryStore, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shards of few tensors, and strings between them."""
+    (source,) = (word for word in line(name, "verify") if word.startswith("one/"))
+    monkeypatch.chdir(laid_out)
+    for folder, options in (("alone", ["-j", "1"]), ("shared", ["--executor", "threads:2"])):
+        target = f"mem://tests/{folder}/t-1"
+        done = ckpt("convert", source, target, "--to", "name", "--shard-size", "9000", "-v", *options)
+        assert done.code == 0, done.err
+    is_shared = name in ("tf-object", "dtypes", "safetensors")  # the others are read in order, or in slices
+    assert ("handed out: 0 tasks" not in done.err) == is_shared, done.err
+    assert _blobs(store, "mem://tests/shared") == _blobs(store, "mem://tests/alone")
+    assert ckpt("verify", "mem://tests/shared/t-1").code == 0
+
+
+def _large(tmp_path: Path) -> str:
+    path = str(tmp_path / "a-1")
+    write_bundle(path, {f"{n}": np.full(5000, n, np.float32) for n in range(6)})
+    return path
+
+
+@pytest.mark.parametrize("when", ["put", "block"])
+def test_objects_that_cannot_be_sent_leave_nothing(
+    when: str, tmp_path: Path, store: MemoryStore, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload, "BLOCK", 1 << 12)
+
+    def fail(what: str, path: str) -> None:
+        if what == when and "00003-of" in path:
+            raise formats.InaccessibleError("the server answered 500", path=path)
+
+    store.before = fail
+    if when == "put":
+        monkeypatch.setattr(upload, "BLOCK", 1 << 20)
+    done = ckpt(
+        "convert", _large(tmp_path), "mem://tests/t-1", "--shard-size", "20000", "--executor", "threads:2"
+    )
+    assert done.code == 3
+    assert "the server answered 500" in done.err
+    assert store.names == []
+    assert store.begun == set()
+
+
+@pytest.mark.parametrize("bytes_", ["the same", "others"])
+def test_an_object_that_a_lost_worker_has_sent(
+    bytes_: str, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not taken for damage, nor are others' bytes taken for ours."""
+    data = bytes(range(250)) * 40
+    store.put("mem://tests/x", data if bytes_ == "the same" else data[::-1], upload.NOTHING)
+    before = store.asked("mem://tests/x")
+    for block in (1 << 12, 1 << 20):
+        maker = upload.Maker("mem://tests/x", block, True)
+        if bytes_ == "the same":
+            assert maker.make([data[:100], data[100:]]) == before
+        else:
+            with pytest.raises(formats.CheckpointExistsError):
+                maker.make([data])
+        assert store.asked("mem://tests/x") == before
+        assert store.begun == set()
 
 
 # What travels --------------------------------------------------------------------------

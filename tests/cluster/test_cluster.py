@@ -282,8 +282,9 @@ def test_to_a_bucket_and_from_it(large: str, bucket: str, tmp_path: Path, ckpt: 
     with cluster(tmp_path / "cluster") as found:
         for _ in range(2):
             found.worker()
-        done = found.run("convert", large, f"{bucket}/b-1", "--shard-size", 100 * MIB)
+        done = found.run("convert", large, f"{bucket}/b-1", "--shard-size", 100 * MIB, "-v")
         assert done.code == 0, done.err
+        assert "handed out: 4 tasks, " in done.err, "one object each"
         done = found.run("verify", f"{bucket}/b-1", "-v")
         assert done.code == 0, done.err
         assert "handed out: 39 tasks, 335,545,080 bytes" in done.err

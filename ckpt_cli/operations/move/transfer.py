@@ -33,6 +33,7 @@ from formats.wire.crc32c import mask
 
 from .computed import Values, cast
 from .layout import Spot, laid_out, units
+from .objects import can_be_shared, send_objects
 from .plans import FULL, NONE, Outcome
 from .resuming import Ledger, finished, letting_go
 from .sharing import Shares, share
@@ -134,6 +135,8 @@ def execute(
     for move in plan.moves:
         if move.tensor is not None and not move.tensor.has_values:
             move.tensor.read()  # A listing says so, before anything is written.
+    is_bucket = is_in_store(plan.target) and format_named(plan.format).is_bundle
+    is_shared = is_bucket and workers.shares_all and resume is None and can_be_shared(plan)
     create = partial(
         create_checkpoint,
         plan.target,
@@ -144,6 +147,7 @@ def execute(
         shard_size=shard_size,
         facts=plan.facts,
         prove_sent=proof != NONE,
+        is_shared=is_shared,
     )
     journal = None
     if resume is not None:
@@ -236,6 +240,9 @@ def _copy(  # noqa: PLR0917  what goes where, then who does it
 
     The order of what is laid out is the plan's, whoever does the copying.
     """
+    if not writer.target.is_local and writer.target.is_shared:
+        assert isinstance(writer, BundleWriter)
+        return send_objects(plan, writer, workers, advance, partial(_write, plan, writer, advance))
     made: dict[Name, int] = {}
     copies = _copies(plan, writer, shares, ledger, workers, advance)
     with closing(done(copied, copies, workers, advance, ledger.note)) as written:
@@ -274,13 +281,19 @@ def _copies(  # noqa: PLR0917  what goes where, then who does it
             writer.filled(*unit.name, crc)
             advance(move.spec.nbytes or 0)
             continue
-        if extents is None:
-            if plan.slices.get(move.spec.key):
-                _check_tiles(plan, move.spec)
-            writer.write(move.spec.key, _chunks(move))
-        else:
-            writer.write_slice(move.spec.key, extents, _chunks(move))
-        advance(move.spec.nbytes or 0)
+        _write(plan, writer, advance, unit)
+
+
+def _write(plan: Plan, writer: CheckpointWriter, advance: Callable[[int], None], unit: Unit) -> None:
+    """Give the writer what it has no place for."""
+    move, extents = unit
+    if extents is None:
+        if plan.slices.get(move.spec.key):
+            _check_tiles(plan, move.spec)
+        writer.write(move.spec.key, _chunks(move))
+    else:
+        writer.write_slice(move.spec.key, extents, _chunks(move))
+    advance(move.spec.nbytes or 0)
 
 
 # The proof ------------------------------------------------------------------------

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ...model.reader import Format
     from ...model.writer import Target
     from ...store.sent import SentJournal
-    from ...store.upload import Upload
+    from ...store.upload import Handed, Upload
 
 
 _Stretch = tuple[int, int, int]
@@ -97,6 +97,7 @@ class BundleWriter(CheckpointWriter):
         self._filling: list[StagedFile | Upload] = []
         self._starts_shard = False
         self._open_places: Counter[StagedFile | Upload] = Counter()
+        self._handed: dict[tuple[str, Extents | None], tuple[TensorSpec, Handed, _Stretch]] = {}
         super().__init__(format, bounded(target))
         self.notes += _notes(target)
 
@@ -231,6 +232,29 @@ class BundleWriter(CheckpointWriter):
         self._open_places[place.file] -= 1
         self._close_full_shards()
 
+    def hand_over(self, key: str, extents: Extents | None = None) -> Handed:
+        """Reserve room in an object that another process sends, and return that; it takes the tensor's turn.
+
+        `sent` is called when it was sent.
+        """
+        from ...store.upload import Handed
+
+        spec = self._begin(key) if extents is None else self._begin_slice(key, extents)
+        size = spec.nbytes or 0
+        shard, file = self._shard(size)
+        assert isinstance(file, Handed)
+        self._open_places[file] += 1
+        self._handed[key, extents] = spec, file, (shard, file.reserve(size), size)
+        self._end(key, extents)
+        return file
+
+    def sent(self, key: str, extents: Extents | None, crc: int) -> None:
+        """Take note that what was handed over is there, with bytes of this unmasked checksum."""
+        spec, file, place = self._handed.pop((key, extents))
+        self._add(spec, extents, place, mask(crc))
+        self._open_places[file] -= 1
+        self._close_full_shards()
+
     def _write_strings(self, elements: Iterable[Chunk]) -> tuple[tuple[int, int, int], int]:
         """Write strings, which wait until all lengths are known: those stand before them."""
         lengths, crc = bytearray(), 0
@@ -335,6 +359,7 @@ class BundleWriter(CheckpointWriter):
             self._write(graph, None, iter([self.target.object_graph.encode()]))
 
     def _finish(self) -> None:
+        assert not self._handed
         self.write_object_graph()
         for key, slices in self.target.slices.items():
             spec = self.specs[key]
