@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import threading
 import time
 import warnings
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.version import VERSION
@@ -22,7 +24,7 @@ from .transport import timeout
 from .workers import default_jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from concurrent.futures import Future
 
 
@@ -70,8 +72,10 @@ class Dask(Travelling):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that its version is another: ours is what matters
+                if address:
+                    within(2 * self._patience, partial(_greet, where, self._patience))
                 return distributed.Client(where, timeout=self._patience, set_as_default=False)
-        except (OSError, ValueError, TypeError) as error:
+        except Exception as error:
             raise self._gone("no scheduler answers there") from error
 
     def _check_workers(self) -> None:
@@ -152,6 +156,41 @@ class Dask(Travelling):
         if self._cluster is not None:
             with suppress(Exception):
                 self._cluster.close(timeout=ASKED_EVERY)
+
+
+def _greet(where: str, patience: float) -> None:
+    """Shake hands with a scheduler: a client would wait without end for a server that says nothing."""
+    import asyncio
+
+    from distributed.core import connect
+    from distributed.security import Security
+
+    async def greet() -> None:
+        comm = await connect(where, timeout=patience, **Security().get_connection_args("client"))
+        comm.abort()
+
+    asyncio.run(greet())
+
+
+def within(seconds: float, make: Callable[[], Any]) -> Any:
+    """Return what is made; TimeoutError where that takes longer, as it does where a server says nothing."""
+    made: list[Any] = []
+    raised: list[Exception] = []
+
+    def run() -> None:
+        try:
+            made.append(make())
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if raised:
+        raise raised[0]
+    if not made:
+        raise TimeoutError
+    return made[0]
 
 
 async def _called_off(run: str) -> None:

@@ -162,6 +162,11 @@ def test_nobody_there(large: str, tmp_path: Path, ckpt: Callable, monkeypatch: p
     done = ckpt("verify", large, "--executor", "dask://127.0.0.1:9")
     assert (done.code, done.out) == (3, "")
     assert "dask://127.0.0.1:9: no scheduler answers there" in done.err
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        name = f"dask://127.0.0.1:{silent.getsockname()[1]}"
+        done = ckpt("verify", large, "--executor", name)
+    assert (done.code, done.out) == (3, "")
+    assert f"{name}: no scheduler answers there" in done.err
     with cluster(tmp_path / "cluster") as found:
         done = ckpt("verify", large, "--executor", found.executor)
     assert (done.code, done.out) == (3, "")
