@@ -39,6 +39,10 @@ _LINES = [
     if command in READING
     and option not in ("--jobs", "--executor", "--color", "--verbose", "--in-place", "--link")
 ]
+_OF_PLACE = re.compile(r" -v( |$)| --format (gitlab|sarif)")
+"""Lines whose output tells the place in other words than its path: requests, fingerprints, URIs."""
+
+_LINES = [each for each in _LINES if not _OF_PLACE.search(each[1])]
 LINES = sorted({line for _, line in _LINES})
 FIRST = sorted(dict(reversed(_LINES)).values())
 """A line of each command."""

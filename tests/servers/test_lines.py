@@ -53,4 +53,4 @@ def test_paths_and_keys_of_buckets_are_completed(
     anew()
     assert offered("ls", f"{run}/ckpt-") == [f"{run}/ckpt-{step}" for step in (10, 8, 9)]
     assert offered("show", f"{run}/ckpt-10", "net/l1/b")[0] == "net/l1/bias"
-    assert offered("ls", run[:-1]) == [run]
+    assert run in offered("ls", run[:-1])

@@ -35,14 +35,14 @@ _PIECE = 9 << 20
 """Bytes of a tensor that is sent in two parts."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def google_server() -> Iterator[Google]:
     with google() as store, pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", store.url)
         yield store
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def written_gs(google_server: Google) -> str:
     """Return a bucket of a server that takes objects as Google's does, with nothing in it."""
     assert google_server.url

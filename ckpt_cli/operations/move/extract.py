@@ -35,7 +35,6 @@ from formats.store.paths import (
     is_there,
     list_folder,
     refuse_closed,
-    refuse_missing_place,
     refuse_target,
 )
 from formats.store.staging import (
@@ -280,7 +279,6 @@ def _check_target(output: Output, *, overwrite: bool) -> None:
     refuse_target(path)  # a folder of objects would not be there at one stroke
     if not is_there(path):
         refuse_closed(path)
-        refuse_missing_place(path)
         return
     is_directory = is_folder(path)
     if not is_directory:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from formats.errors import CheckpointExistsError
 from formats.store.links import followed
-from formats.store.paths import is_in_store, is_there, refuse_closed
+from formats.store.paths import is_in_store, is_there, refuse_closed, refuse_missing_place
 from formats.store.staging import Staging, refuse_irreplaceable
 from formats.store.upload import Uploading
 
@@ -21,6 +21,7 @@ def refuse_single(path: str, *, overwrite: bool) -> None:
     """Raise CheckpointExistsError where one is there, or what no file takes the place of."""
     if not is_there(path):
         refuse_closed(path)
+        refuse_missing_place(path)
         return
     refuse_irreplaceable(path)
     if not overwrite:

@@ -135,6 +135,8 @@ def test_a_bucket_that_is_not_there_is_said(library: Library) -> None:
         open_checkpoint("s3://bucket/run/ckpt-1")
     with pytest.raises(CheckpointNotFoundError, match="cannot be written: there is no s3://bucket"):
         formats.create_checkpoint("s3://bucket/run/ckpt-1", format="tf-name", specs=[])
+    with pytest.raises(CheckpointNotFoundError, match="cannot be written: there is no s3://bucket"):
+        paths.refuse_missing_place("s3://bucket/k.npy")
     library.error = None
     with pytest.raises(CheckpointNotFoundError, match="no such file, prefix or directory"):
         open_checkpoint("s3://bucket/nothing/ckpt-1")
