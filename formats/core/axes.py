@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Shape: TypeAlias = tuple[int, ...]
 
-MOST_PARTS = 1 << 20
+MOST_PARTS = 1 << 16
 """Of a tensor that is cut; more are no model's."""
 
 _MOST_OPERATIONS = 16
@@ -177,6 +177,8 @@ class Cut(NamedTuple):
         if self.kind == "split" and (not self.parts or size % self.parts):
             raise ValueError(f"{self} does not fit shape {list(shape)}")
         parts = self.parts if self.kind == "split" and self.parts else size
+        if parts > MOST_PARTS:
+            raise ValueError(f"{self} makes {parts} tensors, {MOST_PARTS} are the most")
         if self.parts is not None and parts != self.parts:
             raise ValueError(f"{self} makes {self.parts} tensors, shape {list(shape)} has {size}")
         return parts

@@ -162,7 +162,11 @@ def test_a_map_that_misses_doubles_or_contradicts_writes_nothing(
     [
         (["convert", CONV, "{}/x.h5", "--layout", "pytorch"], 3, "keras-h5 is restored by TensorFlow"),
         (["convert", CONV, "{}/x.npz", "--layout", "torch"], 2, "--layout"),
-        (["convert", "{}/m.npz", "{}/x.safetensors", "--layout", "pytorch"], 3, "tell names and axes"),
+        (
+            ["convert", "{}/m.npz", "{}/x.safetensors", "--layout", "pytorch"],
+            3,
+            "tensor 'a': npz without a model's configuration does not tell names and axes",
+        ),
         (["convert", "{}/m.npz", "{}/x.h5", "--layout", "tensorflow"], 3, "needs the model's configuration"),
         (
             ["convert", "{}/m.npz", "{}/x.h5", "--layout", "tensorflow", "--config", CONV],

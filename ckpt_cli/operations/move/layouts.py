@@ -209,7 +209,9 @@ def _filled(config: str, reader: CheckpointReader) -> Unit:
 def _model_of(reader: CheckpointReader, layout: Layout) -> Unit:
     facts = layout.config or keras_facts(reader.facts)
     if facts.config is None:
-        raise ModelError(f"{reader.format.name} without a model's configuration does not tell names and axes")
+        key = next((key for key in reader.specs if reader.kinds.get(key) == "variable"), None)
+        message = f"{reader.format.name} without a model's configuration does not tell names and axes"
+        raise ConversionError(message, path=reader.location.path, key=key, hints=_HINTS)
     return _filled(facts.config, reader)
 
 

@@ -96,6 +96,7 @@ def test_what_is_no_operation(text: str, words: str) -> None:
         ("gates(1,0,2)", [(4,)], "does not fit shape"),
         ("split(0,3)", [(4,)], "does not fit shape"),
         ("split(2,2)", [(4,)], "wants an axis"),
+        ("unstack(0)", [(1 << 40, 0)], "65536 are the most"),
         ("concat(0)", [(4,), (5,)], "parts of one shape"),
         ("concat(3)", [(4,), (4,)], "wants an axis"),
     ],
