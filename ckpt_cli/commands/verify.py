@@ -11,10 +11,11 @@ from formats.core.words import command_line, counted
 from formats.errors import REFUSED
 from formats.model.location import data_shards
 from formats.model.verification import Finding
+from formats.store.paths import is_file
 
 from ..operations.look.contract import Contract
 from ..operations.look.verify import Result, expand, verify_one
-from ..option_rules import needs, option_rules
+from ..option_rules import excludes, needs, option_rules
 from ..options import (
     LocalPath,
     color_option,
@@ -71,12 +72,15 @@ _MOST_SHOWN = 20
     metavar="LISTING",
     help="Also hold each tensor against a saved listing (ls --json -l --digest).",
 )
+@click.option(
+    "--locked", is_flag=True, help="Take the PATHs with a PATH.lock beside them, and hold each against that."
+)
 @recursive_option()
 @sharing_options
 @form_option
 @json_option
 @color_option
-@option_rules(needs("--input", "--outputs-like"))
+@option_rules(needs("--input", "--outputs-like"), excludes("--locked", "--against"))
 def command(
     paths: tuple[str, ...], workers: Workers, *, as_json: bool, recursive: bool, **options: Any
 ) -> int:
@@ -113,7 +117,11 @@ def command(
     """
     as_json = as_json or options["form"] == "json"
     contract = None if options["against"] is None else Contract(options["against"])
+    if options["locked"]:
+        paths = tuple(path.removesuffix(".lock") for path in paths)
     places, notes = expand(paths, recursive=recursive)
+    if options["locked"]:
+        places = [place for place in places if isinstance(place, Result) or _lock_of(place)]
     for text in (*notes, *(place.note for place in places if not isinstance(place, Result) and place.note)):
         render.note(text)
     results = [_verify(place, workers, contract, options) for place in places]
@@ -131,7 +139,7 @@ def command(
         for result in results:
             render.tsv(_rows(result))
     for result in results:
-        if result.ok and not result.has_checksums and contract is None:
+        if result.ok and not result.has_checksums and contract is None and not options["locked"]:
             render.note(f"{result.path}: {result.format} stores no checksums, so values cannot be proved")
         if result.is_unread:
             render.error_lines(_sentence(result))
@@ -146,6 +154,12 @@ def command(
     return _exit_code(results)
 
 
+def _lock_of(place: Location) -> str:
+    """Return the lock that lies beside a checkpoint; nothing where there is none."""
+    found = (f"{path}.lock" for path in (place.head, place.path) if is_file(f"{path}.lock"))
+    return next(found, "")
+
+
 def _verify(
     place: Location | Result, workers: Workers, contract: Contract | None, options: dict[str, Any]
 ) -> Result:
@@ -156,6 +170,8 @@ def _verify(
         result = verify_one(place, workers.expecting(total), advance)
     if not result.ok:
         return result  # what is damaged proves nothing further
+    if options["locked"]:
+        contract = Contract(_lock_of(place))
     if contract is not None:
         with render.progress(total, f"{place.name} against {contract.path}") as advance:
             broken = contract.findings(place, workers, advance)

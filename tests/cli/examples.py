@@ -236,6 +236,7 @@ OWN = {
         "--input": ("verify full.h5 --json --outputs-like full.h5", "--input input.npy"),
         "--trains-like": ("verify run/ckpt-10", "--trains-like run/ckpt-10"),
         "--format": ("verify flipped-10", "--format sarif"),
+        "--locked": ("verify left-1 right-1", "--locked"),
         "--against": ("verify bert-2", "--against right.lock"),
         "--jobs": ("verify run/ckpt-10", "-j 7"),
         "--executor": ("verify run/ckpt-10", "--executor threads:7"),
