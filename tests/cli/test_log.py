@@ -425,8 +425,8 @@ def test_every_directory_there_is_gives_rows_or_says_why_not(ckpt: Callable) -> 
             assert found.err.count("ckpt: error:") == 1
             continue
         assert found.code == listed.code, directory
-        if "tensors" in listed.json:  # a sharded model's folder is one checkpoint
-            assert any(name.endswith(".index.json") for name in os.listdir(directory))
+        if "tensors" in listed.json:  # a sharded model's folder is one checkpoint, and so is one of DCP
+            assert any(name.endswith((".index.json", ".metadata")) for name in os.listdir(directory))
             continue
         rows = found.json["checkpoints"]
         assert [row["name"] for row in rows] == [row["name"] for row in listed.json["checkpoints"]]
