@@ -69,6 +69,11 @@ class TensorSpec(NamedTuple):
         itemsize = self.dtype.itemsize
         return self.stored if itemsize is None else self.size * itemsize
 
+    def _repr_html_(self) -> str:
+        from .notebook import table
+
+        return table(("key", "dtype", "shape"), [(self.key, self.dtype, list(self.shape))], 1)
+
     def __lt__(self, other: tuple[Any, ...]) -> bool:
         return key_bytes(self.key) < key_bytes(other[0])
 

@@ -217,6 +217,12 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     def __len__(self) -> int:
         return len(self.specs)
 
+    def _repr_html_(self) -> str:
+        from ..core.notebook import table
+
+        rows = ((spec.key, spec.dtype, list(spec.shape)) for spec in self.specs.values())
+        return table(("key", "dtype", "shape"), rows, len(self.specs))
+
     def __enter__(self) -> Self:
         return self
 

@@ -118,6 +118,13 @@ class Diff(NamedTuple):
         """Return the entries to show: those that changed, or all."""
         return [entry for entry in self.entries if everything or entry.change != "same"]
 
+    def _repr_html_(self) -> str:
+        from formats.core.notebook import table
+
+        shown = self.shown(everything=False)
+        rows = ((each.change, each.key, *each.difference[:3]) for each in shown)
+        return table(("change", "key", "differing", "max_abs", "max_rel"), rows, len(shown))
+
     def head(self) -> dict[str, Any]:
         """Return the document of `diff --json` but for its entries."""
         return {"left": self.left, "right": self.right, "summary": self.summary}

@@ -38,6 +38,11 @@ class Statistics(NamedTuple):
     nan: int = 0
     inf: int = 0
 
+    def _repr_html_(self) -> str:
+        from formats.core.notebook import table
+
+        return table(self._fields, [self], 1)
+
 
 _BLOCK = 1 << 13
 """Elements that are looked at together."""

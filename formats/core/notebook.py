@@ -1,0 +1,24 @@
+"""HTML for notebooks; whatever comes from a file is escaped."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MOST_ROWS = 200
+"""Rows of a table that a notebook shows."""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], total: int) -> str:
+    """Return a table of the first rows, and how many there are."""
+    shown = "".join(f"<tr>{_cells('td', row)}</tr>" for row, _ in zip(rows, range(MOST_ROWS), strict=False))
+    left = f"<p>{total - MOST_ROWS:,} more</p>" if total > MOST_ROWS else ""
+    return f"<table><thead><tr>{_cells('th', head)}</tr></thead><tbody>{shown}</tbody></table>{left}"
+
+
+def _cells(tag: str, cells: Sequence[object]) -> str:
+    texts = (str(cell).encode("utf-8", "backslashreplace").decode() for cell in cells)
+    return "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)
