@@ -237,6 +237,7 @@ def lay_out(directory: Path) -> None:
     whole = directory / "keras.h5"
     shutil.copy(data_path("keras_mlp", "mlp.full.h5"), whole)
     (directory / "cut.h5").write_bytes(whole.read_bytes()[:-2000])
+    shutil.copy(data_path("pytorch", "evil.pt"), directory)
     (directory / "notes.txt").write_text("mine\n")
     (directory / "empty").mkdir()
 
@@ -247,6 +248,7 @@ def test_what_ckpt_itself_says_is_explained(
 ) -> None:
     lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.lock").write_text(ckpt(*shlex.split("ls run/ckpt-10 --json -l --digest crc32c")).out)
     said = ckpt(*shlex.split(line))
     assert said.code in (1, 2, 3)
     (tmp_path / "said").write_text(said.out + said.err)
