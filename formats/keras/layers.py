@@ -239,11 +239,11 @@ LAYERS: dict[str, LayerRow] = {
         wraps=(WrapRow("forward_layer", "forward_"), WrapRow("backward_layer", "backward_"))
     ),
     "Concatenate": LayerRow(options=("axis",)),
-    "Conv1D": LayerRow(_convolution("INPUT filters")),
+    "Conv1D": LayerRow(_convolution("INPUT filters"), ("filters", "kernel_size", "groups", *_CONV)),
     "Conv1DTranspose": LayerRow(_convolution("filters INPUT")),
     "Conv2D": LayerRow(_convolution("INPUT filters"), ("filters", "kernel_size", "groups", *_CONV)),
     "Conv2DTranspose": LayerRow(_convolution("filters INPUT")),
-    "Conv3D": LayerRow(_convolution("INPUT filters")),
+    "Conv3D": LayerRow(_convolution("INPUT filters"), ("filters", "kernel_size", "groups", *_CONV)),
     "Conv3DTranspose": LayerRow(_convolution("filters INPUT")),
     "Dense": LayerRow(_DENSE, ("units", "activation", "use_bias"), input_is_last=True),
     "DepthwiseConv1D": LayerRow(_depthwise()),

@@ -210,3 +210,42 @@ def layer_weights(layers, edges=False):
         ]
         out.append([model.to_json(), weights, list(layer._trackable_children()) if edges else None])
     return out
+
+
+def layer_values(layers):
+    """Run each layer in a model of its own, on numbers that a formula gives, forward and backward.
+
+    Returns the model's configuration, the input, the weights, the output, and the gradients of the
+    output's sum, weighted, by the input and by each weight that is trained.
+    """
+    return [_values_of(*row) for row in layers]
+
+
+def _values_of(class_name, given, shape):
+    K.backend.clear_session()
+    options = {
+        name: getattr(L, value["class"])(**value["options"]) if isinstance(value, dict) else value
+        for name, value in given.items()
+    }
+    layer = getattr(L, class_name)(**options)
+    symbol = L.Input(shape)
+    model = K.Model(symbol, layer(symbol))
+    model.set_weights([_waves(weight.shape, at) for at, weight in enumerate(model.weights)])
+    x = tf.constant(_waves([2, *shape], 9))
+    trained = [w if isinstance(w, tf.Variable) else w.value for w in model.trainable_weights]
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        out = model(x, training=False)
+        total = tf.reduce_sum(out * _waves(out.shape, 7))
+    arrays = [x.numpy(), *model.get_weights()]
+    gradients = tape.gradient(total, [x, *trained])
+    return [
+        model.to_json(),
+        [array.tolist() for array in arrays],
+        out.numpy().tolist(),
+        [one.numpy().tolist() for one in gradients],
+    ]
+
+
+def _waves(shape, phase):
+    return np.sin(np.arange(np.prod(shape)) * 1.7 + phase).reshape(shape).astype("f4")

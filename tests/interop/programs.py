@@ -110,6 +110,12 @@ def models(tf, keras):
         h = layers.MaxPooling2D(2, padding="same")(h)
         return keras.Model(image, layers.Dense(2)(layers.Flatten()(h)))
 
+    def convolutions():
+        row = layers.Input([8, 2])
+        h = layers.Conv1D(4, 3, padding="causal", dilation_rate=2, activation="tanh")(row)
+        h = layers.Conv3D(3, 2, padding="same")(layers.Reshape((2, 2, 2, 4))(h))
+        return keras.Model(row, layers.Dense(1)(layers.Flatten()(h)))
+
     def recurrent():
         return keras.Sequential(
             [layers.Input([4, 3]), layers.LSTM(3, return_sequences=True), layers.GRU(2), layers.Dense(1)]
@@ -131,6 +137,7 @@ def models(tf, keras):
         "mixed": (Mixed, [3, 4]),
         "sequential": (sequential, [3, 4]),
         "convolution": (convolution, [2, 6, 6, 2]),
+        "convolutions": (convolutions, [2, 8, 2]),
         "recurrent": (recurrent, [2, 4, 3]),
         "attention": (attention, [2, 4, 6]),
         "embedding": (embedding, [2, 4]),

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+import ckpt_cli.runtime as tf
+from ckpt_cli.runtime.keras.from_config import model_from_config
 from formats.keras.config import LayerWeights, check_in_order, expected_weights
 from formats.keras.layers import LAYERS, edge_spellings
 from formats.keras.model import Unit, from_config, legacy_order
@@ -94,3 +98,59 @@ def test_rows_tell_the_edges_of_the_object_graph(old_tensorflow: TensorFlow) -> 
     for (class_name, options, _), (config, _, edges) in zip(LAYERS_BUILT, answers, strict=True):
         unit = from_config(config).layers[-1]
         assert [edge.name for edge in unit.edges] == edges, (class_name, options)
+
+
+def _convolved(class_name: str, rank: int, **more: Any) -> list[tuple[str, dict[str, Any], list[int]]]:
+    """Return a convolution with each of its options in turn, over images of odd and of even sizes."""
+    image, kernel = [7, 6, 5][:rank], [3, 2, 2][:rank]
+    plain = {"kernel_size": kernel, **more}
+    options: list[dict[str, Any]] = [
+        {},
+        {"padding": "same", "use_bias": False},
+        {"strides": 2},
+        {"strides": 2, "padding": "same", "activation": "tanh"},
+        {"dilation_rate": 2},
+        {"dilation_rate": 2, "padding": "same"},
+    ]
+    return [(class_name, {**plain, **one}, [*image, 4]) for one in options]
+
+
+LAYERS_RUN: list[tuple[str, dict[str, Any], list[int]]] = [
+    *_convolved("Conv1D", 1, filters=6),
+    ("Conv1D", {"filters": 6, "kernel_size": 3, "groups": 2}, [7, 4]),
+    ("Conv1D", {"filters": 3, "kernel_size": 3, "padding": "causal"}, [7, 4]),
+    ("Conv1D", {"filters": 3, "kernel_size": 2, "padding": "causal", "dilation_rate": 3}, [7, 4]),
+    ("Conv1D", {"filters": 3, "kernel_size": 2, "padding": "causal", "strides": 2}, [7, 4]),
+    *_convolved("Conv2D", 2, filters=6),
+    ("Conv2D", {"filters": 6, "kernel_size": 3, "groups": 2, "strides": [2, 1]}, [7, 6, 4]),
+    *_convolved("Conv3D", 3, filters=2),
+    ("Conv3D", {"filters": 2, "kernel_size": 1, "strides": [2, 1, 3]}, [7, 6, 5, 4]),
+    *_convolved("DepthwiseConv2D", 2, depth_multiplier=2),
+]
+
+
+def test_layers_of_a_configuration_compute_what_keras_computes(tensorflow: TensorFlow) -> None:
+    """Of Keras 2 and 3: the output, and the gradients by the input and by each weight."""
+    answers = tensorflow.ask("keras", "layer_values", layers=LAYERS_RUN)
+    for row, (config, given, output, gradients) in zip(LAYERS_RUN, answers, strict=True):
+        x, *weights = (np.array(one, "f4") for one in given)
+        model = model_from_config(config, 100_000, keras3=not tensorflow.is_old)
+        model.set_weights(weights)
+        inputs = tf.constant(x)
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            found = model(inputs, training=False)
+            total = tf.reduce_sum(found * _waves(found.shape, 7))
+        _assert_close(row, found.numpy(), output)
+        for one, theirs in zip(
+            tape.gradient(total, [inputs, *model.trainable_weights]), gradients, strict=True
+        ):
+            _assert_close(row, one.numpy(), theirs)
+
+
+def _assert_close(row: Any, found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=str(row))
+
+
+def _waves(shape: Any, phase: int) -> Any:
+    return np.sin(np.arange(np.prod(shape)) * 1.7 + phase).reshape(shape).astype("f4")

@@ -46,7 +46,10 @@ def laid_out(path: str) -> Any:
         return reader.object_graph.encode(), tensors
 
 
-MODELS = ["attention", "convolution", "embedding", "mixed", "net", "recurrent", "sequential", "tower"]
+MODELS = [
+    "attention", "convolution", "convolutions", "embedding", "mixed", "net", "recurrent", "sequential",
+    "tower",
+]  # fmt: skip
 RUNS = [(model, "adam") for model in MODELS] + [
     ("sequential", name) for name in sorted(programs.optimizers(tf.keras)) if name != "adam"
 ]

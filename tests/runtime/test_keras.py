@@ -470,6 +470,63 @@ def test_pooling():
     assert L.GlobalAveragePooling2D()(x).numpy().tolist() == [[7.5]]
 
 
+def gradients_of(layer, x):
+    """Return the gradients of the output's weighted sum by x and by each weight, in float64."""
+    inputs = tf.constant(x)
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        out = layer(inputs)
+        total = tf.reduce_sum(out * np.cos(np.arange(out.numpy().size)).reshape(out.shape))
+    return tape.gradient(total, [inputs, *layer.trainable_weights])
+
+
+def assert_gradients(layer, x):
+    """Hold a layer's gradients in float64 against differences, at some elements of x and of each weight."""
+    gradients = gradients_of(layer, x)
+    weights = layer.get_weights()
+    for at, gradient in enumerate(gradients):
+        values = [x, *weights][at]
+        for element in range(0, values.size, max(1, values.size // 5)):
+            sums = []
+            for step in (1e-6, -1e-6):
+                moved = values.copy()
+                moved.flat[element] += step
+                if at:
+                    layer.set_weights([*weights[: at - 1], moved, *weights[at:]])
+                out = layer(tf.constant(x if at else moved)).numpy()
+                sums.append((out * np.cos(np.arange(out.size)).reshape(out.shape)).sum())
+            layer.set_weights(weights)
+            np.testing.assert_allclose(
+                gradient.numpy().flat[element], (sums[0] - sums[1]) / 2e-6, rtol=1e-4, atol=1e-6
+            )
+
+
+IMAGES = {
+    "Conv1D": (lambda **how: L.Conv1D(4, 3, groups=2, **how), (7, 2)),
+    "Conv3D": (lambda **how: L.Conv3D(2, 2, **how), (4, 3, 5, 2)),
+}
+
+
+@pytest.mark.parametrize("how", [{}, {"padding": "same", "strides": 2}, {"dilation_rate": 2}], ids=str)
+@pytest.mark.parametrize("name", IMAGES)
+def test_gradients_of_convolutions_are_differences(name, how):
+    make, shape = IMAGES[name]
+    assert_gradients(make(dtype="float64", **how), np.sin(np.arange(np.prod(shape) * 2.0)).reshape(2, *shape))
+
+
+def test_convolutions_of_one_and_three_axes_are_sums_over_windows():
+    x = np.sin(np.arange(2 * 5 * 4 * 6 * 3.0)).reshape(2, 5, 4, 6, 3)
+    layer = L.Conv3D(2, (2, 1, 3), dtype="float64")
+    out, kernel = layer(tf.constant(x)).numpy(), layer.get_weights()[0]
+    assert out.shape == (2, 4, 4, 4, 2)
+    np.testing.assert_allclose(out[1, 2, 3, 1], np.einsum("abci,abcio", x[1, 2:4, 3:4, 1:4], kernel))
+    causal = L.Conv1D(2, 2, padding="causal", dilation_rate=2, dtype="float64")
+    row = x[:, :, 0, 0]
+    out, kernel = causal(tf.constant(row)).numpy(), causal.get_weights()[0]
+    np.testing.assert_allclose(out[0, 3], row[0, 1] @ kernel[0] + row[0, 3] @ kernel[1])
+    np.testing.assert_allclose(out[0, 1], row[0, 1] @ kernel[1])
+
+
 def test_attention_with_a_causal_mask_sees_no_later_place():
     layer = L.MultiHeadAttention(2, 4)
     x = np.random.default_rng(1).standard_normal((1, 5, 6)).astype("f4")
@@ -488,6 +545,8 @@ REFUSED = {
     "recurrent dropout": lambda: L.LSTM(2, recurrent_dropout=0.5),
     "stateful": lambda: L.LSTM(2, stateful=True),
     "channels first": lambda: L.Conv2D(2, 3, data_format="channels_first"),
+    "channels first of a row": lambda: L.Conv1D(2, 3, data_format="channels_first"),
+    "a causal image": lambda: L.Conv2D(2, 3, padding="causal"),
     "average": lambda: K.optimizers.Adam(use_ema=True),
     "batch dimensions": lambda: tf.gather(tf.zeros([2, 2]), [[0], [1]], batch_dims=1),
 }
@@ -497,6 +556,20 @@ REFUSED = {
 def test_what_is_not_known_is_refused_and_not_ignored(name):
     with pytest.raises(NotImplementedError, match="is not known here"):
         REFUSED[name]()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: L.Conv1D(2, 3, strides=2, dilation_rate=2), "not supported in conjunction with"),
+        (lambda: L.Conv3D(2, (3, 3)), "kernel_size=\\(3, 3\\) is neither a positive number nor 3 of them"),
+        (lambda: L.Conv2D(2, 3, strides=0), "strides=0"),
+        (lambda: L.Conv1D(2, 3)(np.zeros((1, 4, 4, 1), "f4")), "over tensors of rank 3, not 4"),
+    ],
+)
+def test_convolutions_that_make_no_sense(make, message):
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
+        make()
 
 
 class TestFit:

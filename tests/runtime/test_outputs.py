@@ -128,6 +128,10 @@ REFUSED = {
     "an option": (sequential(dense(lora_rank=3)), "lora_rank=3"),
     "state": (sequential(layer("LSTM", units=2, stateful=True), shape=(None, 4, 3)), "stateful=True"),
     "a mask": (sequential(layer("Embedding", input_dim=2, output_dim=2, mask_zero=True)), "mask_zero=True"),
+    "a window that does not fit": (
+        sequential(layer("Conv1D", filters=2, kernel_size=[9]), shape=(None, 4, 2)),
+        "makes no sense: windows: a window of \\(9,\\) does not fit",
+    ),
     "padding": (sequential(layer("MaxPooling2D", padding="causal")), "padding='causal'"),
     "mixed precision": (sequential(dense(dtype="mixed_float16")), "dtype 'mixed_float16'"),
     "a subclass": (json.dumps({"class_name": "Tower", "config": {"name": "t"}}), "a model of class 'Tower'"),

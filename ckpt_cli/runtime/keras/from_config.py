@@ -20,6 +20,7 @@ from formats.errors import UnsupportedFeatureError
 from formats.keras.layers import LAYERS, LayerRow
 from formats.wire.jsontext import parse_object
 
+from ..errors import InvalidArgumentError
 from ..nest import flatten
 from .functional import Functional
 from .layer_configs import Budget, Config, layer_from_config, unknown
@@ -32,6 +33,11 @@ __all__ = ["model_from_config"]
 _MOST_DEPTH = 32
 _MOST_INPUT = 1 << 22
 """Elements of one example: an image of 1024 x 1024 with four channels."""
+
+_SENSELESS = (
+    ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, InvalidArgumentError,
+)  # fmt: skip
+"""What a configuration of types and numbers that go nowhere ends in."""
 
 _MODELS = ("Sequential", "Functional", "Model")
 _OPERATIONS = {
@@ -77,7 +83,7 @@ class _Builder:
         build = self._sequential if class_name == "Sequential" else self._functional
         try:
             return build(item, config, depth)
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
+        except _SENSELESS as error:
             raise UnsupportedFeatureError(
                 f"the configuration of model {config.get('name')!r} makes no sense: {error}"
             ) from error

@@ -40,7 +40,7 @@ _IRRELEVANT = frozenset(
 )  # fmt: skip
 """What changes no output outside of training: sizes of a batch, seeds, how it is computed."""
 _IRRELEVANT_ENDS = ("_initializer", "_regularizer", "_constraint")
-_CHOICES = {"padding": ("valid", "same"), "data_format": (None, "channels_last")}
+_CHOICES = {"data_format": (None, "channels_last")}
 _ACTIVATIONS = ("activation", "recurrent_activation")
 _OTHER_IN_KERAS_3 = ("hard_sigmoid",)
 _MODULES = ("keras.layers", "keras.src.layers.", "keras.")

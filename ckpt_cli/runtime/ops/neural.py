@@ -2,14 +2,16 @@
 
 A convolution is a product of matrices over the windows of its image.  `windows` and
 `windows_back` are each other's transposes, so either's gradient is the other, and
-convolution and pooling need no rules of their own.
+convolution and pooling need no rules of their own.  An image has any number of axes:
+a row of a time series one, a picture two, a volume three.
 
-    windows:  image [batch, height, width, channels]
-           -> [batch, rows, columns, window height, window width, channels]
+    windows:  image [batch, *axes of the image, channels]
+           -> [batch, *places, *axes of the window, channels]
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +19,7 @@ import numpy as np
 from ..tensor import OPERATIONS, Tensor, as_tensor, define
 from .elementwise import cast
 
-__all__ = ["Window", "avg_pool2d", "conv2d", "depthwise_conv2d", "max_pool2d", "pair"]
+__all__ = ["Window", "avg_pool2d", "conv2d", "convolution", "depthwise_conv2d", "max_pool2d", "pair"]
 
 _op = OPERATIONS
 
@@ -25,10 +27,19 @@ _op = OPERATIONS
 class Window(NamedTuple):
     """The size of a window, the step from one to the next, their spread, and what lies around the image."""
 
-    size: tuple[int, int]
-    strides: tuple[int, int]
-    dilation: tuple[int, int]
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
     same: bool
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """How much of the image a window spans."""
+        return tuple((size - 1) * spread + 1 for size, spread in zip(self.size, self.dilation, strict=True))
+
+    @property
+    def rank(self) -> int:
+        return len(self.size)
 
 
 def pair(value: Any) -> tuple[int, int]:
@@ -44,10 +55,7 @@ def pair(value: Any) -> tuple[int, int]:
 def _margins(shape: tuple[int, ...], window: Window) -> list[tuple[int, int]]:
     """Return what is put before and after each image axis: TensorFlow's SAME puts the odd one after."""
     margins = []
-    for dim, size, stride, spread in zip(
-        shape[1:3], window.size, window.strides, window.dilation, strict=True
-    ):
-        reach = (size - 1) * spread + 1
+    for dim, reach, stride in zip(shape[1:-1], window.reach, window.strides, strict=True):
         need = max((-(-dim // stride) - 1) * stride + reach - dim, 0) if window.same else 0
         margins.append((need // 2, need - need // 2))
     return margins
@@ -61,31 +69,36 @@ def _padded(x: Any, window: Window, fill: float) -> Any:
 
 
 def _view(padded: Any, window: Window) -> Any:
-    (height, width), (down, right), (spread_y, spread_x) = window.size, window.strides, window.dilation
-    reach = (height - 1) * spread_y + 1, (width - 1) * spread_x + 1
-    if padded.shape[1] < reach[0] or padded.shape[2] < reach[1]:
-        raise ValueError(f"a window of {reach} does not fit into an image of {padded.shape[1:3]}")
-    view = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(1, 2), writeable=True)
-    view = view[:, ::down, ::right, :, ::spread_y, ::spread_x]
-    return np.moveaxis(view, 3, 5)
+    image, rank = padded.shape[1:-1], window.rank
+    if any(dim < reach for dim, reach in zip(image, window.reach, strict=True)):
+        raise ValueError(f"a window of {window.reach} does not fit into an image of {image}")
+    axes = tuple(range(1, rank + 1))
+    view = np.lib.stride_tricks.sliding_window_view(padded, window.reach, axis=axes, writeable=True)
+    steps, spreads = ([slice(None, None, step) for step in steps] for steps in window[1:3])
+    return np.moveaxis(view[(slice(None), *steps, slice(None), *spreads)], rank + 1, -1)
 
 
 def _windows(x: Any, window: Window, fill: float) -> Any:
+    if x.ndim != window.rank + 2:
+        raise ValueError(f"a window of {window.size} is over tensors of rank {window.rank + 2}, not {x.ndim}")
     return np.ascontiguousarray(_view(_padded(x, window, fill), window))
 
 
 def _windows_back(g: Any, like: Any, window: Window) -> Any:
     margins = _margins(like.shape, window)
-    batch, height, width, channels = like.shape
-    out = np.zeros((batch, height + sum(margins[0]), width + sum(margins[1]), channels), g.dtype)
-    rows, columns = g.shape[1:3]
-    (down, right), (spread_y, spread_x) = window.strides, window.dilation
+    image, places = like.shape[1:-1], g.shape[1 : window.rank + 1]
+    padded = (dim + sum(margin) for dim, margin in zip(image, margins, strict=True))
+    out = np.zeros((like.shape[0], *padded, like.shape[-1]), g.dtype)
     # One addition for each place in the window: windows overlap, places of one kind do not.
-    for y in range(window.size[0]):
-        for x in range(window.size[1]):
-            top, left = y * spread_y, x * spread_x
-            out[:, top : top + rows * down : down, left : left + columns * right : right] += g[:, :, :, y, x]
-    return out[:, margins[0][0] : margins[0][0] + height, margins[1][0] : margins[1][0] + width]
+    for at in np.ndindex(*window.size):
+        starts = [place * spread for place, spread in zip(at, window.dilation, strict=True)]
+        reached = (
+            slice(start, start + count * stride, stride)
+            for start, count, stride in zip(starts, places, window.strides, strict=True)
+        )
+        out[(slice(None), *reached)] += g[(slice(None),) * (window.rank + 1) + at]
+    inside = (slice(before, before + dim) for (before, _), dim in zip(margins, image, strict=True))
+    return out[(slice(None), *inside)]
 
 
 define("windows", _windows, lambda g, out, x, window, fill: _op["windows_back"](g, x, window=window))
@@ -100,26 +113,32 @@ define(
 def _window(size: Any, strides: Any, padding: str, dilation: Any) -> Window:
     if padding.upper() not in ("SAME", "VALID"):
         raise ValueError(f"padding must be 'SAME' or 'VALID', got {padding!r}")
-    return Window(pair(size), pair(strides), pair(dilation), padding.upper() == "SAME")
+    return Window(tuple(size), tuple(strides), tuple(dilation), padding.upper() == "SAME")
 
 
 def conv2d(x: Any, kernel: Any, strides: Any, padding: str, dilations: Any = 1) -> Tensor:
     """Return the convolution of images [batch, height, width, in] with a kernel [height, width, in, out]."""
+    return convolution(x, kernel, pair(strides), padding, pair(dilations))
+
+
+def convolution(x: Any, kernel: Any, strides: Any, padding: str, dilations: Any) -> Tensor:
+    """Return the convolution of [batch, *axes, in] with a kernel [*axes, in, out], a number for each axis."""
     kernel = as_tensor(kernel)
-    height, width, inputs, outputs = kernel.shape
-    window = _window((height, width), strides, padding, dilations)
-    patches = _op["windows"](x, window=window, fill=0.0)
-    shape = patches.shape
-    flat = _op["reshape"](patches, shape=(-1, height * width * inputs))
-    out = _op["matmul"](flat, _op["reshape"](kernel, shape=(height * width * inputs, outputs)))
-    return _op["reshape"](out, shape=(-1, shape[1], shape[2], outputs))
+    *size, inputs, outputs = kernel.shape
+    patches = _op["windows"](x, window=_window(size, strides, padding, dilations), fill=0.0)
+    places = patches.shape[1 : len(size) + 1]
+    width = math.prod(size) * inputs
+    flat = _op["reshape"](patches, shape=(-1, width))
+    out = _op["matmul"](flat, _op["reshape"](kernel, shape=(width, outputs)))
+    return _op["reshape"](out, shape=(-1, *places, outputs))
 
 
 def depthwise_conv2d(x: Any, kernel: Any, strides: Any, padding: str, dilations: Any = 1) -> Tensor:
     """Return each channel convolved by itself; kernel [height, width, in, multiplier]."""
     kernel = as_tensor(kernel)
     height, width, inputs, multiplier = kernel.shape
-    patches = _op["windows"](x, window=_window((height, width), strides, padding, dilations), fill=0.0)
+    window = _window((height, width), pair(strides), padding, pair(dilations))
+    patches = _op["windows"](x, window=window, fill=0.0)
     shape = patches.shape
     out = _op["einsum"](patches, kernel, equation="bhwijc,ijcm->bhwcm")
     return _op["reshape"](out, shape=(-1, shape[1], shape[2], inputs * multiplier))
@@ -145,14 +164,18 @@ def _window_max_rule(g: Tensor, out: Tensor, x: Tensor, axis: tuple[int, int]) -
 define("window_max", lambda x, axis: x.max(axis=axis), _window_max_rule)
 
 
+def _pooled(size: Any, strides: Any, padding: str) -> Window:
+    return _window(pair(size), pair(strides), padding, (1, 1))
+
+
 def max_pool2d(x: Any, size: Any, strides: Any, padding: str) -> Tensor:
-    patches = _op["windows"](x, window=_window(size, strides, padding, 1), fill=-np.inf)
+    patches = _op["windows"](x, window=_pooled(size, strides, padding), fill=-np.inf)
     return _op["window_max"](patches, axis=(3, 4))
 
 
 def avg_pool2d(x: Any, size: Any, strides: Any, padding: str) -> Tensor:
     """Return means over windows; what lies outside the image does not count."""
-    window = _window(size, strides, padding, 1)
+    window = _pooled(size, strides, padding)
     tensor = as_tensor(x)
     patches = _op["windows"](tensor, window=window, fill=0.0)
     inside = _op["windows"](_op["ones_like"](tensor), window=window, fill=0.0)

@@ -6,7 +6,9 @@ from ..base_layer import Layer
 from .attention import EinsumDense, MultiHeadAttention
 from .convolution import (
     AveragePooling2D,
+    Conv1D,
     Conv2D,
+    Conv3D,
     DepthwiseConv2D,
     GlobalAveragePooling2D,
     GlobalMaxPooling2D,
@@ -39,14 +41,15 @@ from .structural import (
     Subtract,
 )
 
-AvgPool2D, MaxPool2D, Convolution2D = AveragePooling2D, MaxPooling2D, Conv2D
+AvgPool2D, MaxPool2D = AveragePooling2D, MaxPooling2D
+Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D
 
 __all__ = [
     "GRU", "LSTM", "RNN", "Activation", "Add", "Average", "AveragePooling2D", "AvgPool2D",
-    "BatchNormalization", "Bidirectional", "Concatenate", "Conv2D", "Convolution2D", "Dense",
-    "DepthwiseConv2D", "Dropout", "EinsumDense", "Embedding", "Flatten", "GRUCell",
-    "GlobalAveragePooling2D", "GlobalMaxPooling2D", "Input", "InputLayer", "LSTMCell", "Lambda", "Layer",
-    "LayerNormalization", "LeakyReLU", "MaxPool2D", "MaxPooling2D", "Maximum", "MultiHeadAttention",
-    "Multiply", "Permute", "ReLU", "Rescaling", "Reshape", "SimpleRNN", "SimpleRNNCell", "Softmax",
-    "StackedRNNCells", "Subtract",
+    "BatchNormalization", "Bidirectional", "Concatenate", "Conv1D", "Conv2D", "Conv3D", "Convolution1D",
+    "Convolution2D", "Convolution3D", "Dense", "DepthwiseConv2D", "Dropout", "EinsumDense", "Embedding",
+    "Flatten", "GRUCell", "GlobalAveragePooling2D", "GlobalMaxPooling2D", "Input", "InputLayer", "LSTMCell",
+    "Lambda", "Layer", "LayerNormalization", "LeakyReLU", "MaxPool2D", "MaxPooling2D", "Maximum",
+    "MultiHeadAttention", "Multiply", "Permute", "ReLU", "Rescaling", "Reshape", "SimpleRNN",
+    "SimpleRNNCell", "Softmax", "StackedRNNCells", "Subtract",
 ]  # fmt: skip

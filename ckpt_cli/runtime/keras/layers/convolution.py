@@ -1,8 +1,8 @@
-"""Convolutions and pooling over images [batch, height, width, channels]."""
+"""Convolutions over [batch, *axes, channels], and pooling over images [batch, height, width, channels]."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from formats.keras.layers import LAYERS
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ...variable import Variable
 
 __all__ = [
-    "AveragePooling2D", "Conv2D", "DepthwiseConv2D", "GlobalAveragePooling2D", "GlobalMaxPooling2D",
-    "MaxPooling2D",
+    "AveragePooling2D", "Conv1D", "Conv2D", "Conv3D", "DepthwiseConv2D", "GlobalAveragePooling2D",
+    "GlobalMaxPooling2D", "MaxPooling2D",
 ]  # fmt: skip
 
 _op = OPERATIONS
@@ -27,24 +27,40 @@ def _channels_last(data_format: str | None) -> None:
         raise NotImplementedError(f"data_format={data_format!r} is not known here, only 'channels_last'")
 
 
-class Conv2D(Layer):
-    """activation(convolution of x with kernel + bias); kernel [height, width, in, filters]."""
+def _padding(value: str, *also: str) -> str:
+    if str(value).lower() not in ("valid", "same", *also):
+        raise NotImplementedError(f"padding={value!r} is not known here")
+    return value.lower()
 
-    _row = LAYERS["Conv2D"]
+
+def _numbers(option: str, value: Any, rank: int) -> tuple[int, ...]:
+    """Return a number for each axis, of one for all or a list of them; ValueError for what is none."""
+    numbers = (value,) * rank if type(value) is int else value
+    is_list = isinstance(numbers, list | tuple) and len(numbers) == rank
+    if not is_list or any(type(number) is not int or number < 1 for number in numbers):
+        raise ValueError(f"{option}={value!r} is neither a positive number nor {rank} of them")
+    return tuple(numbers)
+
+
+class _Convolution(Layer):
+    """activation(convolution of x with kernel + bias); kernel [*axes, in, filters]."""
+
+    _rank: ClassVar[int]
+    _also_padded: ClassVar[tuple[str, ...]] = ()
     kernel: Variable
     bias: Variable | None
-    kernel_size: tuple[int, int]
-    strides: tuple[int, int]
-    dilation_rate: tuple[int, int]
+    kernel_size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation_rate: tuple[int, ...]
 
     def __init__(
         self,
         filters: int,
         kernel_size: Any,
-        strides: Any = (1, 1),
+        strides: Any = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = (1, 1),
+        dilation_rate: Any = 1,
         groups: int = 1,
         activation: Any = None,
         use_bias: bool = True,
@@ -54,10 +70,16 @@ class Conv2D(Layer):
     ) -> None:
         _channels_last(data_format)
         super().__init__(**kwargs)
-        self.filters, self.padding, self.groups, self.use_bias = filters, padding.lower(), groups, use_bias
-        self._put("kernel_size", neural.pair(kernel_size))
-        self._put("strides", neural.pair(strides))
-        self._put("dilation_rate", neural.pair(dilation_rate))
+        self.filters, self.groups, self.use_bias = filters, groups, use_bias
+        self.padding = _padding(padding, *self._also_padded)
+        self._put("kernel_size", _numbers("kernel_size", kernel_size, self._rank))
+        self._put("strides", _numbers("strides", strides, self._rank))
+        self._put("dilation_rate", _numbers("dilation_rate", dilation_rate, self._rank))
+        if max(self.strides) > 1 and max(self.dilation_rate) > 1:
+            raise ValueError(
+                f"`strides > 1` not supported in conjunction with `dilation_rate > 1`. Received: "
+                f"strides={self.strides} and dilation_rate={self.dilation_rate}"
+            )
         self.activation = activations.get(activation)
         kernel = self._row.weights[0].name
         self._put("_initial", initializers.by_name(**{kernel: kernel_initializer, "bias": bias_initializer}))
@@ -71,12 +93,18 @@ class Conv2D(Layer):
         self._make_weights(INPUT=channels // self.groups)
 
     def _convolved(self, inputs: Tensor) -> Tensor:
-        how = self.strides, self.padding, self.dilation_rate
+        padding = self.padding
+        if padding == "causal":
+            before = self.dilation_rate[0] * (self.kernel_size[0] - 1)
+            margins = ((0, 0), (before, 0), (0, 0))
+            inputs = _op["pad"](inputs, paddings=margins, mode="constant", value=0)
+            padding = "valid"
+        how = self.strides, padding, self.dilation_rate
         if self.groups == 1:
-            return neural.conv2d(inputs, self.kernel, *how)
+            return neural.convolution(inputs, self.kernel, *how)
         width, count = inputs.shape[-1] // self.groups, self.filters // self.groups
         parts = [
-            neural.conv2d(
+            neural.convolution(
                 inputs[..., group * width : (group + 1) * width],
                 self.kernel[..., group * count : (group + 1) * count],
                 *how,
@@ -92,20 +120,39 @@ class Conv2D(Layer):
         return self.activation(out)
 
 
-class DepthwiseConv2D(Conv2D):
+class Conv1D(_Convolution):
+    """Convolution over [batch, time, channels]; `causal` looks at no later time."""
+
+    _row = LAYERS["Conv1D"]
+    _rank = 1
+    _also_padded = ("causal",)
+
+
+class Conv2D(_Convolution):
+    _row = LAYERS["Conv2D"]
+    _rank = 2
+
+
+class Conv3D(_Convolution):
+    _row = LAYERS["Conv3D"]
+    _rank = 3
+
+
+class DepthwiseConv2D(_Convolution):
     """Each channel convolved by itself; kernel [height, width, in, multiplier]."""
 
     _row = LAYERS["DepthwiseConv2D"]
+    _rank = 2
     depthwise_kernel: Variable
 
     def __init__(
         self,
         kernel_size: Any,
-        strides: Any = (1, 1),
+        strides: Any = 1,
         padding: str = "valid",
         depth_multiplier: int = 1,
         data_format: str | None = None,
-        dilation_rate: Any = (1, 1),
+        dilation_rate: Any = 1,
         activation: Any = None,
         use_bias: bool = True,
         depthwise_initializer: Any = "glorot_uniform",
@@ -145,7 +192,7 @@ class MaxPooling2D(Layer):
     ) -> None:
         _channels_last(data_format)
         super().__init__(**kwargs)
-        self.padding = padding.lower()
+        self.padding = _padding(padding)
         self._put("pool_size", neural.pair(pool_size))
         self._put("strides", neural.pair(pool_size if strides is None else strides))
 
