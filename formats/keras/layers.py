@@ -242,7 +242,9 @@ LAYERS: dict[str, LayerRow] = {
     "Conv1D": LayerRow(_convolution("INPUT filters"), ("filters", "kernel_size", "groups", *_CONV)),
     "Conv1DTranspose": LayerRow(_convolution("filters INPUT")),
     "Conv2D": LayerRow(_convolution("INPUT filters"), ("filters", "kernel_size", "groups", *_CONV)),
-    "Conv2DTranspose": LayerRow(_convolution("filters INPUT")),
+    "Conv2DTranspose": LayerRow(
+        _convolution("filters INPUT"), ("filters", "kernel_size", "output_padding", *_CONV)
+    ),
     "Conv3D": LayerRow(_convolution("INPUT filters"), ("filters", "kernel_size", "groups", *_CONV)),
     "Conv3DTranspose": LayerRow(_convolution("filters INPUT")),
     "Dense": LayerRow(_DENSE, ("units", "activation", "use_bias"), input_is_last=True),
@@ -307,7 +309,7 @@ LAYERS: dict[str, LayerRow] = {
     "Rescaling": LayerRow(options=("scale", "offset")),
     "Reshape": LayerRow(options=("target_shape",)),
     "SeparableConv1D": LayerRow(_separable("1")),
-    "SeparableConv2D": LayerRow(_separable("1 1")),
+    "SeparableConv2D": LayerRow(_separable("1 1"), ("filters", "kernel_size", "depth_multiplier", *_CONV)),
     "SimpleRNN": LayerRow(options=_LOOP, cell="SimpleRNNCell", lists_after=_STATE),
     "SimpleRNNCell": LayerRow(_gates("units")),
     "Softmax": LayerRow(options=("axis",)),

@@ -114,6 +114,8 @@ def models(tf, keras):
         row = layers.Input([8, 2])
         h = layers.Conv1D(4, 3, padding="causal", dilation_rate=2, activation="tanh")(row)
         h = layers.Conv3D(3, 2, padding="same")(layers.Reshape((2, 2, 2, 4))(h))
+        h = layers.Conv2DTranspose(2, 3, strides=2, padding="same")(layers.Reshape((2, 4, 3))(h))
+        h = layers.SeparableConv2D(2, 2, depth_multiplier=2, activation="relu")(h)
         return keras.Model(row, layers.Dense(1)(layers.Flatten()(h)))
 
     def recurrent():

@@ -126,13 +126,24 @@ LAYERS_RUN: list[tuple[str, dict[str, Any], list[int]]] = [
     *_convolved("Conv3D", 3, filters=2),
     ("Conv3D", {"filters": 2, "kernel_size": 1, "strides": [2, 1, 3]}, [7, 6, 5, 4]),
     *_convolved("DepthwiseConv2D", 2, depth_multiplier=2),
+    *_convolved("Conv2DTranspose", 2, filters=3),
+    ("Conv2DTranspose", {"filters": 2, "kernel_size": 2, "strides": [3, 2]}, [4, 3, 4]),
+    ("Conv2DTranspose", {"filters": 2, "kernel_size": 3, "strides": 3, "output_padding": [2, 1]}, [4, 3, 4]),
+    ("Conv2DTranspose", {"filters": 2, "kernel_size": 1, "strides": 3, "output_padding": 0}, [4, 3, 4]),
+    (
+        "Conv2DTranspose",
+        {"filters": 2, "kernel_size": [4, 3], "strides": 2, "output_padding": [1, 0], "padding": "same"},
+        [4, 3, 4],
+    ),
+    *_convolved("SeparableConv2D", 2, filters=3, depth_multiplier=2),
 ]
 
 
 def test_layers_of_a_configuration_compute_what_keras_computes(tensorflow: TensorFlow) -> None:
     """Of Keras 2 and 3: the output, and the gradients by the input and by each weight."""
-    answers = tensorflow.ask("keras", "layer_values", layers=LAYERS_RUN)
-    for row, (config, given, output, gradients) in zip(LAYERS_RUN, answers, strict=True):
+    rows = [row for row in LAYERS_RUN if tensorflow.is_old or not _only_in_keras_2(*row)]
+    answers = tensorflow.ask("keras", "layer_values", layers=rows)
+    for row, (config, given, output, gradients) in zip(rows, answers, strict=True):
         x, *weights = (np.array(one, "f4") for one in given)
         model = model_from_config(config, 100_000, keras3=not tensorflow.is_old)
         model.set_weights(weights)
@@ -146,6 +157,11 @@ def test_layers_of_a_configuration_compute_what_keras_computes(tensorflow: Tenso
             tape.gradient(total, [inputs, *model.trainable_weights]), gradients, strict=True
         ):
             _assert_close(row, one.numpy(), theirs)
+
+
+def _only_in_keras_2(class_name: str, options: dict[str, Any], _: list[int]) -> bool:
+    """Whether TensorFlow 2.21 has no kernel: it refuses dilation rates larger than 1 of this one on a CPU."""
+    return class_name == "Conv2DTranspose" and "dilation_rate" in options
 
 
 def _assert_close(row: Any, found: Any, expected: Any) -> None:

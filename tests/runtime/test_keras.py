@@ -503,7 +503,9 @@ def assert_gradients(layer, x):
 
 IMAGES = {
     "Conv1D": (lambda **how: L.Conv1D(4, 3, groups=2, **how), (7, 2)),
+    "Conv2DTranspose": (lambda **how: L.Conv2DTranspose(2, (3, 2), **how), (4, 3, 3)),
     "Conv3D": (lambda **how: L.Conv3D(2, 2, **how), (4, 3, 5, 2)),
+    "SeparableConv2D": (lambda **how: L.SeparableConv2D(3, 2, depth_multiplier=2, **how), (4, 5, 2)),
 }
 
 
@@ -527,6 +529,40 @@ def test_convolutions_of_one_and_three_axes_are_sums_over_windows():
     np.testing.assert_allclose(out[0, 1], row[0, 1] @ kernel[1])
 
 
+@pytest.mark.parametrize(
+    ("how", "size"),
+    [
+        ({}, (6, 5)),
+        ({"strides": 3}, (12, 9)),
+        ({"strides": 3, "output_padding": (2, 0)}, (14, 9)),
+        ({"strides": 2, "padding": "same"}, (8, 6)),
+        ({"dilation_rate": 2}, (8, 7)),
+    ],
+    ids=str,
+)
+def test_a_transposed_convolution_is_the_transpose_of_one(how, size):
+    """<convolution of y, x> is <y, transposed convolution of x>; sizes are those of TensorFlow 2.15."""
+    layer = L.Conv2DTranspose(2, 3, use_bias=False, dtype="float64", **how)
+    x = np.sin(np.arange(4 * 3 * 5.0)).reshape(1, 4, 3, 5)
+    out = layer(tf.constant(x)).numpy()
+    assert out.shape == (1, *size, 2)
+    there = L.Conv2D(
+        5, 3, use_bias=False, dtype="float64", **{k: v for k, v in how.items() if k != "output_padding"}
+    )
+    y = np.cos(np.arange(out.size * 1.0)).reshape(out.shape)
+    there.build(y.shape)
+    there.set_weights(layer.get_weights())
+    np.testing.assert_allclose((there(tf.constant(y)).numpy() * x).sum(), (y * out).sum())
+
+
+def test_a_separable_convolution_is_a_depthwise_one_and_a_mixture():
+    x = np.sin(np.arange(5 * 4 * 2.0)).reshape(1, 5, 4, 2)
+    layer = L.SeparableConv2D(3, 2, depth_multiplier=2, use_bias=False, dtype="float64")
+    out, (depthwise, pointwise) = layer(tf.constant(x)).numpy(), layer.get_weights()
+    apart = np.einsum("abc,abcm->cm", x[0, 1:3, 2:4], depthwise).ravel()
+    np.testing.assert_allclose(out[0, 1, 2], apart @ pointwise[0, 0])
+
+
 def test_attention_with_a_causal_mask_sees_no_later_place():
     layer = L.MultiHeadAttention(2, 4)
     x = np.random.default_rng(1).standard_normal((1, 5, 6)).astype("f4")
@@ -546,6 +582,8 @@ REFUSED = {
     "stateful": lambda: L.LSTM(2, stateful=True),
     "channels first": lambda: L.Conv2D(2, 3, data_format="channels_first"),
     "channels first of a row": lambda: L.Conv1D(2, 3, data_format="channels_first"),
+    "groups transposed": lambda: L.Conv2DTranspose(2, 3, groups=2),
+    "channels first apart": lambda: L.SeparableConv2D(2, 3, data_format="channels_first"),
     "a causal image": lambda: L.Conv2D(2, 3, padding="causal"),
     "average": lambda: K.optimizers.Adam(use_ema=True),
     "batch dimensions": lambda: tf.gather(tf.zeros([2, 2]), [[0], [1]], batch_dims=1),
@@ -562,8 +600,20 @@ def test_what_is_not_known_is_refused_and_not_ignored(name):
     ("make", "message"),
     [
         (lambda: L.Conv1D(2, 3, strides=2, dilation_rate=2), "not supported in conjunction with"),
-        (lambda: L.Conv3D(2, (3, 3)), "kernel_size=\\(3, 3\\) is neither a positive number nor 3 of them"),
+        (
+            lambda: L.Conv3D(2, (3, 3)),
+            "kernel_size=\\(3, 3\\) is neither a number of at least 1 nor 3 of them",
+        ),
         (lambda: L.Conv2D(2, 3, strides=0), "strides=0"),
+        (lambda: L.Conv2DTranspose(2, 3, strides=2, output_padding=2), "Strides must be greater than output"),
+        (lambda: L.Conv2DTranspose(2, 3, dilation_rate=(2, 1)), "both dimensions must be equal"),
+        (lambda: L.Conv2DTranspose(2, 3)(np.zeros((1, 4, 4), "f4")), "rank 4"),
+        (
+            lambda: L.Conv2DTranspose(2, 2, strides=2, padding="same", output_padding=0)(
+                np.zeros((1, 3, 3, 1), "f4")
+            ),
+            "an image of \\(4, 4\\) have the places \\(2, 2\\), not \\(3, 3\\)",
+        ),
         (lambda: L.Conv1D(2, 3)(np.zeros((1, 4, 4, 1), "f4")), "over tensors of rank 3, not 4"),
     ],
 )

@@ -86,6 +86,7 @@ CASES = {
     "einsum": ([away_from_zero(2, 3), away_from_zero(3, 4)], {"equation": "ij,jk->ki"}),
     "windows": ([away_from_zero(1, 3, 4, 2)], {"window": WINDOW, "fill": 0.0}),
     "windows_back": ([away_from_zero(1, 3, 2, 2, 2, 1), np.zeros((1, 3, 4, 1))], {"window": WINDOW}),
+    "windows_onto": ([away_from_zero(1, 3, 2, 2, 2, 1)], {"window": WINDOW, "image": (3, 4)}),
     "window_max": ([away_from_zero(1, 2, 2, 2, 2, 1)], {"axis": (3, 4)}),
     "cross_entropy": ([away_from_zero(2, 3), np.array([[0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])], {}),
     "take_along": ([away_from_zero(2, 3), np.array([[2, 0], [1, 1]])], {"axis": 1}),

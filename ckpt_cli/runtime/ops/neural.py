@@ -19,7 +19,9 @@ import numpy as np
 from ..tensor import OPERATIONS, Tensor, as_tensor, define
 from .elementwise import cast
 
-__all__ = ["Window", "avg_pool2d", "conv2d", "convolution", "depthwise_conv2d", "max_pool2d", "pair"]
+__all__ = [
+    "Window", "avg_pool2d", "conv2d", "convolution", "depthwise_conv2d", "max_pool2d", "pair", "transposed",
+]  # fmt: skip
 
 _op = OPERATIONS
 
@@ -84,11 +86,12 @@ def _windows(x: Any, window: Window, fill: float) -> Any:
     return np.ascontiguousarray(_view(_padded(x, window, fill), window))
 
 
-def _windows_back(g: Any, like: Any, window: Window) -> Any:
-    margins = _margins(like.shape, window)
-    image, places = like.shape[1:-1], g.shape[1 : window.rank + 1]
-    padded = (dim + sum(margin) for dim, margin in zip(image, margins, strict=True))
-    out = np.zeros((like.shape[0], *padded, like.shape[-1]), g.dtype)
+def _windows_onto(g: Any, image: tuple[int, ...], window: Window) -> Any:
+    """Return an image of a size, each element the sum of those of the windows that lie over it."""
+    margins = _margins((len(g), *image, g.shape[-1]), window)
+    places = g.shape[1 : window.rank + 1]
+    padded = [dim + sum(margin) for dim, margin in zip(image, margins, strict=True)]
+    out = np.zeros((len(g), *padded, g.shape[-1]), g.dtype)
     # One addition for each place in the window: windows overlap, places of one kind do not.
     for at in np.ndindex(*window.size):
         starts = [place * spread for place, spread in zip(at, window.dilation, strict=True)]
@@ -101,12 +104,19 @@ def _windows_back(g: Any, like: Any, window: Window) -> Any:
     return out[(slice(None), *inside)]
 
 
+def _windows_back(g: Any, like: Any, window: Window) -> Any:
+    return _windows_onto(g, like.shape[1:-1], window)
+
+
 define("windows", _windows, lambda g, out, x, window, fill: _op["windows_back"](g, x, window=window))
 define(
     "windows_back",
     _windows_back,
     lambda g, out, value, like, window: _op["windows"](g, window=window, fill=0.0),
     None,
+)
+define(
+    "windows_onto", _windows_onto, lambda g, out, x, image, window: _op["windows"](g, window=window, fill=0.0)
 )
 
 
@@ -131,6 +141,37 @@ def convolution(x: Any, kernel: Any, strides: Any, padding: str, dilations: Any)
     flat = _op["reshape"](patches, shape=(-1, width))
     out = _op["matmul"](flat, _op["reshape"](kernel, shape=(width, outputs)))
     return _op["reshape"](out, shape=(-1, *places, outputs))
+
+
+def transposed(
+    x: Any, kernel: Any, image: tuple[int, ...], strides: Any, padding: str, dilations: Any
+) -> Tensor:
+    """Return an image of a size, of which `convolution` with these options makes one like x, transposed.
+
+    x is [batch, *places, in], the kernel [*axes, out, in].  Raises ValueError where windows
+    over such an image have other places.
+    """
+    x, kernel = as_tensor(x), as_tensor(kernel)
+    *size, outputs, inputs = kernel.shape
+    window = _window(size, strides, padding, dilations)
+    places = tuple(x.shape[1:-1])
+    if places != _places(image, window):
+        raise ValueError(
+            f"windows over an image of {image} have the places {_places(image, window)}, not {places}"
+        )
+    width = math.prod(size) * outputs
+    flat = _op["reshape"](x, shape=(-1, inputs))
+    columns = _op["transpose"](_op["reshape"](kernel, shape=(width, inputs)), perm=(1, 0))
+    patches = _op["reshape"](_op["matmul"](flat, columns), shape=(-1, *places, *size, outputs))
+    return _op["windows_onto"](patches, image=image, window=window)
+
+
+def _places(image: tuple[int, ...], window: Window) -> tuple[int, ...]:
+    """Return how many windows there are along each axis of an image."""
+    return tuple(
+        -(-dim // stride) if window.same else (dim - reach) // stride + 1
+        for dim, reach, stride in zip(image, window.reach, window.strides, strict=True)
+    )
 
 
 def depthwise_conv2d(x: Any, kernel: Any, strides: Any, padding: str, dilations: Any = 1) -> Tensor:

@@ -8,11 +8,13 @@ from .convolution import (
     AveragePooling2D,
     Conv1D,
     Conv2D,
+    Conv2DTranspose,
     Conv3D,
     DepthwiseConv2D,
     GlobalAveragePooling2D,
     GlobalMaxPooling2D,
     MaxPooling2D,
+    SeparableConv2D,
 )
 from .core import Activation, Dense, Dropout, Embedding, Flatten, LeakyReLU, ReLU, Reshape, Softmax
 from .normalization import BatchNormalization, LayerNormalization
@@ -43,13 +45,15 @@ from .structural import (
 
 AvgPool2D, MaxPool2D = AveragePooling2D, MaxPooling2D
 Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D
+Convolution2DTranspose, SeparableConvolution2D = Conv2DTranspose, SeparableConv2D
 
 __all__ = [
     "GRU", "LSTM", "RNN", "Activation", "Add", "Average", "AveragePooling2D", "AvgPool2D",
-    "BatchNormalization", "Bidirectional", "Concatenate", "Conv1D", "Conv2D", "Conv3D", "Convolution1D",
-    "Convolution2D", "Convolution3D", "Dense", "DepthwiseConv2D", "Dropout", "EinsumDense", "Embedding",
-    "Flatten", "GRUCell", "GlobalAveragePooling2D", "GlobalMaxPooling2D", "Input", "InputLayer", "LSTMCell",
-    "Lambda", "Layer", "LayerNormalization", "LeakyReLU", "MaxPool2D", "MaxPooling2D", "Maximum",
-    "MultiHeadAttention", "Multiply", "Permute", "ReLU", "Rescaling", "Reshape", "SimpleRNN",
+    "BatchNormalization", "Bidirectional", "Concatenate", "Conv1D", "Conv2D", "Conv2DTranspose", "Conv3D",
+    "Convolution1D", "Convolution2D", "Convolution2DTranspose", "Convolution3D", "Dense", "DepthwiseConv2D",
+    "Dropout", "EinsumDense", "Embedding", "Flatten", "GRUCell", "GlobalAveragePooling2D",
+    "GlobalMaxPooling2D", "Input", "InputLayer", "LSTMCell", "Lambda", "Layer", "LayerNormalization",
+    "LeakyReLU", "MaxPool2D", "MaxPooling2D", "Maximum", "MultiHeadAttention", "Multiply", "Permute",
+    "ReLU", "Rescaling", "Reshape", "SeparableConv2D", "SeparableConvolution2D", "SimpleRNN",
     "SimpleRNNCell", "Softmax", "StackedRNNCells", "Subtract",
 ]  # fmt: skip

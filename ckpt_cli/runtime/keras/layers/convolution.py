@@ -8,6 +8,7 @@ from formats.keras.layers import LAYERS
 
 from ...ops import neural
 from ...tensor import OPERATIONS, Tensor
+from ...unknown import refuse
 from .. import activations, initializers
 from ..base_layer import Layer
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from ...variable import Variable
 
 __all__ = [
-    "AveragePooling2D", "Conv1D", "Conv2D", "Conv3D", "DepthwiseConv2D", "GlobalAveragePooling2D",
-    "GlobalMaxPooling2D", "MaxPooling2D",
+    "AveragePooling2D", "Conv1D", "Conv2D", "Conv2DTranspose", "Conv3D", "DepthwiseConv2D",
+    "GlobalAveragePooling2D", "GlobalMaxPooling2D", "MaxPooling2D", "SeparableConv2D",
 ]  # fmt: skip
 
 _op = OPERATIONS
@@ -33,12 +34,12 @@ def _padding(value: str, *also: str) -> str:
     return value.lower()
 
 
-def _numbers(option: str, value: Any, rank: int) -> tuple[int, ...]:
+def _numbers(option: str, value: Any, rank: int, least: int = 1) -> tuple[int, ...]:
     """Return a number for each axis, of one for all or a list of them; ValueError for what is none."""
     numbers = (value,) * rank if type(value) is int else value
     is_list = isinstance(numbers, list | tuple) and len(numbers) == rank
-    if not is_list or any(type(number) is not int or number < 1 for number in numbers):
-        raise ValueError(f"{option}={value!r} is neither a positive number nor {rank} of them")
+    if not is_list or any(type(number) is not int or number < least for number in numbers):
+        raise ValueError(f"{option}={value!r} is neither a number of at least {least} nor {rank} of them")
     return tuple(numbers)
 
 
@@ -138,6 +139,58 @@ class Conv3D(_Convolution):
     _rank = 3
 
 
+class Conv2DTranspose(Conv2D):
+    """Each element of x spread by the kernel over a larger image; kernel [height, width, filters, in]."""
+
+    _row = LAYERS["Conv2DTranspose"]
+    output_padding: tuple[int, ...] | None
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        output_padding: Any = None,
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        **kwargs: Any,
+    ) -> None:
+        refuse("Conv2DTranspose", groups=kwargs.pop("groups", 1) != 1)
+        super().__init__(
+            filters, kernel_size, strides, padding, data_format, dilation_rate, 1, activation, use_bias,
+            kernel_initializer, bias_initializer, **kwargs,
+        )  # fmt: skip
+        if len(set(self.dilation_rate)) > 1:
+            raise ValueError(f"dilation_rate={self.dilation_rate}: both dimensions must be equal")
+        padded = None if output_padding is None else _numbers("output_padding", output_padding, 2, 0)
+        if padded and any(extra >= stride for extra, stride in zip(padded, self.strides, strict=True)):
+            raise ValueError(
+                f"Strides must be greater than output padding. Received strides={self.strides}, "
+                f"output_padding={padded}."
+            )
+        self._put("output_padding", padded)
+
+    def _length(self, axis: int, places: int) -> int:
+        """Return the size of the image along an axis: the least, unless there is an output padding."""
+        stride, reach = self.strides[axis], (self.kernel_size[axis] - 1) * self.dilation_rate[axis] + 1
+        if self.output_padding is None:
+            return places * stride + (max(reach - stride, 0) if self.padding == "valid" else 0)
+        inside = reach if self.padding == "valid" else reach % 2
+        return (places - 1) * stride + inside + self.output_padding[axis]
+
+    def _convolved(self, inputs: Tensor) -> Tensor:
+        if inputs.ndim != 4:
+            raise ValueError(f"Inputs should have rank 4. Received input_shape={inputs.shape}.")
+        image = tuple(self._length(axis, places) for axis, places in enumerate(inputs.shape[1:-1]))
+        how = self.strides, self.padding, self.dilation_rate
+        return neural.transposed(inputs, self.kernel, image, *how)
+
+
 class DepthwiseConv2D(_Convolution):
     """Each channel convolved by itself; kernel [height, width, in, multiplier]."""
 
@@ -172,6 +225,41 @@ class DepthwiseConv2D(_Convolution):
         return neural.depthwise_conv2d(
             inputs, self.depthwise_kernel, self.strides, self.padding, self.dilation_rate
         )
+
+
+class SeparableConv2D(DepthwiseConv2D):
+    """Each channel convolved by itself, and what comes out mixed at each place."""
+
+    _row = LAYERS["SeparableConv2D"]
+    pointwise_kernel: Variable
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        depth_multiplier: int = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        depthwise_initializer: Any = "glorot_uniform",
+        pointwise_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            kernel_size, strides, padding, depth_multiplier, data_format, dilation_rate, activation, use_bias,
+            depthwise_initializer, bias_initializer, **kwargs,
+        )  # fmt: skip
+        self.filters = filters
+        mixing = initializers.by_name(pointwise_kernel=pointwise_initializer)
+        self._put("_initial", {**self._initial, **mixing})
+
+    def _convolved(self, inputs: Tensor) -> Tensor:
+        apart = super()._convolved(inputs)
+        return neural.convolution(apart, self.pointwise_kernel, (1, 1), "valid", (1, 1))
 
 
 class MaxPooling2D(Layer):
