@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"\x93NUMPY"
 LONGEST_HEADER = 1 << 16
-_MOST_DIMENSIONS = 64
+MOST_DIMENSIONS = 64
 _LARGEST_ITEM = (1 << 31) // 4 - 1
 _LARGEST_DIMENSION = 1 << 63
 _DESCR = re.compile(r"([<>=|]?)([biufcSU?])(\d*)")
@@ -89,7 +89,7 @@ def decode_header(data: bytes) -> Header:
     shape = found["shape"]
     if (
         not isinstance(shape, tuple)
-        or len(shape) > _MOST_DIMENSIONS
+        or len(shape) > MOST_DIMENSIONS
         or not all(type(dim) is int and 0 <= dim < _LARGEST_DIMENSION for dim in shape)
     ):
         raise ValueError(f".npy shape {str(shape)[:80]}")

@@ -43,6 +43,9 @@ _SKELETON = "skeleton"
 MOST_COMPONENTS = 1000
 """Groups within groups that are written; one that holds much less is no longer read here."""
 
+MOST_DIMENSIONS = 32
+"""Of a dataset: H5S_MAX_RANK of HDF5's H5Spublic.h."""
+
 H5_DTYPES = frozenset(
     name
     for name, dtype in BY_NAME.items()

@@ -27,7 +27,7 @@ from ..h5.facts import h5_facts
 from ..h5.reader import H5Reader
 from ..h5.safe import MOST_SOFT_LINKS
 from ..h5.specs import RAW
-from ..h5.writer import MOST_COMPONENTS, check_text
+from ..h5.writer import MOST_COMPONENTS, MOST_DIMENSIONS, check_text
 from ..model.reader import Family, Format
 from ..model.writer import CheckpointWriter
 from ..store.staging import refusing
@@ -254,4 +254,5 @@ FORMAT = Format(
     frozenset(HELD),
     _salvage,
     nests_keys=True,
+    most_dimensions=MOST_DIMENSIONS,
 )

@@ -26,7 +26,7 @@ from ..h5.native.superblock import Superblock
 from ..h5.safe import open_h5
 from ..h5.weights import WeightsReader
 from ..h5.weights_writer import ArchiveWriter
-from ..h5.writer import H5_DTYPES
+from ..h5.writer import H5_DTYPES, MOST_DIMENSIONS
 from ..keras.config import Layer, LayerWeights, check_in_order, layers_of
 from ..keras.facts import IN_ARCHIVE, WeightGroup
 from ..model.reader import Family, Format
@@ -250,5 +250,6 @@ FORMAT = Format(
     _create,
     H5_DTYPES,
     _salvage,
+    most_dimensions=MOST_DIMENSIONS,
     unshared="the weights of a .keras are an HDF5 file within an archive",
 )

@@ -29,7 +29,7 @@ from ..h5.facts import h5_facts
 from ..h5.legacy_writer import LegacyWriter
 from ..h5.names import strings, text
 from ..h5.reader import H5Reader, read_attribute
-from ..h5.writer import H5_DTYPES
+from ..h5.writer import H5_DTYPES, MOST_DIMENSIONS
 from ..keras.config import LayerWeights, check_shapes, layers_of
 from ..keras.facts import (
     IN_H5,
@@ -232,5 +232,6 @@ FORMAT = Format(
     _create,
     H5_DTYPES,
     _salvage,
+    most_dimensions=MOST_DIMENSIONS,
     names_layers=True,
 )

@@ -21,7 +21,7 @@ from ..h5.native.superblock import Superblock
 from ..h5.safe import open_h5
 from ..h5.weights import WeightsReader
 from ..h5.weights_writer import WeightsWriter
-from ..h5.writer import H5_DTYPES
+from ..h5.writer import H5_DTYPES, MOST_DIMENSIONS
 from ..model.reader import Family, Format
 from ..model.verification import Finding
 from ..model.weight_map import KERAS, WEIGHT_MAP, files_by_name, shard_path, shard_suffix
@@ -123,4 +123,5 @@ FORMAT = Format(
     _create,
     H5_DTYPES,
     _salvage,
+    most_dimensions=MOST_DIMENSIONS,
 )

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ..core.chunks import PIECE, array_chunks, stored_chunks, view_of
 from ..core.dtypes import INVALID, STRING
-from ..core.npy import LONGEST_HEADER, NPY_DTYPES, decode_header, npy_chunks
+from ..core.npy import LONGEST_HEADER, MOST_DIMENSIONS, NPY_DTYPES, decode_header, npy_chunks
 from ..core.region import full_index, index_shape
 from ..core.slicing import fill_region, keep_chunks
 from ..core.spec import TensorSpec, key_bytes
@@ -365,4 +365,5 @@ FORMAT = Format(
     _create,
     NPY_DTYPES,
     _salvage,
+    most_dimensions=MOST_DIMENSIONS,
 )

@@ -278,6 +278,9 @@ class Format(NamedTuple):
     nests_keys: bool = False
     """Whether parts of a key are groups, so that no key is the beginning of another's."""
 
+    most_dimensions: int | None = None
+    """How many dimensions an array of it can have, where that is less than TensorFlow's 254."""
+
     unshared: str = (
         "no value lies there as a data shard has it (it may be compressed, in chunks, among metadata,"
         " big-endian, in Fortran order, bool, an enum, merged or cast)"

@@ -21,6 +21,7 @@ from ..errors import (
     TensorNotFoundError,
     UnsupportedDtypeError,
     cast_or_leave_out,
+    leave_out,
 )
 from ..model.facts import Facts, Nothing
 from ..store.held import Held
@@ -418,7 +419,7 @@ def bounded(target: Target) -> Target:
 
 
 def check_specs(target: Target, into: Format) -> None:
-    """Refuse two tensors of one key, and dtypes that a format does not have."""
+    """Refuse two tensors of one key, and dtypes and numbers of dimensions that a format does not have."""
     keys: set[str] = set()
     for spec in target.specs:
         if spec.key in keys:
@@ -430,6 +431,9 @@ def check_specs(target: Target, into: Format) -> None:
             hints = cast_or_leave_out(spec.key, castable=spec.dtype.is_floating)
             message = f"{into.name} has no {spec.dtype}"
             raise UnsupportedDtypeError(message, path=target.path, key=spec.key, hints=hints)
+        if into.most_dimensions is not None and spec.rank > into.most_dimensions:
+            message = f"{spec.rank} dimensions, {into.name} has at most {into.most_dimensions}"
+            raise ConversionError(message, path=target.path, key=spec.key, hints=(leave_out(spec.key),))
     for key in target.slices:
         if key not in keys:
             message = "extents of a tensor that is not to be written"

@@ -80,6 +80,24 @@ def test_a_dtype_that_is_not_held_is_refused_before_the_first_byte(format_name: 
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize(("name", "most"), [("npz", 64), ("hdf5", 32), ("keras-weights", 32)])
+def test_more_dimensions_than_a_format_has_are_refused_before_the_first_byte(
+    name: str, most: int, tmp_path: Path
+) -> None:
+    """h5py's own error was a traceback, and an npz was said to be written otherwise than it should be."""
+    spec = TensorSpec("t", dtypes.BY_NAME["float32"], (1,) * (most + 1))
+    with pytest.raises(ConversionError, match=f"{most + 1} dimensions, {name} has at most {most}"):
+        create_checkpoint(tmp_path / "out", format=name, specs=[spec])
+    assert os.listdir(tmp_path) == []
+
+
+def test_32_dimensions_are_written_to_hdf5(tmp_path: Path) -> None:
+    value = np.ones((1,) * 32, np.float32)
+    write(tmp_path / "x.h5", "hdf5", {"t": value})
+    with open_checkpoint(tmp_path / "x.h5") as reader:
+        assert same(reader["t"].read(), value)
+
+
 SHAPES = {
     "scalar": np.array(3.5),
     "empty": np.zeros((0, 4), np.int8),
