@@ -384,7 +384,7 @@ _BY_CODE: dict[bytes, Callable[[Machine], Any]] = {
     b"C": lambda machine: machine.made(machine.sized("B")),
     b"B": lambda machine: machine.made(machine.sized("I")),
     b"\x8e": lambda machine: machine.made(machine.sized("Q")),
-    b"\x96": lambda machine: machine.made(machine.sized("Q")),
+    b"\x96": lambda machine: machine.made(Made("builtins.bytearray", (machine.sized("Q"),))),
     b")": lambda machine: machine.push(()),
     b"\x85": lambda machine: machine.tuple_of(1),
     b"\x86": lambda machine: machine.tuple_of(2),

@@ -45,7 +45,7 @@ class TorchReader(CheckpointReader):
         self._container = container
         views = self._tensors()
         if isinstance(container, LegacyContainer):
-            error = container.place(view.storage for view in views.values() if view.storage is not None)
+            error = container.place()
             if error is not None:
                 if not lenient:
                     raise error

@@ -27,7 +27,7 @@ from .objects import GLOBALS, Storage, storage_of
 from .pickle import Machine, RefusedGlobalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from ..model.probe import Probe
     from ..store.archive import Archive
@@ -226,7 +226,6 @@ class LegacyContainer(Container):
                 if len(data) == file.size or read >= LONGEST_PICKLE:
                     raise
                 read *= 8
-        self._storages: dict[str, Storage] = {}
         self._keys, self._begin, self.pickle_size = keys, begin, begin
         self._offsets: dict[str, int] = {}
         self._proved: set[str] = set()
@@ -236,7 +235,8 @@ class LegacyContainer(Container):
         machine = Machine(data, {}, storage_of, at=len(LEGACY_MAGIC))
         for _ in ("protocol version", "facts of the system"):
             self._run(machine)
-        machine = Machine(data, GLOBALS, storage_of, at=machine.at)
+        self._storages: dict[str, Storage] = {}
+        machine = Machine(data, GLOBALS, self._storage_of, at=machine.at)
         self.root = self._run(machine)
         machine = Machine(data, {}, storage_of, at=machine.at)
         keys = self._run(machine)
@@ -244,20 +244,23 @@ class LegacyContainer(Container):
             raise CorruptCheckpointError("no list of its storages", path=self.path, code="header")
         return machine.at, keys
 
-    def place(self, storages: Iterable[Storage]) -> CorruptCheckpointError | None:
+    def _storage_of(self, saved: Any) -> Storage:
+        """Take note of a storage, whatever it is of: its bytes lie before those of the next."""
+        storage = storage_of(saved)
+        first = self._storages.setdefault(storage.key, storage)
+        if (first.whole, first.nbytes) != (storage.whole, storage.nbytes):
+            raise ValueError(f"storage {storage.key!r:.60} has two sizes")
+        return storage
+
+    def place(self) -> CorruptCheckpointError | None:
         """Find where storages lie, one behind the other, by how large the object says that each is.
 
         Returns what is wrong where the file is not as long as they are together.
         """
-        sizes: dict[str, int] = {}
-        for storage in storages:
-            if sizes.setdefault(storage.key, storage.whole) != storage.whole:
-                raise self._corrupt(f"storage {storage.key!r:.60} has two sizes")
-            self._storages[storage.key] = storage
         at = self._begin
         for key in self._keys:
             if key not in self._storages:
-                raise self._corrupt(f"storage {key!r:.60} is in no tensor, so that its size is not known")
+                raise self._corrupt(f"the object names no storage {key!r:.60}, so that its size is not known")
             self._offsets[key] = at + _COUNT_SIZE
             at += _COUNT_SIZE + self._storages[key].nbytes
         if at != self.file.size:

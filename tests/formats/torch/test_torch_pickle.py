@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from formats.torch.objects import GLOBALS, storage_of
-from formats.torch.pickle import MOST_OBJECTS, Bag, Machine, Pairs, RefusedGlobalError
+from formats.torch.pickle import MOST_OBJECTS, Bag, Machine, Made, Pairs, RefusedGlobalError
 from tests.torch_files import Call, Named, Opcodes, pickled
 
 
@@ -53,6 +53,12 @@ VALUES = [
     {1, 2, 3},
     1 + 2j,
 ]
+
+
+@pytest.mark.parametrize("protocol", [3, 4, 5])
+def test_bytes_that_can_be_changed_stay_what_they_are(protocol: int) -> None:
+    """torch takes them by an opcode of their own since protocol 5; they were written as bytes that cannot."""
+    assert run(pickle.dumps(bytearray(b"xy"), protocol)) == Made("builtins.bytearray", (b"xy",))
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])

@@ -422,6 +422,34 @@ def test_the_legacy_form_and_views_of_storages(tmp_path: Path) -> None:
         assert [found for step in reader.verify() for found in step.findings] == []
 
 
+def test_storages_of_what_has_no_values_are_passed_over_in_the_legacy_form(tmp_path: Path) -> None:
+    """A quantized tensor, and both parts of a sparse one, lie before the one that is read."""
+    quantized = Call(
+        "torch._utils._rebuild_qtensor",
+        (
+            storage("q", 3, "torch.QInt8Storage"),
+            0,
+            (3,),
+            (1,),
+            (Named("torch.per_tensor_affine"), 1.0, 0),
+            False,
+            HOOKS,
+        ),
+    )
+    layout = Call("torch.serialization._get_layout", ("torch.sparse_coo",))
+    parts = (
+        tensor(storage("i", 2, "torch.LongStorage"), 0, (1, 2), (2, 1)),
+        tensor(storage("v", 2), 0, (2,), (1,)),
+        (9,),
+    )
+    sparse = Call("torch._utils._rebuild_sparse_tensor", (layout, parts))
+    storages = {"q": (3, b"123"), "i": (2, b"i" * 16), "v": (2, b"v" * 8), "0": (6, SIX.tobytes())}
+    data = legacy({"q": quantized, "s": sparse, "a": T}, storages)
+    with formats.open_checkpoint(written(tmp_path / "x.pth", data)) as reader:
+        assert np.array_equal(reader["a"].read(), SIX.reshape(2, 3))
+        assert [found.code for step in reader.verify() for found in step.findings] == ["dtype", "dtype"]
+
+
 def test_every_truncation_of_the_legacy_form_is_an_error(tmp_path: Path) -> None:
     data = legacy(LEGACY, STORAGES)
     for size in range(15, len(data)):
@@ -433,7 +461,7 @@ def test_every_truncation_of_the_legacy_form_is_an_error(tmp_path: Path) -> None
     ("storages", "why"),
     [
         ({"0": STORAGES["0"]}, "storage '1' is not there"),
-        ({**STORAGES, "9": (0, b"")}, "storage '9' is in no tensor"),
+        ({**STORAGES, "9": (0, b"")}, "the object names no storage '9'"),
         ({**STORAGES, "0": (6, SIX.tobytes() + b"x")}, "its storages end at byte"),
     ],
 )
