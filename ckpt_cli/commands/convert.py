@@ -156,8 +156,8 @@ def command(source: str, target: str, **options: Any) -> int:
     With --resume what is finished is noted once a second, in the directory beside DST where it
     is made, and stays there when the conversion is interrupted.  Given again with the same
     sources, options and version of ckpt, it goes on; else it says what differs.  Whatever is
-    there is read again before it counts.  npz, tf-v1 and hdf5 are written from beginning to end, and
-    refuse it.
+    there is read again before it counts.  npz, tf-v1, hdf5 and pytorch are written from
+    beginning to end, and refuse it.
 
     \b
       ckpt convert bert_model.ckpt tf2/bert-1 --to object

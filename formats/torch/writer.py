@@ -61,7 +61,7 @@ class TorchWriter(ShardWriter):
         self.tied = _tied(target)
         super().__init__(format, target)
         if self._left_out:
-            why = "a shard holds tensors alone" if self._has_index else "all tensors beside are, too"
+            why = "a shard holds tensors alone" if self._has_index else "no tensor stays beside"
             self.notes.append(f"left out {first_of(self._left_out)}: {why}")
         for path in self._turned:
             self.notes.append(

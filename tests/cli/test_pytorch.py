@@ -78,7 +78,7 @@ def test_dtypes_that_torch_does_not_have_are_refused_by_name(
 def test_weights_alone_leave_the_optimizer_out_and_say_what_it_held(tmp_path: Path, ckpt: Callable) -> None:
     done = ckpt("convert", TRAINING, tmp_path / "x.ckpt", "--to", "pytorch", "--weights-only")
     assert done.code == 0
-    assert "note: left out optimizer/param_groups: all tensors beside are, too" in done.err
+    assert "note: left out optimizer/param_groups: no tensor stays beside" in done.err
     assert all(key.startswith("model/") for key in arrays_of(tmp_path / "x.ckpt"))
     assert values_of(tmp_path / "x.ckpt", ckpt) == values_of(TRAINING, ckpt)
 
@@ -207,3 +207,12 @@ def test_the_configuration_of_a_folder_is_shown(
     assert done.code == 0
     assert done.json["metadata"].get("config") == (json.loads(text) if is_shown else None)
     assert ("config" in [row[0] for row in ckpt("show", tmp_path / "hf").rows]) == is_shown
+
+
+def test_a_file_without_tensors_is_said_to_have_none(tmp_path: Path, ckpt: Callable) -> None:
+    source = written(tmp_path / "x.pt", zipped({"epoch": 3}, {}))
+    done = ckpt("convert", source, tmp_path / "y.safetensors")
+    assert (done.code, done.err) == (
+        1,
+        f"ckpt: error: {source}: nothing is left to write: it holds no tensors\n",
+    )

@@ -76,7 +76,8 @@ def plan_conversion(
     """
     chosen = Chosen(source, keys, into, settings)
     if not chosen.keys:
-        reasons = "; ".join(sorted({dropped.reason for dropped in chosen.dropped})) or "it is made anew"
+        why = "the object graph is made anew" if keys else "it holds no tensors"
+        reasons = "; ".join(sorted({dropped.reason for dropped in chosen.dropped})) or why
         raise NothingSelectedError(f"nothing is left to write: {reasons}", path=source.location.path)
     _refuse_idle(source, into, settings)
     graph: ObjectGraph | None = None
