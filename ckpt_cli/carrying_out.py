@@ -127,7 +127,7 @@ def tell(plan: Plan, outcome: Outcome, how: How, *, prefix: tuple[str, ...] = ()
         render.lines(_lines(plan, prefix))
     elif how.dry_run:
         columns = [render.Column("FROM", fold=True), render.Column("TO", fold=True)]
-        columns += [render.Column("DTYPE"), render.Column("SHAPE")]
+        columns += [render.Column("DTYPE", worth=0), render.Column("SHAPE", worth=1)]
         render.table(columns, [_cells(row) for row in plan.rows()])
     say_dropped(plan.dropped)
     if render.is_terminal():

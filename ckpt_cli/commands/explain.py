@@ -87,7 +87,7 @@ def _list_topics(*, as_json: bool) -> int:
     if as_json:
         render.document({"matches": [], "topics": [{"name": name, "title": title} for name, title in rows]})
     elif render.is_terminal():
-        render.table([render.Column("TOPIC"), render.Column("TITLE")], rows)
+        render.table([render.Column("TOPIC"), render.Column("TITLE", prose=True)], rows)
     else:
         render.tsv(rows)
     render.note("ckpt explain TOPIC shows one of these; ckpt explain FILE explains the error message in it")

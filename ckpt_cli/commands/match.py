@@ -189,7 +189,9 @@ def _show(found: Match, rows: list[_Row], paths: dict[str, Mapping[str, str]]) -
                 [f"  {counted(len(chosen), 'value')}, optimizer state and counters; --json lists them"]
             )
             continue
-        for _, what, key, detail, side in chosen:
-            path = paths[side].get(key) or key
-            mark = render.styled(f"{what:9}", fg=style)
-            render.lines([f"  {mark} {render.escape(path)}{'  ' + render.escape(detail) if detail else ''}"])
+        columns = [render.Column(""), render.Column("", fold=True), render.Column("", prose=True)]
+        cells = [
+            [f"  {what}", render.escape(paths[side].get(key) or key), render.escape(detail)]
+            for _, what, key, detail, side in chosen
+        ]
+        render.table(columns, cells, [style] * len(cells))

@@ -143,7 +143,7 @@ def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
 def _list(what: str, rows: list[tuple[str, str]], style: str) -> None:
     if not rows:
         return
-    columns = [render.Column(what.upper(), fold=True), render.Column("WHY", fold=True)]
+    columns = [render.Column(what.upper(), fold=True), render.Column("WHY", prose=True)]
     shown = [[render.escape(key), render.escape(why)] for key, why in rows[:_MOST_LISTED]]
     render.table(columns, shown, [style] * len(shown))
     if len(rows) > _MOST_LISTED:

@@ -82,7 +82,7 @@ def _summary(reader: CheckpointReader, fields: dict[str, Any], *, as_json: bool)
         return
     render.title(fields["path"], f"{reader.format.title}: {_in_a_line(fields)}")
     render.table(
-        [render.Column(""), render.Column("", fold=True)], [[a, render.escape(str(b))] for a, b in rows]
+        [render.Column(""), render.Column("", prose=True)], [[a, render.escape(str(b))] for a, b in rows]
     )
 
 
@@ -172,7 +172,7 @@ def _pipeline(found: Pipeline) -> None:
         render.tsv(("step", *row) for row in rows)
         return
     render.lines([f"next: {render.escape(found.place)}"])
-    columns = [render.Column("STEP"), render.Column("STATE", fold=True), render.Column("HOLDS", fold=True)]
+    columns = [render.Column("STEP"), render.Column("STATE", prose=True), render.Column("HOLDS", prose=True)]
     cells = [["  " * depth + name, numbers, held] for depth, name, numbers, held in rows]
     render.table(columns, [list(map(render.escape, row)) for row in cells])
 

@@ -98,7 +98,7 @@ def _show_changes(changes: list[Change], *, dry_run: bool) -> None:
             render.Column("WOULD" if dry_run else "DONE"),
             render.Column("NAME", fold=True),
             render.Column("SIZE", right=True),
-            render.Column("WHY", fold=True),
+            render.Column("WHY", prose=True),
         ]
         rows = [
             [
@@ -178,7 +178,7 @@ def _show_leftovers(run: Run) -> None:
     columns = [
         render.Column("LEFTOVER", fold=True),
         render.Column("SIZE", right=True),
-        render.Column("WHAT", fold=True),
+        render.Column("WHAT", prose=True),
     ]
     freed = Freed()
     rows = [

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 
 _FIELDS = Statistics._fields
+_WORTHS = {"zeros": 1, "l2": 2, "std": 3, "mean": 4, "max": 5, "min": 5}
+"""What goes first where a terminal is narrow; how many are NaN or infinite always stays."""
 
 
 def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -211,8 +213,8 @@ def _print(
         if several:
             render.title(path)
         paths = reader.object_paths
-        columns = [render.Column("KEY", fold=True), render.Column("SHAPE")]
-        columns += [render.Column(name.upper(), right=True) for name in _FIELDS]
+        columns = [render.Column("KEY", fold=True), render.Column("SHAPE", worth=0)]
+        columns += [render.Column(name.upper(), right=True, worth=_WORTHS.get(name)) for name in _FIELDS]
         cells, styles = [], []
         for row in rows:
             name = render.escape(paths.get(row["key"]) or row["key"])

@@ -310,12 +310,12 @@ def _totals(results: list[Result]) -> str:
 def _show_all(results: list[Result]) -> None:
     """Print results on a terminal, their statuses below each other; what is an error alone is said as one."""
     shown = [result for result in results if not (result.unreadable and len(result.findings) == 1)]
-    width = max((len(render.escape(result.path)) for result in shown), default=0)
+    width = max((render.width(render.escape(result.path)) for result in shown), default=0)
     longest = max((len(_MARKS[_status(result)][0]) for result in shown), default=0)
     for result in shown:
         text, style = _MARKS[_status(result)]
         mark = render.styled(text, **style) + " " * (longest - len(text))
-        gap = " " * (width - len(render.escape(result.path)))
+        gap = " " * (width - render.width(render.escape(result.path)))
         render.title(result.path, f"{gap}{mark}  {result.format or 'unknown format'}  {_counts(result)}")
         _show_findings(result)
 
@@ -339,8 +339,8 @@ def _show_findings(result: Result) -> None:
         render.Column(""),
         render.Column("FINDING"),
         render.Column("KEY", fold=True),
-        render.Column("WHERE", fold=True),
-        render.Column("WHAT", fold=True),
+        render.Column("WHERE", fold=True, worth=0),
+        render.Column("WHAT", prose=True),
     ]
     render.table(columns, rows, styles)
     for (_, code), count in shown.items():

@@ -19,18 +19,38 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from .tables import Column, lay_out, pad, width
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-
-_LARGEST_RICH_TABLE = 2_000
-"""Rows beyond which a terminal table is aligned without rich, whose layout takes 0.1 ms a row."""
-
-_GAP = 2
-"""Spaces between the columns of a terminal table."""
-
-_LEAST_FOLDED = 16
-"""Characters that a column which may be folded keeps, however narrow the terminal."""
+__all__ = [
+    "Column",
+    "Node",
+    "choose_color",
+    "choose_quiet",
+    "document",
+    "error_lines",
+    "escape",
+    "human_size",
+    "is_terminal",
+    "lines",
+    "long_document",
+    "note",
+    "pad",
+    "passes",
+    "printable",
+    "progress",
+    "remark",
+    "styled",
+    "table",
+    "title",
+    "tree",
+    "tsv",
+    "use_color",
+    "warning",
+    "width",
+]
 
 
 def escape(text: str) -> str:
@@ -198,71 +218,20 @@ def long_document(
 # For people ---------------------------------------------------------------------
 
 
-class Column:
-    """A table's column: heading, alignment, and the style of its cells."""
-
-    def __init__(self, name: str, *, right: bool = False, style: str = "", fold: bool = False) -> None:
-        self.name = name
-        self.right = right
-        self.style = style
-        self.fold = fold
-
-
-def _console(least: int) -> Any:
-    """Return a console as wide as the terminal, or `least`, whose lines the terminal then wraps."""
-    from rich.console import Console
-
-    color = use_color(sys.stdout)
-    return Console(
-        file=sys.stdout,
-        force_terminal=color or None,
-        color_system="standard" if color else None,
-        no_color=not color,  # NO_COLOR has had its say, and --color always the last word
-        highlight=False,
-        emoji=False,
-        markup=False,
-        width=max(least, shutil.get_terminal_size((100, 24)).columns),
-    )
-
-
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequence[str] = ()) -> None:
-    """Print an aligned table on the terminal; `styles` colours whole rows."""
-    if len(rows) > _LARGEST_RICH_TABLE:
-        _plain_table(columns, rows)
-        return
-    from rich.cells import cell_len
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
-    total = 0  # rich before 14.3 takes the gap behind the last column into account, and folds without it
-    for at, column in enumerate(columns):
-        natural = max(map(cell_len, (column.name, *(row[at] for row in rows))))
-        least = min(natural, _LEAST_FOLDED) if column.fold else natural
-        total += least + _GAP
-        grid.add_column(
-            Text(column.name),
-            min_width=least,
-            justify="right" if column.right else "left",
-            style=column.style,
-            overflow="fold",
-            no_wrap=not column.fold,
-        )
-    for number, row in enumerate(rows):
-        grid.add_row(*map(Text, row), style=styles[number] if styles else None)
-    _console(total).print(grid)
-
-
-def _plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    cells = [[column.name for column in columns], *rows]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(columns))]
+    """Print a table that fits the terminal, and which columns do not; `styles` colours whole rows."""
+    laid = lay_out(columns, rows, shutil.get_terminal_size((100, 24)).columns)
+    if laid.heading is not None:
+        lines([styled(laid.heading, bold=True)])
+    for_color = styles if use_color(sys.stdout) else ()
     lines(
-        "  ".join(
-            cell.rjust(width) if column.right else cell.ljust(width)
-            for cell, width, column in zip(row, widths, columns, strict=True)
-        ).rstrip()
-        for row in cells
+        click.style(line, fg=style) if style else line
+        for row, style in zip(laid.rows, itertools.chain(for_color, itertools.repeat("")))  # noqa: B905
+        for line in row
     )
+    if laid.left_out:
+        names = ", ".join(laid.left_out)
+        lines([styled(f"left out, for want of room: {names}", dim=True)])
 
 
 def title(text: str, detail: str = "") -> None:

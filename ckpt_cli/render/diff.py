@@ -84,12 +84,13 @@ def by_layer(entries: list[Entry], names: Mapping[str, str]) -> None:
     ordered = sorted(groups.items(), key=lambda group: _weight(group[1][0][1]), reverse=True)
     lines = [[_cells(leaf, entry, largest) for leaf, entry in members] for _, members in ordered]
     widths = [
-        max(map(len, column)) for column in zip(*(cells for group in lines for cells in group), strict=True)
+        max(map(render.width, column))
+        for column in zip(*(cells for group in lines for cells in group), strict=True)
     ]
     for (layer, members), group in zip(ordered, lines, strict=True):
         render.title(layer or _TOP_LEVEL)
         for (_, entry), cells in zip(members, group, strict=True):
-            padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
+            padded = [render.pad(cell, width) for cell, width in zip(cells, widths, strict=True)]
             render.lines([render.styled("  ".join(padded).rstrip(), **_style(entry))])
 
 
@@ -161,13 +162,13 @@ def stat(entries: list[Entry], names: Mapping[str, str]) -> None:
     labels = [render.escape(names.get(entry.key, entry.key)) for entry in entries]
     counts = [_changed(entry) for entry in entries]
     texts = ["?" if count is None else f"{count:,}" for count in counts]
-    width, digits = max(map(len, labels)), max(map(len, texts))
+    width, digits = max(map(render.width, labels)), max(map(len, texts))
     room = min(_LONGEST_STAT, max(10, shutil.get_terminal_size((100, 24)).columns - width - digits - 6))
     most = max((count or 0 for count in counts), default=0)
     for entry, label, count, text in zip(entries, labels, counts, texts, strict=True):
         length = math.ceil((count or 0) / most * room) if most else 0
         bar = render.styled(_MARKS[entry.change] * (length or 1), **_STYLES[entry.change])
-        render.lines([f" {label.ljust(width)} | {text.rjust(digits)} {bar}"])
+        render.lines([f" {render.pad(label, width)} | {text.rjust(digits)} {bar}"])
 
 
 def summary_line(summary: Mapping[str, int]) -> None:

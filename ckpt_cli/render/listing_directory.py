@@ -34,12 +34,12 @@ def show(found: dict[str, Any], look: Look, *, by_path: bool) -> None:
 def _as_table(rows: list[dict[str, Any]], latest: str | None) -> None:
     columns = [
         render.Column("NAME", fold=True),
-        render.Column("FORMAT"),
-        render.Column("STEP", right=True),
-        render.Column("TENSORS", right=True),
-        render.Column("SIZE", right=True),
-        render.Column("MODIFIED"),
-        render.Column(""),
+        render.Column("FORMAT", worth=2),
+        render.Column("STEP", right=True, worth=3),
+        render.Column("TENSORS", right=True, worth=1),
+        render.Column("SIZE", right=True, worth=4),
+        render.Column("MODIFIED", worth=0),
+        render.Column("", prose=True),
     ]
     cells = [
         [

@@ -28,6 +28,10 @@ _DEEPEST = 200
 """Branches of a tree; what is left of a longer key is one name."""
 
 _NUMBERS = ("shard", "offset", "crc32c")
+_NAMES = ("object_path", "full_name")
+_WORTHS = {"full_name": 0, "object_path": 1, "shard": 2, "crc32c": 3, "offset": 4}
+"""What goes first where a terminal is narrow; a digest, that was asked for, stays."""
+
 _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
 
 
@@ -103,7 +107,7 @@ def _as_groups(tensors: Tensors, depth: int, prefix: tuple[str, ...]) -> None:
     columns = [
         render.Column("PREFIX", fold=True),
         render.Column("TENSORS", right=True),
-        render.Column("PARAMETERS", right=True),
+        render.Column("PARAMETERS", right=True, worth=0),
         render.Column("SIZE", right=True),
     ]
     rows = [
@@ -174,18 +178,23 @@ def _as_table(tensors: Tensors, *, wide: bool) -> None:
     reader = tensors.reader
     columns = [
         render.Column("KEY", fold=True),
-        render.Column("DTYPE"),
+        render.Column("DTYPE", worth=9),
         render.Column("SHAPE"),
-        render.Column("SIZE", right=True),
-        render.Column("KIND"),
+        render.Column("SIZE", right=True, worth=8),
+        render.Column("KIND", worth=7),
     ]
     more = ["shard", "offset", "crc32c", *_names_beside_keys(reader)] if wide else []
     more += ["digest"] * (tensors.digests is not None)
     marks = tensors.marks
     if marks:
-        columns.append(render.Column("TRAINABLE"))
+        columns.append(render.Column("TRAINABLE", worth=5))
     columns += [
-        render.Column(name.replace("_", " ").upper(), right=name in _NUMBERS, fold=name not in _NUMBERS)
+        render.Column(
+            name.replace("_", " ").upper(),
+            right=name in _NUMBERS,
+            fold=name in _NAMES,
+            worth=_WORTHS.get(name),
+        )
         for name in more
     ]
     paths = {} if wide else _unique_paths(reader)

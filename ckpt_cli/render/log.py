@@ -53,9 +53,11 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def show(rows: list[Row], latest: str | None, curve: Curve, frozen: Sequence[str]) -> None:
     """Print the run as a table, curves and remarks."""
-    columns = [render.Column("NAME", fold=True), render.Column("STEP", right=True), render.Column("MODIFIED")]
+    columns = [render.Column("NAME", fold=True), render.Column("STEP", right=True, worth=1)]
+    columns.append(render.Column("MODIFIED", worth=0))
     number = render.escape(curve.tag.upper()) if curve.steps else "LOSS"
-    columns += [render.Column(name, right=True) for name in ("CHANGED", "L2", "NAN", number)]
+    worths = {"CHANGED": 2, "L2": 3, "NAN": None, number: 4}
+    columns += [render.Column(name, right=True, worth=worth) for name, worth in worths.items()]
     columns.append(render.Column(""))
     styles = [
         "red" if row.format is None or row.nan else "green" if row.name == latest else "" for row in rows
@@ -105,9 +107,10 @@ def _curves(rows: list[Row], curve: Curve) -> None:
         found.append((curve.tag, curve.values, f"  steps {curve.steps[0]} to {curve.steps[-1]}"))
     if not found or not _has_bars():
         return
-    width = max(len(name) for name, _, _ in found)
+    found = [(render.escape(name), values, more) for name, values, more in found]
+    width = max(render.width(name) for name, _, _ in found)
     render.lines(
-        f"{render.escape(name):{width}}  {sparkline(values)}  {values[0]:.5g} to {values[-1]:.5g}{more}"
+        f"{render.pad(name, width)}  {sparkline(values)}  {values[0]:.5g} to {values[-1]:.5g}{more}"
         for name, values, more in found
     )
 

@@ -1,0 +1,232 @@
+"""How a table fits a terminal: which columns it keeps, what it shows of a name, and on which line.
+
+Widths are cells of a terminal, as Unicode's East Asian width has them (UAX #11): 2 for what is
+wide or full, 0 for marks that stand on the character before them.
+"""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_GAP = "  "
+_ELLIPSIS = "…"
+
+_LEAST = 24
+"""Cells that names and prose keep, before a column of less worth goes."""
+
+_NARROWEST = 8
+"""Cells that they keep when no column is left that may go."""
+
+_BELOW = "    "
+"""Begins the lines of prose that stands below its row."""
+
+
+class Column(NamedTuple):
+    """A table's column.
+
+    `fold`: names, of which long ones are shortened.  `prose`: sentences, which are never cut but
+    go on below their row.  `worth`: columns of the least go first; without one it stays.
+    """
+
+    name: str
+    right: bool = False
+    fold: bool = False
+    prose: bool = False
+    worth: int | None = None
+
+    @property
+    def bends(self) -> bool:
+        return self.fold or self.prose
+
+
+class Layout(NamedTuple):
+    """Lines of a table: the heading, None where no column has one; those of each row; columns left out."""
+
+    heading: str | None
+    rows: Iterator[list[str]]
+    left_out: list[str]
+
+
+@functools.lru_cache(4096)
+def _cells(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me") or "\u1160" <= character <= "\u11ff":
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def width(text: str) -> int:
+    """Return how many cells of a terminal a text takes that has no control characters."""
+    return len(text) if text.isascii() else sum(map(_cells, text))
+
+
+def pad(text: str, cells: int, *, right: bool = False) -> str:
+    """Return a text with spaces behind it, or before it, that make it `cells` wide."""
+    space = " " * (cells - width(text))
+    return space + text if right else text + space
+
+
+def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> Layout:
+    """Return the lines of a table for a terminal of `room` cells."""
+    natural = [
+        max(map(width, (column.name, *(row[at] for row in rows)))) for at, column in enumerate(columns)
+    ]
+    kept = _kept(columns, natural, room)
+    widths = _widths(columns, natural, kept, room)
+    shown = [columns[at] for at in kept]
+    first = next((at for at, column in enumerate(shown) if column.fold), None)
+    texts: dict[str, str] = {}
+    alone: dict[str, str] = {}
+    if first is not None:
+        names = dict.fromkeys(row[kept[first]] for row in rows)
+        texts = _shortened(names, widths[first])
+        alone = _shortened([name for name in names if name not in texts], room)
+    table = _Table(shown, widths, first, texts, alone, room)
+    heading = table.line([column.name for column in shown]) if any(c.name for c in shown) else None
+    left_out = [column.name for at, column in enumerate(columns) if at not in kept]
+    return Layout(heading, (table.row([row[at] for at in kept]) for row in rows), left_out)
+
+
+def _kept(columns: Sequence[Column], natural: Sequence[int], room: int) -> list[int]:
+    """Return the columns that stay, when those of least worth go until all that bends has its least."""
+    least = [min(cells, _LEAST) if c.bends else cells for c, cells in zip(columns, natural, strict=True)]
+    kept = list(range(len(columns)))
+    going = sorted((c.worth, -at) for at, c in enumerate(columns) if c.worth is not None)
+    for _, at in going:
+        if _total([least[each] for each in kept]) <= room:
+            break
+        kept.remove(-at)
+    return kept
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _widths(columns: Sequence[Column], natural: Sequence[int], kept: Sequence[int], room: int) -> list[int]:
+    """Return the width of each column that stays: names share what others leave, then comes long prose."""
+    widths = {at: natural[at] for at in kept}
+    prose = [at for at in kept if columns[at].prose and natural[at] > _LEAST]
+    widths |= {at: width(columns[at].name) for at in prose}
+    names = sorted((at for at in kept if columns[at].fold), key=natural.__getitem__)
+    left = room - _total([0 if at in names else widths[at] for at in kept])
+    for number, at in enumerate(names):
+        widths[at] = min(natural[at], max(left // (len(names) - number), _NARROWEST))
+        left -= widths[at]
+    for number, at in enumerate(prose):
+        more = min(natural[at] - widths[at], max(left // (len(prose) - number), 0))
+        widths[at] += more
+        left -= more
+    return list(widths.values())
+
+
+class _Table(NamedTuple):
+    """What is known of a table when its rows are written."""
+
+    columns: Sequence[Column]
+    widths: Sequence[int]
+    first: int | None
+    """The first column of names: what of it cannot be shortened stands on a line before its row."""
+    texts: dict[str, str]
+    """Names that are shortened, where they stand in their row."""
+    alone: dict[str, str]
+    """Names that are shortened where they have a line of their own."""
+    room: int
+
+    def line(self, cells: Sequence[str]) -> str:
+        padded = (
+            pad(cell, cells_, right=column.right)
+            for cell, cells_, column in zip(cells, self.widths, self.columns, strict=True)
+        )
+        return _GAP.join(padded).rstrip()
+
+    def row(self, cells: list[str]) -> list[str]:
+        """Return a row's lines: before it the name that stands alone, below it the prose that does."""
+        before: list[str] = []
+        below: list[str] = []
+        for at, (column, cell, room) in enumerate(zip(self.columns, cells, self.widths, strict=True)):
+            if not column.bends or width(cell) <= room:
+                continue
+            if column.prose:
+                below += [_BELOW + line for line in wrapped(cell, max(self.room - len(_BELOW), _NARROWEST))]
+                cells[at] = ""
+            elif at != self.first:
+                cells[at] = shorten(cell, room) or cut(cell, room)
+            elif cell in self.texts:
+                cells[at] = self.texts[cell]
+            else:  # whole if need be: the terminal wraps it once, and no two names read the same
+                before = [self.alone.get(cell) or cut(cell, 2 * self.room)]
+                cells[at] = ""
+        return [*before, self.line(cells), *below]
+
+
+def _shortened(names: Iterable[str], room: int) -> dict[str, str]:
+    """Return the long ones of names shortened, without those that would then read like another."""
+    owners: dict[str, list[str]] = {}
+    for name in names:
+        owners.setdefault(shorten(name, room) or "", []).append(name)
+    return {own[0]: text for text, own in owners.items() if text and len(own) == 1 and own[0] != text}
+
+
+def shorten(name: str, room: int) -> str | None:
+    """Return a name of at most `room` cells, the fewest components taken out of its middle.
+
+    The first component and the last stay; None where these alone are too wide.
+    """
+    if width(name) <= room:
+        return name
+    parts = name.split("/")
+    head, tail = parts[0] + "/" + _ELLIPSIS, "/" + parts[-1]
+    left = room - width(head) - width(tail)
+    if len(parts) < 3 or left < 0:
+        return None
+    # From both ends in turn, the end first: what tells tensors of a layer apart stands there.
+    first, last = 1, len(parts) - 1
+    from_end = True
+    while last - first > 1:
+        part = parts[last - 1] if from_end else parts[first]
+        if width(part) + 1 > left:
+            break
+        left -= width(part) + 1
+        first, last = (first, last - 1) if from_end else (first + 1, last)
+        from_end = not from_end
+    return "/".join([*parts[:first], _ELLIPSIS, *parts[last:]])
+
+
+def cut(text: str, room: int) -> str:
+    """Return a text of at most `room` cells, as much of its beginning as of its end."""
+    if width(text) <= room:
+        return text
+    half = max(room - 1, 0) // 2
+    return _begin(text, room - 1 - half) + _ELLIPSIS + _begin(text[::-1], half)[::-1]
+
+
+def _begin(text: str, room: int) -> str:
+    for at, character in enumerate(text):
+        room -= _cells(character)
+        if room < 0:
+            return text[:at]
+    return text
+
+
+def wrapped(text: str, room: int) -> list[str]:
+    """Return the lines of a text, parted where it has spaces; longer words are parted where they must be."""
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if width(longer) <= room:
+            lines[-1] = longer
+            continue
+        rest = word
+        if lines[-1]:
+            lines.append("")
+        while width(rest) > room:
+            lines[-1] = _begin(rest, room)
+            rest = rest[len(lines[-1]) :]
+            lines.append("")
+        lines[-1] = rest
+    return lines

@@ -1,0 +1,154 @@
+"""Tables on terminals of any width: what goes, what is shortened, what stands on a line of its own."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckpt_cli.render import base as render
+from ckpt_cli.render.tables import Column, cut, lay_out, pad, shorten, width, wrapped
+from tests.support import data_path, write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BERT = data_path("bert_tiny", "bert_model.ckpt-2")
+OBJECTS = data_path("bert_template", "same_names", "with_adam", "ckpt-1")
+DAMAGED = data_path("corrupt", "data_flip", "ckpt")
+
+
+def lines_of(columns: list[Column], rows: list[list[str]], room: int) -> list[str]:
+    laid = lay_out(columns, rows, room)
+    return [laid.heading or "", *(line for row in laid.rows for line in row)]
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+@pytest.mark.parametrize(
+    "command", [["ls", "-l", BERT], ["stats", OBJECTS], ["ls", OBJECTS], ["ls", "-l", OBJECTS]]
+)
+def test_no_row_wraps_twice(command: list[str], columns: int, terminal: Callable) -> None:
+    """A name that cannot be shortened stands before its row, and only there does the terminal wrap."""
+    found = terminal(*command, columns=columns, NO_COLOR="1")
+    _, *rows = found.out.splitlines()
+    assert found.code == 0
+    assert max(map(width, rows)) <= 2 * columns
+    wide = [line for line in rows if width(line) > columns]
+    assert all(re.fullmatch(r"\S+( \(.* of .*\))?", line) for line in wide)  # a name and nothing else
+
+
+def test_a_dumb_terminal_shows_names(terminal: Callable) -> None:
+    """rich took a dumb terminal for 80 columns, whatever it was told, and left the names out."""
+    out = terminal("stats", OBJECTS, columns=80, TERM="dumb").out
+    assert out.startswith("KEY ")
+    assert "model/embeddings/norm/beta" in out
+
+
+@pytest.mark.parametrize("command", [["stats", OBJECTS], ["ls", "-l", OBJECTS]])
+def test_what_is_left_out_is_said_below(command: list[str], terminal: Callable) -> None:
+    narrow, wide = (terminal(*command, columns=columns, NO_COLOR="1").out for columns in (80, 300))
+    (below,) = [line for line in narrow.splitlines() if line.startswith("left out, for want of room: ")]
+    gone = below.partition(": ")[2].split(", ")
+    heading = narrow.splitlines()[0]
+    assert gone
+    assert not any(re.search(rf"\b{name}\b", heading) for name in gone)
+    assert all(name in wide.splitlines()[0] for name in gone)
+    assert "left out" not in wide
+
+
+def test_columns_of_least_worth_go_first() -> None:
+    columns = [Column("KEY", fold=True), Column("AAAA", worth=2), Column("BBBB", worth=1), Column("CCCC")]
+    rows = [["k", "1", "2", "3"]]
+    assert lay_out(columns, rows, 21).left_out == []
+    assert lay_out(columns, rows, 20).left_out == ["BBBB"]
+    assert lay_out(columns, rows, 14).left_out == ["AAAA", "BBBB"]
+    assert lay_out(columns, rows, 1).left_out == ["AAAA", "BBBB"]
+
+
+def test_names_are_shortened_by_whole_components() -> None:
+    name = "model/encoder/layer_0/attention/kernel"
+    assert shorten(name, 38) == name
+    assert shorten(name, 37) == "model/encoder/…/attention/kernel"
+    assert shorten(name, 24) == "model/…/attention/kernel"
+    assert shorten(name, 23) == "model/…/kernel"
+    assert shorten(name, 13) is None
+    assert shorten("no_components_at_all", 10) is None
+
+
+def test_a_name_that_would_read_like_another_stands_on_its_own_line() -> None:
+    names = ["m/first/one/kernel", "m/second/one/kernel", "m/third/one/bias"]
+    assert lines_of([Column("KEY", fold=True), Column("N")], [[n, "1"] for n in names], 17) == [
+        "KEY             N",
+        "m/first/one/kernel",
+        "                1",
+        "m/second/one/kernel",
+        "                1",
+        "m/…/one/bias    1",
+    ]
+
+
+def test_prose_is_never_cut() -> None:
+    told = "a sentence of so many words that it stands below the row to which it belongs"
+    columns = [Column("KEY", fold=True), Column("WHAT", prose=True)]
+    _, row, *below = lines_of(columns, [["k", told]], 40)
+    assert row == "k"
+    assert " ".join(line.strip() for line in below) == told
+    assert all(width(line) <= 40 for line in below)
+    assert "".join(wrapped("x" * 95, 40)) == "x" * 95
+
+
+def test_a_finding_is_told_whole(terminal: Callable, ckpt: Callable) -> None:
+    (finding,) = ckpt("verify", "--json", DAMAGED).json["results"][0]["findings"]
+    out = terminal("verify", DAMAGED, columns=80, NO_COLOR="1").out
+    assert finding["message"] in out
+    assert finding["key"] in out
+
+
+def test_wide_characters_are_counted_as_two_cells() -> None:
+    assert [*map(width, ("abc", "权重", "\uff57", "e\u0301", "가"))] == [3, 4, 2, 1, 2]
+    assert pad("权", 4) == "权  "
+    assert pad("权", 4, right=True) == "  权"
+    assert cut("权重权重权重", 7) == "权…重"
+    assert width(cut("权重权重权重", 8)) <= 8
+
+
+@pytest.mark.parametrize("count", [2, 3_000])
+def test_long_tables_look_as_short_ones_do(
+    count: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beyond 2,000 rows tables lost their colours, and wide characters their columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(render, "_color", "always")
+    rows = [["权重", "1"], ["ab", "22"]] * (count // 2)
+    render.table([Column("KEY", fold=True), Column("N", right=True)], rows, ["red", ""] * (count // 2))
+    heading, *shown = capsys.readouterr().out.splitlines()
+    assert heading == "\x1b[1mKEY    N\x1b[0m"
+    assert shown == ["\x1b[31m权重   1\x1b[0m", "ab    22"] * (count // 2)
+
+
+def test_names_of_two_scripts_line_up_on_a_terminal(tmp_path: Path, terminal: Callable) -> None:
+    prefix = str(tmp_path / "ckpt-1")
+    write_bundle(prefix, {"模型/权重": np.ones(1, np.float32), "model/kernel": np.ones(1, np.float32)})
+    for command in ("ls", "stats"):
+        _, *rows = terminal(command, prefix, columns=80, NO_COLOR="1").out.splitlines()
+        assert {width(row[: row.index("[1]")]) for row in rows if "[1]" in row} == {
+            width(next(row for row in rows if "model/kernel" in row).partition("[1]")[0])
+        }
+
+
+def test_what_a_restore_would_do_fits(tmp_path: Path, terminal: Callable) -> None:
+    other = str(tmp_path / "other-1")
+    name = "encoder/layer_with_a_long_name/attention/self/query/kernel"
+    write_bundle(other, {name: np.ones((2, 3), np.float32), "b": np.ones(1, np.float32)})
+    target = str(tmp_path / "target-1")
+    write_bundle(target, {name: np.ones((3, 2), np.float32), "b": np.ones(1, np.float32)})
+    found = terminal("match", other, target, columns=80, NO_COLOR="1")
+    assert found.code == 1
+    rows = found.out.partition("what matters\n")[2].splitlines()
+    assert name in rows[0]
+    assert rows[1].startswith("    ")
+    assert "[2, 3] in CHECKPOINT" in rows[1]
+    assert max(map(width, rows)) <= 80
