@@ -271,6 +271,9 @@ LAYERS: dict[str, LayerRow] = {
     ),
     "GlobalAveragePooling2D": LayerRow(options=_GLOBAL_POOL),
     "GlobalMaxPooling2D": LayerRow(options=_GLOBAL_POOL),
+    "GroupNormalization": LayerRow(
+        _SCALE_AND_SHIFT, ("groups", "axis", "epsilon", "center", "scale"), one_axis=True
+    ),
     "InputLayer": LayerRow(lists=("_init_input_shape",)),
     "LSTM": LayerRow(
         options=(*_LOOP, "recurrent_activation", "unit_forget_bias"), cell="LSTMCell", lists_after=_STATE

@@ -230,7 +230,8 @@ def _values_of(class_name, given, shape):
     layer = getattr(L, class_name)(**options)
     symbol = L.Input(shape)
     model = K.Model(symbol, layer(symbol))
-    model.set_weights([_waves(weight.shape, at) for at, weight in enumerate(model.weights)])
+    # Variances among them: none may be negative.
+    model.set_weights([_waves(weight.shape, at) + 1.5 for at, weight in enumerate(model.weights)])
     x = tf.constant(_waves([2, *shape], 9))
     trained = [w if isinstance(w, tf.Variable) else w.value for w in model.trainable_weights]
     with tf.GradientTape() as tape:

@@ -115,7 +115,8 @@ def models(tf, keras):
         h = layers.Conv1D(4, 3, padding="causal", dilation_rate=2, activation="tanh")(row)
         h = layers.Conv3D(3, 2, padding="same")(layers.Reshape((2, 2, 2, 4))(h))
         h = layers.Conv2DTranspose(2, 3, strides=2, padding="same")(layers.Reshape((2, 4, 3))(h))
-        h = layers.SeparableConv2D(2, 2, depth_multiplier=2, activation="relu")(h)
+        h = layers.SeparableConv2D(4, 2, depth_multiplier=2, activation="relu")(h)
+        h = layers.TimeDistributed(layers.Dense(4))(layers.GroupNormalization(2)(h))
         return keras.Model(row, layers.Dense(1)(layers.Flatten()(h)))
 
     def recurrent():

@@ -42,6 +42,8 @@ LAYERS_BUILT: list[tuple[str, dict[str, Any], list[int]]] = [
     _recurrent("GRU", use_bias=False),
     _recurrent("LSTM"),
     _recurrent("SimpleRNN"),
+    ("GroupNormalization", {"groups": 2}, [4, 6]),
+    ("GroupNormalization", {"groups": 2, "axis": 1, "center": False}, [4, 5]),
     ("LayerNormalization", {"axis": [1, 2]}, [4, 5]),
     ("LayerNormalization", {"center": False}, [4, 5]),
     ("MultiHeadAttention", {"num_heads": 2, "key_dim": 3}, [4, 5]),
@@ -115,6 +117,10 @@ def _convolved(class_name: str, rank: int, **more: Any) -> list[tuple[str, dict[
     return [(class_name, {**plain, **one}, [*image, 4]) for one in options]
 
 
+def _within(class_name: str, shape: list[int], **options: Any) -> tuple[str, dict[str, Any], list[int]]:
+    return "TimeDistributed", {"layer": {"class": class_name, "options": options}}, shape
+
+
 LAYERS_RUN: list[tuple[str, dict[str, Any], list[int]]] = [
     *_convolved("Conv1D", 1, filters=6),
     ("Conv1D", {"filters": 6, "kernel_size": 3, "groups": 2}, [7, 4]),
@@ -136,6 +142,17 @@ LAYERS_RUN: list[tuple[str, dict[str, Any], list[int]]] = [
         [4, 3, 4],
     ),
     *_convolved("SeparableConv2D", 2, filters=3, depth_multiplier=2),
+    ("GroupNormalization", {"groups": 2}, [6]),
+    ("GroupNormalization", {"groups": 3, "epsilon": 0.1}, [4, 3, 6]),
+    ("GroupNormalization", {"groups": -1, "scale": False}, [4, 6]),
+    ("GroupNormalization", {"groups": 1, "center": False}, [4, 6]),
+    ("GroupNormalization", {"groups": 2, "axis": 1}, [4, 3, 5]),
+    ("GroupNormalization", {"groups": 2, "axis": -2}, [3, 4, 5]),
+    _within("Dense", [5, 4], units=3, activation="tanh"),
+    _within("Conv2D", [3, 5, 4, 2], filters=3, kernel_size=2),
+    _within("BatchNormalization", [5, 4]),
+    _within("Flatten", [5, 4, 2]),
+    _within("LSTM", [3, 4, 2], units=3),
 ]
 
 

@@ -563,6 +563,31 @@ def test_a_separable_convolution_is_a_depthwise_one_and_a_mixture():
     np.testing.assert_allclose(out[0, 1, 2], apart @ pointwise[0, 0])
 
 
+@pytest.mark.parametrize("axis", [1, 2, -1])
+def test_groups_of_channels_are_normalized_each_by_itself(axis):
+    x = np.sin(np.arange(2 * 4 * 4 * 4.0) ** 2).reshape(2, 4, 4, 4)
+    layer = L.GroupNormalization(2, axis=axis, epsilon=0, dtype="float64")
+    layer.build(x.shape)
+    layer.set_weights([np.arange(1.0, 5), np.arange(4.0)])
+    out = np.moveaxis(layer(tf.constant(x)).numpy(), axis, -1)
+    group = np.moveaxis(x, axis, -1)[1, ..., 2:]
+    expected = (group - group.mean()) / group.std() * [3, 4] + [2, 3]
+    np.testing.assert_allclose(out[1, ..., 2:], expected, rtol=1e-6)
+    assert_gradients(layer, x)
+
+
+def test_a_layer_at_each_time_is_the_layer_itself():
+    x = np.sin(np.arange(2 * 3 * 5 * 4.0)).reshape(2, 3, 5, 4)
+    layer = L.TimeDistributed(L.Conv1D(2, 3, dtype="float64"), dtype="float64")
+    out = layer(tf.constant(x)).numpy()
+    assert out.shape == (2, 3, 3, 2)
+    np.testing.assert_allclose(out[:, 1], layer.layer(tf.constant(x[:, 1])).numpy())
+    assert [weight.name for weight in layer.weights] == [
+        "time_distributed/kernel:0", "time_distributed/bias:0",
+    ]  # fmt: skip
+    assert_gradients(layer, x)
+
+
 def test_attention_with_a_causal_mask_sees_no_later_place():
     layer = L.MultiHeadAttention(2, 4)
     x = np.random.default_rng(1).standard_normal((1, 5, 6)).astype("f4")
@@ -584,6 +609,12 @@ REFUSED = {
     "channels first of a row": lambda: L.Conv1D(2, 3, data_format="channels_first"),
     "groups transposed": lambda: L.Conv2DTranspose(2, 3, groups=2),
     "channels first apart": lambda: L.SeparableConv2D(2, 3, data_format="channels_first"),
+    "a normalized batch": lambda: L.GroupNormalization(2, axis=0),
+    "a model at each time": lambda: L.TimeDistributed(K.Sequential([L.Dense(1)])),
+    "a layer of one's own at each time": lambda: L.TimeDistributed(Block(2)),
+    "states at each time": lambda: L.TimeDistributed(L.LSTM(2, return_state=True))(
+        np.zeros((1, 2, 3, 4), "f4")
+    ),
     "a causal image": lambda: L.Conv2D(2, 3, padding="causal"),
     "average": lambda: K.optimizers.Adam(use_ema=True),
     "batch dimensions": lambda: tf.gather(tf.zeros([2, 2]), [[0], [1]], batch_dims=1),
@@ -606,6 +637,8 @@ def test_what_is_not_known_is_refused_and_not_ignored(name):
         ),
         (lambda: L.Conv2D(2, 3, strides=0), "strides=0"),
         (lambda: L.Conv2DTranspose(2, 3, strides=2, output_padding=2), "Strides must be greater than output"),
+        (lambda: L.GroupNormalization(3)(np.zeros((1, 4), "f4")), "4 channels cannot be cut into 3 groups"),
+        (lambda: L.TimeDistributed(L.Dense(1))(np.zeros((1, 4), "f4")), "at least 3 dimensions"),
         (lambda: L.Conv2DTranspose(2, 3, dilation_rate=(2, 1)), "both dimensions must be equal"),
         (lambda: L.Conv2DTranspose(2, 3)(np.zeros((1, 4, 4), "f4")), "rank 4"),
         (

@@ -132,6 +132,14 @@ REFUSED = {
         sequential(layer("Conv1D", filters=2, kernel_size=[9]), shape=(None, 4, 2)),
         "makes no sense: windows: a window of \\(9,\\) does not fit",
     ),
+    "a layer at each time": (
+        sequential(layer("TimeDistributed", layer=layer("Mystery")), shape=(None, 4, 2)),
+        "layer 'x' \\(Mystery\\) is not known here",
+    ),
+    "a model at each time": (
+        sequential(layer("TimeDistributed", layer=layer("Sequential", layers=[])), shape=(None, 4, 2)),
+        "layer 'x' \\(Sequential\\) is not known here",
+    ),
     "padding": (sequential(layer("MaxPooling2D", padding="causal")), "padding='causal'"),
     "mixed precision": (sequential(dense(dtype="mixed_float16")), "dtype 'mixed_float16'"),
     "a subclass": (json.dumps({"class_name": "Tower", "config": {"name": "t"}}), "a model of class 'Tower'"),

@@ -74,6 +74,8 @@ def layer_from_config(item: Config, budget: Budget, *, keras3: bool) -> Any:
     name, class_name, config = _parts(item)
     if class_name == "Bidirectional":
         return _bidirectional(config, budget, keras3=keras3)
+    if class_name == "TimeDistributed":
+        return _time_distributed(config, budget, keras3=keras3)
     what = f"layer {name!r} ({class_name})"
     row = LAYERS.get(class_name)
     if row is None or row.options is None:
@@ -155,6 +157,19 @@ def _bidirectional(config: Config, budget: Budget, *, keras3: bool) -> Any:
     return _made(
         what, layers.Bidirectional, {"layer": layer, "merge_mode": config.get("merge_mode"), "name": name}
     )
+
+
+def _time_distributed(config: Config, budget: Budget, *, keras3: bool) -> Any:
+    name, inner = str(config.get("name")), config.get("layer")
+    what = f"layer {name!r} (TimeDistributed)"
+    if not isinstance(inner, dict) or inner.get("class_name") == "TimeDistributed":
+        raise unknown(f"{what} of what is not another layer")
+    for option, value in config.items():
+        if option != "layer" and option not in _IRRELEVANT and not _is_off(option, value):
+            raise unknown(f"{what}: {option}={value!r}")
+    _check_dtype(what, config.get("dtype", "float32"))
+    layer = layer_from_config(inner, budget, keras3=keras3)
+    return _made(what, layers.TimeDistributed, {"layer": layer, "name": name})
 
 
 def _is_mirrored(forward: Config, backward: Config) -> bool:

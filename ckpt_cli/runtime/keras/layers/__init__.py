@@ -17,7 +17,7 @@ from .convolution import (
     SeparableConv2D,
 )
 from .core import Activation, Dense, Dropout, Embedding, Flatten, LeakyReLU, ReLU, Reshape, Softmax
-from .normalization import BatchNormalization, LayerNormalization
+from .normalization import BatchNormalization, GroupNormalization, LayerNormalization
 from .recurrent import (
     GRU,
     LSTM,
@@ -28,6 +28,7 @@ from .recurrent import (
     SimpleRNN,
     SimpleRNNCell,
     StackedRNNCells,
+    TimeDistributed,
 )
 from .structural import (
     Add,
@@ -52,8 +53,8 @@ __all__ = [
     "BatchNormalization", "Bidirectional", "Concatenate", "Conv1D", "Conv2D", "Conv2DTranspose", "Conv3D",
     "Convolution1D", "Convolution2D", "Convolution2DTranspose", "Convolution3D", "Dense", "DepthwiseConv2D",
     "Dropout", "EinsumDense", "Embedding", "Flatten", "GRUCell", "GlobalAveragePooling2D",
-    "GlobalMaxPooling2D", "Input", "InputLayer", "LSTMCell", "Lambda", "Layer", "LayerNormalization",
-    "LeakyReLU", "MaxPool2D", "MaxPooling2D", "Maximum", "MultiHeadAttention", "Multiply", "Permute",
-    "ReLU", "Rescaling", "Reshape", "SeparableConv2D", "SeparableConvolution2D", "SimpleRNN",
-    "SimpleRNNCell", "Softmax", "StackedRNNCells", "Subtract",
+    "GlobalMaxPooling2D", "GroupNormalization", "Input", "InputLayer", "LSTMCell", "Lambda", "Layer",
+    "LayerNormalization", "LeakyReLU", "MaxPool2D", "MaxPooling2D", "Maximum", "MultiHeadAttention",
+    "Multiply", "Permute", "ReLU", "Rescaling", "Reshape", "SeparableConv2D", "SeparableConvolution2D",
+    "SimpleRNN", "SimpleRNNCell", "Softmax", "StackedRNNCells", "Subtract", "TimeDistributed",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Normalization over a batch, or over the features of one example."""
+"""Normalization over a batch, or over the features of one example, all of them or groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..base_layer import Layer
 if TYPE_CHECKING:
     from ...variable import Variable
 
-__all__ = ["BatchNormalization", "LayerNormalization"]
+__all__ = ["BatchNormalization", "GroupNormalization", "LayerNormalization"]
 
 _op = OPERATIONS
 
@@ -31,7 +31,7 @@ def _aligned(weight: Any, rank: int, axes: list[int]) -> Any:
 
 
 class _Normalization(Layer):
-    """What both have in common: axes, and the weights that scale and shift along them."""
+    """What all have in common: axes, and the weights that scale and shift along them."""
 
     gamma: Variable | None
     beta: Variable | None
@@ -59,14 +59,17 @@ class _Normalization(Layer):
 
     def _normalized(self, x: Tensor, mean: Any, variance: Any) -> Tensor:
         """Return (x - mean) · gamma / √(variance + epsilon) + beta."""
-        axes = list(self.axis)
         inverse = _op["rsqrt"](variance + self.epsilon)
         if self.gamma is not None:
-            inverse = inverse * _aligned(self.gamma, x.ndim, axes)
+            inverse = inverse * self._along(self.gamma, x)
         shift = -mean * inverse
         if self.beta is not None:
-            shift = shift + _aligned(self.beta, x.ndim, axes)
+            shift = shift + self._along(self.beta, x)
         return x * inverse + shift
+
+    def _along(self, weight: Any, x: Tensor) -> Any:
+        """Return a weight so that it lies along its axes of x."""
+        return _aligned(weight, x.ndim, list(self.axis))
 
 
 class BatchNormalization(_Normalization):
@@ -138,3 +141,50 @@ class LayerNormalization(_Normalization):
         return self._normalized(
             inputs, reduce_mean(inputs, axes, keepdims=True), reduce_variance(inputs, axes, keepdims=True)
         )
+
+
+class GroupNormalization(_Normalization):
+    """Normalize each example by mean and variance of each group of channels, over all other axes."""
+
+    _row = LAYERS["GroupNormalization"]
+
+    def __init__(
+        self,
+        groups: int = 32,
+        axis: int = -1,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        **kwargs: Any,
+    ) -> None:
+        if type(axis) is not int or axis == 0:
+            raise NotImplementedError(f"axis={axis!r} is not known here, only that of the channels")
+        super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, **kwargs)
+        self.groups = groups
+
+    def build(self, input_shape: Any) -> None:
+        rank = len(input_shape)
+        if not -rank < self.axis < rank:
+            raise ValueError(f"axis {self.axis} is not one of the channels of an input of rank {rank}")
+        channels = input_shape[self.axis]
+        if self.groups == -1:
+            self.groups = channels
+        if type(self.groups) is not int or self.groups < 1 or channels % self.groups:
+            raise ValueError(f"{channels} channels cannot be cut into {self.groups} groups")
+        self._make_weights(AXES=[channels])
+
+    def call(self, inputs: Tensor) -> Tensor:
+        inputs = cast(inputs, self._dtype)
+        shape, axis = list(inputs.shape), self.axis % inputs.ndim
+        parts = [self.groups, shape[axis] // self.groups]
+        grouped = _op["reshape"](inputs, shape=(-1, *shape[1:axis], *parts, *shape[axis + 1 :]))
+        others = [other for other in range(1, grouped.ndim) if other != axis]
+        mean = reduce_mean(grouped, others, keepdims=True)
+        out = self._normalized(grouped, mean, reduce_variance(grouped, others, keepdims=True))
+        return _op["reshape"](out, shape=(-1, *shape[1:]))
+
+    def _along(self, weight: Any, x: Tensor) -> Any:
+        behind = self.axis % (x.ndim - 1) + 2
+        return _op["reshape"](weight, shape=(self.groups, -1, *[1] * (x.ndim - behind)))

@@ -15,7 +15,7 @@ import numpy as np
 from formats.keras.layers import LAYERS
 
 from ...names import name_scope, to_snake_case
-from ...tensor import OPERATIONS, Tensor
+from ...tensor import OPERATIONS, Tensor, TensorShape
 from ...unknown import refuse
 from .. import activations, initializers
 from ..base_layer import Layer
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell",
-    "StackedRNNCells",
+    "StackedRNNCells", "TimeDistributed",
 ]  # fmt: skip
 
 _op = OPERATIONS
@@ -294,6 +294,45 @@ class Bidirectional(Layer):
             return [forward, backward]
         joined = forward * backward if self.merge_mode == "mul" else forward + backward
         return joined / 2 if self.merge_mode == "ave" else joined
+
+
+class TimeDistributed(Layer):
+    """A layer run at each time of [batch, time, ...] by itself; all of them are one batch to it."""
+
+    layer: Any
+
+    def __init__(self, layer: Any, **kwargs: Any) -> None:
+        # Keras runs a program's own layers once for each time, which a batch of all may differ from.
+        if not isinstance(layer, Layer) or not type(layer).__module__.startswith(_OURS):
+            raise NotImplementedError(
+                f"TimeDistributed: layer={layer!r} is not known here, only Keras' own layers"
+            )
+        super().__init__(**kwargs)
+        self.layer = layer
+
+    def build(self, input_shape: Any) -> None:
+        if len(input_shape) < 3:
+            raise ValueError(
+                f"`TimeDistributed` Layer should be passed an `input_shape ` with at least 3 dimensions, "
+                f"received: {input_shape}"
+            )
+        if not self.layer.built:
+            self.layer.build(TensorShape((input_shape[0], *input_shape[2:])))
+            self.layer.built = True
+        self.built = True
+
+    def call(self, inputs: Tensor, training: Any = None, mask: Any = None) -> Tensor:
+        refuse(self.name, mask=mask)
+        shape = list(inputs.shape)
+        every = _op["reshape"](inputs, shape=(-1, *shape[2:]))
+        told = {"training": training} if self.layer._call_spec().takes_training else {}
+        out = self.layer(every, **told)
+        if not isinstance(out, Tensor):
+            raise NotImplementedError(f"{self.name}: a layer of several outputs is not known here")
+        return _op["reshape"](out, shape=(-1, shape[1], *out.shape[1:]))
+
+
+_OURS = __name__.rpartition(".")[0] + "."
 
 
 def _renamed(layer: RNN, name: str, go_backwards: bool) -> RNN:
