@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _GAP = "  "
-_ELLIPSIS = "…"
+_ELLIPSIS = "..."  # which every encoding has
 
 _LEAST = 24
 """Cells that names and prose keep, before a column of less worth goes."""
@@ -79,12 +79,10 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int)
     widths = _widths(columns, natural, kept, room)
     shown = [columns[at] for at in kept]
     first = next((at for at, column in enumerate(shown) if column.fold), None)
-    texts: dict[str, str] = {}
-    alone: dict[str, str] = {}
-    if first is not None:
-        names = dict.fromkeys(row[kept[first]] for row in rows)
-        texts = _shortened(names, widths[first])
-        alone = _shortened([name for name in names if name not in texts], room)
+    names = [dict.fromkeys(row[at] for row in rows) if columns[at].fold else {} for at in kept]
+    texts = [_shortened(each, cells) for each, cells in zip(names, widths, strict=True)]
+    left = [name for name in names[first] if name not in texts[first]] if first is not None else []
+    alone = _shortened(left, room)
     table = _Table(shown, widths, first, texts, alone, room)
     heading = table.line([column.name for column in shown]) if any(c.name for c in shown) else None
     left_out = [column.name for at, column in enumerate(columns) if at not in kept]
@@ -131,10 +129,10 @@ class _Table(NamedTuple):
     widths: Sequence[int]
     first: int | None
     """The first column of names: what of it cannot be shortened stands on a line before its row."""
-    texts: dict[str, str]
-    """Names that are shortened, where they stand in their row."""
+    texts: Sequence[dict[str, str]]
+    """Of each column the names that are shortened where they stand in their row."""
     alone: dict[str, str]
-    """Names that are shortened where they have a line of their own."""
+    """Names of the first that are shortened where they have a line of their own."""
     room: int
 
     def line(self, cells: Sequence[str]) -> str:
@@ -151,16 +149,15 @@ class _Table(NamedTuple):
         for at, (column, cell, room) in enumerate(zip(self.columns, cells, self.widths, strict=True)):
             if not column.bends or width(cell) <= room:
                 continue
+            cells[at] = self.texts[at].get(cell, "")
             if column.prose:
                 below += [_BELOW + line for line in wrapped(cell, max(self.room - len(_BELOW), _NARROWEST))]
-                cells[at] = ""
-            elif at != self.first:
-                cells[at] = shorten(cell, room) or cut(cell, room)
-            elif cell in self.texts:
-                cells[at] = self.texts[cell]
-            else:  # whole if need be: the terminal wraps it once, and no two names read the same
+            elif cells[at]:
+                continue
+            elif at == self.first:  # whole if need be: the terminal wraps it once, and no two read the same
                 before = [self.alone.get(cell) or cut(cell, 2 * self.room)]
-                cells[at] = ""
+            else:
+                below.append(_BELOW + cut(cell, 2 * self.room - len(_BELOW)))
         return [*before, self.line(cells), *below]
 
 
@@ -201,8 +198,8 @@ def cut(text: str, room: int) -> str:
     """Return a text of at most `room` cells, as much of its beginning as of its end."""
     if width(text) <= room:
         return text
-    half = max(room - 1, 0) // 2
-    return _begin(text, room - 1 - half) + _ELLIPSIS + _begin(text[::-1], half)[::-1]
+    left = max(room - len(_ELLIPSIS), 0)
+    return _begin(text, left - left // 2) + _ELLIPSIS + _begin(text[::-1], left // 2)[::-1]
 
 
 def _begin(text: str, room: int) -> str:

@@ -26,11 +26,13 @@ def lines_of(columns: list[Column], rows: list[list[str]], room: int) -> list[st
     return [laid.heading or "", *(line for row in laid.rows for line in row)]
 
 
-@pytest.mark.parametrize("columns", [80, 120, 200])
 @pytest.mark.parametrize(
-    "command", [["ls", "-l", BERT], ["stats", OBJECTS], ["ls", OBJECTS], ["ls", "-l", OBJECTS]]
+    ("columns", "command"),
+    [(80, ["ls", OBJECTS]), (80, ["ls", "-l", BERT])]
+    + [(columns, ["stats", OBJECTS]) for columns in (80, 120)]
+    + [(columns, ["ls", "-l", OBJECTS]) for columns in (80, 200)],
 )
-def test_no_row_wraps_twice(command: list[str], columns: int, terminal: Callable) -> None:
+def test_no_row_wraps_twice(columns: int, command: list[str], terminal: Callable) -> None:
     """A name that cannot be shortened stands before its row, and only there does the terminal wrap."""
     found = terminal(*command, columns=columns, NO_COLOR="1")
     _, *rows = found.out.splitlines()
@@ -71,10 +73,10 @@ def test_columns_of_least_worth_go_first() -> None:
 def test_names_are_shortened_by_whole_components() -> None:
     name = "model/encoder/layer_0/attention/kernel"
     assert shorten(name, 38) == name
-    assert shorten(name, 37) == "model/encoder/…/attention/kernel"
-    assert shorten(name, 24) == "model/…/attention/kernel"
-    assert shorten(name, 23) == "model/…/kernel"
-    assert shorten(name, 13) is None
+    assert shorten(name, 37) == "model/encoder/.../attention/kernel"
+    assert shorten(name, 26) == "model/.../attention/kernel"
+    assert shorten(name, 25) == "model/.../kernel"
+    assert shorten(name, 15) is None
     assert shorten("no_components_at_all", 10) is None
 
 
@@ -86,7 +88,15 @@ def test_a_name_that_would_read_like_another_stands_on_its_own_line() -> None:
         "                1",
         "m/second/one/kernel",
         "                1",
-        "m/…/one/bias    1",
+        "m/.../one/bias  1",
+    ]
+    columns = [Column("FROM", fold=True), Column("TO", fold=True)]
+    assert lines_of(columns, [[str(at), n] for at, n in enumerate(names)], 18)[1:] == [
+        "0",
+        "    m/first/one/kernel",
+        "1",
+        "    m/second/one/kernel",
+        "2     m/.../bias",
     ]
 
 
@@ -111,7 +121,7 @@ def test_wide_characters_are_counted_as_two_cells() -> None:
     assert [*map(width, ("abc", "权重", "\uff57", "e\u0301", "가"))] == [3, 4, 2, 1, 2]
     assert pad("权", 4) == "权  "
     assert pad("权", 4, right=True) == "  权"
-    assert cut("权重权重权重", 7) == "权…重"
+    assert cut("权重权重权重", 7) == "权...重"
     assert width(cut("权重权重权重", 8)) <= 8
 
 
