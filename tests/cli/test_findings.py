@@ -27,6 +27,7 @@ COMMANDS = {
     "ls": "ls {bad}",
     "match": "match {bad} {names}",
     "rename": "rename {bad} {new}.npz --sub a=>z",
+    "report": "report {bad} -o {new}.html",
     "rescue": "rescue {bad} {new}.npz",
     "show": "show {bad}",
     "stats": "stats {bad} --match a",
