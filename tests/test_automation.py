@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import textwrap
 import tomllib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from tests.readme import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def _text(*path: str) -> str:
@@ -52,6 +59,29 @@ def test_hooks_before_a_commit_are_those_of_lint() -> None:
     hooks = re.findall(r"entry: \.venv/bin/(.*)$", _text(".pre-commit-config.yaml"), re.MULTILINE)
     lint = re.findall(r"^\t\$\(VENV\)/bin/(ruff .*|mypy)$", _text("Makefile"), re.MULTILINE)
     assert [hook.replace(" --force-exclude", " .") for hook in hooks] == lint
+
+
+@pytest.mark.parametrize(("code", "sarif"), [(0, "{}"), (1, "{}"), (3, "")])
+def test_the_action_hands_on_the_exit_code_and_what_there_is_to_upload(
+    tmp_path: Path, code: int, sarif: str
+) -> None:
+    """`hashFiles` sees nothing outside the work tree: the action asked it, and uploaded nothing."""
+    text = _text("action.yml")
+    assert "hashFiles" not in text
+    assert "sarif_file: ${{ steps.run.outputs.sarif }}" in text
+    script = textwrap.dedent(re.split(r"\n    - ", text.partition("      run: |\n")[2])[0])
+    program = tmp_path / "ckpt" / "bin" / "ckpt"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\nprintf '%s' '{sarif}'\nexit {code}\n")
+    program.chmod(0o755)
+    output = tmp_path / "output"
+    output.touch()
+    variables = {"RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(output), "ARGUMENTS": "verify models/"}
+    # As the service starts `shell: bash`.
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    done = subprocess.run(command, check=False, env={**os.environ, **variables}, capture_output=True)
+    assert done.returncode == code, done.stderr
+    assert output.read_text() == (f"sarif={tmp_path}/ckpt.sarif\n" if sarif else "")
 
 
 def test_the_distribution_is_not_called_as_other_peoples_are() -> None:
