@@ -156,7 +156,7 @@ def command(left: str, right: str, **options: Any) -> int:
         return _each(left, right, options)
     found, names = _compare(locate(left), locate(right), options)
     if _has_form(options):
-        _report([(found, locate(right).head)], options)
+        _report([(found, locate(right).head, None)], options)
     elif options["as_json"]:
         render.long_document(found.head(), "entries", found.rows(everything=options["everything"]), dict)
     elif not options["quiet"]:
@@ -166,14 +166,14 @@ def command(left: str, right: str, **options: Any) -> int:
     return int(_fails(found, options))
 
 
-def _fails(found: Diff, options: dict[str, Any]) -> bool:
-    """Whether something was found that the command shall fail on."""
-    return any(_is_bad(entry, options) for entry in found.entries)
+def _fails(found: Diff, options: dict[str, Any], pair: str | None = None) -> bool:
+    """Whether something was found that the command shall fail on; with --each, in the pair of that name."""
+    return any(_is_bad(entry, options, pair) for entry in found.entries)
 
 
-def _is_bad(entry: Entry, options: dict[str, Any]) -> bool:
+def _is_bad(entry: Entry, options: dict[str, Any], pair: str | None) -> bool:
     known = options["known"]
-    return options["fail_on"].is_met(entry) and (known is None or not known.knows(entry))
+    return options["fail_on"].is_met(entry) and (known is None or not known.knows(entry, pair))
 
 
 def _has_form(options: dict[str, Any]) -> bool:
@@ -182,7 +182,9 @@ def _has_form(options: dict[str, Any]) -> bool:
 
 
 def _report(
-    found: list[tuple[Diff, str]], options: dict[str, Any], alone: Sequence[tuple[str, str, str]] = ()
+    found: list[tuple[Diff, str, str | None]],
+    options: dict[str, Any],
+    alone: Sequence[tuple[str, str, str]] = (),
 ) -> None:
     """Print what comparisons found, and checkpoints that are on one side alone, for a service."""
     from ..operations.report.building import of_diff
@@ -193,7 +195,7 @@ def _report(
         (change, head, change in fail_on and (known is None or not known.knows_only(change, name)))
         for change, head, name in alone
     ]
-    write(of_diff(found, lambda entry: _is_bad(entry, options), only), options["form"])
+    write(of_diff(found, lambda entry, pair: _is_bad(entry, options, pair), only), options["form"])
 
 
 def _settings(options: dict[str, Any]) -> DiffOptions:
@@ -319,12 +321,12 @@ def _each(left: str, right: str, options: dict[str, Any]) -> int:
     documents, compared = [], []
     for name in both:
         found, names = _compare(ours[name], theirs[name], options)
-        fails = _fails(found, options) or fails
+        fails = _fails(found, options, name) or fails
         if _has_form(options):
-            compared.append((found, theirs[name].head))
+            compared.append((found, theirs[name].head, name))
             continue
         entries = list(found.rows(everything=options["everything"]))
-        documents.append({"schema": 1, **found.head(), "entries": entries})
+        documents.append({"schema": 1, "name": name, **found.head(), "entries": entries})
         if not options["as_json"] and not options["quiet"]:
             if render.is_terminal():
                 render.title(name)

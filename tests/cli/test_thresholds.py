@@ -105,6 +105,12 @@ def test_squares_that_are_too_large_are_no_matter() -> None:
     assert norms(left.tobytes(), right.tobytes(), dtype).relative == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize("text", ["value>1e999", "l2>1e400%"])
+def test_a_bound_that_nothing_is_beyond_is_refused(tmp_path: Path, ckpt: Callable, text: str) -> None:
+    done = ckpt("diff", *pair(tmp_path, {"k": BASE}, {"k": NOISE}), "--fail-on", text)
+    assert (done.code, "is met by nothing" in done.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     "text", ["value>", "value>x", "value>5%", "l2", "l2>-1", "value>1.2.3", "shape>1", "nan", ""]
 )
@@ -151,6 +157,38 @@ def test_a_baseline_of_directories(tmp_path: Path, ckpt: Callable) -> None:
     assert ckpt(*line, "--baseline", tmp_path / "result.json").code == 0
     write_bundle(str(tmp_path / "right" / "d-1"), {"k": np.float32(0)})
     assert ckpt(*line, "--baseline", tmp_path / "result.json").code == 1
+
+
+@pytest.mark.parametrize("form", ["text", "junit"])
+def test_what_is_known_of_a_pair_excuses_no_other(tmp_path: Path, ckpt: Callable, form: str) -> None:
+    """A change of `k` in a-1 was taken for one of `k` in b-1, too."""
+    for side, names in (("left", ("a-1", "b-1")), ("right", ("a-1", "b-1"))):
+        (tmp_path / side).mkdir()
+        for name in names:
+            write_bundle(str(tmp_path / side / name), {"k": NOISE if name[0] + side[0] == "ar" else BASE})
+    line = ("diff", "--each", tmp_path / "left", tmp_path / "right", "--format", form)
+    result = tmp_path / "result.json"
+    result.write_text(ckpt(*line[:-2], "--json").out)
+    assert ckpt(*line, "--baseline", result).code == 0
+    write_bundle(str(tmp_path / "right" / "b-1"), {"k": NOISE})
+    assert ckpt(*line, "--baseline", result).code == 1
+    write_bundle(str(tmp_path / "right" / "b-1"), {"k": BASE})
+    single = ckpt("diff", tmp_path / "left" / "a-1", tmp_path / "right" / "a-1", "--json")
+    result.write_text(single.out)
+    assert ckpt(*line, "--baseline", result).code == 1
+
+
+def test_what_cannot_be_measured_is_known_no_better_than_before(tmp_path: Path, ckpt: Callable) -> None:
+    """Changes without a largest difference, of strings and of listings, were known whatever they were."""
+    text = [strings([b"a", b"b"], (2,)), strings([b"a", b"x"], (2,)), strings([b"y", b"x"], (2,))]
+    result = tmp_path / "result.json"
+    result.write_text(ckpt("diff", *pair(tmp_path, {"k": text[0]}, {"k": text[1]}), "--json").out)
+    assert ckpt("diff", *pair(tmp_path, {"k": text[0]}, {"k": text[1]}), "--baseline", result).code == 0
+    assert ckpt("diff", *pair(tmp_path, {"k": text[0]}, {"k": text[2]}), "--baseline", result).code == 1
+    left, right = pair(tmp_path, {"k": BASE}, {"k": NOISE})
+    result.write_text(ckpt("diff", left, right, "--json").out)
+    (tmp_path / "left.lock").write_text(ckpt("ls", "--json", "-l", left).out)
+    assert ckpt("diff", tmp_path / "left.lock", right, "--baseline", result).code == 1
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,9 +59,10 @@ class FailOn(NamedTuple):
             elif found is None or (found["percent"] and found["measure"] != "l2"):
                 raise ValueError(f"{word!r} is not one of {', '.join(CHANGES)}, value>NUMBER, l2>NUMBER%")
             else:
-                bounds.append(
-                    Bound(found["measure"], float(found["number"]) / (100 if found["percent"] else 1))
-                )
+                number = float(found["number"]) / (100 if found["percent"] else 1)
+                if math.isinf(number):
+                    raise ValueError(f"{word!r} is met by nothing: a float64 holds no such number")
+                bounds.append(Bound(found["measure"], number))
         return cls(tuple(changes), tuple(bounds))
 
     @property
@@ -78,17 +80,23 @@ class FailOn(NamedTuple):
 class Baseline:
     """An earlier document of `ckpt diff --json`: what it shows is known, and no reason to fail.
 
-    Values are known that are no farther apart than they were.  Raises CheckpointError for another file.
+    Values are known that are no farther apart than they were; where only a count of elements tells, those
+    of which no more differ.  Of several pairs each is held against its own.  Raises CheckpointError for
+    another file.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         document = _document(path)
-        pairs = document.get("pairs", [document])
         try:
+            pairs = (
+                {pair["name"]: pair for pair in document["pairs"]}
+                if "pairs" in document
+                else {None: document}
+            )
             self._entries = {
-                (entry["key"], entry["change"], json.dumps([entry["left"], entry["right"]])): entry["max_abs"]
-                for pair in pairs
+                (name, *_identity(entry)): _apart(entry)
+                for name, pair in pairs.items()
                 for entry in pair["entries"]
             }
             only = {"removed": document.get("only_left", []), "added": document.get("only_right", [])}
@@ -96,20 +104,26 @@ class Baseline:
         except (TypeError, KeyError, AttributeError) as error:
             raise _no_document(path) from error
 
-    def knows(self, entry: Entry) -> bool:
-        """Whether an entry stands there, too."""
+    def knows(self, entry: Entry, pair: str | None = None) -> bool:
+        """Whether an entry stands there, too, of the pair of that name where there are several."""
         row = entry.document()
-        place = (row["key"], row["change"], json.dumps([row["left"], row["right"]]))
-        if place not in self._entries:
-            return False
-        before, now = self._entries[place], row["max_abs"]
-        return (
-            entry.change != "value" or _number(now) is None or not _is_larger(_number(now), _number(before))
-        )
+        before = self._entries.get((pair, *_identity(row)))
+        return before is not None and not any(map(_is_larger, _apart(row), before))
 
     def knows_only(self, change: str, name: str) -> bool:
         """Whether a checkpoint was on one side alone then, too."""
         return (change, name) in self._only
+
+
+def _identity(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return what makes two entries of documents one change of one tensor."""
+    return entry["key"], entry["change"], json.dumps([entry["left"], entry["right"]])
+
+
+def _apart(entry: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Return how far values are apart; where that is no number, how many differ."""
+    largest = _number(entry["max_abs"])
+    return largest, _number(entry["differing"]) if largest is None else None
 
 
 def _number(value: Any) -> float | None:

@@ -63,11 +63,11 @@ def of_stats(found: Iterable[Bad], fail_on: Sequence[str]) -> Report:
 
 
 def of_diff(
-    found: Sequence[tuple[Diff, str]],
-    fails: Callable[[Entry], bool],
+    found: Sequence[tuple[Diff, str, str | None]],
+    fails: Callable[[Entry, str | None], bool],
     alone: Sequence[tuple[str, str, bool]] = (),
 ) -> Report:
-    """Return what comparisons found; of each the file that tells of the right side is given.
+    """Return what comparisons found; with each the file that tells of its right side, and the pair's name.
 
     `alone` are checkpoints on one side only: the change that is, their files, and whether to fail on it.
     """
@@ -80,13 +80,13 @@ def of_diff(
         )
         for change, head, bad in alone
     ]
-    return Report("diff", [*(_compared(diff, head, fails) for diff, head in found), *only])
+    return Report("diff", [*(_compared(*each, fails) for each in found), *only])
 
 
-def _compared(diff: Diff, head: str, fails: Callable[[Entry], bool]) -> Subject:
+def _compared(diff: Diff, head: str, pair: str | None, fails: Callable[[Entry, str | None], bool]) -> Subject:
     changed = [entry for entry in diff.entries if entry.change != "same"]
     findings = [
-        Finding("error" if fails(entry) else "note", entry.change, _what(entry), entry.key, head)
+        Finding("error" if fails(entry, pair) else "note", entry.change, _what(entry), entry.key, head)
         for entry in changed
     ]
     counts = [f"{count:,} {word}" for word, count in diff.summary.items() if count or word == "same"]
