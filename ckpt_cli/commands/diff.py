@@ -182,7 +182,7 @@ def _has_form(options: dict[str, Any]) -> bool:
 
 
 def _report(
-    found: list[tuple[Diff, str, str | None]],
+    found: Sequence[tuple[Diff, str, str | None]],
     options: dict[str, Any],
     alone: Sequence[tuple[str, str, str]] = (),
 ) -> None:
