@@ -58,7 +58,11 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
 @path_argument()
 @choosing
 @fail_on_option("Exit 1 if any value is one of these.", callback=_failures, metavar="nan,inf")
-@click.option("--files", is_flag=True, help="Take every word for a PATH, none for a KEY, as hooks give them.")
+@click.option(
+    "--files",
+    is_flag=True,
+    help="Take every word for a PATH, none for a KEY, as hooks do; with --fail-on show only what fails.",
+)
 @recursive_option()
 @sharing_options
 @form_option
@@ -88,6 +92,7 @@ def command(path: str, fail_on: tuple[str, ...], workers: Workers, **options: An
         options["keys"] = ()
     run = _Run(fail_on, workers, options["form"], selection_of(options), options["as_json"])
     if options["files"]:
+        run.shows_bad_alone = bool(fail_on)
         places, notes = each_once([locate(named(word)) for word in (path, *words)])
         for text in notes:
             render.note(text)
@@ -113,6 +118,8 @@ class _Run:
         self._as_json = as_json or form == "json"
         self._has_form = form not in ("text", "json")
         self._bad: list[Bad] = []
+        self.shows_bad_alone = False
+        """Whether the rows of tensors in which nothing is bad are left out, as a hook's reader wants it."""
 
     def one(self, path: str) -> int:
         """Show one checkpoint as it is gone through."""
@@ -140,7 +147,9 @@ class _Run:
                 rows = list(_rows(reader, self._selection, bad, self._workers))
                 documents.append({"schema": 1, "path": place.path, "tensors": rows})
                 self._keep(reader, bad, rows)
-                if not (self._as_json or self._has_form):
+                if self.shows_bad_alone:
+                    rows = [row for row in rows if row["key"] in bad.counts]
+                if rows and not (self._as_json or self._has_form):
                     _print(reader, rows, as_json=False, several=True)
             codes.append(bad.code(place.path))
         if self._as_json:

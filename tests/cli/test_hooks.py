@@ -60,6 +60,15 @@ def test_what_has_gone_bad_is_found(run: Callable[[str], int]) -> None:
     assert run("ckpt-finite") == 1
 
 
+def test_what_has_gone_bad_is_shown_alone(run: Callable[[str], int], ckpt: Callable) -> None:
+    write_bundle("bad-1", {"fine": np.ones(3), "k": np.array([np.nan])})
+    line = ("stats", "--fail-on", "nan,inf", "--files", "bad-1.index", "good-1.index")
+    done = ckpt(*line)
+    assert [row[:2] for row in done.rows] == [["bad-1", "k"]]
+    assert len(ckpt(*line, "--json").json["results"][0]["tensors"]) == 2
+    assert ckpt(*line[:2], "inf", *line[3:]).out == ""
+
+
 @pytest.mark.parametrize("lock", ["good-1.lock", "good-1.index.lock"])
 def test_a_lock_is_held(run: Callable[[str], int], ckpt: Callable, lock: str) -> None:
     write_bundle("free-1", {"k": np.zeros(1)})  # which no lock is of
