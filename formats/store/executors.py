@@ -218,6 +218,19 @@ class Travelling:
         """Leave the executor to whom it belongs."""
 
 
+class _Pool(ProcessPoolExecutor):
+    """Processes begun with interrupts held back: until `begin_worker` they would end of one, loudly."""
+
+    def submit(self, *args: Any, **named: Any) -> Future[Any]:
+        import signal
+
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
+        try:
+            return super().submit(*args, **named)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
 class Processes(Travelling):
     """Processes of this machine, which are this command's own."""
 
@@ -226,7 +239,7 @@ class Processes(Travelling):
 
         # A forked process would have the locks of threads that it does not have.
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(count, mp_context=context, initializer=begin_worker)
+        pool = _Pool(count, mp_context=context, initializer=begin_worker)
         super().__init__(pool, count, elsewhere=False)
 
     def lost(self, error: BaseException) -> CheckpointError:
