@@ -36,7 +36,7 @@ GENERAL = {
     "ls": "ls run '*kernel*'",
     "match": "match run other",
     "rename": "rename run new/renamed-1 --sub net=>n",
-    "report": "report run -o new.html",
+    "report": "report run other -o new.html",
     "rescue": "rescue run new/saved-1",
     "show": "show run",
     "state": "state moved",

@@ -32,7 +32,7 @@ WRITING = {
 
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
-@pytest.mark.parametrize("suffix", ["pt", "pth", "bin", "onnx", "gguf", "tflite", "npy"])
+@pytest.mark.parametrize("suffix", ["pt2", "pkl", "onnx", "gguf", "tflite", "npy"])
 @pytest.mark.parametrize("command", WRITING)
 def test_no_command_writes_under_the_suffix_of_what_is_never_written(
     command: str, suffix: str, dry: tuple[str, ...], tmp_path: Path, ckpt: Callable
@@ -41,7 +41,7 @@ def test_no_command_writes_under_the_suffix_of_what_is_never_written(
     result = ckpt(*arguments)
     assert (result.code, os.listdir(tmp_path)) == (3, []), result.err
     assert f"x.{suffix}: .{suffix} is the suffix of" in result.err
-    assert "hint: what can be written: .h5, .keras, .npz, .safetensors, .weights.h5" in result.err
+    assert "hint: what can be written: .h5, .keras, .npz, .pt, .safetensors, .weights.h5" in result.err
 
 
 @pytest.mark.parametrize(

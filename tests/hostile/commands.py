@@ -18,6 +18,7 @@ from typing import NamedTuple
 from unittest import mock
 
 from ckpt_cli.main import main
+from tests.pages import PageSource
 from tests.support import data_path
 
 __all__ = ["COMMANDS", "SOUND", "Ended", "Terminal", "run_command", "unsafe"]
@@ -98,6 +99,9 @@ COMMANDS = tuple(
     graph {} -o +.dot
     graph {} -o +.mmd
     graph {} -o +.html
+    report {} -o +.html
+    report {} = -o +.html
+    report @ -o +.html
     state @
     state --json @
     state @ --fix -n
@@ -165,7 +169,10 @@ def check(line: list[str], ended: Ended, new: str) -> None:
         assert ended.out.isascii()
     for suffix in (".svg", ".html", ".dot", ".mmd"):
         if os.path.exists(new + suffix):
-            _check_drawing(new + suffix)
+            if line[0] == "report":
+                PageSource(new + suffix).assert_closed()
+            else:
+                _check_drawing(new + suffix)
 
 
 def _check_drawing(path: str) -> None:
