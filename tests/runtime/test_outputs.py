@@ -140,6 +140,20 @@ REFUSED = {
         sequential(layer("TimeDistributed", layer=layer("Sequential", layers=[])), shape=(None, 4, 2)),
         "layer 'x' \\(Sequential\\) is not known here",
     ),
+    "an image too large": (
+        sequential(
+            layer("Conv2DTranspose", filters=1, kernel_size=[1, 1], strides=[10**5, 10**5]),
+            shape=(None, 2, 2, 1),
+        ),
+        "an output of \\(200000, 200000\\) with 1 channels is too large",
+    ),
+    "a spread too large": (
+        sequential(
+            layer("Conv1D", filters=1, kernel_size=[2], padding="causal", dilation_rate=[10**9]),
+            shape=(None, 2, 1),
+        ),
+        "dilation_rate=\\[1000000000\\] is too large",
+    ),
     "padding": (sequential(layer("MaxPooling2D", padding="causal")), "padding='causal'"),
     "mixed precision": (sequential(dense(dtype="mixed_float16")), "dtype 'mixed_float16'"),
     "a subclass": (json.dumps({"class_name": "Tower", "config": {"name": "t"}}), "a model of class 'Tower'"),

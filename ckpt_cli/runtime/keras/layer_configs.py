@@ -41,6 +41,10 @@ _IRRELEVANT = frozenset(
 """What changes no output outside of training: sizes of a batch, seeds, how it is computed."""
 _IRRELEVANT_ENDS = ("_initializer", "_regularizer", "_constraint")
 _CHOICES = {"data_format": (None, "channels_last")}
+_MOST_OUTPUT = 1 << 26
+"""Elements of one example that a transposed convolution may make, whose strides no weight bounds."""
+_MOST_SPREAD = 1 << 12
+"""Dilation over all axes: what is put around an image grows with it."""
 _ACTIVATIONS = ("activation", "recurrent_activation")
 _OTHER_IN_KERAS_3 = ("hard_sigmoid",)
 _MODULES = ("keras.layers", "keras.src.layers.", "keras.")
@@ -91,7 +95,13 @@ def layer_from_config(item: Config, budget: Budget, *, keras3: bool) -> Any:
     _check(what, options, keras3=keras3)
     _check_dtype(what, config.get("dtype", "float32"))
     options |= dict.fromkeys(row.initializers(), budget)
-    return _made(what, getattr(layers, class_name), {**options, "name": name})
+    made = _made(what, getattr(layers, class_name), {**options, "name": name})
+    if isinstance(made, layers.Conv2DTranspose):
+        made._put("most_elements", _MOST_OUTPUT)
+    spread = math.prod(getattr(made, "dilation_rate", ()))
+    if spread > _MOST_SPREAD:
+        raise UnsupportedFeatureError(f"{what}: dilation_rate={options['dilation_rate']!r} is too large")
+    return made
 
 
 def _is_off(option: str, value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from formats.keras.layers import LAYERS
@@ -143,6 +144,9 @@ class Conv2DTranspose(Conv2D):
     """Each element of x spread by the kernel over a larger image; kernel [height, width, filters, in]."""
 
     _row = LAYERS["Conv2DTranspose"]
+    most_elements: int | None = None
+    """Of an output of one example: whoever builds a layer from a file sets it, strides ask for any size."""
+
     output_padding: tuple[int, ...] | None
 
     def __init__(
@@ -187,6 +191,8 @@ class Conv2DTranspose(Conv2D):
         if inputs.ndim != 4:
             raise ValueError(f"Inputs should have rank 4. Received input_shape={inputs.shape}.")
         image = tuple(self._length(axis, places) for axis, places in enumerate(inputs.shape[1:-1]))
+        if self.most_elements is not None and math.prod(image) * self.filters > self.most_elements:
+            raise ValueError(f"{self.name}: an output of {image} with {self.filters} channels is too large")
         how = self.strides, self.padding, self.dilation_rate
         return neural.transposed(inputs, self.kernel, image, *how)
 
