@@ -287,8 +287,10 @@ class Journal:
         with self._guard:
             fd, self._fd = self._fd, -1
             self._guard.notify_all()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        # An interrupt can come before it runs; then it finds the journal closed.
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread() and thread.is_alive():
+            thread.join()
         if fd >= 0:
             os.close(fd)
         held, self.lock = self.lock, None

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -206,6 +207,21 @@ def test_where_nothing_was_finished_nothing_is_kept(ckpt: Ckpt, here: Path, plac
     places.start(1)
     assert ckpt("convert", BUNDLE, "out/c-1", "-j", "1", "--resume").code == 130
     assert not os.path.exists("out")
+
+
+def test_an_interrupt_before_the_journal_is_written_now_and_then(
+    ckpt: Ckpt, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that writes it was made, and not started yet: it was waited for, which was a traceback."""
+
+    class Interrupting(threading.Thread):
+        def start(self) -> None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(interrupting.threading, "Thread", Interrupting)
+        assert ckpt("convert", *TARGETS["bundle"], "-j", "1", "--resume").code == 130
+    assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
 
 
 def test_two_interrupts_lose_nothing(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
