@@ -140,14 +140,18 @@ def entries(container: Any, below: dict[int, int]) -> Iterator[tuple[str, Any, A
         return
     texts = {_text(key) for key, _ in container.items if type(key) is str}
     seen: set[str] = set()
+    others: set[str] = set()
     for key, value in container.items:
         part = _text(key) if type(key) is str else _printed(key)
         if type(key) is not str:
             while part in texts:
                 part = "#" + part
-        if part in seen:
+        equal = None if type(key) is str else _printed(_as_compared(key))
+        if part in seen or equal in others:
             raise ValueError(f"two keys {part!r:.60} in a dictionary")
         seen.add(part)
+        if equal is not None:
+            others.add(equal)
         yield part, key, value, _leads(value, below)
 
 
@@ -170,6 +174,16 @@ def _printed(key: Any, depth: int = 0) -> str:
     if type(key) in (bytes, str) and len(key) > _LONGEST_PART:
         raise ValueError(f"a key of {len(key)} bytes")
     return _text(repr(key))
+
+
+def _as_compared(key: Any) -> Any:
+    """Return a key as Python compares it: of True, 1, 1.0 and 1+0j a dictionary has one, the last."""
+    if type(key) is tuple:
+        return tuple(map(_as_compared, key))
+    if type(key) is complex and key.imag == 0:
+        key = key.real
+    is_whole = type(key) is bool or (type(key) is float and key.is_integer())
+    return int(key) if is_whole else key
 
 
 MOST_SHOWN = 100

@@ -209,6 +209,13 @@ def test_the_configuration_of_a_folder_is_shown(
     assert ("config" in [row[0] for row in ckpt("show", tmp_path / "hf").rows]) == is_shown
 
 
+def test_a_tensor_without_a_name_keeps_that_where_others_are_renamed(tmp_path: Path, ckpt: Callable) -> None:
+    value = {"": tensor(), "a": tensor(storage("1"))}
+    source = written(tmp_path / "x.pt", zipped(value, {"0": SIX.tobytes(), "1": SIX.tobytes()}))
+    assert ckpt("rename", source, tmp_path / "y.pt", "--sub", "a=>b").code == 0
+    assert sorted(arrays_of(tmp_path / "y.pt")) == ["", "b"]
+
+
 def test_a_file_without_tensors_is_said_to_have_none(tmp_path: Path, ckpt: Callable) -> None:
     source = written(tmp_path / "x.pt", zipped({"epoch": 3}, {}))
     done = ckpt("convert", source, tmp_path / "y.safetensors")

@@ -218,7 +218,7 @@ def _by_key(reader: CheckpointReader, rules: Rules) -> Renamed:
             keys[key] = slot.prefix + keys[slot.variable] + slot.suffix
     owners: dict[str, str] = {}
     for old, new in keys.items():
-        if not new:
+        if not new and old:
             raise ConversionError("its new key is empty", key=old)
         _check_utf8(old, new)
         if new == GRAPH_KEY != old:

@@ -118,6 +118,11 @@ def _inner(value: Any) -> bytes:
         ({"s": Opcodes(b"\x8f(" + _inner(T) + b"\x90")}, "a tensor in a set"),
         ({"l": Opcodes(b"](" * 300 + _inner(T) + b"e" * 300)}, "levels deep"),
         (Opcodes(b"}(K\1" + _inner(T) + b"K\1" + _inner(T) + b"u"), "two keys '1'"),
+        ({"m": Opcodes(b"}(K\1" + _inner(T) + b"\x88" + _inner(T) + b"u")}, "two keys 'True'"),
+        (
+            Opcodes(b"}(" + _inner((1, 2.0)) + b"N" + _inner((1.0, 2)) + _inner(T) + b"u"),
+            "two keys '.1.0, 2.'",
+        ),
         (Opcodes(b"}(]" + _inner(T) + b"u"), "a list as a dictionary's key"),
         (Opcodes(b"}(" + _inner(tuple(range(100))) + _inner(T) + b"u"), "a tuple as a dictionary's key"),
     ],

@@ -193,6 +193,7 @@ def test_what_loses_all_tensors_goes_and_is_told(tmp_path: Path) -> None:
     [
         ({"m": {"w": tensor()}, "a/b": tensor()}, {"a%2Fb": "a%2Fb"}, "'a/b' is how it would be read"),
         ({"m": {"w": tensor()}, "e": 3}, {"m/w": "e"}, "two keys 'e'"),
+        ({"m": {0: tensor(), True: 3}}, {"m/0": "m/1"}, "two keys 'True'"),
         ({"m": {"w": tensor()}, "e": 3}, {"m/w": "e/w"}, "has no place in the structure"),
         ([{"w": tensor()}], {"0/w": "x/w"}, "has no place in the structure"),
         ({"m": {"w": tensor()}}, {"m/w": "m/\udcff"}, "is not UTF-8"),
