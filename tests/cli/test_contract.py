@@ -219,3 +219,17 @@ def test_a_lock_has_a_line_for_each_tensor_and_is_the_same_each_time(
     assert text == lock(tmp_path / "left-1", "-j", "3").read_text()
     lines = text.splitlines()
     assert [json.loads(line.rstrip(","))["key"] for line in lines[1:-1]] == sorted(TENSORS)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_digests_for_diff_are_found_in_parallel(
+    tmp_path: Path, ckpt: Callable, lock: Callable, *, turned: bool
+) -> None:
+    """They were computed one by one, by the process that compares."""
+    np.savez(tmp_path / "left.npz", **{f"k{n}": np.full(1 << 19, n, np.float64) for n in range(8)})
+    assert ckpt("convert", tmp_path / "left.npz", tmp_path / "left.safetensors").code == 0
+    sides = [lock(tmp_path / "left.safetensors"), tmp_path / "left.safetensors"]
+    line = ("diff", *(reversed(sides) if turned else sides), "--executor", "threads:2", "-v")
+    done = ckpt(*line)
+    assert (done.code, done.out) == (0, "")
+    assert f"{8 << 22:,} bytes" in done.err.partition("handed out: ")[2], done.err

@@ -31,10 +31,14 @@ if TYPE_CHECKING:
 
 
 class Operand(NamedTuple):
-    """One side of a comparison; a listing has checksums and no values."""
+    """One side of a comparison; a listing has checksums and no values.
+
+    `digest` is that of the side which has values, where it was computed before.
+    """
 
     reader: CheckpointReader
     key: str
+    digest: str | None = None
 
     @property
     def tensor(self) -> LazyTensor:
@@ -243,8 +247,10 @@ def _same_as_listed(left: Operand, right: Operand, same: bool | None, *, exact: 
     listed = [side.tensor.listed_digest for side in (left, right)]
     for side, digest, other in ((left, listed[0], right), (right, listed[1], left)):
         if digest is not None and other.has_values:
-            (found,) = digests_like(other.reader, {other.key: digest}, exact=exact)
-            return found[1] == digest
+            found = (
+                other.digest or dict(digests_like(other.reader, {other.key: digest}, exact=exact))[other.key]
+            )
+            return found == digest
         if not side.has_values and digest is None and side.tensor.stored.crc32c is None:
             raise _without(side, "the listing has no checksum of it, so its values cannot be compared")
     if listed[0] and listed[1] and listed[0].partition(":")[0] == listed[1].partition(":")[0]:

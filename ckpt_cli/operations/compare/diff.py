@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import INVALID, VARIANT
 from formats.core.spec import key_bytes
+from formats.model.digest import digests_like
 from formats.store.workers import SERIAL, Workers
 
 from ..choose.select import EVERYTHING, NothingSelectedError, Selection, say_idle, sift, unmatched
@@ -22,7 +23,7 @@ from .measure import EQUAL, Difference, Tolerance
 from .renames import find_renames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from formats import CheckpointReader, TensorSpec
 
@@ -260,9 +261,12 @@ def _entries(
     """Yield the entries of all pairs, in their order."""
     waiting: deque[_Step] = deque()
 
+    is_held = options.values and not options.stop_on
+    held = _held(left, right, pairs, options, workers, advance) if is_held else {}
+
     def tasks() -> Iterator[Task | None]:
         for pair in pairs:
-            for step in _steps(left, right, pair, options, workers, advance):
+            for step in _steps(left, right, pair, options, workers, advance, held):
                 waiting.append(step)
                 yield step.task
 
@@ -281,6 +285,35 @@ def _entries(
             yield _with_values(entry, difference)
 
 
+def _held(  # noqa: PLR0917  as `_steps`
+    left: CheckpointReader,
+    right: CheckpointReader,
+    pairs: list[Pair],
+    options: DiffOptions,
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> dict[str, str]:
+    """Return the digests of values that are held against a listing's, by the keys of their pairs."""
+    if left.format.has_values == right.format.has_values:
+        return {}
+    listing, values = (left, right) if right.format.has_values else (right, left)
+    listed, names = {}, {}
+    for pair in pairs:
+        if pair.left is None or pair.right is None:
+            continue
+        if _change(left.specs[pair.left], right.specs[pair.right]) is not None:
+            continue
+        theirs, mine = (pair.left, pair.right) if listing is left else (pair.right, pair.left)
+        digest = None if listing.specs[theirs].dtype is INVALID else listing[theirs].listed_digest
+        if digest is not None:
+            listed[mine], names[mine] = digest, pair.key
+    held = {}
+    for key, found in digests_like(values, listed, workers, exact=options.exact):
+        held[names[key]] = found
+        advance(values.specs[key].nbytes or 0)
+    return held
+
+
 def _steps(  # noqa: PLR0917  what is compared, then who does it
     left: CheckpointReader,
     right: CheckpointReader,
@@ -288,6 +321,7 @@ def _steps(  # noqa: PLR0917  what is compared, then who does it
     options: DiffOptions,
     workers: Workers,
     advance: Callable[[int], None],
+    held: Mapping[str, str],
 ) -> Iterator[_Step]:
     """Yield what is to be done for a pair: nothing, or tasks; what must be streamed is done here.
 
@@ -306,7 +340,8 @@ def _steps(  # noqa: PLR0917  what is compared, then who does it
         yield _Step(Entry(pair.key, change or "same", source, one, other))
         return
     entry = Entry(pair.key, "same", source, one, other)
-    operands = Operand(left, one.key), Operand(right, other.key)
+    digest = held.get(pair.key)
+    operands = Operand(left, one.key, digest), Operand(right, other.key, digest)
     comparison = Comparison(
         *operands,
         options.tolerance,
@@ -321,7 +356,8 @@ def _steps(  # noqa: PLR0917  what is compared, then who does it
         streamed = comparison.stream(advance, stop_early="value" in options.stop_on)
         yield _Step(_with_values(entry, streamed))
     elif not comparison.tasks:
-        advance(other.nbytes or 0)
+        if digest is None:
+            advance(other.nbytes or 0)
         yield _Step(_with_values(entry, comparison.difference))
 
 
