@@ -184,6 +184,9 @@ def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any])
     keys = choose(reader, selection_of(options))
     into = convert.target_format(reader, target, options["to"]) if options["like"] is None else None
     layout = layout_of(options)
+    given = Given(options["iterations"], options["learning_rate"])
+    if layout is not None:
+        layout = layout._replace(nests=into is not None and into.keeps_structure, given=given)
     laid = lay_out(reader, keys, layout) if layout is not None else None
     if laid is not None and layout is not None:
         if into is not None:
@@ -193,7 +196,8 @@ def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any])
         reader, keys = laid.reader, list(laid.reader.specs)
     rules = rules_of(options, layout)
     names = renamed(reader, rules) if rules else None
-    given = Given(options["iterations"], options["learning_rate"])
+    if laid is not None and laid.holds_optimizer:
+        given = Given()  # which the layout has taken
     for text in names.notes if names and not options.get("rehearsal") else ():
         render.note(text)
     if into is not None:

@@ -67,4 +67,5 @@ FORMAT = Format(
     _create,
     DTYPES_READ,
     _salvage,
+    keeps_structure=True,
 )

@@ -275,6 +275,9 @@ class Format(NamedTuple):
     names_layers: bool = False
     """Whether weights are told by layer, in the model's order, rather than by the objects that hold them."""
 
+    keeps_structure: bool = False
+    """Whether plain values, as an optimizer's settings, are written around the tensors."""
+
     nests_keys: bool = False
     """Whether parts of a key are groups, so that no key is the beginning of another's."""
 

@@ -209,3 +209,48 @@ def test_the_state_of_an_optimizer_is_not_left_out_unasked(ckpt: Callable, tmp_p
         ckpt("convert", trained, tmp_path / "x.safetensors", "--layout", "pytorch", "--weights-only").code
         == 0
     )
+
+
+def test_the_state_of_an_optimizer_follows_into_a_file_that_has_a_place_for_it(
+    ckpt: Callable, tmp_path: Path
+) -> None:
+    trained, there = data_path("keras_mlp", "mlp.with_optimizer.h5"), tmp_path / "x.pt"
+    line = ("convert", trained, there, "--layout", "pytorch")
+    done = ckpt(*line, "--json", "--learning-rate", "0.25", "--iterations", "7")
+    assert done.code == 0, done.err
+    assert "epsilon is added after bias is corrected" in done.err
+    weights, torch = read(trained), read(there)
+    of = {row["to"]: row["from"] for row in done.json["tensors"]}
+    assert of["optimizer/state/0/exp_avg"] == "optimizer_weights/Adam/m/hidden/kernel"
+    for slot, name in (("exp_avg", "m"), ("exp_avg_sq", "v")):
+        kept = weights[f"optimizer_weights/Adam/{name}/hidden/kernel"]
+        assert same(torch[f"optimizer/state/0/{slot}"], kept.T)
+    assert same(torch["model/hidden.weight"], weights["hidden/kernel"].T)
+    assert torch["optimizer/state/7/step"] == 7
+    with formats.open_checkpoint(str(there)) as reader:
+        _, optimizer = reader.facts.structure.root.items
+        group = dict(dict(optimizer[1].items)["param_groups"][0].items)
+    assert group["lr"] == 0.25
+    assert group["params"] == [*range(8)]
+    assert group["param_names"][:2] == ["hidden.weight", "hidden.bias"]
+    assert group["betas"] == (0.9, 0.999)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--cast", "float16"), "names and dtypes stay as they are"),
+        (("--sub", "model/=>net/"), "names and dtypes stay as they are"),
+        (("--exclude", "*iteration"), "a part of the optimizer's state, which goes as a whole"),
+        (("--exclude", "hidden/kernel"), "its weight is left out"),
+        (("--iterations", "16777217"), "16777217 steps, PyTorch counts to 16777216"),
+    ],
+)
+def test_a_part_of_an_optimizer_is_refused(
+    ckpt: Callable, tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    trained = data_path("keras_mlp", "mlp.with_optimizer.h5")
+    done = ckpt("convert", trained, tmp_path / "x.pt", "--layout", "pytorch", *options)
+    assert done.code == 3
+    assert words in done.err
+    assert not (tmp_path / "x.pt").exists()

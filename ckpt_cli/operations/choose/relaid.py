@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from formats.core.axes import Steps
     from formats.core.chunks import Chunk
     from formats.core.region import Extents, Index
     from formats.model.verification import Verification
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
     from formats.store.workers import Workers
 
     from .relations import Relation
+
+
+_SCALABLE = frozenset(("float16", "float32", "float64"))
 
 
 class Constant(NamedTuple):
@@ -76,7 +78,7 @@ class Relaid(CheckpointReader):
         made = [tensor for relation in relations for tensor in self._made(relation)]
         self.origins = {tensor.spec.key: tensor.sources for tensor in made}
         self.operations = {
-            target: str(relation.steps) for relation in relations for target in relation.targets
+            target: _spelled(relation) for relation in relations for target in relation.targets
         }
         tensors: list[LazyTensor] = [*made, *map(_Filled, constants)]
         self._tensors = {
@@ -93,13 +95,18 @@ class Relaid(CheckpointReader):
         if len(dtypes) > 1:
             message = f"is made of {' and '.join(sorted(dtypes))}, expected one dtype"
             raise ConversionError(message, path=self.location.path, key=relation.targets[0])
-        if not relation.steps.operations:
+        if not relation.steps.operations and relation.scale == 1:
             yield _Renamed(origins[0], relation.targets[0])
             return
+        if relation.scale != 1 and not dtypes <= _SCALABLE:
+            message = (
+                f"is to be multiplied, which is done to {', '.join(sorted(_SCALABLE))}, not to {dtypes.pop()}"
+            )
+            raise ConversionError(message, path=self.location.path, key=relation.sources[0])
         shapes = relation.steps.shapes([origin.spec.shape for origin in origins])
         dtype = origins[0].spec.dtype
         for number, (target, shape) in enumerate(zip(relation.targets, shapes, strict=True)):
-            yield _Made(TensorSpec(target, dtype, shape), origins, relation.steps, number)
+            yield _Made(TensorSpec(target, dtype, shape), origins, relation, number)
 
     @property
     def specs(self) -> Mapping[str, TensorSpec]:
@@ -136,6 +143,12 @@ class Relaid(CheckpointReader):
 
     def check_unchanged(self) -> None:
         self._reader.check_unchanged()
+
+
+def _spelled(relation: Relation) -> str:
+    """Return what is done to a tensor: a scale is no operation of maps, and told all the same."""
+    scale = f"scale({relation.scale:.9g})" if relation.scale != 1 else ""
+    return f"{relation.steps} {scale}".strip()
 
 
 class _Renamed(LazyTensor):
@@ -175,18 +188,32 @@ class _Renamed(LazyTensor):
 class _Made(LazyTensor):
     """A tensor made of others."""
 
-    def __init__(self, spec: TensorSpec, origins: Sequence[LazyTensor], steps: Steps, number: int) -> None:
+    def __init__(
+        self, spec: TensorSpec, origins: Sequence[LazyTensor], relation: Relation, number: int
+    ) -> None:
         super().__init__(spec)
         self._origins = origins
-        self._steps = steps
+        self._relation = relation
         self._number = number
         self.sources = tuple(origin.spec.key for origin in origins)
 
     def read(self) -> np.ndarray[Any, Any]:
         import numpy as np
 
-        made = self._steps.apply([origin.read() for origin in self._origins])[self._number]
-        return np.array(made, order="C")
+        made = self._relation.steps.apply([origin.read() for origin in self._origins])[self._number]
+        return np.array(self._scaled(made) if self._relation.scale != 1 else made, order="C")
+
+    def _scaled(self, made: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return it multiplied; ConversionError where a number is then more than its dtype holds."""
+        import numpy as np
+
+        wide = made.astype(np.float64) * self._relation.scale
+        with np.errstate(over="ignore"):
+            scaled = wide.astype(made.dtype)
+        if not np.array_equal(np.isinf(scaled), np.isinf(made)):
+            message = f"times {self._relation.scale:.6g} is more than {self.spec.dtype} holds"
+            raise ConversionError(message, key=self.spec.key)
+        return scaled
 
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
         return self.read()[index]

@@ -29,6 +29,8 @@ class Relation(NamedTuple):
     targets: tuple[str, ...]
     steps: Steps
     row: Row | None = None
+    scale: float = 1.0
+    """By what all elements are multiplied in the end."""
 
 
 class Related(NamedTuple):

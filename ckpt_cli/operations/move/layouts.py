@@ -17,21 +17,26 @@ from formats.keras.facts import keras_facts
 from formats.keras.in_pytorch import COUNT, Filler, LayoutRow, model_names, remarks_on, rows_of
 from formats.keras.match import fill
 from formats.keras.model import ModelError, Unit, from_config
+from formats.model.facts import Facts, Nothing
 from formats.model.reader import Family
 
 from ..choose.name_map import Name, NameMap, Row
 from ..choose.relaid import Constant, Relaid
 from ..choose.relations import inverted, relate
+from .keras.optimizer import optimizer_of
+from .layout_optimizer import WEIGHTS_ONLY, Weights, follow
+from .optimizers import Given
 from .plans import Dropped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from formats.core.axes import Shape
     from formats.keras.facts import KerasFacts
     from formats.model.reader import CheckpointReader, Format
 
     from ..choose.relations import Relation
+    from .keras.optimizer import Optimizer
     from .plans import Plan
 
 
@@ -54,6 +59,12 @@ class Layout(NamedTuple):
     like: CheckpointReader | None = None
     """A checkpoint of Keras whose keys are wanted, where the way is TENSORFLOW."""
 
+    nests: bool = False
+    """Whether what is written has a place for an optimizer's state beside the weights."""
+
+    given: Given = Given()
+    """What is said of the optimizer that no file says."""
+
 
 class Laid(NamedTuple):
     """A checkpoint in another layout, the map by which it was laid out, and what is to be said of it."""
@@ -62,9 +73,16 @@ class Laid(NamedTuple):
     names: NameMap
     dropped: tuple[Dropped, ...]
     notes: tuple[str, ...]
+    facts: Facts = Nothing()
+    """What is written beside the tensors."""
+
+    @property
+    def holds_optimizer(self) -> bool:
+        return not isinstance(self.facts, Nothing)
 
     def told(self, plan: Plan) -> Plan:
         """Return a plan made of this reader's tensors as one that names those of the file."""
+        self._check_names(plan)
         origins = self.reader.origins
         moves = []
         for move in plan.moves:
@@ -72,9 +90,21 @@ class Laid(NamedTuple):
             steps = self.reader.operations.get(move.source or "", "")
             first = found[0] if found else None
             moves.append(move._replace(source=first, also=tuple(found[1:]), operations=steps))
-        return plan._replace(
-            moves=tuple(moves), dropped=(*self.dropped, *plan.dropped), notes=(*self.notes, *plan.notes)
-        )
+        facts = self.facts if self.holds_optimizer else plan.facts
+        dropped, notes = (*self.dropped, *plan.dropped), (*self.notes, *plan.notes)
+        return plan._replace(moves=tuple(moves), dropped=dropped, notes=notes, facts=facts)
+
+    def _check_names(self, plan: Plan) -> None:
+        """Refuse other keys and dtypes where what stands beside the tensors depends on them."""
+        if not self.holds_optimizer:
+            return
+        for move in plan.moves:
+            spec = self.reader.specs.get(move.source or "")
+            if spec is not None and (spec.key, spec.dtype) != (move.spec.key, move.spec.dtype):
+                message = (
+                    "with an optimizer's state, which depends on them, names and dtypes stay as they are"
+                )
+                raise ConversionError(message, path=plan.source, key=spec.key, hints=(WEIGHTS_ONLY,))
 
 
 def compared_with(layout: Layout, right: CheckpointReader) -> Layout:
@@ -176,8 +206,8 @@ def _left_over(reader: CheckpointReader, keys: Sequence[str], why: str) -> list[
     }
     for kind, hints in (
         ("variable", (_exclude(keys),)),
-        ("slot", (_WEIGHTS_ONLY,)),
-        ("optimizer", (_WEIGHTS_ONLY,)),
+        ("slot", _LEFT_HINTS),
+        ("optimizer", _LEFT_HINTS),
     ):
         left = [key for key in keys if kinds[key] == kind]
         if left:
@@ -190,7 +220,7 @@ def _left_over(reader: CheckpointReader, keys: Sequence[str], why: str) -> list[
     return [Dropped(key, f"{kinds[key]} that the other layout has no place for") for key in keys]
 
 
-_WEIGHTS_ONLY = "to leave the state of optimizers out: --kind variable"
+_LEFT_HINTS = (WEIGHTS_ONLY, "--to pytorch has a place for it, where a configuration of Keras lays it out")
 
 
 def _exclude(keys: Sequence[str]) -> str:
@@ -228,11 +258,37 @@ def _to_pytorch(reader: CheckpointReader, keys: Sequence[str], layout: Layout) -
     names = _map_of(rows)
     shapes = {name: reader.specs[key].shape for name, key in called.items()}
     relations = _of_keys(relate(names, shapes).relations, called)
-    held = set(called.values())
+    constants = _constants(fillers, relations, reader)
+    optimizer = _optimizer(reader, wanted, layout)
+    held = {*called.values(), *(optimizer.keys() if optimizer is not None else ())}
     left = [key for key in keys if key not in held]
     dropped = _left_over(reader, left, "the model's configuration has no variable for it")
-    constants = _constants(fillers, relations, reader)
-    return Laid(Relaid(reader, relations, constants), names, tuple(dropped), tuple(remarks_on(model)))
+    notes = remarks_on(model)
+    facts: Facts = Nothing()
+    if optimizer is not None:
+        order = list(dict.fromkeys(row.new for row in rows))
+        weights = Weights(relations, constants, order)
+        relations, constants, facts, idle, more = follow(
+            reader, model, optimizer.given(layout.given), weights
+        )
+        dropped, notes = [*dropped, *idle], [*notes, *more]
+    return Laid(Relaid(reader, relations, constants), names, tuple(dropped), tuple(notes), facts)
+
+
+def _optimizer(reader: CheckpointReader, wanted: Collection[str], layout: Layout) -> Optimizer | None:
+    """Return the optimizer whose state is chosen, and has a place; ConversionError for a part of it."""
+    kinds = reader.kinds
+    if not layout.nests or not any(kinds.get(key) in ("slot", "optimizer") for key in wanted):
+        return None
+    optimizer = optimizer_of(reader, layout.config)
+    if optimizer is None:
+        return None
+    parts = optimizer.keys()
+    missing = next((key for key in parts if key not in wanted), None)
+    if missing is not None:
+        message = "is left out, and is a part of the optimizer's state, which goes as a whole"
+        raise ConversionError(message, path=reader.location.path, key=missing, hints=(WEIGHTS_ONLY,))
+    return optimizer
 
 
 def _constants(

@@ -1,0 +1,133 @@
+"""Keras' optimizers as PyTorch has them: what its groups of parameters say, and what has no equal there.
+
+    Keras                           PyTorch
+    learning_rate, beta_1, beta_2   lr, betas
+    iterations                      state/<number>/step, of each parameter
+    m of the variable               state/<number>/exp_avg, axes as the weight's
+
+Slots are those of `optimizers.Slot.pytorch`.  `GROUPS` has the whole group of each optimizer that
+was run: `tests/interop/test_layout_optimizers.py` takes three more steps in both libraries.  A
+setting that no group has, and that is not off, is refused: it is a `lack_of`.  Epsilon stands
+elsewhere in most, which `remark_on` says.
+torch/optim (PyTorch 2.13); keras/src/optimizers (Keras 2.15, 3.15)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .optimizers import LEGACY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .optimizers import Slot
+
+
+class Setting(NamedTuple):
+    """What Keras calls a number or a switch of a group."""
+
+    name: str
+
+
+_RATE = Setting("learning_rate")
+_EPSILON = Setting("epsilon")
+_EVERY = {"maximize": False, "foreach": None, "differentiable": False}
+_ADAM = {
+    "lr": _RATE,
+    "betas": (Setting("beta_1"), Setting("beta_2")),
+    "eps": _EPSILON,
+    "weight_decay": 0.0,
+    "amsgrad": Setting("amsgrad"),
+    **_EVERY,
+    "capturable": False,
+    "fused": None,
+    "decoupled_weight_decay": False,
+}
+
+GROUPS: dict[str, dict[str, Any]] = {
+    "Adam": _ADAM,
+    "AdamW": {**_ADAM, "weight_decay": Setting("weight_decay"), "decoupled_weight_decay": True},
+    "SGD": {
+        "lr": _RATE,
+        "momentum": Setting("momentum"),
+        "dampening": 0.0,
+        "weight_decay": 0.0,
+        "nesterov": Setting("nesterov"),
+        **_EVERY,
+        "fused": None,
+    },
+    "RMSprop": {
+        "lr": _RATE,
+        "momentum": Setting("momentum"),
+        "alpha": Setting("rho"),
+        "eps": _EPSILON,
+        "centered": Setting("centered"),
+        "weight_decay": 0.0,
+        **_EVERY,
+        "capturable": False,
+    },
+    "Adagrad": {
+        "lr": _RATE,
+        "lr_decay": 0.0,
+        "eps": _EPSILON,
+        "weight_decay": 0.0,
+        "initial_accumulator_value": Setting("initial_accumulator_value"),
+        **_EVERY,
+        "fused": None,
+    },
+}
+"""The groups of parameters of torch.optim's classes, by the class in Keras."""
+
+NO_STEP = "SGD"
+"""The optimizer of which PyTorch keeps no step."""
+
+_OF_NO_EFFECT = frozenset(
+    ("name", "is_legacy_optimizer", "jit_compile", "ema_momentum", "ema_overwrite_frequency", "dtype")
+)
+"""Settings without a place in PyTorch that change no step: those of averages do where `use_ema` is on."""
+
+
+def settings_of(optimizer: str) -> set[str]:
+    """Return what Keras calls all that the group of an optimizer says."""
+    values = (each for value in GROUPS[optimizer].values() for each in _each(value))
+    return {value.name for value in values if isinstance(value, Setting)}
+
+
+def group_of(optimizer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the group of an optimizer with these settings, but for its parameters."""
+    return {name: _filled_in(value, settings) for name, value in GROUPS[optimizer].items()}
+
+
+def lack_of(optimizer: str, settings: Mapping[str, Any]) -> str | None:
+    """Return a setting that is on, and that PyTorch's optimizer does not have; None where there is none."""
+    known = settings_of(optimizer) | _OF_NO_EFFECT
+    return next((name for name, value in settings.items() if name not in known and value), None)
+
+
+def scale_of(slot: Slot, rate: float) -> float:
+    """Return by what a slot of Keras is multiplied to be PyTorch's, which takes the rate later."""
+    if slot.turns:
+        return -1 / rate
+    return 1 / rate if slot.is_step else 1.0
+
+
+def remark_on(optimizer: str, generation: str, settings: Mapping[str, Any]) -> str | None:
+    """Return how the two add epsilon, where that is not the same."""
+    if not settings.get("epsilon"):
+        return None
+    if optimizer in ("Adam", "AdamW"):
+        return "epsilon is added after bias is corrected, in Keras before: the first steps differ by it"
+    if generation == LEGACY and not settings.get("momentum"):
+        return None
+    return "epsilon is added after the root in PyTorch, in Keras below it: small gradients differ by it"
+
+
+def _each(value: Any) -> tuple[Any, ...]:
+    return value if type(value) is tuple else (value,)
+
+
+def _filled_in(value: Any, settings: Mapping[str, Any]) -> Any:
+    if isinstance(value, Setting):
+        return settings[value.name]
+    return tuple(_filled_in(each, settings) for each in value) if type(value) is tuple else value
