@@ -34,6 +34,11 @@ _HELD = 1 << 20
 _MOST_LINKS = 20
 _KINDS = {"100644": FILE, "100755": FILE, "100664": FILE, "040000": FOLDER, "120000": LINK}
 
+_OBSTACLES = {
+    LINK: "a symbolic link that leads to nothing in this commit",
+    OTHER: "a submodule, whose commits are read where it is checked out",
+}
+
 _SETTINGS = {
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_NO_LAZY_FETCH": "1",
@@ -240,6 +245,18 @@ class GitStore(Store):
     def stat(self, path: str, *, follow: bool = True) -> Entry | None:
         node = self._find(self._inside(path), follow=follow)
         return None if node is None else node.entry
+
+    def obstacle(self, path: str) -> str | None:
+        names = self._inside(path).split("/")
+        for count in range(1, len(names) + 1):
+            place = "/".join(names[:count])
+            itself = self._find(place, follow=False)
+            if itself is None:
+                return None
+            what = _OBSTACLES.get(itself.kind)
+            if what is not None and (itself.kind != LINK or self._find(place) is None):
+                return f"this is {what}" if count == len(names) else f"{self.path(place)} is {what}"
+        return None
 
     def list(self, folder: str) -> Sequence[Listed]:
         node = self._find(self._inside(folder))

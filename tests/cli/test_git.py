@@ -152,3 +152,26 @@ def test_no_work_tree_is_touched(repository: Repository, inside: Callable) -> No
     inside("ls", "HEAD~1:run/ckpt-10")
     assert os.stat(repository.folder / ".git" / "index").st_mtime_ns == before
     assert repository.git("status", "--porcelain") == status
+
+
+def test_links_that_lead_out_and_submodules_are_said_to_be_there(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were said to be absent, with the advice to take the same name."""
+    made = Repository(tmp_path / "repository")
+    (made.folder / "out.index").symlink_to("/etc/passwd")
+    made.commit("one")
+    head = made.git("rev-parse", "HEAD").strip()
+    made.git("update-index", "--add", "--cacheinfo", f"160000,{head},below")
+    made.git("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-q", "-m", "two")
+    monkeypatch.chdir(made.folder)
+    for path, said in (
+        ("HEAD:out.index", "HEAD:out.index: this is a symbolic link that leads to nothing in this commit"),
+        ("HEAD:out", "HEAD:out.index: this is a symbolic link that leads to nothing in this commit"),
+        ("HEAD:below", "HEAD:below: this is a submodule"),
+        ("HEAD:below/run/ckpt-1", "HEAD:below is a submodule"),
+        ("HEAD:absent", "HEAD:absent: no such file"),
+    ):
+        done = ckpt("ls", path)
+        assert (done.code, said in done.err) == (3, True), done.err
+    paths._revisions.clear()
