@@ -304,14 +304,13 @@ CHANGE = {
     "max_rel": maybe(NUMBER),
     "differing": maybe(COUNT),
 }
-DIFF = document(
-    {
-        "left": TEXT,
-        "right": TEXT,
-        "summary": fields(dict.fromkeys(("same", "changed", "added", "removed", "renamed"), COUNT)),
-        "entries": listed(fields(CHANGE, {"apart": TEXT, "l2": NUMBER})),
-    }
-)
+DIFFERENCES = {
+    "left": TEXT,
+    "right": TEXT,
+    "summary": fields(dict.fromkeys(("same", "changed", "added", "removed", "renamed"), COUNT)),
+    "entries": listed(fields(CHANGE, {"apart": TEXT, "l2": NUMBER})),
+}
+DIFF = document(DIFFERENCES)
 UNLIKE = {"key": NAME, "checkpoint": {"anyOf": [SHAPE, DTYPE]}, "target": {"anyOf": [SHAPE, DTYPE]}}
 MATCH = {
     "checkpoint": TEXT,
@@ -371,7 +370,13 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
     "demo": (document({"directory": TEXT, "runs": listed(fields(RUN)), "try": listed(TEXT)}),),
     "diff": (
         DIFF,
-        document({"pairs": listed(DIFF), "only_left": listed(TEXT), "only_right": listed(TEXT)}),
+        document(
+            {
+                "pairs": listed(document({"name": TEXT, **DIFFERENCES})),
+                "only_left": listed(TEXT),
+                "only_right": listed(TEXT),
+            }
+        ),
     ),
     "explain": (
         document(

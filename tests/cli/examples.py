@@ -329,7 +329,7 @@ def _write_small(directory: Path) -> None:
     tf.train.Checkpoint(step=tf.Variable(1)).save(directory / "fewer" / "ckpt")
     write_bundle(str(directory / "right-2"), {"b/bias": vector})
     gone = {"key": "b/kernel", "change": "removed", "left": {"dtype": "float32", "shape": [2, 3]}}
-    result = {"schema": 1, "entries": [{**gone, "right": None, "max_abs": None}]}
+    result = {"schema": 1, "entries": [{**gone, "right": None, "max_abs": None, "differing": None}]}
     (directory / "result.json").write_text(json.dumps(result))
     row = {"key": "b/bias", "dtype": "float32", "shape": [3], "digest": "crc32c:00000000"}
     (directory / "right.lock").write_text(json.dumps({"schema": 1, "tensors": [row]}))
