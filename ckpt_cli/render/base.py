@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from .tables import Column, lay_out, pad, width
+from .tables import Column, Layout, lay_out, pad, width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -220,7 +220,7 @@ def long_document(
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequence[str] = ()) -> None:
     """Print a table that fits the terminal, and which columns do not; `styles` colours whole rows."""
-    laid = lay_out(columns, rows, shutil.get_terminal_size((100, 24)).columns)
+    laid = laid_out(columns, rows)
     if laid.heading is not None:
         lines([styled(laid.heading, bold=True)])
     for_color = styles if use_color(sys.stdout) else ()
@@ -229,6 +229,16 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequ
         for row, style in zip(laid.rows, itertools.chain(for_color, itertools.repeat("")))  # noqa: B905
         for line in row
     )
+    say_left_out(laid)
+
+
+def laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Layout:
+    """Return the lines of a table that fits the terminal."""
+    return lay_out(columns, rows, shutil.get_terminal_size((100, 24)).columns)
+
+
+def say_left_out(laid: Layout) -> None:
+    """Say below a table which columns have no room."""
     if laid.left_out:
         names = ", ".join(laid.left_out)
         lines([styled(f"left out, for want of room: {names}", dim=True)])

@@ -10,6 +10,7 @@ from formats.core.dtypes import INVALID
 
 from ..operations.look.listing import split_layer
 from . import base as render
+from .tables import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,6 +73,17 @@ def _changed(entry: Entry) -> int | None:
 # For people ---------------------------------------------------------------------
 
 
+_COLUMNS = (
+    Column("", fold=True),
+    Column(""),
+    Column("", prose=True),
+    Column("max", worth=2),
+    Column("rel", worth=1),
+    Column("bars", worth=0),
+)
+"""Of a change: its tensor, dtype and shape, how much differs, how far."""
+
+
 def by_layer(entries: list[Entry], names: Mapping[str, str]) -> None:
     """Print changes grouped by layer, the layer of the largest change first."""
     groups: dict[str, list[tuple[str, Entry]]] = {}
@@ -82,16 +94,13 @@ def by_layer(entries: list[Entry], names: Mapping[str, str]) -> None:
         members.sort(key=lambda member: _weight(member[1]), reverse=True)
     largest = _largest(entries)
     ordered = sorted(groups.items(), key=lambda group: _weight(group[1][0][1]), reverse=True)
-    lines = [[_cells(leaf, entry, largest) for leaf, entry in members] for _, members in ordered]
-    widths = [
-        max(map(render.width, column))
-        for column in zip(*(cells for group in lines for cells in group), strict=True)
-    ]
-    for (layer, members), group in zip(ordered, lines, strict=True):
+    cells = [_cells(leaf, entry, largest) for _, members in ordered for leaf, entry in members]
+    laid = render.laid_out(_COLUMNS, cells)
+    for layer, members in ordered:
         render.title(layer or _TOP_LEVEL)
-        for (_, entry), cells in zip(members, group, strict=True):
-            padded = [render.pad(cell, width) for cell, width in zip(cells, widths, strict=True)]
-            render.lines([render.styled("  ".join(padded).rstrip(), **_style(entry))])
+        for (_, entry), row in zip(members, laid.rows, strict=False):
+            render.lines([render.styled(line.rstrip(), **_style(entry)) for line in row])
+    render.say_left_out(laid)
 
 
 def _style(entry: Entry) -> dict[str, Any]:

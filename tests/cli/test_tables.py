@@ -162,3 +162,13 @@ def test_what_a_restore_would_do_fits(tmp_path: Path, terminal: Callable) -> Non
     assert rows[1].startswith("    ")
     assert "[2, 3] in CHECKPOINT" in rows[1]
     assert max(map(width, rows)) <= 80
+
+
+def test_changes_by_layer_fit(terminal: Callable) -> None:
+    """A row was wrapped in its bar of 12 cells."""
+    run = data_path("guide_adam_legacy", "tf_ckpts")
+    sides = [f"{run}/ckpt-9", f"{run}/ckpt-10"]
+    _, *rows = terminal("diff", *sides, columns=80, NO_COLOR="1").out.splitlines()
+    assert max(map(width, rows)) <= 80
+    assert rows[-2] == "left out, for want of room: rel, bars"
+    assert "█" * 12 in terminal("diff", *sides, columns=120, NO_COLOR="1").out
