@@ -145,7 +145,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         if os.environ.get("CKPT_DEBUG"):
             raise
         code = exit_code(error.number if isinstance(error, EndedBySignal) else signal.SIGINT)
-        for line in getattr(error.__cause__ or error, "__notes__", ()):  # the command that goes on
+        # click raises an error of its own in place of an interrupt; some of its versions name no cause.
+        interrupt = error.__context__ if isinstance(error, click.Abort) else error
+        for line in getattr(interrupt, "__notes__", ()):  # the command that goes on
             remark(line)
     except (click.ClickException, OSError, _checkpoint_error()) as error:
         if os.environ.get("CKPT_DEBUG"):
