@@ -252,8 +252,10 @@ def test_a_killed_command_goes_on(large: str, slow: Cluster, tmp_path: Path) -> 
 
 
 def test_a_worker_without_ckpt(large: str, tmp_path: Path) -> None:
+    nothing = tmp_path / "formats.py"  # found before the ckpt of the environment
+    nothing.write_text("raise ImportError('there is none')\n")
     with cluster(tmp_path / "cluster") as found:
-        found.worker(None, PYTHONPATH="", PYTHONSAFEPATH="1")
+        found.worker(None, PYTHONPATH=str(tmp_path), PYTHONSAFEPATH="1")
         done = found.run("verify", large)
         assert (done.code, done.out) == (3, "")
         assert " has no ckpt, this is 0." in done.err
