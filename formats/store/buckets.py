@@ -9,15 +9,13 @@ by which each range is asked for.  Where a bucket may be read and not listed, ob
 from __future__ import annotations
 
 import re
-import threading
-from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
 from .answers import RefusedError, entry_of, library, plain, told
 from .base import FOLDER, NO_FOLDER, Entry, UnlistedError
 from .server import ListedStore, Refused, changed, count
-from .transport import Again, timeout, trying
+from .transport import Again, OverdueError, timeout, trying, within
 from .urls import public, refuse_query
 
 if TYPE_CHECKING:
@@ -192,27 +190,14 @@ def _ended(folder: str, ask: Callable[[], Any]) -> Any:
 
     Raises InaccessibleError where it does not; what has come is let go of with the process.
     """
-    answers: Queue[tuple[Any, BaseException | None]] = Queue()
-
-    def run() -> None:
-        try:
-            answers.put((ask(), None))
-        except BaseException as error:
-            answers.put((None, error))
-
-    threading.Thread(target=run, daemon=True).start()
     seconds = _LISTING * timeout()
     try:
-        answer, error = answers.get(timeout=seconds)
-    except Empty:
-        found = InaccessibleError(
-            f"the server's listing has not ended after {seconds:g} seconds", path=folder
-        )
+        return within(seconds, ask)
+    except OverdueError:
+        message = f"the server's listing has not ended after {seconds:g} seconds"
+        found = InaccessibleError(message, path=folder)
         found.hints = ("with CKPT_TIMEOUT it is given more time, twice as many seconds",)
         raise found from None
-    if error is not None:
-        raise error
-    return answer
 
 
 def _below(path: str, before: str, folder: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import threading
 import time
 import warnings
 from concurrent.futures import CancelledError
@@ -20,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from ..core.version import VERSION
 from ..errors import CheckpointError, InaccessibleError, UnsupportedFeatureError
 from .executors import ASKED_EVERY, RUNS, Travelling, missing_extra
-from .transport import timeout
+from .transport import timeout, within
 from .workers import default_jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from concurrent.futures import Future
 
 
@@ -170,27 +169,6 @@ def _greet(where: str, patience: float) -> None:
         comm.abort()
 
     asyncio.run(greet())
-
-
-def within(seconds: float, make: Callable[[], Any]) -> Any:
-    """Return what is made; TimeoutError where that takes longer, as it does where a server says nothing."""
-    made: list[Any] = []
-    raised: list[Exception] = []
-
-    def run() -> None:
-        try:
-            made.append(make())
-        except Exception as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if raised:
-        raise raised[0]
-    if not made:
-        raise TimeoutError
-    return made[0]
 
 
 async def _called_off(run: str) -> None:

@@ -11,7 +11,8 @@ import os
 import random
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from queue import Empty, Queue
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from ..errors import InaccessibleError
@@ -83,6 +84,33 @@ def timeout() -> float:
             f"CKPT_TIMEOUT is {text!r}, expected seconds from 0 to {_LARGEST_TIMEOUT:.0f}"
         )
     return seconds
+
+
+class OverdueError(TimeoutError):
+    """What was asked for has not come in its time."""
+
+
+def within(seconds: float, ask: Callable[[], T]) -> T:
+    """Return what is asked for; OverdueError where that takes longer, as where a server says nothing.
+
+    Who asks is a thread then that is left alone, and goes with the process.
+    """
+    answers: Queue[tuple[T | None, BaseException | None]] = Queue()
+
+    def run() -> None:
+        try:
+            answers.put((ask(), None))
+        except BaseException as error:
+            answers.put((None, error))
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        answer, error = answers.get(timeout=seconds)
+    except Empty:
+        raise OverdueError from None
+    if error is not None:
+        raise error
+    return cast("T", answer)
 
 
 def pause(seconds: float) -> None:
