@@ -129,26 +129,8 @@ def execute(
     finished is kept when it is interrupted, and gone on with.
     Raises CheckpointExistsError, ConversionError and what reading the source raises.
     """
-    if ways and not format_named(plan.format).is_bundle:
-        hints = ("leave out --link, or write a format that has: --to tf-object, --to tf-name",)
-        raise ConversionError(f"{plan.format} has no data shards to share", path=plan.target, hints=hints)
-    for move in plan.moves:
-        if move.tensor is not None and not move.tensor.has_values:
-            move.tensor.read()  # A listing says so, before anything is written.
-    is_bucket = is_in_store(plan.target) and format_named(plan.format).is_bundle
-    is_shared = is_bucket and workers.shares_all and resume is None and can_be_shared(plan)
-    create = partial(
-        create_checkpoint,
-        plan.target,
-        format=plan.format,
-        specs=[move.spec for move in _in_order(plan)],
-        object_graph=plan.object_graph,
-        slices=plan.slices,
-        shard_size=shard_size,
-        facts=plan.facts,
-        prove_sent=proof != NONE,
-        is_shared=is_shared,
-    )
+    _refuse_at_once(plan, ways)
+    create = _creator(plan, shard_size, workers, prove_sent=proof != NONE, resumes=resume is not None)
     journal = None
     if resume is not None:
         rehearsed = create(overwrite=True, rehearsal=True)
@@ -162,12 +144,60 @@ def execute(
         writer = create(overwrite=overwrite, rehearsal=dry_run, journal=None if dry_run else journal)
     if proof == FULL:
         _refuse_to_lose(writer)
-    shares = Shares()
     if dry_run:
-        if ways:
-            shares.rehearse(plan)
-        return Outcome([*plan.notes, *writer.notes, *(shares.notes(plan, dry_run=True) if ways else ())])
-    ledger = Ledger(journal)
+        return _rehearsed(plan, writer, ways)
+    return _carried_out(plan, writer, journal, ways=ways, proof=proof, workers=workers, advance=advance)
+
+
+def _refuse_at_once(plan: Plan, ways: Sequence[str]) -> None:
+    """Refuse what no writer need be asked about: no shards to share, a source without values."""
+    if ways and not format_named(plan.format).is_bundle:
+        hints = ("leave out --link, or write a format that has: --to tf-object, --to tf-name",)
+        raise ConversionError(f"{plan.format} has no data shards to share", path=plan.target, hints=hints)
+    for move in plan.moves:
+        if move.tensor is not None and not move.tensor.has_values:
+            move.tensor.read()  # A listing says so, before anything is written.
+
+
+def _creator(
+    plan: Plan, shard_size: int | None, workers: Workers, *, prove_sent: bool, resumes: bool
+) -> Callable[..., CheckpointWriter]:
+    """Return what makes a plan's writer, once to rehearse and once to write."""
+    is_bucket = is_in_store(plan.target) and format_named(plan.format).is_bundle
+    return partial(
+        create_checkpoint,
+        plan.target,
+        format=plan.format,
+        specs=[move.spec for move in _in_order(plan)],
+        object_graph=plan.object_graph,
+        slices=plan.slices,
+        shard_size=shard_size,
+        facts=plan.facts,
+        prove_sent=prove_sent,
+        is_shared=is_bucket and workers.shares_all and not resumes and can_be_shared(plan),
+    )
+
+
+def _rehearsed(plan: Plan, writer: CheckpointWriter, ways: Sequence[str]) -> Outcome:
+    """Return what a dry run comes to."""
+    shares = Shares()
+    if ways:
+        shares.rehearse(plan)
+    return Outcome([*plan.notes, *writer.notes, *(shares.notes(plan, dry_run=True) if ways else ())])
+
+
+def _carried_out(
+    plan: Plan,
+    writer: CheckpointWriter,
+    journal: Journal | SentJournal | None,
+    *,
+    ways: Sequence[str],
+    proof: str,
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> Outcome:
+    """Share, copy and compare all tensors, and have the target moved to its place."""
+    shares, ledger = Shares(), Ledger(journal)
     with _about(plan.source), writer, letting_go(journal, plan):
         if ways:
             assert isinstance(writer, BundleWriter)
