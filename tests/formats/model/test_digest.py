@@ -39,6 +39,11 @@ RECORDED = [entry for entry in manifest()["checkpoints"] if entry["format"] in F
 SAMPLE = turn(RECORDED, 30, 0)
 
 
+def unread(entry: dict) -> set[str]:
+    """Return the keys without values in the truth: of a partitioned tensor not every slice was saved."""
+    return {tensor["key"] for tensor in entry["tensors"] if tensor["sha256"] is None}
+
+
 def found(path: object, algorithm: str, **settings: bool) -> dict[str, str | None]:
     with formats.open_checkpoint(str(path)) as reader:
         return dict(digests(reader, list(reader), algorithm, **settings))
@@ -48,19 +53,20 @@ def found(path: object, algorithm: str, **settings: bool) -> dict[str, str | Non
 def test_sha256_is_the_manifests(entry: dict) -> None:
     """Of HDF5 files it has dataset paths for keys, and other datasets than weights."""
     recorded = {t["key"]: f"sha256:{t['sha256']}" for t in entry["tensors"] if t["sha256"] is not None}
-    unread = {t["key"] for t in entry["tensors"] if t["sha256"] is None}
     with formats.open_checkpoint(data_path(entry["path"])) as reader:
-        computed = dict(digests(reader, [key for key in reader if key not in unread], "sha256"))
+        computed = dict(digests(reader, [key for key in reader if key not in unread(entry)], "sha256"))
     if entry["format"].startswith(("h5", "keras3")):
         assert not Counter(computed.values()) - Counter(recorded.values())
     else:
         assert recorded == {key: computed[key] for key in recorded}
 
 
-@pytest.mark.parametrize("entry", SAMPLE[:10], ids=lambda entry: entry["path"])
+@pytest.mark.parametrize("entry", turn(RECORDED, 10, 0), ids=lambda entry: entry["path"])
 def test_a_stored_crc32c_is_the_computed_one(entry: dict) -> None:
-    path = data_path(entry["path"])
-    assert found(path, "crc32c") == found(path, "crc32c", exact=True)
+    with formats.open_checkpoint(data_path(entry["path"])) as reader:
+        keys = [key for key in reader if key not in unread(entry)]
+        stored, computed = (dict(digests(reader, keys, "crc32c", exact=exact)) for exact in (False, True))
+    assert stored == computed
 
 
 def test_crc32c_is_of_little_endian_bytes_and_of_strings_with_their_lengths(tmp_path: Path) -> None:
