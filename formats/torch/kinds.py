@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from ..core.spec import TensorSpec
 
-_OF_OPTIMIZER = re.compile(r"(?:.*/)?(?:state/[^/]+|param_groups/\d+)/(?P<name>.+)", re.DOTALL)
+GROUPS = "param_groups"
+"""What an optimizer's dictionary calls the numbers and switches of its parameters."""
+
+_OF_OPTIMIZER = re.compile(r"(?:.*/)?(?:state/[^/]+|" + GROUPS + r"/\d+)/(?P<name>.+)", re.DOTALL)
 _COUNTED = re.compile(r"(?:.*[./])?num_batches_tracked", re.DOTALL)
 
 

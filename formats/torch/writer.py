@@ -23,6 +23,7 @@ from ..model.weight_map import INDEX, PYTORCH
 from ..store.zipped import Zipped
 from .encoding import Stored, encode
 from .facts import TorchFacts
+from .kinds import GROUPS, kinds_of
 from .storages import LONGEST_PICKLE
 from .structure import Arranged, flat
 
@@ -92,11 +93,29 @@ class TorchWriter(ShardWriter):
             return flat(keys)
         if target.path.endswith(INDEX):
             self._left_out = structure.beside()
+            self._refuse_half(target)
             return flat(keys)
         arranged = structure.arranged(keys)
         self._left_out += arranged.left_out
         self._turned += arranged.turned
         return arranged
+
+    def _refuse_half(self, target: Target) -> None:
+        """Refuse an optimizer's tensors without what it says of them, which a shard has no place for."""
+        groups = next((name for name in self._left_out if name.rpartition("/")[2] == GROUPS), None)
+        if groups is None:
+            return
+        kinds = kinds_of({spec.key: spec for spec in target.specs})
+        key = next((key for key, kind in kinds.items() if kind in ("slot", "optimizer")), None)
+        if key is not None:
+            message = (
+                f"state of an optimizer, of which {groups} would be left out: a shard holds tensors alone"
+            )
+            hints = (
+                "one file holds both: a DST that ends in .pt",
+                "to leave the state of optimizers out: --kind variable",
+            )
+            raise ConversionError(message, path=target.path, key=key, hints=hints)
 
     def _write_head(self, file: PlannedFile, staged: StagedFile | Upload) -> None:
         zipped = self._zips[file.name] = Zipped(staged)
