@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import ConversionError
 from ..keras.facts import keras_facts
+from ..model.writer import check_text
 from ..store.staging import refusing
-from .writer import H5Writer, check_paths, check_text, copy_pieces
+from .writer import NAMES, H5Writer, check_paths, copy_pieces
 
 if TYPE_CHECKING:
     from ..model.reader import Format
@@ -40,7 +41,7 @@ class WeightsWriter(H5Writer):
         check_paths(target.path, [(spec.key, spec.key) for spec in target.specs])
         facts = keras_facts(target.facts)
         for group in (*facts.groups, *facts.object_names):
-            check_text(target.path, group, group)
+            check_text(target.path, group, NAMES)
         super().__init__(format, target)
         if not target.path.endswith(self.suffix):
             name = os.path.basename(target.path)

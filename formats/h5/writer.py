@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.chunks import PIECE
 from ..core.dtypes import BY_NAME
-from ..core.spec import is_utf8, key_bytes
+from ..core.spec import key_bytes
 from ..errors import ConversionError
-from ..model.writer import CheckpointWriter, Place
+from ..model.writer import CheckpointWriter, Place, check_text
 from ..store.staging import Staging, refusing
 from .names import write_strings
 from .specs import RAW
@@ -192,11 +192,8 @@ def _plain(error: OSError | RuntimeError) -> OSError:
     return OSError(number, os.strerror(number)) if number else OSError(str(error).partition("\n")[0])
 
 
-def check_text(path: str, key: str, name: str) -> None:
-    """Refuse a name that is not UTF-8, as all are to HDF5's readers; ConversionError names the key."""
-    if not is_utf8(name):
-        hints = ("give it another key in an earlier step, or leave it out: --exclude",)
-        raise ConversionError("not UTF-8, which names in HDF5 are", path=path, key=key, hints=hints)
+NAMES = "which names in HDF5 are"
+"""Why `check_text` refuses a name here."""
 
 
 def check_paths(path: str, datasets: Iterable[tuple[str, str]]) -> None:
@@ -208,7 +205,7 @@ def check_paths(path: str, datasets: Iterable[tuple[str, str]]) -> None:
     groups: dict[str, str] = {}
     for key, dataset in datasets:
         components = dataset.split("/")
-        check_text(path, key, dataset)
+        check_text(path, key, NAMES, dataset)
         if len(components) > MOST_COMPONENTS or any(
             component in ("", ".") or "\0" in component for component in components
         ):

@@ -27,9 +27,9 @@ from ..h5.facts import h5_facts
 from ..h5.reader import H5Reader
 from ..h5.safe import MOST_SOFT_LINKS
 from ..h5.specs import RAW
-from ..h5.writer import MOST_COMPONENTS, MOST_DIMENSIONS, check_text
+from ..h5.writer import MOST_COMPONENTS, MOST_DIMENSIONS, NAMES
 from ..model.reader import Family, Format
-from ..model.writer import CheckpointWriter
+from ..model.writer import ANOTHER_KEY, CheckpointWriter, check_text
 from ..store.staging import refusing
 
 if TYPE_CHECKING:
@@ -212,11 +212,12 @@ def _check_names(target: Target) -> None:
     for spec in target.specs:
         key = spec.key
         parts = key.split("/")
-        hints = ("give it another key in an earlier step, or leave it out: --exclude",)
-        check_text(target.path, key, key)
+        check_text(target.path, key, NAMES)
         too_deep = len(parts) > MOST_COMPONENTS
         if too_deep or "\0" in key or any(part in ("", ".") for part in parts):
-            raise ConversionError("no path that a dataset can have", path=target.path, key=key, hints=hints)
+            raise ConversionError(
+                "no path that a dataset can have", path=target.path, key=key, hints=ANOTHER_KEY
+            )
         for depth in range(1, len(parts)):
             if "/".join(parts[:depth]) in keys:
                 message = f"{'/'.join(parts[:depth])!r} is a tensor, and cannot be a group, too"

@@ -34,7 +34,7 @@ from ..errors import (
 from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification, verified_in_pieces
-from ..model.writer import CheckpointWriter
+from ..model.writer import ANOTHER_KEY, CheckpointWriter, check_text
 from ..store.archive import Archive, Cursor, Member, is_safe_name
 from ..store.ranges import FileRange
 from ..store.staging import refusing
@@ -325,12 +325,13 @@ class NpzWriter(CheckpointWriter):
 
 def _check_member_name(target: Target, key: str) -> None:
     """Refuse keys that no member can be named by, or that unpacking would take out of its directory."""
-    hints = ("give it another key in an earlier step, or leave it out: --exclude",)
-    name = key_bytes(key)
-    if "\0" in key or len(name) > 0xFFFF - len(".npy") or name != key.encode("utf-8", "replace"):
-        raise ConversionError("no name that a zip can hold", path=target.path, key=key, hints=hints)
+    check_text(target.path, key, "which names in a zip are")
+    if "\0" in key or len(key_bytes(key)) > 0xFFFF - len(".npy"):
+        raise ConversionError("no name that a zip can hold", path=target.path, key=key, hints=ANOTHER_KEY)
     if not is_safe_name(key):
-        raise ConversionError("a name that leads out of the archive", path=target.path, key=key, hints=hints)
+        raise ConversionError(
+            "a name that leads out of the archive", path=target.path, key=key, hints=ANOTHER_KEY
+        )
 
 
 def _sniff(probe: Probe) -> bool:

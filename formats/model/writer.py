@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from ..core.chunks import PIECE, chunks_of
 from ..core.dtypes import INVALID
+from ..core.spec import is_utf8
 from ..errors import (
     CheckpointExistsError,
     ConversionError,
@@ -115,6 +116,16 @@ class Place(NamedTuple):
     def start_sync(self, begin: int, end: int) -> None:
         """Let the disk begin with a range that is written."""
         self.file.start_sync(self.offset + begin, end - begin)
+
+
+ANOTHER_KEY = ("to give it another key: --sub or --map", "to leave it out: --exclude")
+"""Hints for a key that a format cannot have."""
+
+
+def check_text(path: str, key: str, why: str, name: str | None = None) -> None:
+    """Refuse a key, or the name made of it, that is not UTF-8; `why` says who wants that."""
+    if not is_utf8(key if name is None else name):
+        raise ConversionError(f"its name is not UTF-8, {why}", path=path, key=key, hints=ANOTHER_KEY)
 
 
 class CheckpointWriter(ABC):

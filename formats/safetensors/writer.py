@@ -14,7 +14,7 @@ from ..core.spec import key_bytes
 from ..errors import ConversionError
 from ..model.sharding import PlannedFile, ShardWriter
 from ..model.weight_map import SAFETENSORS
-from ..model.writer import Place
+from ..model.writer import ANOTHER_KEY, Place, check_text
 from ..safetensors.reader import SafetensorsFacts
 from ..store.staging import StagedFile
 from .reader import LENGTH_SIZE, LONGEST_HEADER, METADATA
@@ -90,9 +90,7 @@ def _encode_header(specs: list[TensorSpec], metadata: Mapping[str, str]) -> byte
 
 def _check_key(target: Target, key: str) -> None:
     """Refuse the header's own key, and what is not UTF-8."""
-    hints = ("give it another key in an earlier step, or leave it out: --exclude",)
     if key == METADATA:
         message = "the key under which a safetensors file keeps its metadata"
-        raise ConversionError(message, path=target.path, key=key, hints=hints)
-    if key_bytes(key) != key.encode("utf-8", "replace"):
-        raise ConversionError("not UTF-8, which JSON is", path=target.path, key=key, hints=hints)
+        raise ConversionError(message, path=target.path, key=key, hints=ANOTHER_KEY)
+    check_text(target.path, key, "which JSON is")

@@ -249,8 +249,15 @@ def test_key_that_is_the_slice_key_of_another(tmp_path: Path) -> None:
     key = slice_key(b"v", extents).decode("utf-8", "surrogateescape")
     specs = [spec_of("v", np.zeros((200, 2))), spec_of(key, 1)]
     refused(DuplicateKeyError, tmp_path, specs=specs, slices={"v": [extents]})
-    save(tmp_path / "c", {key: np.array(1)})
-    assert list(read_all(tmp_path / "c")) == [key]
+
+
+@pytest.mark.parametrize("format_name", ["tf-name", "tf-v1", "npz", "hdf5", "safetensors", "pytorch"])
+def test_key_that_is_not_utf8_is_refused_before_anything_is_written(format_name: str, tmp_path: Path) -> None:
+    """Each of them has readers that list nothing, or other keys, where one is not."""
+    with pytest.raises(ConversionError, match="not UTF-8") as caught:
+        formats.create_checkpoint(tmp_path / "c", format=format_name, specs=[spec_of("a\udcff", 1.0)])
+    assert "a\\udcff" in str(caught.value)
+    assert os.listdir(tmp_path) == []
 
 
 def test_empty_key_is_the_headers(tmp_path: Path) -> None:

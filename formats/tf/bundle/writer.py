@@ -20,7 +20,7 @@ from ...core.region import region_of, tiling_flaw, volume
 from ...core.spec import TensorSpec, key_bytes
 from ...errors import CheckpointNotFoundError, ConversionError, DuplicateKeyError
 from ...model.location import Location, bundle, bundle_prefix, data_shards
-from ...model.writer import CheckpointWriter, Place, bounded
+from ...model.writer import CheckpointWriter, Place, bounded, check_text
 from ...store.paths import is_file, is_folder, is_link, list_folder, parent
 from ...store.sent import SentObject
 from ...store.staging import StagedFile, Staging, refusing, remove_files
@@ -58,6 +58,9 @@ _Stretch = tuple[int, int, int]
 """A shard's number, an offset there, bytes."""
 
 PRODUCER = 1
+LISTED = "and TensorFlow lists and restores nothing of such a checkpoint"
+"""Why `check_text` refuses a key here."""
+
 _MOST_IN_MEMORY = 16 * PIECE
 """Bytes of strings that wait in memory for all lengths to be known; more wait in a file."""
 
@@ -423,6 +426,8 @@ def _check_keys(target: Target) -> None:
                 message = "two entries of the index have this key"
                 raise DuplicateKeyError(message, path=target.path, key=spec.key)
             keys.add(stored)
+    for spec in target.specs:  # a slice's own key is not, and two of one key are said to be that
+        check_text(target.path, spec.key, LISTED)
 
 
 def _notes(target: Target) -> list[str]:

@@ -22,7 +22,7 @@ from ...core.region import WHOLE, region_of, tiling_flaw, volume
 from ...core.spec import key_bytes
 from ...errors import CheckpointExistsError, ConversionError
 from ...model.location import v1_shards
-from ...model.writer import CheckpointWriter
+from ...model.writer import CheckpointWriter, check_text
 from ...store.beside import V1_SHARD
 from ...store.paths import is_there
 from ...wire.messages import SavedSlice, SavedSliceMeta, SavedTensorSliceMeta, SavedTensorSlices, VersionDef
@@ -30,6 +30,7 @@ from ...wire.sstable import TableBuilder
 from ..bundle.index import encode_shape, refuse_shape
 from ..bundle.slices import slice_key, slice_proto
 from ..bundle.tiling import scatter
+from ..bundle.writer import LISTED
 from .values import encode_values
 
 if TYPE_CHECKING:
@@ -173,6 +174,7 @@ def _check_target(target: Target) -> None:
 
 def _check(target: Target, spec: TensorSpec, slices: Sequence[Extents]) -> None:
     """Refuse shapes that TensorFlow has not, slices beside their tensor, and messages too large."""
+    check_text(target.path, spec.key, LISTED)
     refuse_shape(target.path, spec)
     for extents in slices:
         try:
