@@ -105,6 +105,24 @@ def test_squares_that_are_too_large_are_no_matter() -> None:
     assert norms(left.tobytes(), right.tobytes(), dtype).relative == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "found"),
+    [
+        ([5e-324, 1e300], [0.0, 1e300], 5e-324),  # the quotient is below all of float64
+        ([1.0, *[1.7e308] * 4], [1.7e308] * 5, "nan"),  # the norm is beyond
+        ([1.7e308], [-1.7e308], "nan"),
+    ],
+)
+def test_norms_out_of_range_let_nothing_pass(
+    tmp_path: Path, ckpt: Callable, left: list, right: list, found: object
+) -> None:
+    """They came to a distance of 0, which no bound is below."""
+    sides = pair(tmp_path, {"k": np.array(left)}, {"k": np.array(right)})
+    done = ckpt("diff", *sides, "--fail-on", "l2>0", "--json")
+    assert done.code == 1
+    assert done.json["entries"][0]["l2"] == found
+
+
 @pytest.mark.parametrize("text", ["value>1e999", "l2>1e400%"])
 def test_a_bound_that_nothing_is_beyond_is_refused(tmp_path: Path, ckpt: Callable, text: str) -> None:
     done = ckpt("diff", *pair(tmp_path, {"k": BASE}, {"k": NOISE}), "--fail-on", text)
@@ -193,7 +211,15 @@ def test_what_cannot_be_measured_is_known_no_better_than_before(tmp_path: Path, 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"schema": 1}', '{"schema": 1, "entries": [{"key": 1}]}', '{"schema": 1, "pairs": 3}'],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"schema": 1}',
+        '{"schema": true, "entries": []}',
+        '{"schema": 1, "entries": [{"key": 1}]}',
+        '{"schema": 1, "pairs": 3}',
+    ],
 )
 def test_another_file_is_no_baseline(tmp_path: Path, ckpt: Callable, text: str) -> None:
     (tmp_path / "result.json").write_text(text)

@@ -46,7 +46,7 @@ class Difference(NamedTuple):
     `max_abs` is the largest |a-b|, `max_rel` the largest |a-b|/|b|; NaN where a NaN
     stands on one side only.  None is what cannot be told: of strings how much they
     differ, of a listing without values even in how many places.  `l2` is |a-b| / |b| as Euclidean
-    norms, where that was asked for; of b = 0 and another a it is infinite.
+    norms, where that was asked for; of b = 0 and another a it is infinite, NaN where b's is beyond float64.
     """
 
     differing: int | None = None
@@ -73,9 +73,12 @@ class Norms(NamedTuple):
 
     @property
     def relative(self) -> float:
+        """|a-b| / |b|: above zero wherever something differs; NaN where a norm is beyond float64."""
         if self.distance == 0:
             return 0.0
-        return self.distance / self.size if self.size else math.inf
+        if not math.isfinite(self.size):
+            return math.nan
+        return max(self.distance / self.size, math.ulp(0)) if self.size else math.inf
 
 
 def norms(left: Chunk, right: Chunk, dtype: DType) -> Norms:
