@@ -248,7 +248,8 @@ def _sniff(probe: Probe) -> bool:
     document = probe.json
     return (
         document is not None
-        and document.get("schema") == SCHEMA
+        and _is_count(document.get("schema"))  # not `true` or 1.0, which are equal to 1
+        and document["schema"] == SCHEMA
         and isinstance(document.get("tensors"), list)
     )
 

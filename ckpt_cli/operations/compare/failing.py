@@ -152,7 +152,7 @@ def _document(path: str) -> Mapping[str, Any]:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise _no_document(path) from error
-    if not isinstance(document, dict) or document.get("schema") != 1:
+    if not isinstance(document, dict) or repr(document.get("schema")) != "1":  # `true` and 1.0 are equal to 1
         raise _no_document(path)
     return document
 

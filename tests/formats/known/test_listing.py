@@ -96,7 +96,16 @@ def test_a_key_listed_twice_is_corrupt(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ['{"schema": 2, "tensors": []}', '{"schema": 1}', "{}", '{"a": {"a": 1, "a": 2}}', "{" * 99_999]
+    "text",
+    [
+        '{"schema": 2, "tensors": []}',
+        '{"schema": true, "tensors": []}',
+        '{"schema": 1.0, "tensors": []}',
+        '{"schema": 1}',
+        "{}",
+        '{"a": {"a": 1, "a": 2}}',
+        "{" * 99_999,
+    ],
 )
 def test_other_json_is_no_checkpoint(tmp_path, text):
     path = tmp_path / "x.json"
