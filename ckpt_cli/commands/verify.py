@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.core.words import command_line, counted
-from formats.errors import REFUSED
+from formats.errors import REFUSED, UNREADABLE
 from formats.model.location import data_shards
 from formats.model.verification import Finding
 from formats.store.paths import is_file
 
 from ..operations.look.contract import Contract
-from ..operations.look.verify import Result, expand, verify_one
+from ..operations.look.verify import Result, expand, hold, verify_one
 from ..option_rules import excludes, needs, option_rules
 from ..options import (
     LocalPath,
@@ -105,6 +105,7 @@ def command(
 
     --against holds keys, dtypes, shapes and digests against a listing that was saved before
     (ckpt ls PATH --json -l --digest sha256 > model.lock), whatever the format is by now.
+    Of what is damaged it names what else is another.
 
     \b
       ckpt verify run/                              every checkpoint of a run
@@ -168,14 +169,14 @@ def _verify(
     total = place.nbytes()
     with render.progress(total, place.name) as advance:
         result = verify_one(place, workers.expecting(total), advance)
-    if not result.ok:
-        return result  # what is damaged proves nothing further
+    is_sound = result.ok
     if options["locked"]:
         contract = Contract(_lock_of(place))
     if contract is not None:
         with render.progress(total, f"{place.name} against {contract.path}") as advance:
-            broken = contract.findings(place, workers, advance)
-        result = result._replace(findings=(*result.findings, *broken))
+            result = hold(result, place, contract, workers, advance)
+    if not is_sound:
+        return result  # what is damaged proves nothing further
     if options["to"] is not None:
         from ..operations.move.roundtrip import roundtrip
 
@@ -286,7 +287,7 @@ def _status(result: Result) -> str:
     if result.ok:
         return "ok"
     codes = {finding.code for finding in result.findings if finding.severity == "error"}
-    if codes == {"contract"}:
+    if codes - {UNREADABLE} == {"contract"}:
         return "other"
     if codes == {REFUSED}:
         return "refused"

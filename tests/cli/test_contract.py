@@ -160,6 +160,48 @@ def test_a_checkpoint_in_a_store_is_held_to_it(tmp_path: Path, ckpt: Callable, l
         )
 
 
+@pytest.mark.parametrize("suffix", ["", ".npz", ".h5", ".safetensors"])
+def test_damage_hides_no_other_difference(
+    tmp_path: Path, ckpt: Callable, lock: Callable, suffix: str
+) -> None:
+    """After damage nothing was held against the lock any more."""
+    many = {"hit": np.arange(500, dtype=np.float32), **TENSORS}
+    write_bundle(str(tmp_path / "left-1"), {**many, "gone": np.int64(1)})
+    model = lock(tmp_path / "left-1")
+    write_bundle(str(tmp_path / "right-1"), {**many, **CHANGED, "new": np.int64(1)})
+    place = tmp_path / f"right-1{suffix}"
+    if suffix:
+        to = ("--to", "hdf5") if suffix == ".h5" else ()
+        assert ckpt("convert", tmp_path / "right-1", place, *to).code == 0
+    file = Path(f"{place}.data-00000-of-00001") if not suffix else place
+    data = bytearray(file.read_bytes())
+    data[data.index(np.arange(100, 104, dtype=np.float32).tobytes())] ^= 1
+    file.write_bytes(data)
+    done = ckpt("verify", place, "--against", model, "--json")
+    assert done.code == 1
+    (result,) = done.json["results"]
+    told = {(found["key"], found["code"]) for found in result["findings"]}
+    hit = "tensor-checksum" if suffix in ("", ".npz") else "contract"  # as far as there are checksums
+    assert told == {("hit", hit), *((key, "contract") for key in ("b", "c", "d", "gone", "new"))}
+
+
+def test_what_a_damaged_index_lost_is_named(tmp_path: Path, ckpt: Callable, lock: Callable) -> None:
+    many = {f"k{number:03}": np.float32(number) for number in range(400)}
+    write_bundle(str(tmp_path / "left-1"), many, block_size=512)
+    model = lock(tmp_path / "left-1")
+    write_bundle(str(tmp_path / "left-1"), {**many, "k399": np.float32(0)}, block_size=512)
+    with open(tmp_path / "left-1.index", "r+b") as file:
+        file.write(b"\xff" * 8)
+    done = ckpt("verify", tmp_path / "left-1", "--against", model, "--json")
+    (result,) = done.json["results"]
+    told = {found["key"]: found["message"] for found in result["findings"] if found["code"] == "contract"}
+    assert done.code == 1
+    assert "block-checksum" in {found["code"] for found in result["findings"]}
+    assert told["k000"].startswith("missing: ")
+    assert told["k399"].startswith("other values: ")
+    assert 1 < len(told) < 100
+
+
 def test_what_is_no_contract_is_refused(tmp_path: Path, ckpt: Callable) -> None:
     prefix = str(tmp_path / "left-1")
     write_bundle(prefix, TENSORS)

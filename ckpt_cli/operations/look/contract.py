@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 from formats.core.dtypes import INVALID
 from formats.core.spec import key_bytes
-from formats.errors import UnsupportedFeatureError
+from formats.errors import UNREADABLE, CheckpointError, UnsupportedFeatureError
 from formats.find.opening import open_checkpoint, open_location
 from formats.model.digest import digests_like
 from formats.model.verification import Finding
 from formats.store.workers import SERIAL, Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from formats.core.spec import TensorSpec
     from formats.model.location import Location
+    from formats.model.reader import CheckpointReader
 
 
 class Contract:
@@ -42,15 +43,21 @@ class Contract:
                 self.digests[key] = digest
 
     def findings(
-        self, location: Location, workers: Workers = SERIAL, advance: Callable[[int], None] = lambda _: None
+        self,
+        location: Location,
+        workers: Workers = SERIAL,
+        advance: Callable[[int], None] = lambda _: None,
+        *,
+        damage: Collection[Finding] = (),
     ) -> list[Finding]:
         """Return in what a checkpoint is another than the listing says, in the order of keys.
 
-        `advance` is told how many bytes were gone through.  What keeps a tensor from being read
-        is a finding of it.
+        `advance` is told how many bytes were gone through.  `damage` is what verifying found: the tensors
+        that it names are not read again, and what keeps another from being read is a finding of that one.
         """
         found: dict[str, Finding] = {}
-        with open_location(location) as reader:
+        named = {finding.key for finding in damage}
+        with open_location(location, lenient=bool(damage)) as reader:
 
             def differs(key: str, message: str) -> None:
                 found[key] = Finding("error", "contract", message, key, location.head)
@@ -59,12 +66,16 @@ class Contract:
                 message = self._spec_flaw(key, reader.specs.get(key))
                 if message is not None:
                     differs(key, message)
-            listed = {key: text for key, text in self.digests.items() if key not in found}
-            for key, text in digests_like(reader, listed, workers):
+            listed = {key: text for key, text in self.digests.items() if key not in found.keys() | named}
+            compared = _each_apart if damage else digests_like
+            for key, text in compared(reader, listed, workers):
                 advance(reader.specs[key].nbytes or 0)
-                if text != listed[key]:
+                if isinstance(text, CheckpointError):
+                    differs(key, f"its values cannot be compared: {text.message}")
+                elif text != listed[key]:
                     differs(key, f"other values: {text}, {self.path} has {listed[key]}")
-            reader.check_unchanged()
+            if not damage:  # else verifying has said so
+                reader.check_unchanged()
         return [found[key] for key in sorted(found, key=key_bytes)]
 
     def _spec_flaw(self, key: str, spec: TensorSpec | None) -> str | None:
@@ -72,6 +83,8 @@ class Contract:
         listed = self.specs.get(key)
         if listed is None:
             return f"new: {self.path} does not have it"
+        if spec is not None and spec.dtype is INVALID:
+            return None  # damage, which verifying names
         if spec is None:
             return f"missing: {self.path} has it, {listed.dtype} of shape {list(listed.shape)}"
         if spec.shape != listed.shape:
@@ -79,3 +92,18 @@ class Contract:
         if spec.dtype is not listed.dtype:
             return f"dtype {spec.dtype}, {self.path} has {listed.dtype}"
         return None
+
+
+def _each_apart(
+    reader: CheckpointReader, listed: Mapping[str, str], workers: Workers
+) -> Iterator[tuple[str, str | CheckpointError]]:
+    """Yield digests as `digests_like` does, or what keeps a tensor from being read; the others are read on.
+
+    Of a file that cannot be opened nothing is said by tensor.
+    """
+    for key, text in listed.items():
+        try:
+            yield from digests_like(reader, {key: text}, workers)
+        except CheckpointError as error:
+            if error.code != UNREADABLE:
+                yield key, error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from formats.errors import (
     UNREADABLE,
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
     from formats.model.location import Location
     from formats.model.reader import CheckpointReader
+
+    from .contract import Contract
+
+_Answer = TypeVar("_Answer")
 
 
 class Result(NamedTuple):
@@ -128,14 +133,53 @@ def verify_one(
 ) -> Result:
     """Verify one checkpoint; `advance` is told how many bytes were gone through."""
     if _needs_a_child(location):
-        result = _in_a_child(location)
+        found = _in_a_child(location, partial(_verify_here, location))
+        result = found if isinstance(found, Result) else Result(location.path, None, (found,))
         workers.keep(result.nbytes)
         advance(result.nbytes)
         return result
     return _verify_here(location, workers, advance)
 
 
-def _verify_here(location: Location, workers: Workers, advance: Callable[[int], None]) -> Result:
+def hold(
+    result: Result,
+    location: Location,
+    contract: Contract,
+    workers: Workers = SERIAL,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Result:
+    """Return what verifying found, and in what the checkpoint is another than a contract says.
+
+    Damage hides no other difference, as long as a key can be listed.
+    """
+    if result.ok:
+        found = contract.findings(location, workers, advance)
+    elif not result.listed:
+        found = []
+    elif _needs_a_child(location):
+        told = _in_a_child(location, partial(_held_damaged, location, contract, result.findings))
+        found = [told] if isinstance(told, Finding) else told
+    else:
+        found = _held_damaged(location, contract, result.findings, workers, advance)
+    return result._replace(findings=(*result.findings, *found))
+
+
+def _held_damaged(
+    location: Location,
+    contract: Contract,
+    damage: tuple[Finding, ...],
+    workers: Workers = SERIAL,
+    advance: Callable[[int], None] = lambda _: None,
+) -> list[Finding]:
+    try:
+        return contract.findings(location, workers, advance, damage=damage)
+    except CheckpointError as error:
+        return [Finding.of(error)]
+
+
+def _verify_here(
+    location: Location, workers: Workers = SERIAL, advance: Callable[[int], None] = lambda _: None
+) -> Result:
     try:
         reader = open_location(location, lenient=True)
     except CheckpointError as error:
@@ -159,20 +203,21 @@ def _needs_a_child(location: Location) -> bool:
     return head.startswith((b"\x89HDF", b"PK\x03\x04")) or location.head.endswith(".json")
 
 
-def _in_a_child(location: Location) -> Result:
+def _in_a_child(location: Location, work: Callable[[], _Answer]) -> _Answer | Finding:
+    """Return what `work` on a checkpoint gives in a process of its own, or what became of that."""
     patience = _FEWEST_SECONDS + location.nbytes() / _BYTES_A_SECOND
     forks = location.store.forks
     context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_report_to, args=(sender, location, is_counting()))
+    child = context.Process(target=_report_to, args=(sender, work, is_counting()))
     child.start()
     sender.close()
     try:
         if receiver.poll(patience):
-            result: Result
-            result, counted = receiver.recv()
+            answer: _Answer
+            answer, counted = receiver.recv()
             add_reads(counted)
-            return result
+            return answer
         what = f"reading it took more than {patience:.0f} s, and was stopped"
     except EOFError:  # the child is gone, and has said nothing
         child.join()
@@ -181,15 +226,14 @@ def _in_a_child(location: Location) -> Result:
         child.kill()
         child.join()
         receiver.close()
-    finding = Finding("error", "hdf5-read", what, None, location.head)
-    return Result(location.path, None, (finding,))
+    return Finding("error", "hdf5-read", what, None, location.head)
 
 
-def _report_to(sender: Connection, location: Location, counting: bool) -> None:
+def _report_to(sender: Connection, work: Callable[[], object], counting: bool) -> None:
     if counting:  # what was read before it is not its own
         count_reads()
-    result = _verify_here(location, SERIAL, lambda _: None)
-    sender.send((result, reads_of_child()))
+    answer = work()
+    sender.send((answer, reads_of_child()))
 
 
 def _verify_open(reader: CheckpointReader, workers: Workers, advance: Callable[[int], None]) -> Result:
