@@ -121,6 +121,17 @@ def executors(ctx: click.Context, param: click.Parameter, incomplete: str) -> It
     return [_item(name, "plain") for name in names if name.startswith(incomplete)]
 
 
+def formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
+    """Offer formats that can be written, by their ids and short names; for a round trip those with values."""
+    from formats.find.registry import all_formats
+
+    from .operations.move.convert import ALIASES
+
+    able = [found for found in all_formats() if found.writer is not None]
+    ids = sorted(found.name for found in able if found.has_values or "--to" in param.opts)
+    return [_item(name, "plain") for name in (*ids, *ALIASES) if name.startswith(incomplete)]
+
+
 def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
     """Offer kinds, behind the last comma."""
     from formats.core.spec import KINDS
@@ -262,8 +273,7 @@ class _Completion(ShellComplete):
         return "\n".join(map(self.format_completion, self.get_completions(args, incomplete)))
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        text = " ".join((item.help or "").split())
-        return f"{item.type}\t{item.value}\t{text}"
+        return f"{item.type}\t{item.value}\t{_in_short(item)}"
 
 
 def _in_time(find: Callable[[], Items]) -> Items:
@@ -282,6 +292,11 @@ def _in_time(find: Callable[[], Items]) -> Items:
     thread.start()
     thread.join(_PATIENCE)
     return list(found)
+
+
+def _in_short(item: CompletionItem[str]) -> str:
+    """Return what is said of an item, in a line, as its command's help says it."""
+    return " ".join((item.help or "").partition("\f")[0].split())
 
 
 def _unquoted(word: str) -> str:
@@ -383,7 +398,7 @@ class FishCompletion(_Completion):
     def format_completion(self, item: CompletionItem[str]) -> str:
         # fish writes no space behind a slash.
         value = item.value + ("/" if item.type == "dir" else "")
-        return value + (f"\t{' '.join(item.help.split())}" if item.help else "")
+        return value + (f"\t{_in_short(item)}" if item.help else "")
 
     source_template = r"""# fish completion for %(prog_name)s, made by `%(prog_name)s completion fish`
 function %(complete_func)s

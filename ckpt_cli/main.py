@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from .ending import EndedBySignal, ending_by_signals, exit_code
-from .options import color_option, with_general_options
+from .options import color_option
 from .render.base import choose_color, choose_quiet, error_lines, note, remark
 from .versions import version_lines
 
@@ -46,7 +47,7 @@ class CommandsByFile(click.Group):
 
         notices.listen(note)
         command: click.Command = importlib.import_module(f"ckpt_cli.commands.{cmd_name}").command
-        return with_general_options(command)
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -56,8 +57,15 @@ class CommandsByFile(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
-            click.echo(ctx.get_help(), err=True)
-            ctx.exit(USAGE)
+            from .arriving import next_steps
+
+            steps = next_steps()
+            if not steps:
+                click.echo(ctx.get_help(), err=True)
+                ctx.exit(USAGE)
+            for text in reversed(steps):  # what is called last comes first
+                ctx.call_on_close(partial(note, text))
+            args = ["ls"]
         return super().parse_args(ctx, args)
 
     def resolve_command(
@@ -95,7 +103,7 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
     is_flag=True,
     expose_value=False,
     callback=_show_version,
-    help="Show the version and exit; with -v those of Python, numpy, h5py, click and the platform, too.",
+    help="Show the version and exit; with -v what ckpt runs on, too.",
 )
 @click.option(
     "-v",

@@ -83,7 +83,7 @@ color_option = click.option(
     type=click.Choice(["auto", "always", "never"]),
     expose_value=False,
     callback=_set_color,
-    help="Colour: on a terminal, always, or never.  NO_COLOR and TERM=dumb are honoured.",
+    help="Colour on a terminal, always, or never.\fNO_COLOR and TERM=dumb are honoured.",
 )
 
 
@@ -129,7 +129,7 @@ def _set_verbose(context: click.Context, __: click.Parameter, value: bool) -> No
     context.call_on_close(tell)
 
 
-_GENERAL = (
+GENERAL = (
     click.Option(
         ["-q", "--quiet"],
         is_flag=True,
@@ -145,13 +145,7 @@ _GENERAL = (
         help="Say at the end what was read of each file.",
     ),
 )
-
-
-def with_general_options(command: click.Command) -> click.Command:
-    """Return a command with the options that all have, unless it has one of the name for itself."""
-    own = {name for param in command.params for name in param.opts}
-    command.params += [option for option in _GENERAL if own.isdisjoint(option.opts)]
-    return command
+"""The options that all commands have, unless a command has one of the name for itself."""
 
 
 def _default_jobs() -> int:
@@ -172,7 +166,9 @@ def form_option(function: F) -> F:
         "form",
         type=click.Choice(FORMS),
         default="text",
-        help="Print findings for a service, or in Markdown; json is --json.",
+        metavar="FORM",
+        help="text, json, sarif, junit, markdown, github or gitlab.\fPrints findings for a service, or in "
+        "Markdown; json is --json.",
     )(function)
     return option_rules(excludes("--format", "--json"))(function)
 
@@ -195,10 +191,9 @@ jobs_option = click.option(
     "workers",
     type=click.IntRange(1),
     default=_default_jobs,
-    show_default="one a processor, at most 4",
     metavar="N",
     callback=_lend,
-    help="Work on N parts at a time; the result does not depend on it.",
+    help="Parts to work on at a time; else one a processor, at most 4.\fThe result does not depend on it.",
 )
 
 
@@ -234,8 +229,8 @@ def sharing_options(function: F) -> F:
         callback=_workers,
         metavar="E",
         shell_complete=completing("executors"),
-        help="Who works: threads[:N], processes[:N], dask (a cluster on this machine) or dask://HOST:PORT; "
-        "the result does not depend on it.",
+        help="Who works: threads[:N], processes[:N], dask, dask://HOST:PORT.\fdask is a cluster on this "
+        "machine.  The result does not depend on it.",
     )(shared)
     return jobs_option(added)  # type: ignore[return-value]
 
@@ -320,8 +315,8 @@ def verify_options(other: str = "its source") -> Callable[[F], F]:
         function = click.option(
             "--verify",
             type=click.Choice(["full", "sent", "none"]),
-            help=f"Read the result back and compare it with {other}; or hold what was sent to a store "
-            "against its checksums (the default there); or neither.",
+            help=f"Compare with {other}; what was sent; or nothing.\ffull reads the result back; "
+            "sent, the default of stores, holds what was sent against the store's checksums.",
         )(function)
         return option_rules(excludes("--verify", "--no-verify"))(function)
 
@@ -331,7 +326,7 @@ def verify_options(other: str = "its source") -> Callable[[F], F]:
 def link_option() -> Callable[[F], F]:
     """Return the option that has a bundle take its source's files for data shards."""
     return click.option(
-        "--link", is_flag=True, help="Share SRC's files where the file system can; write what is new alone."
+        "--link", is_flag=True, help="Share SRC's files where that can be; write what is new alone."
     )
 
 
@@ -381,7 +376,7 @@ _CHOOSING = (
         "--kind",
         "kind",
         metavar="KIND[,KIND]",
-        help="Keep tensors of these kinds: variable, slot, optimizer, state, graph.",
+        help="Keep these: variable, slot, optimizer, state, graph.",
         shell_complete=completing("kinds"),
     ),
 )
@@ -408,6 +403,13 @@ def selection_of(options: dict[str, Any]) -> Selection:
         )
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context()) from error
+
+
+def format_option(name: str, help: str) -> Callable[[F], F]:  # noqa: A002
+    """Return the option that names a format to write; the command knows it as `to`."""
+    return click.option(
+        name, "to", callback=known_format, metavar="FORMAT", help=help, shell_complete=completing("formats")
+    )
 
 
 def known_format(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
@@ -454,7 +456,7 @@ map_option = click.option(
     "map_file",
     type=LocalPath(),
     metavar="FILE",
-    help="Take new keys from a file, old, new and perhaps operations parted by TABs, or a JSON object.",
+    help="Take new keys from a file: old TAB new, or JSON.\fA third column has operations on values.",
 )
 
 _CHANGING = (
@@ -463,7 +465,7 @@ _CHANGING = (
         "subs",
         multiple=True,
         metavar="REGEX=>REPLACEMENT",
-        help="Change what matches, as re.sub does; may be given again, and applies in order.",
+        help="Change what matches, as re.sub does; may be given again.\fThey apply in order.",
     ),
     click.option("--strip-prefix", metavar="P", help="Take P away from where keys begin with it."),
     click.option("--add-prefix", metavar="P", help="Put P before every key."),
@@ -502,7 +504,7 @@ def rules_of(options: dict[str, Any], layout: Layout | None = None) -> Rules:
 layout_option = click.option(
     "--layout",
     type=click.Choice(["pytorch", "tensorflow"]),
-    help="Names and axes of PyTorch, or back of TensorFlow, by the model's configuration or --map.",
+    help="Names and axes of PyTorch, or of TensorFlow again.\fThe model's configuration or --map tells them.",
 )
 config_option = click.option(
     "--config", type=LocalPath(), metavar="FILE", help="Keras model configuration: JSON, or a file with it."

@@ -34,7 +34,7 @@ def files() -> dict[str, str]:
 
 def _page(command: click.Command, context: click.Context, others: list[str]) -> str:
     name = context.command_path.replace(" ", "-")
-    first, *paragraphs = re.split(r"\n{2,}", inspect.cleandoc(command.help or ""))
+    first, *paragraphs = re.split(r"\n{2,}", inspect.cleandoc(command.help or "").replace("\f", "\n"))
     usage = " ".join(command.collect_usage_pieces(context))
     lines = [
         f'.TH "{_plain(name.upper())}" 1 "" "ckpt {VERSION}" "ckpt"',

@@ -18,6 +18,7 @@ import tempfile
 import click
 from click.testing import CliRunner
 
+from ckpt_cli.helping import left_out
 from ckpt_cli.main import cli
 from ckpt_cli.operations.look.explain import explain_topic, troubleshooting_markdown
 from formats.find.registry import all_formats
@@ -47,6 +48,17 @@ def help_of(command: str) -> str:
     return result.output
 
 
+def _told(name: str) -> str:
+    """Return what a command says of itself: its help, and what that leaves to this place."""
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    formatter = click.HelpFormatter(width=100)
+    for paragraph in left_out(command):
+        formatter.write_paragraph()
+        formatter.write_text(paragraph)
+    return help_of(name).replace(f"More: man ckpt-{name}\n", "") + formatter.getvalue()
+
+
 def _table(head: tuple[str, str], rows: list[tuple[str, str]]) -> str:
     lines = [head, ("---", "---"), *rows]
     return "".join(f"| {left} | {right} |\n" for left, right in lines)
@@ -67,7 +79,7 @@ def _commands() -> str:
 
 def _reference() -> str:
     return "\n".join(
-        f"### `ckpt {name}`\n\n```text\n{help_of(name)}```\n\n"
+        f"### `ckpt {name}`\n\n```text\n{_told(name)}```\n\n"
         f"What `--json` prints: [{name}.schema.json](schemas/{name}.schema.json)\n"
         for name in commands()
     )

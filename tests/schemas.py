@@ -365,7 +365,9 @@ EXPLAINED = {"title": TEXT, "meaning": TEXT, "commands": listed(TEXT)}
 
 SCHEMAS: dict[str, tuple[Schema, ...]] = {
     "average": (document(WRITTEN),),
-    "completion": (document({"shell": one_of("bash", "zsh", "fish"), "script": TEXT}),),
+    "completion": (
+        document({"shell": one_of("bash", "zsh", "fish"), "script": TEXT, "installed": maybe(TEXT)}),
+    ),
     "convert": (document(WRITTEN), document({"directory": TEXT, "checkpoints": listed(fields(WRITTEN))})),
     "demo": (document({"directory": TEXT, "runs": listed(fields(RUN)), "try": listed(TEXT)}),),
     "diff": (

@@ -208,6 +208,7 @@ ASKING |= {"open", "io.open", "io.FileIO", "mmap.mmap", "pathlib", "glob", "temp
 
 MAY_ASK = {
     "ckpt_cli.commands.explain": "reads text, also from a pipe, which no store opens",
+    "ckpt_cli.installing": "puts a script where a shell looks, on this machine",
     "ckpt_cli.main": "lists its own modules, and opens the null device",
     "ckpt_cli.operations.look.complaints": "reads its own table",
     "ckpt_cli.operations.move.roundtrip": "has a directory for the way there and back",

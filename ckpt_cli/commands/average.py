@@ -12,6 +12,7 @@ from formats.find.opening import is_directory, locate
 from formats.find.suffixes import refuse_false_suffix
 
 from ..carrying_out import How, carry_out, tell
+from ..helping import subcommand
 from ..operations.choose.places import each_once
 from ..operations.move.average import last_of, plan_average
 from ..operations.move.transfer import execute
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from formats.model.location import Location
 
 
-@click.command("average")
+@subcommand("average")
 @click.argument("sources", nargs=-1, required=True, type=LocalPath(), metavar="SRC...")
 @output_option("DST", "Where to write.", required=True)
 @click.option(

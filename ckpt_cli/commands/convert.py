@@ -18,6 +18,7 @@ from formats.tf.run.state_file import FILE_NAME
 
 from ..carrying_out import How, carry_out, note_cast, tell
 from ..going_on import going_on, wish_to_resume
+from ..helping import subcommand
 from ..operations.choose.keys import renamed
 from ..operations.choose.name_map import row_of
 from ..operations.choose.select import choose
@@ -37,8 +38,8 @@ from ..options import (
     config_option,
     dry_run_option,
     each_option,
+    format_option,
     json_option,
-    known_format,
     layout_of,
     layout_option,
     link_option,
@@ -70,37 +71,29 @@ if TYPE_CHECKING:
 CANNOT = 3  # The exit code of input that cannot be read.
 
 
-@click.command("convert")
+@subcommand("convert")
 @path_argument("source", metavar="SRC")
 @target_argument("DST")
 @choosing
 @changing
-@click.option(
-    "--to",
-    "to",
-    callback=known_format,
-    metavar="FORMAT",
-    help="Format of DST: an id, or object, name, v1, h5, weights-h5.",
-)
+@format_option("--to", "Format of DST: an id, or object, name, v1, h5, weights-h5.")
 @click.option("--like", type=LocalPath(), metavar="TEMPLATE", help="Keys, graph and layout from TEMPLATE.")
 @config_option
 @layout_option
-@click.option(
-    "--pair-by-shape", is_flag=True, help="With --like, also pair shapes that occur once on both sides."
-)
+@click.option("--pair-by-shape", is_flag=True, help="With --like, also pair shapes that occur once on both.")
 @click.option("--partial", is_flag=True, help="With --like, keep TEMPLATE's value where SRC has none.")
 @save_map_option("With --like or --layout, write what becomes what, for --map.")
 @click.option(
     "--iterations",
     type=click.IntRange(0),
     metavar="N",
-    help="Steps that the optimizer has taken, whatever SRC says of them.",
+    help="Steps that the optimizer has taken, whatever SRC says.",
 )
 @click.option(
     "--learning-rate",
     type=click.FloatRange(0, min_open=True),
     metavar="R",
-    help="The optimizer's rate, where SRC does not have it and its state depends on it.",
+    help="The optimizer's rate, where SRC does not have it.\fSome states depend on it.",
 )
 @click.option("--weights-only", is_flag=True, help="The same as --kind variable.")
 @cast_option
@@ -112,13 +105,13 @@ CANNOT = 3  # The exit code of input that cannot be read.
 @click.option(
     "--resume",
     is_flag=True,
-    help="Keep what is finished when this is interrupted; go on with it when this is given again.",
+    help="Keep what is finished when interrupted; go on when given again.",
 )
 @verify_options()
 @update_state_option
 @overwrite_option()
 @dry_run_option()
-@each_option("Convert all checkpoints of the directory SRC into the directory DST.")
+@each_option("Convert all checkpoints of directory SRC into directory DST.")
 @sharing_options
 @json_option
 @color_option
@@ -133,6 +126,10 @@ CANNOT = 3  # The exit code of input that cannot be read.
 )
 def command(source: str, target: str, **options: Any) -> int:
     """Convert a checkpoint to another format, or another structure.
+
+    \b
+      ckpt convert run/ckpt-10 weights.safetensors --weights-only
+    \f
 
     Without --to the suffix of DST decides; without one it is SRC's own format if that
     is TensorFlow's, else tf-object.  Names and objects turn into each other through
@@ -161,7 +158,6 @@ def command(source: str, target: str, **options: Any) -> int:
 
     \b
       ckpt convert bert_model.ckpt tf2/bert-1 --to object
-      ckpt convert run/ckpt-10 weights.safetensors --weights-only
       ckpt convert model.h5 model.weights.h5
       ckpt convert bert_model.ckpt tf2/bert-1 --like fresh/ckpt-1 --map names.tsv
       ckpt convert model.safetensors tf2/model-1 --link

@@ -7,11 +7,10 @@ import shlex
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from formats.errors import CheckpointExistsError
 from formats.store.paths import is_file, is_there
 
+from ..helping import subcommand
 from ..options import color_option, completing, dry_run_option, json_option, overwrite_option, path_argument
 from ..render import base as render
 
@@ -41,7 +40,7 @@ _TRY = (
 )
 
 
-@click.command("demo")
+@subcommand("demo")
 @path_argument("directory", metavar="DIR", shell_complete=completing("directories"))
 @overwrite_option("Replace the runs that an earlier demo left.")
 @dry_run_option("Print what would be written, and train nothing.")

@@ -11,6 +11,7 @@ from formats.find.opening import is_directory, locate
 from formats.store.paths import relative
 
 from ..carrying_out import say_dropped
+from ..helping import subcommand
 from ..operations.choose.keys import renamed
 from ..operations.compare.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
 from ..operations.compare.failing import Baseline, FailOn
@@ -65,7 +66,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     return value
 
 
-@click.command("diff")
+@subcommand("diff")
 @path_argument("left")
 @path_argument("right")
 @choosing
@@ -93,29 +94,27 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
 @click.option("--stat", is_flag=True, help="Show how many elements changed, a line a tensor.")
 @click.option("--all", "everything", is_flag=True, help="Show what is the same, too.")
 @click.option("-q", "--quiet", is_flag=True, callback=set_quiet, help="Print nothing; the exit code tells.")
-@click.option(
-    "-M", "--find-renames", is_flag=True, help="Find tensors of equal bytes again under another key."
-)
+@click.option("-M", "--find-renames", is_flag=True, help="Find tensors of equal bytes under another key.")
 @click.option(
     "--by",
     type=click.Choice(BY),
     default="key",
-    show_default=True,
-    help="What the tensors of both sides are paired by.",
+    metavar="WHAT",
+    help="Pair tensors by key (unless told), full-name or object-path.",
 )
 @fail_on_option(
-    "Exit 1 for these; a renamed tensor is one removed and one added.  value>1e-3: where the largest "
-    "|a-b| of a tensor is more; l2>5%: where |a-b| is more of |b|, as Euclidean norms.",
+    "Exit 1 for these alone; also value>1e-3, l2>5%.\fA renamed tensor is one removed "
+    "and one added.  value>1e-3: where the largest |a-b| of a tensor is more; l2>5%: where |a-b| is more of "
+    "|b|, as Euclidean norms.  Unless told: added, removed, dtype, shape, value.",
     callback=_changes,
     default=",".join(CHANGES),
-    show_default=True,
     metavar="CHANGE[,CHANGE]",
 )
 @click.option(
     "--baseline",
     type=LocalPath(),
     metavar="RESULT.json",
-    help="Exit 1 only for what an earlier --json does not show, or where values are farther apart.",
+    help="Exit 1 only for what an earlier --json does not show.\fOr where values are farther apart.",
 )
 @each_option("Compare all checkpoints of one name in two directories.")
 @recursive_option("With --each, also those of the directories below.")
@@ -136,17 +135,20 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
 def command(left: str, right: str, **options: Any) -> int:
     """Show what was added, removed or changed from LEFT to RIGHT.
 
+    Exits 0 if nothing differs, 1 if something does.  Changes of keys apply to LEFT.
+
+    \b
+      ckpt diff run/ckpt-10 run/ckpt-20
+      ckpt diff old.index new.h5 --sub '^bert/=>encoder/' --rtol 1e-6
+    \f
+
     Tensors whose stored checksums agree are not read.  The others are read in pieces and
     compared in float64, a NaN being equal to a NaN.  Damage is no change: what differs in npz
     and .keras is read for its checksum, with --no-values all of it.  Of a directory the
     latest checkpoint is taken.  A listing (saved ls --json -l) takes part with its checksums.
-    Changes of keys (--sub, --map, ...) apply to LEFT.  Exits 0 if nothing differs, 1 if
-    something does.
 
     \b
-      ckpt diff run/ckpt-10 run/ckpt-20
       ckpt diff run_a run_b --stat --kind variable
-      ckpt diff old.index new.h5 --sub '^bert/=>encoder/' --rtol 1e-6
       ckpt diff main.json run/ckpt-10 --fail-on added,removed,dtype,shape   # for CI
       ckpt diff run/ckpt-9 run/ckpt-10 --fail-on 'value>1e-3,l2>5%'         # noise may pass
     """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..helping import subcommand
 from ..options import color_option, json_option
 from ..render import base as render
 
@@ -29,7 +30,7 @@ def _offer(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
     return [*offered, CompletionItem(incomplete, type="file")]
 
 
-@click.command("explain")
+@subcommand("explain")
 @click.argument("what", required=False, metavar="[FILE|-|TOPIC]", shell_complete=_offer)
 @json_option
 @color_option

@@ -11,6 +11,7 @@ import click
 from formats.core.chunks import view_of
 
 from ..carrying_out import How, carry_out, note_cast, tell
+from ..helping import subcommand
 from ..operations.choose.parts import Part, find_parts, whole
 from ..operations.move.extract import Output, output_of, plan_extract, stream, write
 from ..operations.move.layouts import lay_out
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
     from ..operations.move.plans import Plan
 
 
-@click.command("extract")
+@subcommand("extract")
 @path_argument()
 @choosing
 @output_option(
     "OUT",
-    "A .npy, .npz, .safetensors, .h5 or .json file, a directory (DIR/), or - for stdout.",
+    "A .npy, .npz, .safetensors, .h5, .json; DIR/; or -.",
     allow_dash=True,
     required=True,
 )

@@ -10,6 +10,7 @@ import click
 from formats.core.words import counted
 from formats.store.paths import is_there
 
+from ..helping import subcommand
 from ..option_rules import excludes, needs, option_rules
 from ..options import (
     color_option,
@@ -40,7 +41,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-@click.command("graph")
+@subcommand("graph")
 @path_argument()
 @depth_option("Collapse what is deeper than N edges.")
 @output_option("FILE", "Draw to a .svg, .dot, .mmd or .html file.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..helping import subcommand
 from ..options import color_option, json_option
 from ..render import base as render
 
@@ -26,7 +27,7 @@ def _program(context: click.Context) -> click.Group:
     return program
 
 
-@click.command("help")
+@subcommand("help")
 @click.argument("command_name", required=False, metavar="[COMMAND]", shell_complete=_commands)
 @json_option
 @color_option

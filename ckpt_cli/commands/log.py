@@ -12,6 +12,7 @@ from formats.find.directory import Directory, directories_below
 from formats.store.paths import absolute, join, name_of, relative
 from formats.tf.run.state_file import FILE_NAME
 
+from ..helping import subcommand
 from ..operations.runs.curves import read_curve
 from ..operations.runs.log import ATTEMPTS, RunLog
 from ..operations.runs.state import places_of
@@ -41,7 +42,7 @@ _MOST_TAGS = 10
 """Tags named where the one asked for is not there."""
 
 
-@click.command("log")
+@subcommand("log")
 @path_argument("directory", metavar="[DIR]", default=".", shell_complete=completing("directories"))
 @choosing
 @no_values_option("Read the indexes alone: no norms, no NaN.")

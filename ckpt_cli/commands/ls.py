@@ -10,6 +10,7 @@ from formats.find.directory import directories_below
 from formats.find.opening import is_directory, locate
 from formats.store.paths import is_folder, join, refuse_closed
 
+from ..helping import subcommand
 from ..operations.choose.places import each_once, paths_and_keys
 from ..operations.choose.select import Selection, choose
 from ..operations.look.listing import SORTS, in_order, index_is_asked, missing_shards
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from ..operations.runs.trainable import Trainable
 
 
-@click.command("ls")
+@subcommand("ls")
 @path_argument(default=".", metavar="[PATH]...")
 @choosing
 @click.option(
@@ -51,13 +52,11 @@ if TYPE_CHECKING:
 @click.option("--sort", type=click.Choice(list(SORTS)), default="key", show_default=True, help="Order.")
 @click.option("-r", "--reverse", is_flag=True, help="Reverse the order.")
 @click.option("-1", "--keys", "keys_only", is_flag=True, help="Print keys alone, one a line.")
-@click.option(
-    "-0", "--null", is_flag=True, help="Print keys alone, as they are stored, a NUL byte behind each."
-)
+@click.option("-0", "--null", is_flag=True, help="Print keys as stored, a NUL byte behind each.")
 @click.option(
     "--digest",
     type=click.Choice(["crc32c", "sha256"]),
-    help="Add a digest of each tensor's values, read where it is not stored.",
+    help="Add a digest of each tensor, read where it is not stored.",
 )
 @exact_option("With --digest, compute also what is stored.")
 @recursive_option("List the directories below, too.")

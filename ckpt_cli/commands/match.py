@@ -8,6 +8,7 @@ import click
 
 from formats.core.words import counted
 
+from ..helping import subcommand
 from ..operations.choose.proposal import Candidate, propose
 from ..options import color_option, json_option, path_argument, save_map_option
 from ..render import base as render
@@ -31,7 +32,7 @@ _WORDS = {_MATTERS: "matters", _LEFT: "left", _HARMLESS: "harmless"}
 _STYLES = {_MATTERS: "red", _LEFT: "yellow", _HARMLESS: "green"}
 
 
-@click.command("match")
+@subcommand("match")
 @path_argument("checkpoint")
 @path_argument("target")
 @click.option(

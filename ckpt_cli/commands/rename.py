@@ -10,6 +10,7 @@ from formats.core.words import counted
 from formats.store.paths import is_in_store
 
 from ..carrying_out import How, carry_out, tell
+from ..helping import subcommand
 from ..operations.move.rename import plan_rename
 from ..options import (
     changing,
@@ -29,7 +30,7 @@ from ..render import base as render
 from ..render.report import opened
 
 
-@click.command("rename")
+@subcommand("rename")
 @path_argument("source", metavar="SRC")
 @target_argument("[DST]", required=False)
 @changing

@@ -13,6 +13,7 @@ from formats.find.directory import Directory
 from formats.find.opening import is_directory
 from formats.store.paths import absolute, is_in_store, name_of
 
+from ..helping import subcommand
 from ..operations.choose.select import Selection
 from ..operations.look import report
 from ..operations.look.report import Page
@@ -44,14 +45,14 @@ _LARGE = 10_000_000
 """Bytes of a page beyond which browsers take a while, and mail does not take it."""
 
 
-@click.command("report")
+@subcommand("report")
 @path_argument()
 @path_argument("other", required=False, metavar="[OTHER]")
 @output_option("FILE.html", "The file to write.", required=True)
-@match_option("Draw the tensors that match, too, beside the 500 largest; * crosses /.")
+@match_option("Draw what matches, too, beside the 500 largest; * crosses /.")
 @click.option("--open", "open_it", is_flag=True, help="Open the page in a browser.")
 @overwrite_option("Replace FILE where it is there already.")
-@dry_run_option("Read everything, say how large the page would be, and write nothing.")
+@dry_run_option("Read everything, say how large it would be, write nothing.")
 @jobs_option
 @json_option
 @color_option

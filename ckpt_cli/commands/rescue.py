@@ -14,6 +14,7 @@ from formats.errors import CheckpointError
 from formats.find.salvage import find_damaged
 
 from ..carrying_out import How, carry_out, say_written
+from ..helping import subcommand
 from ..operations.move.plans import NONE
 from ..operations.move.transfer import execute
 from ..operations.rescue.rescuing import plan_rescue
@@ -38,14 +39,14 @@ _MOST_LISTED = 20
 _ALL, _SOME, _NOTHING = 0, 1, 3
 
 
-@click.command("rescue")
+@subcommand("rescue")
 @path_argument("damaged", metavar="DAMAGED")
 @target_argument("OUT")
 @click.option(
     "--sibling",
     type=LocalPath(),
     metavar="OTHER",
-    help="Rebuild a missing or damaged .index by another checkpoint of the same run.",
+    help="Rebuild a missing or damaged .index by another of the same run.",
     shell_complete=completing("checkpoints"),
 )
 @overwrite_option("Replace OUT where it is there already.")

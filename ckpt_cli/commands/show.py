@@ -11,6 +11,7 @@ import click
 from formats.core.dtypes import from_numpy
 from formats.core.words import counted
 
+from ..helping import subcommand
 from ..operations.choose import parts
 from ..operations.look import show
 from ..option_rules import needs, option_rules
@@ -31,7 +32,7 @@ _LARGEST_HEAT = 1 << 24
 """Elements up to which a heat map is worth reading the tensor once more."""
 
 
-@click.command("show")
+@subcommand("show")
 @path_argument()
 @click.argument("key", required=False, metavar="[KEY[SLICE]]", shell_complete=completing("keys"))
 @click.option(

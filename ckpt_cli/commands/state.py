@@ -12,6 +12,7 @@ from formats.core.words import command_line
 from formats.find.directory import no_checkpoints
 from formats.tf.run.leftovers import Freed
 
+from ..helping import subcommand
 from ..operations.runs.state import Run
 from ..operations.runs.state_changes import Wish, carry_out, make_plan
 from ..option_rules import needs, option_rules
@@ -29,7 +30,7 @@ _STYLES = {"delete": "red", "remove": "red", "drop": "yellow", "set": "green", "
 _PARTS = "parts of uploads that a killed process left are removed by a lifecycle rule of the bucket"
 
 
-@click.command("state")
+@subcommand("state")
 @path_argument("directory", metavar="DIR", shell_complete=completing("directories"))
 @click.option(
     "--set",
@@ -38,7 +39,7 @@ _PARTS = "parts of uploads that a killed process left are removed by a lifecycle
     help="Make NAME the latest checkpoint.",
     shell_complete=completing("checkpoints_of_directory"),
 )
-@click.option("--fix", is_flag=True, help="Make the state file and the directory agree; see above.")
+@click.option("--fix", is_flag=True, help="Make the state file and the directory agree.")
 @click.option("--keep", type=click.IntRange(1), metavar="N", help="Delete all but the N latest checkpoints.")
 @dry_run_option("Print what would be done, and do nothing.")
 @json_option

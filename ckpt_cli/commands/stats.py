@@ -12,6 +12,7 @@ from formats.errors import CheckpointError
 from formats.find.opening import is_directory, locate
 from formats.store.paths import named
 
+from ..helping import subcommand
 from ..operations.choose.places import checkpoints_below, each_once
 from ..operations.choose.select import choose
 from ..operations.look.stats import Statistics, statistics_of
@@ -54,14 +55,14 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
     return names
 
 
-@click.command("stats")
+@subcommand("stats")
 @path_argument()
 @choosing
 @fail_on_option("Exit 1 if any value is one of these.", callback=_failures, metavar="nan,inf")
 @click.option(
     "--files",
     is_flag=True,
-    help="Take every word for a PATH, none for a KEY, as hooks do; with --fail-on show only what fails.",
+    help="Take every word for a PATH, none for a KEY, as hooks do.\fWith --fail-on only what fails is shown.",
 )
 @recursive_option()
 @sharing_options

@@ -13,6 +13,7 @@ from formats.model.location import data_shards
 from formats.model.verification import Finding
 from formats.store.paths import is_file
 
+from ..helping import subcommand
 from ..operations.look.contract import Contract
 from ..operations.look.verify import Result, expand, hold, verify_one
 from ..option_rules import excludes, needs, option_rules
@@ -21,8 +22,8 @@ from ..options import (
     color_option,
     completing,
     form_option,
+    format_option,
     json_option,
-    known_format,
     path_argument,
     recursive_option,
     sharing_options,
@@ -38,21 +39,15 @@ _MOST_SHOWN = 20
 """Findings of one code shown in full on a terminal; a missing shard can lose a hundred thousand tensors."""
 
 
-@click.command("verify")
+@subcommand("verify")
 @path_argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option(
-    "--roundtrip",
-    "to",
-    callback=known_format,
-    metavar="FORMAT",
-    help="Also convert to FORMAT and back, in a temporary folder, and compare.",
-)
+@format_option("--roundtrip", "Also convert to FORMAT and back, and compare.")
 @click.option(
     "--outputs-like",
     "like",
     type=LocalPath(),
     metavar="B",
-    help="Also run the model with these weights and with B's, and compare what it says.",
+    help="Also run the model with these weights and with B's.",
     shell_complete=completing("checkpoints"),
 )
 @click.option(
@@ -63,18 +58,16 @@ _MOST_SHOWN = 20
     "trains_like",
     type=LocalPath(),
     metavar="B",
-    help="Also take one optimizer step from here and one from B, and compare what they leave.",
+    help="Also take one optimizer step from here and one from B.",
     shell_complete=completing("checkpoints"),
 )
 @click.option(
     "--against",
     type=LocalPath(),
     metavar="LISTING",
-    help="Also hold each tensor against a saved listing (ls --json -l --digest).",
+    help="Also hold each tensor against a saved listing.",
 )
-@click.option(
-    "--locked", is_flag=True, help="Take the PATHs with a PATH.lock beside them, and hold each against that."
-)
+@click.option("--locked", is_flag=True, help="Hold each PATH that has a PATH.lock beside it against that.")
 @recursive_option()
 @sharing_options
 @form_option
@@ -89,8 +82,16 @@ def command(
     Structure first (footer, block checksums, key order, entries within their shards,
     shards that are missing or left over, object graph), then every tensor against its
     stored checksum.  Goes on after the first finding.  A directory stands for all of
-    its checkpoints; paths that name one checkpoint, as run/ckpt-* does, are that one once.
-    Exits 1 if there are errors, 3 if not one key can be listed.
+    its checkpoints.  Exits 1 if there are errors, 3 if not one key can be listed.
+
+    \b
+      ckpt verify run/                              every checkpoint of a run
+      ckpt verify -R runs/                          of all runs below
+      ckpt verify run/ckpt-10 --roundtrip name      before converting for good
+      ckpt verify s3://bucket/model.safetensors --against model.lock
+    \f
+
+    Paths that name one checkpoint, as run/ckpt-* does, are that one once.
 
     --roundtrip proves that a conversion loses nothing; a warning lists what FORMAT has no
     place for.  TMPDIR says where the temporary folder is made.
@@ -108,13 +109,9 @@ def command(
     Of what is damaged it names what else is another.
 
     \b
-      ckpt verify run/                              every checkpoint of a run
-      ckpt verify -R runs/                          of all runs below
       ckpt verify run/ckpt-10 --json                for a script
-      ckpt verify run/ckpt-10 --roundtrip name      before converting for good
-      ckpt verify new.npz --outputs-like old.keras  after it
+      ckpt verify new.npz --outputs-like old.keras  after a conversion
       ckpt verify moved/ckpt-10 --trains-like run/ckpt-10
-      ckpt verify s3://bucket/model.safetensors --against model.lock
     """
     as_json = as_json or options["form"] == "json"
     contract = None if options["against"] is None else Contract(options["against"])

@@ -5,15 +5,14 @@ A trial: what CONTRIBUTING.md says of adding a command is followed with this fil
 
 from __future__ import annotations
 
-import click
-
+from ..helping import subcommand
 from ..operations.look.counting import count_tensors
 from ..options import color_option, json_option, path_argument
 from ..render import base as render
 from ..render.report import opened
 
 
-@click.command("count")
+@subcommand("count")
 @path_argument()
 @json_option
 @color_option

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 GENERAL = {
     "average": "average run/ckpt-9 run/ckpt-10 -o new/mean-1",
+    "completion": "completion bash --install",
     "convert": "convert run new/weights.npz --weights-only",
     "demo": "demo new",
     "diff": "diff run other",
@@ -89,8 +90,8 @@ OWN = {
         "--executor": ("average run/ckpt-9 run/ckpt-10 -o new/mean-1", "--executor threads:7"),
     },
     "completion": {
-        "--json": ("completion bash", "--json"),
-        "--color": ("completion", "--color always"),
+        "--install": ("completion bash", "--install"),
+        "--dry-run": ("completion bash --install", "-n"),
     },
     "convert": {
         "--to": (_CONVERT, "--to name"),
@@ -244,7 +245,6 @@ OWN = {
 }
 
 VACUOUS = {
-    ("completion", "--quiet"): "it has no notes and shows no progress",
     ("completion", "--verbose"): "it reads no checkpoint",
     ("help", "--quiet"): "it has no notes and shows no progress",
     ("help", "--verbose"): "it reads no checkpoint",

@@ -75,7 +75,75 @@ def test_scripts_are_printed(shell: str, ckpt: Callable) -> None:
 
 def test_a_script_in_json(ckpt: Callable) -> None:
     document = json.loads(ckpt("completion", "bash", "--json").out)
-    assert document == {"schema": 1, "shell": "bash", "script": ckpt("completion", "bash").out}
+    script = ckpt("completion", "bash").out
+    assert document == {"schema": 1, "shell": "bash", "script": script, "installed": None}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, and a zsh that looks for functions in one of its folders."""
+    for name in ("BASH_COMPLETION_USER_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "functions").mkdir()
+    zsh = tmp_path / "bin" / "zsh"
+    zsh.parent.mkdir()
+    zsh.write_text(f"#!/bin/sh\necho welcome\nprintf '%s\\n' __fpath__ /nothing '{tmp_path}/functions'\n")
+    zsh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{zsh.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+PLACES = {
+    "bash": ".local/share/bash-completion/completions/ckpt",
+    "zsh": "functions/_ckpt",
+    "fish": ".config/fish/completions/ckpt.fish",
+}
+
+
+@pytest.mark.parametrize("shell", PLACES)
+def test_a_script_is_installed_where_the_shell_looks(shell: str, home: Path, ckpt: Callable) -> None:
+    path = home / PLACES[shell]
+    for text in (None, None, f"# made by `ckpt completion {shell}`, long ago"):  # new, the same, an older one
+        if text is not None:
+            path.write_text(text)
+        done = ckpt("completion", shell, "--install")
+        assert (done.code, done.out) == (0, f"{path}\n")
+        assert done.err.startswith("note: shells opened from now on complete")
+        assert path.read_text() == ckpt("completion", shell).out
+    assert ckpt("completion", shell, "--install", "--json").json["installed"] == str(path)
+
+
+@pytest.mark.parametrize("shell", PLACES)
+def test_what_is_not_ours_is_never_overwritten(shell: str, home: Path, ckpt: Callable) -> None:
+    path = home / PLACES[shell]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("# mine, better than `ckpt completion`")
+    done = ckpt("completion", shell, "--install")
+    assert (done.code, done.out) == (3, "")
+    assert f"ckpt: error: {path}: is there, and was not made by ckpt" in done.err
+    assert path.read_text() == "# mine, better than `ckpt completion`"
+    path.unlink()
+    path.symlink_to(home / "nothing")
+    assert ckpt("completion", shell, "--install").code == 3
+    assert not (home / "nothing").exists()
+
+
+def test_nothing_is_installed_in_a_dry_run(home: Path, ckpt: Callable) -> None:
+    done = ckpt("completion", "fish", "--install", "-n")
+    assert (done.code, done.out) == (0, f"{home}/{PLACES['fish']}\n")
+    assert not (home / ".config").exists()
+    assert ckpt("completion", "fish", "-n").code == 2
+
+
+def test_what_to_add_is_said_where_zsh_looks_nowhere(
+    home: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "bin" / "zsh").write_text("#!/bin/sh\nexit 1\n")
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    done = ckpt("completion", "zsh", "--install")
+    assert done.out == f"{home}/data/zsh/site-functions/_ckpt\n"
+    assert f"before compinit: fpath+=({home}/data/zsh/site-functions)" in done.err
 
 
 def test_an_unknown_shell_is_a_usage_error(ckpt: Callable) -> None:
@@ -90,6 +158,17 @@ def test_commands_and_options(offered: Callable) -> None:
     assert offered("ls", "--sort", "s") == [("plain", "size"), ("plain", "shape")]
     assert offered("ls", "--dtype", "bf") == [("plain", "bfloat16")]
     assert offered("ls", "--kind", "slot,st") == [("part", "slot,state")]
+
+
+def test_values_of_options(offered: Callable) -> None:
+    formats = {value for _, value in offered("convert", "a", "b", "--to", "")}
+    assert {"tf-object", "keras", "npz", "pytorch", "listing", "object", "h5"} <= formats
+    assert "pytorch-dcp" not in formats  # which is only read
+    assert {value for _, value in offered("verify", "a", "--roundtrip", "")} == formats - {"listing"}
+    assert offered("verify", "a", "--roundtrip", "tf-v") == [("plain", "tf-v1")]
+    assert ("plain", "sarif") in offered("verify", "a", "--format", "")
+    assert offered("convert", "a", "b", "--layout", "") == [("plain", "pytorch"), ("plain", "tensorflow")]
+    assert [value for _, value in offered("verify", "a", "--executor", "d")] == ["dask", "dask://"]
 
 
 def test_checkpoints_are_offered_by_prefix_and_never_by_shard(here: Path, offered: Callable) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.cli.running import ROOT, run_ckpt
+from tests.cli.running import ROOT
 from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
@@ -33,12 +33,41 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_arguments_the_help_is_shown() -> None:
-    done = run_ckpt()
-    assert done.code == 2
+def test_without_arguments_the_help_is_shown(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = ckpt()
+    assert (done.code, done.out) == (2, "")
     assert "Usage: ckpt" in done.err
     assert "verify" in done.err
     assert "error:" not in done.err
+
+
+def test_without_arguments_checkpoints_of_the_directory_are_listed(
+    ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(data_path("guide_adam_legacy", "tf_ckpts"))
+    done = ckpt()
+    assert (done.code, done.out) == (0, ckpt("ls").out)
+    assert done.err.splitlines() == [
+        "note: what is in it: ckpt ls ckpt-10",
+        "note: what training changed: ckpt diff ckpt-9 ckpt-10",
+        "note: whether every byte is sound: ckpt verify .",
+    ]
+    for line in done.err.splitlines():
+        words = line.partition(": ckpt ")[2].split()
+        assert ckpt(*words).code == (words[0] == "diff")
+
+
+def test_without_arguments_one_checkpoint_is_enough(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez(tmp_path / "two words.npz", x=np.zeros(3))
+    monkeypatch.chdir(tmp_path)
+    done = ckpt()
+    assert done.code == 0
+    assert "what the tensors hold: ckpt stats 'two words.npz'" in done.err
 
 
 def test_help_and_version_of_everything(ckpt: Callable) -> None:

@@ -75,6 +75,9 @@ def outcome(
     monkeypatch.setattr("time.time", lambda: 1_800_000_000.0)
     monkeypatch.setattr("webbrowser.open", lambda url: True)
     place = tmp_path / "place"
+    monkeypatch.setenv("HOME", str(place))
+    for name in ("BASH_COMPLETION_USER_DIR", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
 
     def run(line: str) -> Outcome:
         shutil.copytree(laid_out, place)

@@ -1,0 +1,110 @@
+"""Where the shells look for completions that a user has of his own.
+
+bash    bash-completion(8): $BASH_COMPLETION_USER_DIR, or bash-completion in $XDG_DATA_HOME,
+        completions/ckpt there, loaded when the command is first completed
+zsh     zshcompsys(1): _ckpt in one of $fpath, which the user's start-up files make, so zsh is asked
+fish    completions(fish): fish/completions/ckpt.fish in $XDG_CONFIG_HOME
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import NamedTuple
+
+from formats.errors import CheckpointExistsError
+from formats.store.paths import is_file, open_file
+from formats.store.staging import replace_file
+
+__all__ = ["Place", "install", "place_of"]
+
+_PATIENCE = 10
+"""Seconds that zsh has for the start-up files of its user."""
+
+_HEAD = 256
+"""Bytes at the beginning of a script in which it says who made it."""
+
+
+class Place(NamedTuple):
+    """A file that a shell completes from, and what is left for its user to do."""
+
+    path: str
+    what_is_left: str
+
+
+def place_of(shell: str) -> Place:
+    """Return where a shell looks for a completion of `ckpt`."""
+    return _PLACES[shell]()
+
+
+def _bash() -> Place:
+    data = os.environ.get("BASH_COMPLETION_USER_DIR") or os.path.join(
+        _folder("XDG_DATA_HOME", "~/.local/share"), "bash-completion"
+    )
+    left = "shells opened from now on complete, where the package bash-completion is installed"
+    return Place(os.path.join(data, "completions", "ckpt"), left)
+
+
+def _fish() -> Place:
+    folder = os.path.join(_folder("XDG_CONFIG_HOME", "~/.config"), "fish", "completions")
+    return Place(os.path.join(folder, "ckpt.fish"), "shells opened from now on complete")
+
+
+def _zsh() -> Place:
+    home = os.path.realpath(os.path.expanduser("~"))
+    ours = [folder for folder in _fpath() if os.access(folder, os.W_OK)]
+    own = [folder for folder in ours if os.path.realpath(folder).startswith(home + os.sep)]
+    for folder in (*own, *ours):
+        return Place(os.path.join(folder, "_ckpt"), "shells opened from now on complete, by compinit")
+    folder = os.path.join(_folder("XDG_DATA_HOME", "~/.local/share"), "zsh", "site-functions")
+    left = f"zsh looks there when ~/.zshrc has, before compinit: fpath+=({folder})"
+    return Place(os.path.join(folder, "_ckpt"), left)
+
+
+_PLACES = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+
+
+def _fpath() -> list[str]:
+    """Return the folders that zsh, if there is one, loads functions from when its user opens it."""
+    zsh = shutil.which("zsh")
+    if zsh is None:
+        return []
+    try:
+        done = subprocess.run(  # noqa: S603  the shell that the user has
+            [zsh, "-ic", "print -rl -- __fpath__ $fpath"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=_PATIENCE,
+            check=False,
+            start_new_session=True,  # an interactive shell would take the terminal
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.partition("__fpath__\n")[2].splitlines()
+
+
+def _folder(variable: str, otherwise: str) -> str:
+    """Return a folder of the XDG Base Directory Specification, which ignores those that are relative."""
+    named = os.environ.get(variable, "")
+    return named if os.path.isabs(named) else os.path.expanduser(otherwise)
+
+
+def install(shell: str, text: str, path: str, *, dry_run: bool) -> None:
+    """Write a script where its shell looks; CheckpointExistsError where something else has that name."""
+    if os.path.lexists(path) and not _is_ours(path, shell):
+        hints = (f"to see what would be there: ckpt completion {shell}",)
+        raise CheckpointExistsError("is there, and was not made by ckpt", path=path, hints=hints)
+    if not dry_run:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        replace_file(path, text.encode())
+
+
+def _is_ours(path: str, shell: str) -> bool:
+    """Whether a file says of itself, at its beginning, that it is our script for a shell."""
+    if not is_file(path):
+        return False
+    with open_file(path) as file:
+        return f"made by `ckpt completion {shell}`".encode() in file.read(0, min(file.size, _HEAD))
