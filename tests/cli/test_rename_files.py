@@ -26,12 +26,13 @@ from formats.model.location import data_shards
 from formats.store.staging import StagedFile
 from formats.tf.bundle import shards
 from formats.wire.messages import BundleHeaderProto, VersionDef
-from tests.faults.steps import Killed, die, full, interrupt_after, interrupt_before, no_links, steps
+from tests.faults.each_step import failures, kills
+from tests.faults.steps import full, interrupt_after, interrupt_before, no_links
 from tests.support import data_path, partitioned, same, shard_path, strings, write_bundle
 from tests.writing import files, read_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 OBJECTS = ("guide_adam_legacy", "tf_ckpts", "ckpt-10")
@@ -334,13 +335,17 @@ class Scenario:
         parts: tuple[str, ...],
         *,
         in_place: bool = True,
-        before: int = 0,
+        times: int = 0,
         links: bool = True,
         **options: Any,
     ) -> None:
-        self.parts, self.in_place, self.before, self.links = parts, in_place, before, links
+        self.parts, self.in_place, self.times, self.links = parts, in_place, times, links
         self.options = options
         self.content: dict[str, bytes] | None = None
+
+    @property
+    def before(self) -> str:
+        return "old" if self.in_place or self.options.get("overwrite") else "none"
 
     def prepare(self, directory: Path) -> str:
         """Return the path of the target, with what is there before; the source lies beside, to be linked."""
@@ -349,11 +354,11 @@ class Scenario:
             source.mkdir()
             copy_of(self.parts, source)
         self.source = str(source / "ckpt-1")
-        if not self.in_place and not self.options.get("overwrite"):
+        if self.before == "none":
             return path
         if self.content is None:
             copy_of(self.parts, directory)
-            for number in range(self.before * 2):
+            for number in range(self.times * 2):
                 rules = ["^net=>net2", "^net2=>net"][number % 2]
                 rename(path, rules=Rules.make([rules]))
             self.content = files(directory)
@@ -361,7 +366,7 @@ class Scenario:
             (directory / name).write_bytes(content)
         return path
 
-    def run(self, path: str, *, again: bool = False) -> None:
+    def write(self, path: str, *, again: bool = False) -> None:
         with pytest.MonkeyPatch.context() as patch:
             if not self.links:
                 patch.setattr(os, "link", no_links)
@@ -388,9 +393,9 @@ class Scenario:
 SCENARIOS = {
     "names_in_place": Scenario(NAMES),
     "objects_in_place": Scenario(OBJECTS),
-    "objects_in_place_again": Scenario(OBJECTS, before=1),
+    "objects_in_place_again": Scenario(OBJECTS, times=1),
     "objects_without_links": Scenario(OBJECTS, links=False),
-    "objects_again_without_links": Scenario(OBJECTS, before=1, links=False),
+    "objects_again_without_links": Scenario(OBJECTS, times=1, links=False),
     "names_elsewhere": Scenario(NAMES, in_place=False),
     "objects_elsewhere": Scenario(OBJECTS, in_place=False, link=True),
     "names_over_another": Scenario(NAMES, in_place=False, overwrite=True),
@@ -398,40 +403,15 @@ SCENARIOS = {
 }
 
 
-def numbered(tmp_path: Path) -> Iterator[Path]:
-    for number in range(10_000):
-        directory = tmp_path / f"step-{number}"
-        directory.mkdir()
-        yield directory
-
-
-def count_steps(scenario: Scenario, directory: Path) -> int:
-    path = scenario.prepare(directory)
-    with steps(0, die) as made:
-        scenario.run(path)
-    assert scenario.found(path) == "new"
-    return len(made)
-
-
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_killed_at_any_step_the_target_is_old_or_new(name: str, tmp_path: Path) -> None:
-    scenario, directories = SCENARIOS[name], numbered(tmp_path)
-    total = count_steps(scenario, next(directories))
-    seen = []
-    for at in range(1, total + 1):
-        directory = next(directories)
-        path = scenario.prepare(directory)
-        with steps(at, die, forever=True), pytest.raises(Killed):
-            scenario.run(path)
-        seen.append(scenario.found(path))
+    scenario = SCENARIOS[name]
+    for directory, path, found in kills(scenario, tmp_path):
         assert [member.name for member in Directory(str(directory)).members] in ([], ["ckpt-1"])
         # Whatever lies about, the next one goes through.
-        if seen[-1] != "new":
-            scenario.run(path, again=True)
+        if found != "new":
+            scenario.write(path, again=True)
             assert scenario.found(path) == "new"
-    before = "none" if not scenario.in_place and not scenario.options.get("overwrite") else "old"
-    assert seen == sorted(seen, key=[before, "new"].index)
-    assert seen[0] == before
 
 
 @pytest.mark.parametrize("act", [full, interrupt_before, interrupt_after])
@@ -439,25 +419,4 @@ def test_killed_at_any_step_the_target_is_old_or_new(name: str, tmp_path: Path) 
 def test_failing_at_any_step_leaves_nothing_behind(
     name: str, act: Callable[[Callable[[], Any]], Any], tmp_path: Path
 ) -> None:
-    scenario, directories = SCENARIOS[name], numbered(tmp_path)
-    total = count_steps(scenario, next(directories))
-    committed = False
-    expected = CheckpointError if act is full else KeyboardInterrupt
-    for at in range(1, total + 1):
-        directory = next(directories)
-        path = scenario.prepare(directory)
-        before = files(directory)
-        with steps(at, act) as made:
-            try:
-                scenario.run(path)
-            except expected:
-                failed = True
-            else:
-                failed = False
-        assert failed or made[at - 1] == "link"
-        after = files(directory)
-        if after == before:
-            assert not committed
-            continue
-        assert scenario.found(path) == "new"
-        committed = committed or made[at - 1] != "link"
+    assert list(failures(SCENARIOS[name], act, tmp_path))

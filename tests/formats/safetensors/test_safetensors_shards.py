@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,12 +15,13 @@ from formats.find.directory import Directory
 from formats.find.location import resolve
 from formats.model.location import is_leftover, step_of
 from formats.tf.run.leftovers import find_leftovers
-from tests.faults.steps import Killed, die, full, interrupt_after, interrupt_before, no_links, steps
+from tests.faults.each_step import failures, kills
+from tests.faults.steps import full, interrupt_after, interrupt_before, no_links
 from tests.support import data_path, same
 from tests.writing import files, read_all, save
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 INDEX = "model.safetensors.index.json"
@@ -354,78 +355,60 @@ def test_neither_form_replaces_the_other_unasked(target: str, tmp_path: Path) ->
 OLD = {"a": np.arange(5), "b": np.ones((3, 2), np.float32), "c": np.arange(3, dtype=np.int16)}
 NEW = {"a": np.arange(7), "b": np.zeros((3, 2), np.float32), "c": np.arange(4, dtype=np.int16)}
 
-EXCHANGES: dict[str, tuple[int | None, int | None, bool]] = {
-    "fresh": (0, 1, True),
-    "same names": (1, 1, True),
-    "fewer shards": (1, 60, True),
-    "more shards": (40, 1, True),
-    "whole over shards": (1, None, True),
-    "shards over whole": (None, 1, True),
-    "no hard links": (1, 1, False),
+
+class Exchange(NamedTuple):
+    """A folder of shards of some size, none (0) or one whole file (None), and what takes its place."""
+
+    old: int | None
+    new: int | None
+    links: bool = True
+
+    @property
+    def before(self) -> str:
+        return "none" if self.old == 0 else "old"
+
+    def prepare(self, directory: Path) -> str:
+        path = str(directory / "x.safetensors")
+        if self.old != 0:
+            save(path, OLD, "safetensors", shard_size=self.old)
+        return path
+
+    def write(self, path: str) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            if not self.links:
+                patch.setattr(os, "link", no_links)
+            save(path, NEW, "safetensors", overwrite=True, shard_size=self.new)
+
+    def found(self, path: str) -> str:
+        try:
+            arrays = read_all(path)
+        except CheckpointNotFoundError:
+            return "none"
+        for name, expected in (("old", OLD), ("new", NEW)):
+            if list(arrays) == list(expected) and all(same(arrays[key], expected[key]) for key in arrays):
+                return name
+        pytest.fail(f"neither the old nor the new checkpoint: {arrays}")
+
+
+EXCHANGES = {
+    "fresh": Exchange(0, 1),
+    "same names": Exchange(1, 1),
+    "fewer shards": Exchange(1, 60),
+    "more shards": Exchange(40, 1),
+    "whole over shards": Exchange(1, None),
+    "shards over whole": Exchange(None, 1),
+    "no hard links": Exchange(1, 1, links=False),
 }
-
-
-def prepare(case: str, folder: Path) -> str:
-    path = str(folder / "x.safetensors")
-    before = EXCHANGES[case][0]
-    if before != 0:
-        save(path, OLD, "safetensors", shard_size=before)
-    return path
-
-
-def exchange(case: str, path: str) -> None:
-    _, size, links = EXCHANGES[case]
-    with pytest.MonkeyPatch.context() as patch:
-        if not links:
-            patch.setattr(os, "link", no_links)
-        save(path, NEW, "safetensors", overwrite=True, shard_size=size)
-
-
-def held(path: str) -> str:
-    """Say which checkpoint is at a path; anything but a complete one is a failure."""
-    try:
-        arrays = read_all(path)
-    except CheckpointNotFoundError:
-        return "none"
-    for name, expected in (("old", OLD), ("new", NEW)):
-        if list(arrays) == list(expected) and all(same(arrays[key], expected[key]) for key in arrays):
-            return name
-    pytest.fail(f"neither the old nor the new checkpoint: {arrays}")
-
-
-def numbered(tmp_path: Path) -> Iterator[Path]:
-    for number in range(10_000):
-        (folder := tmp_path / f"step-{number}").mkdir()
-        yield folder
-
-
-def count_steps(case: str, folder: Path) -> int:
-    path = prepare(case, folder)
-    with steps(0, die) as made:
-        exchange(case, path)
-    assert held(path) == "new"
-    return len(made)
 
 
 @pytest.mark.parametrize("case", EXCHANGES)
 def test_killed_at_any_step_the_target_is_old_or_new(case: str, tmp_path: Path) -> None:
-    folders = numbered(tmp_path)
-    total = count_steps(case, next(folders))
-    clean = names(tmp_path / "step-0")
-    seen = []
-    for at in range(1, total + 1):
-        folder = next(folders)
-        path = prepare(case, folder)
-        with steps(at, die, forever=True), pytest.raises(Killed):
-            exchange(case, path)
-        seen.append(held(path))
-        exchange(case, path)
-        assert held(path) == "new"
+    exchange = EXCHANGES[case]
+    for folder, path, _ in kills(exchange, tmp_path):
+        exchange.write(path)
+        assert exchange.found(path) == "new"
         left = [name for name in names(folder) if not is_leftover(name.split("/")[0], directory="/" in name)]
-        assert left == clean
-    before = "none" if case == "fresh" else "old"
-    assert seen == sorted(seen, key=[before, "new"].index)
-    assert seen[0] == before
+        assert left == names(tmp_path / "step-0")  # where nothing was killed
 
 
 @pytest.mark.parametrize("act", [full, interrupt_before, interrupt_after])
@@ -433,44 +416,18 @@ def test_killed_at_any_step_the_target_is_old_or_new(case: str, tmp_path: Path) 
 def test_failing_at_any_step_leaves_nothing_behind(
     case: str, act: Callable[[Callable[[], Any]], Any], tmp_path: Path
 ) -> None:
-    folders = numbered(tmp_path)
-    total = count_steps(case, next(folders))
-    committed = False
-    for at in range(1, total + 1):
-        folder = next(folders)
-        path = prepare(case, folder)
-        before = files(folder)
-        with steps(at, act) as made:
-            try:
-                exchange(case, path)
-            except (CheckpointError, KeyboardInterrupt):
-                failed = True
-            else:
-                failed = False
-        assert failed or made[at - 1] == "link"
-        if files(folder) == before:
-            assert not committed
-            continue
-        assert held(path) == "new"
-        committed = committed or made[at - 1] != "link"
+    assert list(failures(EXCHANGES[case], act, tmp_path))
 
 
 def test_what_a_kill_left_is_found_and_what_is_needed_is_not(tmp_path: Path) -> None:
     """Second names of old shards are all there is of the old checkpoint until the new index is there."""
-    folders = numbered(tmp_path)
-    total = count_steps("same names", next(folders))
     removed = 0
-    for at in range(1, total + 1):
-        folder = next(folders)
-        path = prepare("same names", folder)
-        with steps(at, die, forever=True), pytest.raises(Killed):
-            exchange("same names", path)
-        before = held(path)
+    for folder, path, before in kills(EXCHANGES["same names"], tmp_path):
         for leftover in find_leftovers(str(folder), (), has_checkpoints=True):
             assert leftover.in_the_way is None
             leftover.clear()
             removed += leftover.path.endswith(".safetensors")
-        assert held(path) == before
+        assert EXCHANGES["same names"].found(path) == before
         assert len(names(folder)) == 4
     assert removed
 

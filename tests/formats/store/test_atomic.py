@@ -21,7 +21,8 @@ from formats.model.location import is_leftover
 from formats.store.beside import SHARD
 from formats.store.staging import replace_file
 from formats.wire.messages import BundleHeaderProto, VersionDef
-from tests.faults.steps import Killed, die, full, interrupt_after, interrupt_before, no_links, steps
+from tests.faults.each_step import failures, kills
+from tests.faults.steps import full, interrupt_after, interrupt_before, no_links, steps
 from tests.support import same, write_bundle
 from tests.writing import files, read_all, save, spec_of, strings
 
@@ -47,6 +48,10 @@ class Scenario:
     ) -> None:
         self.old, self.format, self.links, self.damaged, self.new = old, format, links, damaged, new
 
+    @property
+    def before(self) -> str:
+        return "none" if self.old is None else "old"
+
     def prepare(self, directory: Path) -> str:
         path = str(directory / "ckpt-1")
         if self.old is not None:
@@ -61,6 +66,9 @@ class Scenario:
             if not self.links:
                 patch.setattr(os, "link", no_links)
             save(path, NEW, self.format, overwrite=True, **self.new)
+
+    def found(self, path: str) -> str:
+        return found(path)
 
 
 SCENARIOS = {
@@ -97,42 +105,17 @@ def check_names(directory: Path) -> None:
     assert [member.name for member in Directory(str(directory)).members] in ([], ["ckpt-1"])
 
 
-def count_steps(scenario: Scenario, directory: Path) -> int:
-    path = scenario.prepare(directory)
-    with steps(0, die) as made:
-        scenario.write(path)
-    assert found(path) == "new"
-    return len(made)
-
-
-def numbered(tmp_path: Path) -> Iterator[Path]:
-    """Yield one fresh directory after the other."""
-    for number in range(10_000):
-        directory = tmp_path / f"step-{number}"
-        directory.mkdir()
-        yield directory
-
-
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "old_index_damaged"])
 def test_killed_at_any_step_the_target_is_old_or_new(name: str, tmp_path: Path) -> None:
-    scenario, directories = SCENARIOS[name], numbered(tmp_path)
-    total = count_steps(scenario, next(directories))
-    assert total >= 8
-    seen = []
-    for at in range(1, total + 1):
-        directory = next(directories)
-        path = scenario.prepare(directory)
-        with steps(at, die, forever=True), pytest.raises(Killed):
-            scenario.write(path)
-        seen.append(found(path))
+    count = 0
+    for directory, path, _ in kills(SCENARIOS[name], tmp_path):
         check_names(directory)
         # Whatever lies about, the next write goes through and takes all shards with it that are not its own.
-        scenario.write(path)
+        SCENARIOS[name].write(path)
         assert found(path) == "new"
         assert len([file for file in files(directory) if file.startswith("ckpt-1.data-")]) <= 3
-    before = "none" if scenario.old is None else "old"
-    assert seen == sorted(seen, key=[before, "new"].index)
-    assert seen[0] == before
+        count += 1
+    assert count >= 8
 
 
 @pytest.mark.parametrize("act", [full, interrupt_before, interrupt_after])
@@ -140,30 +123,9 @@ def test_killed_at_any_step_the_target_is_old_or_new(name: str, tmp_path: Path) 
 def test_failing_at_any_step_leaves_nothing_behind(
     name: str, act: Callable[[Callable[[], Any]], Any], tmp_path: Path
 ) -> None:
-    scenario, directories = SCENARIOS[name], numbered(tmp_path)
-    total = count_steps(scenario, next(directories))
-    committed = False
-    expected = CheckpointError if act is full else KeyboardInterrupt
-    for at in range(1, total + 1):
-        directory = next(directories)
-        path = scenario.prepare(directory)
-        before = files(directory)
-        with steps(at, act) as made:
-            try:
-                scenario.write(path)
-            except expected:
-                failed = True
-            else:
-                failed = False
-        assert failed or made[at - 1] == "link"
-        after = files(directory)
-        if after == before:
-            assert not committed
-            continue
-        # From one step on it is the new one; a failure in tidying up leaves only what readers pass over.
-        assert found(path) == "new"
+    """A failure in tidying up leaves only what readers pass over."""
+    for directory in failures(SCENARIOS[name], act, tmp_path):
         check_names(directory)
-        committed = committed or made[at - 1] != "link"
 
 
 def test_interrupt_between_tensors_leaves_nothing(tmp_path: Path) -> None:
