@@ -2,59 +2,63 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import json
 import os
+import random
 import re
 import shutil
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema import Draft4Validator, Draft202012Validator
 
-from ckpt_cli.render.findings import github, markdown, sarif
-from tests.schemas import COUNT, FLAG, TEXT, fields, listed, one_of
+from ckpt_cli.operations.look.complaints import topics
+from ckpt_cli.operations.report.findings import Report, Subject, Table
+from ckpt_cli.render.findings import github, gitlab, junit, markdown, sarif
+from ckpt_cli.render.findings.words import CODES
+from formats.model.verification import Finding
+from tests.schemas import TEXT, fields, listed, one_of
 from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-MESSAGE = fields({"text": TEXT})
 HEX = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-LEVEL = one_of("error", "warning", "note")
-REGION = fields({"startLine": {"const": 1}}, {"byteOffset": COUNT, "byteLength": {"const": 1}})
-URI = {"type": "string", "pattern": r"^([A-Za-z0-9._~/:@-]|%[0-9A-F]{2})+$"}
-LOCATION = fields(
-    {"physicalLocation": fields({"artifactLocation": fields({"uri": URI}), "region": REGION})},
-    {"logicalLocations": listed(fields({"fullyQualifiedName": TEXT, "kind": TEXT}))},
-)
-RESULT = fields(
-    {
-        "ruleId": TEXT,
-        "ruleIndex": COUNT,
-        "level": LEVEL,
-        "message": MESSAGE,
-        "locations": {**listed(LOCATION), "minItems": 1, "maxItems": 1},
-        "partialFingerprints": fields({"ckptFinding/v1": HEX}),
-    }
-)
-RULE = fields({"id": TEXT, "shortDescription": MESSAGE, "helpUri": TEXT})
-DRIVER = fields({"name": TEXT, "version": TEXT, "informationUri": TEXT, "rules": listed(RULE)})
-NOTIFICATION = fields({"level": LEVEL, "message": MESSAGE})
-RUN = fields(
-    {
-        "tool": fields({"driver": DRIVER}),
-        "automationDetails": fields({"id": TEXT}),
-        "invocations": listed(
-            fields({"executionSuccessful": FLAG}, {"toolExecutionNotifications": listed(NOTIFICATION)})
-        ),
-        "results": listed(RESULT),
-    }
-)
-SARIF = fields({"$schema": {"const": sarif.SCHEMA}, "version": {"const": "2.1.0"}, "runs": listed(RUN)})
-"""The part of SARIF 2.1.0 that is written, as the sections of the standard have its fields."""
+URI = re.compile(r"(?:[A-Za-z0-9._~/:@-]|%[0-9A-F]{2})+")
+
+
+@cache
+def published_sarif() -> Draft4Validator:
+    with open(data_path("schemas", "sarif-2.1.0-rtm.5.json"), encoding="utf-8") as file:
+        return Draft4Validator(json.load(file))
+
+
+def check_sarif(text: str) -> dict[str, Any]:
+    """Hold a document against the published schema, and what code scanning makes of it; return its run."""
+    document = json.loads(text)
+    published_sarif().validate(document)
+    (run,) = document["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    prints = set()
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]] == result["ruleId"]
+        (location,) = result["locations"]
+        place = location["physicalLocation"]  # without which GitLab drops the result
+        assert URI.fullmatch(place["artifactLocation"]["uri"])
+        assert place["region"]["startLine"] == 1
+        prints.add(result["partialFingerprints"]["primaryLocationLineHash"])
+    assert len(prints) == len(run["results"])
+    assert len(rules) == len(set(rules)) <= 25_000
+    assert len(run["results"]) <= 25_000
+    assert len(gzip.compress(text.encode())) < 10_000_000
+    return run
+
 
 GITLAB = listed(
     fields(
@@ -78,15 +82,96 @@ JUNIT: dict[str, tuple[set[str], set[str]]] = {
 """Attributes and elements that Jenkins' junit-10.xsd has for each element that is written."""
 
 
-def check_junit(element: ElementTree.Element) -> None:
+def check_junit(text: str) -> ElementTree.Element:
+    """Hold a document against what services read; of several cases of one name GitLab takes the first."""
+    root = ElementTree.fromstring(text)
+    _check_junit(root)
+    cases = [(case.get("classname"), case.get("name")) for case in root.iter("testcase")]
+    assert len(cases) == len(set(cases))
+    return root
+
+
+def _check_junit(element: ElementTree.Element) -> None:
     attributes, children = JUNIT[element.tag]
     assert set(element.attrib) == attributes
     for child in element:
         assert child.tag in children
-        check_junit(child)
+        _check_junit(child)
 
 
 HOSTILE = "a`|b<script>\n::error::%0A]]>&\x1b[31m/k@team"
+
+
+NAMES = [HOSTILE, "", "k", "\ufffe\uffff", "\udcff\x00", "é ü/\u202e", "%0A::,", "<![CDATA[", "a" * 70_000]
+PLACES = [
+    "run/ckpt-1.index",
+    f"a b/{HOSTILE}",
+    "/absolute é.h5",
+    "HEAD~1:run/x.npz",
+    "s3://b/k?.npz",
+    "../up",
+]
+
+
+def everything() -> Report:
+    """Return a report with every code there is, under names and in places that want to be more."""
+    codes = [*dict(topics()["verify-codes"].entries), *CODES, "unheard-of"]
+    severities, offsets = ("error", "warning", "note"), (None, 0, 1 << 62, -1)
+    found = [
+        Finding(
+            severities[number % 3],
+            code,
+            f"{code}: <&'\">]]> {name!a}",
+            name or None,
+            PLACES[number % len(PLACES)],
+            offsets[number % len(offsets)],
+        )
+        for number, (code, name) in enumerate(itertools.product(codes, NAMES))
+    ]
+    table = Table("changes", ("tensor", "what"), [(name, "1") for name in NAMES])
+    subjects = [
+        Subject(
+            path,
+            path,
+            "all sorts",
+            found[number :: len(PLACES)],
+            NAMES if number % 2 else (),
+            [table],
+            ["ckpt"],
+        )
+        for number, path in enumerate(PLACES)
+    ]
+    return Report("verify", subjects)
+
+
+def test_every_code_under_every_name_is_valid() -> None:
+    report = everything()
+    count = sum(report.counts.values())
+    run = check_sarif(sarif.render(report))
+    assert len(run["results"]) == count > 200
+    assert {rule["id"] for rule in run["tool"]["driver"]["rules"]} >= CODES.keys()
+    root = check_junit(junit.render(report))
+    assert len(list(root.iter("failure"))) == report.counts["error"]
+    told = json.loads(gitlab.render(report))
+    Draft202012Validator(GITLAB).validate(told)
+    assert len({each["fingerprint"] for each in told}) == count
+    for line in github.render(report).splitlines():
+        assert re.fullmatch(r"::(error|warning|notice) file=[^:,\n]+,line=1,title=[^:,\n]+::[^\n]+", line)
+    assert len(markdown.render(report).encode()) <= markdown.MOST_BYTES
+
+
+def test_what_cannot_be_compressed_stays_within_what_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long names alone are more than what GitHub takes, long before there are 25,000 findings."""
+    monkeypatch.setattr(sarif, "MOST_BYTES", 500_000)
+    chance = random.Random(0)
+    names = [chance.randbytes(4_000).hex() for _ in range(300)]
+    found = [Finding("error", "value", "is another", name, "a.npz") for name in names]
+    run = check_sarif(sarif.render(Report("diff", [Subject("a", "a", "", found)])))
+    (note,) = run["invocations"][0]["toolExecutionNotifications"]
+    left = len(names) - len(run["results"])
+    assert 0 < left < len(names)
+    assert len(gzip.compress(json.dumps(run).encode())) < 600_000
+    assert note["message"]["text"].startswith(f"{left:,} more findings are left out")
 
 
 @pytest.fixture(scope="module")
@@ -134,11 +219,7 @@ def findings(name: str, told: Callable[..., str]) -> list[dict[str, Any]]:
 
 @of_each
 def test_sarif_is_what_the_standard_says(name: str, told: Callable[..., str]) -> None:
-    document = json.loads(told(name, "sarif"))
-    Draft202012Validator(SARIF).validate(document)
-    (run,) = document["runs"]
-    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
-    assert all(rules[result["ruleIndex"]] == result["ruleId"] for result in run["results"])
+    run = check_sarif(told(name, "sarif"))
     assert len(run["results"]) == len(findings(name, told))
     assert told(name, "sarif") == told(name, "sarif")
 
@@ -153,8 +234,7 @@ def test_damage_is_told_with_its_offset(told: Callable[..., str]) -> None:
 
 @of_each
 def test_junit_is_what_jenkins_reads(name: str, told: Callable[..., str]) -> None:
-    root = ElementTree.fromstring(told(name, "junit"))
-    check_junit(root)
+    root = check_junit(told(name, "junit"))
     cases = list(root.iter("testcase"))
     failed = [case for case in cases if case.find("failure") is not None]
     assert (int(root.get("tests", "")), int(root.get("failures", ""))) == (len(cases), len(failed))
@@ -258,9 +338,7 @@ def test_markdown_is_cut_with_a_count(tmp_path: Path, ckpt: Callable) -> None:
 
 def test_sarif_stays_within_what_is_taken(told: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sarif, "MOST_RESULTS", 2)
-    document = json.loads(told("diff", "sarif"))
-    Draft202012Validator(SARIF).validate(document)
-    (run,) = document["runs"]
+    run = check_sarif(told("diff", "sarif"))
     assert [result["level"] for result in run["results"]] == ["error", "error"]
     (note,) = run["invocations"][0]["toolExecutionNotifications"]
     assert note["message"]["text"].startswith("3 more findings are left out")
@@ -277,9 +355,21 @@ def test_checkpoints_on_one_side_alone_are_findings(tmp_path: Path, ckpt: Callab
         os.mkdir(tmp_path / side)
         for name in names:
             write_bundle(str(tmp_path / side / name), {"k": np.float32(0)})
-    done = ckpt("diff", "--each", tmp_path / "left", tmp_path / "right", "--format", "gitlab")
+    line = ("diff", "--each", tmp_path / "left", tmp_path / "right")
+    done = ckpt(*line, "--format", "gitlab")
     assert [each["check_name"] for each in json.loads(done.out)] == ["ckpt-diff/removed", "ckpt-diff/added"]
     assert done.code == 1
+
+
+def test_a_key_of_two_comparisons_is_two_cases(tmp_path: Path, ckpt: Callable) -> None:
+    """GitLab passed over the second, which failed."""
+    for side, names in (("left", ("a-1", "b-1")), ("right", ("a-1", "b-1"))):
+        os.mkdir(tmp_path / side)
+        for name in names:
+            write_bundle(str(tmp_path / side / name), {"k": np.float32(side == "left" and name == "b-1")})
+    done = ckpt("diff", "--each", tmp_path / "left", tmp_path / "right", "--format", "junit")
+    root = check_junit(done.out)
+    assert [len(case) for case in root.iter("testcase")] == [0, 1]
 
 
 def test_a_form_wants_something_to_tell(place: Path, ckpt: Callable) -> None:

@@ -1,4 +1,8 @@
-"""JUnit XML: a test case for each checkpoint, or key of a comparison, a failure for each finding."""
+"""JUnit XML: a test case for each checkpoint, or key of a comparison, a failure for each finding.
+
+GitLab takes the first of several cases of one class and name: a key's class is its comparison.
+https://docs.gitlab.com/ci/testing/unit_test_reports/
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def render(report: Report) -> str:
-    suites = [_suite(report.command, subject) for subject in report.subjects]
+    suites = [(subject, _cases(subject)) for subject in report.subjects]
     tests = sum(len(cases) for _, cases in suites)
     failed = sum(_failed(cases) for _, cases in suites)
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
@@ -26,8 +30,9 @@ def render(report: Report) -> str:
         name = quoteattr(base.escape(subject.path))
         counts = f'tests="{len(cases)}" failures="{_failed(cases)}" errors="0" skipped="0" time="0"'
         lines.append(f" <testsuite name={name} {counts}>")
+        of_class = subject.path if subject.cases else f"ckpt.{report.command}"
         for case, findings in cases:
-            lines += _case(report.command, case, findings)
+            lines += _case(of_class, case, findings)
         lines.append(" </testsuite>")
     return "\n".join([*lines, "</testsuites>"]) + "\n"
 
@@ -35,23 +40,23 @@ def render(report: Report) -> str:
 Case = tuple[str, list["Finding"]]
 
 
-def _suite(command: str, subject: Subject) -> tuple[Subject, list[Case]]:
-    """Return a checkpoint with its cases: the keys that were looked at, or itself."""
-    del command
+def _cases(subject: Subject) -> list[Case]:
+    """Return the cases of a checkpoint: the keys that were looked at, or itself."""
     if not subject.cases:
-        return subject, [(subject.path, list(subject.findings))]
+        return [(subject.path, list(subject.findings))]
     by_key: dict[str, list[Finding]] = {name: [] for name in subject.cases}
     for finding in subject.findings:
         by_key.setdefault(finding.key or subject.path, []).append(finding)
-    return subject, list(by_key.items())
+    return list(by_key.items())
 
 
 def _failed(cases: list[Case]) -> int:
     return sum(any(finding.severity == "error" for finding in findings) for _, findings in cases)
 
 
-def _case(command: str, name: str, findings: list[Finding]) -> Iterator[str]:
-    opening = f'  <testcase classname="ckpt.{command}" name={quoteattr(base.escape(name))} time="0"'
+def _case(of_class: str, name: str, findings: list[Finding]) -> Iterator[str]:
+    names = f"classname={quoteattr(base.escape(of_class))} name={quoteattr(base.escape(name))}"
+    opening = f'  <testcase {names} time="0"'
     if not findings:
         yield f"{opening}/>"
         return

@@ -7,6 +7,7 @@ stand it is the first.  https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.
 from __future__ import annotations
 
 import json
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from formats.core.version import VERSION
@@ -16,6 +17,8 @@ from ..base import escape
 from .words import sentence, title
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ...operations.report.findings import Identified, Report
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -24,11 +27,14 @@ HOME = "https://github.com/ckpt-tools/ckpt"
 MOST_RESULTS = 25_000
 """GitHub refuses a run with more; errors come first."""
 
+MOST_BYTES = 9_000_000
+"""Bytes of results, compressed: GitHub refuses a file of 10 MB that gzip made."""
+
 
 def render(report: Report) -> str:
     found = list(report.identified())
-    shown = found[:MOST_RESULTS]
-    codes = sorted({each.finding.code for each in shown})
+    codes = sorted({each.finding.code for each in found})
+    shown = _taken(_result(each, codes.index(each.finding.code)) for each in found[:MOST_RESULTS])
     driver = {
         "name": "ckpt",
         "version": VERSION,
@@ -43,9 +49,20 @@ def render(report: Report) -> str:
         "tool": {"driver": driver},
         "automationDetails": {"id": f"ckpt-{report.command}/"},
         "invocations": [invocation],
-        "results": [_result(each, codes.index(each.finding.code)) for each in shown],
+        "results": shown,
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
+
+
+def _taken(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first results, as many as are taken when they are compressed."""
+    taken, size, packer = [], 0, zlib.compressobj()
+    for result in results:
+        size += len(packer.compress(json.dumps(result).encode()))
+        if size > MOST_BYTES:
+            break
+        taken.append(result)
+    return taken
 
 
 def _rule(code: str) -> dict[str, Any]:
@@ -72,5 +89,10 @@ def _result(each: Identified, rule: int) -> dict[str, Any]:
         "level": finding.severity,
         "message": {"text": sentence(finding)},
         "locations": [place],
-        "partialFingerprints": {"ckptFinding/v1": each.fingerprint},
+        # GitHub knows a result again by the first name alone; where that is missing it is made of the
+        # file's first line, which all findings of a checkpoint have in common.
+        "partialFingerprints": {
+            "primaryLocationLineHash": each.fingerprint,
+            "ckptFinding/v1": each.fingerprint,
+        },
     }
