@@ -38,12 +38,24 @@ _GROUP_OF = {name: group for group, names in _GROUPS.items() for name in names}
 
 
 class Subcommand(click.Command):
-    """A command with the options that all have, whose help tells them in groups."""
+    """A command with the options that all have, whose help tells them in groups.
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
+    What a `paged` one prints goes through a pager, where that is a terminal.
+    """
+
+    def __init__(self, *args: Any, paged: bool = False, **settings: Any) -> None:
         super().__init__(*args, **settings)
+        self.paged = paged
         own = {name for param in self.params for name in param.opts}
         self.params += [option for option in GENERAL if own.isdisjoint(option.opts)]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if not self.paged:
+            return super().invoke(ctx)
+        from .render.pager import paging
+
+        with paging():
+            return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {group: [] for group in _GROUPS}
@@ -74,6 +86,6 @@ def left_out(command: click.Command) -> list[str]:
     return [*filter(None, rest.split("\n\n")), *(f"{name}: {text}" for name, text in told if text)]
 
 
-def subcommand(name: str) -> Callable[[Callable[..., Any]], Subcommand]:
+def subcommand(name: str, *, paged: bool = False) -> Callable[[Callable[..., Any]], Subcommand]:
     """Make a function a command of `ckpt`; its docstring is its help."""
-    return click.command(name, cls=Subcommand)
+    return click.command(name, cls=Subcommand, paged=paged)

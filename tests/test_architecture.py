@@ -216,6 +216,7 @@ MAY_ASK = {
     "ckpt_cli.render.findings.github": "writes the summary of a step of GitHub Actions",
     "ckpt_cli.runtime.compat.v1.train": "takes patterns, as TensorFlow does",
     "ckpt_cli.runtime.estimator.checks": "makes a model directory where none is named",
+    "ckpt_cli.render.pager": "asks whether somebody can press a key",
     "ckpt_cli.render.page": "reads its own style and scripts",
     "formats.core.chunks": "keeps what does not fit into memory",
     "formats.h5.weights_writer": "writes a file",

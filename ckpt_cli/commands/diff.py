@@ -66,7 +66,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     return value
 
 
-@subcommand("diff")
+@subcommand("diff", paged=True)
 @path_argument("left")
 @path_argument("right")
 @choosing

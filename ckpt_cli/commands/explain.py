@@ -30,7 +30,7 @@ def _offer(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
     return [*offered, CompletionItem(incomplete, type="file")]
 
 
-@subcommand("explain")
+@subcommand("explain", paged=True)
 @click.argument("what", required=False, metavar="[FILE|-|TOPIC]", shell_complete=_offer)
 @json_option
 @color_option

@@ -41,7 +41,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-@subcommand("graph")
+@subcommand("graph", paged=True)
 @path_argument()
 @depth_option("Collapse what is deeper than N edges.")
 @output_option("FILE", "Draw to a .svg, .dot, .mmd or .html file.")

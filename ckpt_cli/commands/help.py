@@ -27,7 +27,7 @@ def _program(context: click.Context) -> click.Group:
     return program
 
 
-@subcommand("help")
+@subcommand("help", paged=True)
 @click.argument("command_name", required=False, metavar="[COMMAND]", shell_complete=_commands)
 @json_option
 @color_option

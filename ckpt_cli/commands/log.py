@@ -42,7 +42,7 @@ _MOST_TAGS = 10
 """Tags named where the one asked for is not there."""
 
 
-@subcommand("log")
+@subcommand("log", paged=True)
 @path_argument("directory", metavar="[DIR]", default=".", shell_complete=completing("directories"))
 @choosing
 @no_values_option("Read the indexes alone: no norms, no NaN.")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ..operations.runs.trainable import Trainable
 
 
-@subcommand("ls")
+@subcommand("ls", paged=True)
 @path_argument(default=".", metavar="[PATH]...")
 @choosing
 @click.option(

@@ -32,7 +32,7 @@ _WORDS = {_MATTERS: "matters", _LEFT: "left", _HARMLESS: "harmless"}
 _STYLES = {_MATTERS: "red", _LEFT: "yellow", _HARMLESS: "green"}
 
 
-@subcommand("match")
+@subcommand("match", paged=True)
 @path_argument("checkpoint")
 @path_argument("target")
 @click.option(

@@ -32,7 +32,7 @@ _LARGEST_HEAT = 1 << 24
 """Elements up to which a heat map is worth reading the tensor once more."""
 
 
-@subcommand("show")
+@subcommand("show", paged=True)
 @path_argument()
 @click.argument("key", required=False, metavar="[KEY[SLICE]]", shell_complete=completing("keys"))
 @click.option(

@@ -55,7 +55,7 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
     return names
 
 
-@subcommand("stats")
+@subcommand("stats", paged=True)
 @path_argument()
 @choosing
 @fail_on_option("Exit 1 if any value is one of these.", callback=_failures, metavar="nan,inf")

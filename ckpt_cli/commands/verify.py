@@ -39,7 +39,7 @@ _MOST_SHOWN = 20
 """Findings of one code shown in full on a terminal; a missing shard can lose a hundred thousand tensors."""
 
 
-@subcommand("verify")
+@subcommand("verify", paged=True)
 @path_argument("paths", nargs=-1, required=True, metavar="PATH...")
 @format_option("--roundtrip", "Also convert to FORMAT and back, and compare.")
 @click.option(

@@ -97,6 +97,7 @@ def terminal() -> Callable[..., Result]:
     def run(*args: object, columns: int = 100, **environment: str) -> Result:
         master, slave = pty.openpty()
         settings = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color", "PYTHONPATH": ROOT}
+        settings["CKPT_PAGER"] = "cat"
         settings.pop("NO_COLOR", None)
         process = subprocess.Popen(
             [sys.executable, "-m", "ckpt_cli", *map(str, args)],
