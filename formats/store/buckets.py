@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
 from .answers import RefusedError, entry_of, library, plain, told
 from .base import FOLDER, NO_FOLDER, Entry, UnlistedError
+from .blocks import Blocks
+from .pieces import REQUEST
 from .server import ListedStore, Refused, changed, count
-from .transport import Again, OverdueError, timeout, trying, within
+from .transport import Again, timeout, trying, within
 from .urls import public, refuse_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from contextlib import AbstractContextManager
 
     from .base import Identity
@@ -30,6 +32,12 @@ _SHORT = re.compile(r"[A-Za-z0-9._-]{1,2}")
 
 _LISTING = 2
 """How many times as long as a request a listing may take: 100,000 names and more."""
+
+
+_AT_A_TIME = 1 << 20
+"""Bytes that an answer's pieces are joined to."""
+
+_blocks = Blocks(REQUEST, kept=4)
 
 
 class Buckets(ListedStore):
@@ -93,7 +101,7 @@ class Buckets(ListedStore):
             obstore = library(folder)
             with self.told(folder):
                 client = self.client(bucket)
-                return _ended(folder, lambda: obstore.list_with_delimiter(client, key or None))
+                return _ended(folder, lambda: obstore.list_with_delimiter_async(client, key or None))
 
         try:
             listed = trying(folder, ask)
@@ -138,27 +146,26 @@ class Buckets(ListedStore):
             count(path, 0)
         return found
 
-    def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes:
+    def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes | memoryview:
         bucket, key = parted(path)
         e_tag, size = str(identity[0]), identity[1]
         options: dict[str, Any] = {"range": (begin, end)}
         if e_tag and not e_tag.startswith("W/"):
             options["if_match"] = e_tag
 
-        def ask() -> bytes:
+        def ask() -> bytes | memoryview:
             obstore = library(path)
             try:
                 with self.told(path):
                     got = obstore.get(self.client(bucket), key, options=options)
-                    data = bytes(got.bytes())
+                    size_told, tag_told = got.meta["size"], plain(got.meta["e_tag"])
+                    data = _taken(got, end - begin)
             except CheckpointNotFoundError:
                 raise changed(path) from None
             finally:
                 count(path, 0)
-            if plain(got.meta["e_tag"]) != plain(e_tag) or got.meta["size"] != size:
+            if (tag_told, size_told) != (plain(e_tag), size):
                 raise changed(path)
-            if len(data) != end - begin:
-                raise Again(f"{len(data):,} of {end - begin:,} bytes came")
             return data
 
         data = trying(path, ask)
@@ -185,15 +192,38 @@ def parted(path: str) -> tuple[str, str]:
     return bucket, key.strip("/")
 
 
-def _ended(folder: str, ask: Callable[[], Any]) -> Any:
+def _taken(got: Any, size: int) -> bytes | memoryview:
+    """Return the `size` bytes that an answer brings, many in memory that is used again.  Raises Again."""
+    data: bytes | memoryview
+    if size != REQUEST:
+        data = bytes(got.bytes())
+        came = len(data)
+    else:
+        data, came = _blocks.lend(), 0
+        for chunk in got.stream(_AT_A_TIME):
+            piece = memoryview(chunk)[: size - came]
+            data[came : came + len(piece)] = piece
+            came += len(chunk)
+    if came != size:
+        raise Again(f"{came:,} of {size:,} bytes came")
+    return data
+
+
+def _ended(folder: str, ask: Callable[[], Awaitable[Any]]) -> Any:
     """Return what a listing is, which takes as many requests as the server wants it to, and has to end.
 
-    Raises InaccessibleError where it does not; what has come is let go of with the process.
+    Raises InaccessibleError where it does not; nothing more is asked for then.
     """
+    import asyncio
+
     seconds = _LISTING * timeout()
-    try:
-        return within(seconds, ask)
-    except OverdueError:
+
+    async def ended() -> Any:
+        return await asyncio.wait_for(ask(), seconds)
+
+    try:  # By another thread: this one may run a loop of its own.
+        return within(seconds + timeout(), lambda: asyncio.run(ended()))
+    except TimeoutError:
         message = f"the server's listing has not ended after {seconds:g} seconds"
         found = InaccessibleError(message, path=folder)
         found.hints = ("with CKPT_TIMEOUT it is given more time, twice as many seconds",)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .base import Entry
 
-Block = bytes | bytearray
+Block = bytes | bytearray | memoryview
 
 
 class Over(NamedTuple):

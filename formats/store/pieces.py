@@ -33,8 +33,8 @@ AT_ONCE = 64 << 20
 _LOOKS_AT_ONCE, _MOST_LOOKS = 8, 512
 _WORTH_A_THREAD = 1 << 20
 _MOST_ROWS = 16
-_MOST_HELD = 64 << 20
-"""Bytes held of all files together; what is under way counts, and stays."""
+_MOST_HELD = 32 << 20
+"""Bytes held of all files together; what is under way counts, and stays, what was read up goes first."""
 
 
 class _Run:
@@ -43,7 +43,8 @@ class _Run:
     def __init__(self, begin: int, end: int) -> None:
         self.begin = begin
         self.end = end
-        self.data: bytes | None = None
+        self.data: bytes | memoryview | None = None
+        self.is_used = False
         self.error: BaseException | None = None
         self.done = threading.Event()
 
@@ -91,7 +92,7 @@ class _Row:
 class Pieces:
     """The bytes of one file, of which `fetch(begin, end)` gets some by one request, and all of them."""
 
-    def __init__(self, fetch: Callable[[int, int], bytes], size: int) -> None:
+    def __init__(self, fetch: Callable[[int, int], bytes | memoryview], size: int) -> None:
         self._fetch = fetch
         self._size = size
         self._runs: list[_Run] = []
@@ -201,7 +202,7 @@ class Pieces:
         self._runs.append(run)
         _held[run] = self._runs
         surplus = sum(each.end - each.begin for each in _held) - _MOST_HELD
-        for each in [each for each in _held if each.done.is_set()]:
+        for each in sorted((each for each in _held if each.done.is_set()), key=lambda each: not each.is_used):
             if surplus <= 0:
                 break
             _held.pop(each).remove(each)
@@ -225,7 +226,8 @@ class Pieces:
         if run.data is None:
             assert run.error is not None
             raise run.error
-        return run.data[at - run.begin : min(end, run.end) - run.begin]
+        run.is_used = run.is_used or end >= run.end
+        return bytes(run.data[at - run.begin : min(end, run.end) - run.begin])
 
     def _read_ahead(self, row: _Row) -> None:
         """Begin to fetch what comes next, where that is much, and more than is there already."""

@@ -110,7 +110,7 @@ class ServerStore(Store):
         """
 
     @abstractmethod
-    def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes:
+    def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes | memoryview:
         """Return a range of one file, all of it.  Raises CheckpointError, where another lies there, too."""
 
     # Which is what a Store does ---------------------------------------------------
@@ -204,7 +204,7 @@ class ServerStore(Store):
         return found
 
     def _fetching(self, path: str, identity: Identity) -> Any:
-        def fetch(begin: int, end: int) -> bytes:
+        def fetch(begin: int, end: int) -> bytes | memoryview:
             try:
                 data = self.fetch(path, identity, begin, end)
             except ChangedError:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..core.chunks import PIECE, view_of
 from ..errors import CheckpointError, CheckpointExistsError, ConversionError
+from .blocks import is_free
 from .objects import NOTHING, WHATEVER, ObjectStore, Over, md5, md5_of
 from .paths import as_if_there, join, name_of, parent, refuse_missing_place, store_of
 from .staging import ALIVE, StagedFile, refusing
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from ..core.chunks import Chunk
     from .base import Entry
-    from .objects import Stream
+    from .objects import Block, Stream
 
 
 BLOCK = 8 << 20
@@ -71,6 +72,8 @@ class Upload:
         self._block = block
         self._is_head = is_head
         self._filling = bytearray()
+        self._filled = 0
+        self._blocks: list[bytearray] = []
         self._stream: Stream | None = None
         self._sums: list[Future[bytes]] = []
         self._sums_blocks = prove and self._store.tells_md5
@@ -90,27 +93,41 @@ class Upload:
         view = memoryview(data) if isinstance(data, bytearray) else view_of(data)
         self.size += len(view)
         while view:
-            if len(self._filling) == self._block:
+            if self._filled == self._block:
                 self._send()
-            room = self._block - len(self._filling)
-            self._filling += view[:room]
-            view = view[room:]
+            part = view[: self._block - self._filled]
+            if self._filled == len(self._filling):
+                self._filling += part
+            else:  # A block that was sent before, which is as large as any.
+                memoryview(self._filling)[self._filled : self._filled + len(part)] = part
+            self._filled += len(part)
+            view = view[len(part) :]
+
+    @property
+    def _last(self) -> Block:
+        """What was not sent yet."""
+        is_full = self._filled == len(self._filling)
+        return self._filling if is_full else memoryview(self._filling)[: self._filled]
 
     @property
     def waiting(self) -> bytes | None:
         """All of it, as long as none of it was sent; else None."""
-        return bytes(self._filling) if self._stream is None else None
+        return bytes(self._last) if self._stream is None else None
 
     def _send(self) -> None:
-        """Send the block that is full, and begin another: nobody changes what was handed over."""
+        """Send the block that is full, and begin another: nobody changes it while it is sent, or summed."""
         if self._stream is None:
             self._stream = self._store.stream(self.path, self._block, AT_ONCE)
-        block, self._filling = self._filling, bytearray()
+        block = self._last
         if self._sums_blocks:
             self._sum(block)
         self._stream.write(block)
+        self._blocks.append(self._filling)
+        del block
+        self._filling = next(filter(is_free, self._blocks), None) or bytearray()
+        self._filled = 0
 
-    def _sum(self, block: bytearray) -> None:
+    def _sum(self, block: Block) -> None:
         """Sum a block while it is sent, and wait for one of before, so that no more of them are in memory."""
         from concurrent.futures import ThreadPoolExecutor
 
@@ -118,7 +135,7 @@ class Upload:
             self._pool = ThreadPoolExecutor(SUMMED_AT_ONCE)
         if len(self._sums) >= SUMMED_AT_ONCE:
             self._sums[-SUMMED_AT_ONCE].result()
-        self._sums.append(self._pool.submit(md5, block))
+        self._sums.append(self._pool.submit(md5, memoryview(block)))
 
     def close(self) -> None:
         """Publish it, unless it is a head, whose time comes when all else is there."""
@@ -142,7 +159,7 @@ class Upload:
             if self._stream is not None:
                 self._stream.finish()
             else:
-                self._store.put(self.path, bytes(self._filling), self._over)
+                self._store.put(self.path, bytes(self._last), self._over)
         except CheckpointError:
             # The answer may have been lost, and what was asked for done.
             self.settle()
@@ -151,7 +168,8 @@ class Upload:
         self._entry = self._store.asked(self.path)
         self._check(self._entry)
         self.is_published = True
-        self._filling = bytearray()
+        self._filling, self._filled = bytearray(), 0
+        self._blocks.clear()
         self._stop_summing()
         if self.journal is not None and self._entry is not None:
             self.journal.finished(self.path, self._entry, self.rows)
@@ -167,7 +185,7 @@ class Upload:
         found = self._store.asked(self.path)
         if found is None or found.size != self.size or not (self._sums_blocks or self._stream is None):
             return None
-        sums = [*(each.result() for each in self._sums), md5(self._filling)]
+        sums = [*(each.result() for each in self._sums), md5(self._last)]
         if str(found.identity[0]).strip('"') != md5_of(sums) and self._read_back() != sums:
             return None
         self._stop_summing()
@@ -191,7 +209,7 @@ class Upload:
         elif self._stream is not None:
             self.is_published = self._is_proven(found)
         else:  # Of one size is also what another has put there, where no MD5 is told.
-            self.is_published = self._read_back() == [md5(self._filling)]
+            self.is_published = self._read_back() == [md5(self._last)]
         if self.is_published:
             self._entry = found
 
@@ -208,7 +226,7 @@ class Upload:
         told = str(found.identity[0]).strip('"')
         if not _MD5.fullmatch(told) or (self._stream is not None and not self._sums_blocks):
             return True
-        sums = [each.result() for each in self._sums] if self._stream is not None else [md5(self._filling)]
+        sums = [each.result() for each in self._sums] if self._stream is not None else [md5(self._last)]
         # An e_tag may be the MD5 of other bytes, as those that a store has encrypted.
         return told == md5_of(sums) or self._read_back() == sums
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import sys
 import threading
@@ -16,9 +17,10 @@ import pytest
 import formats
 from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
 from formats.find.opening import open_checkpoint
-from formats.store import paths, remote, transport
+from formats.store import buckets, paths, remote, transport
 from formats.store.base import UnlistedError
 from formats.store.paths import named, open_file
+from formats.store.pieces import REQUEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +39,10 @@ class Got:
 
     def bytes(self) -> bytes:
         return self._data
+
+    def stream(self, size: int) -> Iterator[bytes]:
+        for at in range(0, len(self._data), size):
+            yield self._data[at : at + size]
 
 
 class Library(ModuleType):
@@ -62,7 +68,7 @@ class Library(ModuleType):
         data = self.objects[key]
         return {"path": key, "size": len(data), "e_tag": f'"{hash(data)}"', "last_modified": TIME}
 
-    def list_with_delimiter(self, client: str, prefix: str | None) -> dict[str, Any]:
+    async def list_with_delimiter_async(self, client: str, prefix: str | None) -> dict[str, Any]:
         self._ask("list", prefix or "")
         before = f"{prefix}/" if prefix else ""
         below = [key for key in self.objects if key.startswith(before)]
@@ -205,19 +211,59 @@ def test_listings_that_lead_elsewhere_are_refused(
         "common_prefixes": [],
         "objects": [{"path": name, "size": 1, "e_tag": "e", "last_modified": TIME}],
     }
-    monkeypatch.setattr(library, "list_with_delimiter", lambda *_: found)
+
+    async def lists(*_: object) -> dict[str, Any]:
+        return found
+
+    monkeypatch.setattr(library, "list_with_delimiter_async", lists)
     with pytest.raises(InaccessibleError, match="the server lists"):
         paths.list_folder("s3://bucket/run")
 
 
 def test_a_listing_without_end_is_an_error(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = threading.Event()
-    monkeypatch.setattr(library, "list_with_delimiter", lambda *_: ended.wait(60))
+
+    async def lists_on(*_: object) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+
+    monkeypatch.setattr(library, "list_with_delimiter_async", lists_on)
     monkeypatch.setenv("CKPT_TIMEOUT", "0.05")
     with pytest.raises(InaccessibleError, match=r"listing has not ended after 0\.1 seconds") as caught:
         paths.list_folder("s3://bucket/run")
-    ended.set()
+    assert ended.is_set(), "nothing more is asked for"
     assert "CKPT_TIMEOUT" in caught.value.hints[0]
+
+
+def test_large_ranges_take_memory_that_is_used_again(library: Library) -> None:
+    """And who has some of it keeps it: what was read is never another range's."""
+    blocks, pieces = buckets._blocks, []
+    library.objects["run/x"] = data = bytes(range(251)) * (6 * REQUEST // 251)
+    with open_file("s3://bucket/run/x") as file:
+        file.expect(0, file.size)
+        for at in range(0, len(data), 1 << 20):
+            pieces.append(file.read(at, 1 << 20))
+            assert len(blocks._blocks) <= 7
+    assert b"".join(pieces) == data
+    one, other = blocks.lend(), blocks.lend()
+    assert one.obj is not other.obj
+    again = one.obj
+    del one
+    assert blocks.lend().obj is again
+
+
+@pytest.mark.parametrize("cut", [1, REQUEST, -1])
+def test_a_large_range_that_is_short_or_long_is_asked_for_again(cut: int, library: Library) -> None:
+    library.objects["run/x"] = bytes(3 * REQUEST)
+    library.cut = cut
+    with open_file("s3://bucket/run/x") as file:
+        file.expect(0, file.size)
+        with pytest.raises(CheckpointError, match="bytes came"):
+            file.read(0, 1 << 20)
+    assert library.asked.count(("get", "run/x")) >= transport.ATTEMPTS
 
 
 def test_a_listing_with_a_name_that_is_none_is_no_listing(library: Library) -> None:
