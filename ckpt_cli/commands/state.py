@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from formats.core.words import command_line
 from formats.find.directory import no_checkpoints
+from formats.store.paths import relative
 from formats.tf.run.leftovers import Freed
 
 from ..helping import subcommand
@@ -56,9 +56,9 @@ def command(directory: str, *, as_json: bool, dry_run: bool, **wishes: Any) -> i
     leftovers.  What a process on this machine is writing is left alone; do not run it
     while another machine saves into the directory.
 
-    In a bucket the state file is all that is changed: --set and --fix put it anew.  Parts of
-    uploads that a killed process left there are seen by nobody, and removed by a lifecycle
-    rule of the bucket.
+    In a bucket --set and --fix put the state file anew, and --fix deletes what interrupted
+    conversions with --resume have sent.  Parts of uploads that a killed process left there
+    are seen by nobody, and removed by a lifecycle rule of the bucket.
 
     --keep replaces the state file first and then deletes, with all their files, all but
     the N latest checkpoints whose index and data files are there.  What a symbolic link
@@ -144,8 +144,7 @@ def _show_rows(run: Run) -> None:
         render.tsv([(what, entry.name, entry.timestamp, exists)])
     render.tsv(("unlisted", member.name, None, "exists") for member in run.unlisted)
     render.tsv(
-        ("leftover", os.path.relpath(leftover.path, run.path), None, leftover.what)
-        for leftover in run.leftovers
+        ("leftover", relative(leftover.path, run.path), None, leftover.what) for leftover in run.leftovers
     )
 
 
@@ -184,8 +183,8 @@ def _show_leftovers(run: Run) -> None:
     freed = Freed()
     rows = [
         [
-            render.escape(os.path.relpath(leftover.path, run.path)),
-            render.human_size(freed.by(leftover.files)),
+            render.escape(relative(leftover.path, run.path)),
+            render.human_size(leftover.frees(freed)),
             render.escape(leftover.what) + (f" ({leftover.in_the_way})" if leftover.in_the_way else ""),
         ]
         for leftover in run.leftovers

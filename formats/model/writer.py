@@ -368,7 +368,12 @@ class CheckpointWriter(ABC):
         self._state = "finished"
 
     def reopen(self) -> CheckpointReader:
-        """Return a reader of what was written: before it is moved to its place, if it `is_readable`."""
+        """Return a reader of what was written: before it is moved to its place, if it `is_readable`.
+
+        Of a rehearsal, of what lies in that place.
+        """
+        if self.target.rehearsal:
+            return self.format.reader(Probe(self.location(self.target.path)), False)
         if self._state != "closed":
             self.finish()
         with self.staging.opening() as path:

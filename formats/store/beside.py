@@ -59,6 +59,17 @@ def hub_shard(path: str) -> re.Match[str] | None:
     return SAFETENSORS_SHARD.fullmatch(path) or TORCH_SHARD.fullmatch(path)
 
 
+def is_shard_of(path: str, target: str) -> bool:
+    """Whether a file is called as a shard of a checkpoint is, whatever its number and count.
+
+    `target` is the prefix of a bundle, or the index of a sharded folder of Hugging Face's.
+    """
+    bundle, hub = SHARD.fullmatch(path), hub_shard(path)
+    if bundle is not None:
+        return bundle["prefix"] == target
+    return hub is not None and hub["prefix"] + hub["suffix"] + ".index.json" == target
+
+
 class _Taken(NamedTuple):
     """A listing, and what it holds by pattern and prefix."""
 

@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError
-from .beside import SHARD, hub_shard
+from .beside import is_shard_of
 from .journal import (
     JOURNAL,
     JOURNAL_VERSION,
@@ -80,6 +80,11 @@ class Journal:
             header = read_journal(path).header if path != self.directory else None
             if header is not None and header.get("target") == self.header.get("target"):
                 yield path, header
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a process has begun, and left something."""
+        return has_journal(self.directory)
 
     @property
     def is_done(self) -> bool:
@@ -191,20 +196,12 @@ class Journal:
 
     def _is_ours(self, moved: Moved) -> bool:
         """Whether what lies in a place is the file that was moved there, and a place of the target's."""
-        if moved.place not in self._heads and not self._is_shard(moved.place):
+        if moved.place not in self._heads and not is_shard_of(moved.place, os.path.basename(self.target)):
             return False
         try:
             return identity_of(self._final(moved.place)) == moved.identity
         except OSError:
             return False
-
-    def _is_shard(self, place: str) -> bool:
-        """Whether a name is that of a shard of the target, whatever its number and count."""
-        name = os.path.basename(self.target)
-        bundle, hub = SHARD.fullmatch(place), hub_shard(place)
-        if bundle is not None:
-            return bundle["prefix"] == name
-        return hub is not None and hub["prefix"] + hub["suffix"] + ".index.json" == name
 
     def _is_head_in_place(self, change: Moved | tuple[str, str]) -> bool:
         if not isinstance(change, Moved) or change.place not in self._heads:

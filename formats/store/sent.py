@@ -16,6 +16,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError, CheckpointExistsError
+from .beside import is_shard_of
 from .journal import (
     JOURNAL,
     JOURNAL_VERSION,
@@ -30,7 +31,7 @@ from .journal import (
     value_of,
 )
 from .objects import NOTHING, Over, md5
-from .paths import join, name_of, names_in, parent
+from .paths import entry_at, join, name_of, names_in, parent
 from .staging import ALIVE
 from .upload import Upload, object_store
 
@@ -174,6 +175,11 @@ class SentJournal:
         self._put()
 
     @property
+    def is_there(self) -> bool:
+        """Whether a process has begun, and left something."""
+        return self._store.asked(self.path) is not None
+
+    @property
     def is_done(self) -> bool:
         """Whether the index was put, and lies there still."""
         if not self._has_begun:
@@ -259,21 +265,61 @@ class SentJournal:
             self._store.delete([self.path])
 
 
-def told_of_sent(directory: str) -> tuple[str, Entry] | None:
-    """Return what an interrupted conversion has sent, and the journal that says so; None without one."""
+class HalfSent(NamedTuple):
+    """What an interrupted conversion has put into a store, and its journal, by which it can be gone on with.
+
+    `target` is the path that it leads to, None where the journal does not tell; `objects` are those that it
+    has sent and that lie there still, each with its bytes, the journal last.
+    """
+
+    path: str
+    what: str
+    modified: float
+    target: str | None
+    objects: tuple[tuple[str, int], ...]
+    in_the_way: str | None = None
+    aside: tuple[str, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(size for _, size in self.objects)
+
+    def frees(self, _: object) -> int:
+        """Return the bytes that removing it frees: no object has two names."""
+        return self.nbytes
+
+    def clear(self) -> None:
+        """Delete the objects, the journal last, so that whoever is cut off here can do it again."""
+        object_store(self.path).delete([path for path, _ in self.objects])
+
+
+def half_sent(directory: str) -> HalfSent | None:
+    """Return what an interrupted conversion has sent, by where its journal lies; None where none does.
+
+    A journal may be anybody's invention: what is no shard of its target, or another by now, is not told.
+    """
     path = join(directory, JOURNAL)
     entry = object_store(path).asked(path)
     if entry is None:
         return None
-    found = _read(path)
-    if found.header is None:
-        return "an interrupted conversion whose journal is damaged", entry
-    name, nbytes = found.header.get("target"), found.header.get("nbytes")
-    done = sum(sent.size for sent in found.sent.values())
-    return (
-        f"an interrupted conversion to {name}, {done:,} bytes of {nbytes:,} sent; --resume goes on with it",
-        entry,
-    )
+    found, journal = _read(path), (path, entry.size)
+    name: Any = (found.header or {}).get("target")
+    if (
+        found.header is None
+        or not is_name(name)
+        or not staging_pattern(name)[1].fullmatch(name_of(directory))
+    ):
+        what = "an interrupted conversion whose journal is damaged"
+        return HalfSent(directory, what, entry.modified, None, (journal,))
+    target = join(parent(directory), name)
+    objects = []
+    for each, sent in found.sent.items():
+        there = entry_at(join(parent(directory), each)) if is_shard_of(each, name) else None
+        if there is not None and (there.identity, there.size) == (sent.identity, sent.size):
+            objects.append((join(parent(directory), each), sent.size))
+    done, nbytes = sum(size for _, size in objects), found.header["nbytes"]
+    what = f"an interrupted conversion to {name}, {done:,} bytes of {nbytes:,} sent; --resume goes on with it"
+    return HalfSent(directory, what, entry.modified, target, (*objects, journal))
 
 
 def _is_sent(value: Any) -> bool:

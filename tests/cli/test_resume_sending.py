@@ -125,8 +125,7 @@ def test_objects_that_are_finished_are_not_sent_again(
         finished = {path for path in store.names if not path.endswith("ckpt.journal")}
         store.start()
         again = ckpt("convert", *words, "--resume")
-        if again.code:  # The last of all: there is nothing left of it but the target.
-            assert "is there already" in again.err
+        assert again.code == 0, again.err
         assert store.content() == expected
         sent_twice = finished & {path for what, path in store.changes if what in ("put", "finish")}
         # An object that was finished when its journal was not yet put is sent again.
@@ -238,6 +237,92 @@ def test_what_lies_there_is_listed(ckpt: Ckpt, store: Cut, here: Path) -> None:
     assert "--resume goes on with it" in done.err
     assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
     assert "interrupted" not in ckpt("ls", "mem://b/out").err
+
+
+def test_state_shows_what_was_sent_and_removes_it(ckpt: Ckpt, store: Cut, here: Path) -> None:
+    journal = interrupted(ckpt, store)
+    folder = journal.removesuffix("/ckpt.journal").removeprefix("mem://b/out/")
+    own = {path: data for path, data in store.content().items() if ".data-" in path or path == journal}
+    store.put("mem://b/out/kept.safetensors", (here / "w.safetensors").read_bytes())
+    shown = ckpt("state", "mem://b/out", "--json").json
+    assert shown["leftovers"] == [folder]
+    assert "an interrupted conversion to c-1, " in ckpt("state", "mem://b/out").out
+    (change,) = ckpt("state", "mem://b/out", "--fix", "--json", "-n").json["changes"]
+    assert (change["action"], change["name"]) == ("remove", folder)
+    assert change["nbytes"] == sum(map(len, own.values()))
+    assert change["why"].endswith(" old")
+    assert len(own) >= 2
+    assert set(own) < set(store.names)
+    assert ckpt("state", "mem://b/out", "--fix").code == 0
+    assert store.names == ["mem://b/out/kept.safetensors"]
+    assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
+
+
+@pytest.mark.parametrize("name", ["bundle", "safetensors"])
+def test_state_removes_nothing_that_an_index_names(name: str, ckpt: Ckpt, store: Cut, here: Path) -> None:
+    words = TARGETS[name]
+    _, total = whole(ckpt, store, words, "--resume")
+    store.start(total, dies=True)
+    assert ckpt("convert", *words, "--resume").code == 130
+    store.start()
+    (journal,) = [path for path in store.names if path.endswith("/ckpt.journal")]
+    made = {path: data for path, data in store.content().items() if path != journal}
+    if name == "bundle":  # It names the same shards, and is not what the journal speaks of any more.
+        done = ckpt("rename", "--in-place", words[1], "--sub", "n=>m")
+        assert done.code == 0, done.err
+    assert ckpt("state", journal.rpartition("/")[0].rpartition("/")[0], "--fix").code == 0
+    assert set(store.names) >= set(made)
+    assert journal not in store.names
+    assert ckpt("verify", words[1]).code == 0
+
+
+def test_an_index_that_cannot_be_read_may_name_what_was_sent(ckpt: Ckpt, store: Cut, here: Path) -> None:
+    interrupted(ckpt, store)
+    store.put("mem://b/out/c-1.index", b"no index")
+    before = store.content()
+    done = ckpt("state", "mem://b/out", "--fix")
+    assert "is left alone: " in done.err
+    assert store.content() == before
+
+
+def test_a_journal_leads_to_no_object_that_is_not_of_its_target(ckpt: Ckpt, store: Cut, here: Path) -> None:
+    """It may be anybody's invention."""
+    journal = interrupted(ckpt, store)
+    assert ckpt("convert", "c-1", "mem://b/out/other-1").code == 0
+    other = "mem://b/out/other-1.data-00000-of-00001"
+    entry = store.asked(other)
+    assert entry is not None
+    told = line_of(["sent", "other-1.data-00000-of-00001", entry.identity, entry.size, []])
+    store.put(journal, store.content()[journal] + told)
+    assert ckpt("state", "mem://b/out", "--fix").code == 0
+    assert [path for path in store.names if ".data-" in path] == [other]
+    assert not any(path.endswith(".journal") for path in store.names)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_is_finished_is_known_without_its_journal(name: str, ckpt: Ckpt, store: Cut, here: Path) -> None:
+    words = TARGETS[name]
+    expected, _ = whole(ckpt, store, words, "--resume")
+    for path, data in expected.items():
+        store.put(path, data)
+    store.start()
+    done = ckpt("convert", *words, "--resume")
+    assert done.code == 0, done.err
+    assert "was finished already" in done.err
+    assert not store.changes
+    assert ckpt("convert", *words).code == 3
+
+
+def test_another_checkpoint_in_its_place_is_not_taken_for_it(ckpt: Ckpt, store: Cut, here: Path) -> None:
+    words = TARGETS["bundle"]
+    for change in (("--cast", "float16"), ("--exclude", "n"), ("--sub", "n=>m")):
+        assert ckpt("convert", *words, *change).code == 0
+        before = store.content()
+        done = ckpt("convert", *words, "--resume")
+        assert done.code == 3, change
+        assert "is there already" in done.err
+        assert store.content() == before
+        store.clear()
 
 
 def test_nothing_secret_is_in_the_journal(

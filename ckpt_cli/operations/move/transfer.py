@@ -135,6 +135,8 @@ def execute(
     if resume is not None:
         rehearsed = create(overwrite=True, rehearsal=True)
         journal = resume.journal(plan, rehearsed)
+        if not overwrite and not journal.is_there and _is_made(plan, rehearsed, workers, advance):
+            return Outcome([*plan.notes, f"{plan.target}: was finished already, all of it was compared"])
         if not dry_run:
             journal.begin()
         if journal.is_done:
@@ -237,6 +239,22 @@ def _in_order(plan: Plan) -> Sequence[Move]:
         return plan.moves  # to which shard a tensor goes need not be known before
     layout = plan.layout()
     return sorted(plan.moves, key=lambda move: layout.get((move.spec.key, None), _LAST))
+
+
+def _is_made(
+    plan: Plan, rehearsed: CheckpointWriter, workers: Workers, advance: Callable[[int], None]
+) -> bool:
+    """Whether what lies at the target is what would be written: a kill can come when its journal is gone."""
+    if not rehearsed.existing(rehearsed.target.path):
+        return False
+    try:
+        with rehearsed.reopen() as found:
+            _compare(plan, found, Shares(), {}, workers, advance)
+            graph = [*found[GRAPH_KEY].chunks()] if plan.object_graph is not None else []
+            is_same = graph == ([] if plan.object_graph is None else [plan.object_graph.encode()])
+            return is_same and found.proved_facts().document() == plan.facts.document()
+    except (ConversionError, CorruptCheckpointError):
+        return False
 
 
 def _compare_in_place(

@@ -164,35 +164,17 @@ def _interrupted(path: str) -> list[str]:
     names = [name for name, is_folder in _entries(path) if is_folder and is_leftover(name, directory=True)]
     if not names:
         return []
-    if store_of(path).scheme:
-        return _half_sent([join(path, name) for name in names])
     import time
 
-    from formats.tf.run.leftovers import Freed, interrupted  # which few listings need
+    from formats.tf.run.leftovers import Freed, half_sent_in, interrupted  # which few listings need
 
+    here = (interrupted(join(path, name)) for name in names)
     notes = []
-    for name in names:
-        found = interrupted(join(path, name))
+    for found in half_sent_in(path) if store_of(path).scheme else here:
         if found is not None:
-            age, size = spoken_age(time.time() - found.modified), Freed().by(found.files)
+            age, size = spoken_age(time.time() - found.modified), found.frees(Freed())
             doing = found.in_the_way or f"{command_line('state', '--fix', path)} removes it"
             notes.append(f"{found.path}: {found.what} ({age} old, {size:,} bytes; {doing})")
-    return notes
-
-
-def _half_sent(folders: Iterable[str]) -> list[str]:
-    """Return notes on interrupted conversions to a store of objects; of others nobody can tell."""
-    import time
-
-    from formats.store.objects import ObjectStore
-    from formats.store.sent import told_of_sent
-
-    notes = []
-    for folder in folders:
-        found = told_of_sent(folder) if isinstance(store_of(folder), ObjectStore) else None
-        if found is not None:
-            what, journal = found
-            notes.append(f"{folder}: {what} ({spoken_age(time.time() - journal.modified)} old)")
     return notes
 
 

@@ -28,12 +28,13 @@ from formats.store.paths import (
     store_of,
 )
 from formats.store.urls import scheme_of
-from formats.tf.run.leftovers import find_leftovers
+from formats.tf.run.leftovers import find_leftovers, half_sent_in
 from formats.tf.run.state_file import FILE_NAME, StateFile, looks_like_state_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from formats.store.sent import HalfSent
     from formats.tf.run.leftovers import Leftover
 
 
@@ -91,7 +92,8 @@ class Run:
 
     `entries` stand in the order of the file, `unlisted` are the checkpoints it does not
     have, oldest first.  Old sets that are `waiting` in leftovers to be put back count as there.
-    Where it `is_in_store` there are no leftovers; where it `is_only_read` nothing is changed.
+    Where it `is_in_store` leftovers are what `--resume` goes on with: parts of uploads nobody sees.  Where
+    it `is_only_read` nothing is changed.
     """
 
     def __init__(self, path: str) -> None:
@@ -104,7 +106,11 @@ class Run:
         listed = dict.fromkeys((*self.state.paths, self.state.latest)) if self.state else {}
         members = {member.location.path: member for member in self.directory.members}
         sound = any(member.error is None for member in members.values())
-        self.leftovers = [] if self.is_in_store else self._find_leftovers(listed, has_checkpoints=sound)
+        self.leftovers: Sequence[Leftover | HalfSent] = (
+            half_sent_in(self.path)
+            if self.is_in_store
+            else self._find_leftovers(listed, has_checkpoints=sound)
+        )
         aside = [path for leftover in self.leftovers if not leftover.in_the_way for path in leftover.aside]
         self.waiting = _waiting(self.path, aside)
         members |= {member.location.path: member for member in self.waiting}
@@ -118,7 +124,7 @@ class Run:
         )
 
     def _find_leftovers(self, listed: Iterable[str], *, has_checkpoints: bool) -> list[Leftover]:
-        """Return what interrupted saves left; in a store that is parts of uploads, which nobody sees."""
+        """Return what interrupted saves left."""
         prefixes = [
             os.path.join(self.path, name) for path in listed for name in (path, os.path.basename(path))
         ]
@@ -172,7 +178,7 @@ class Run:
                 for entry in self.entries
             ],
             "unlisted": [member.name for member in self.unlisted],
-            "leftovers": [os.path.relpath(leftover.path, self.path) for leftover in self.leftovers],
+            "leftovers": [relative(leftover.path, self.path) for leftover in self.leftovers],
         }
 
 

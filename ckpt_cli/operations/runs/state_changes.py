@@ -37,7 +37,7 @@ from formats.find.registry import detect_format, format_named
 from formats.model.location import Location, step_of
 from formats.model.reader import Family
 from formats.store.beside import V1_SHARD
-from formats.store.paths import absolute, is_file, is_in_store, join
+from formats.store.paths import absolute, is_file, is_in_store, join, relative
 from formats.store.staging import holding, refusing, replace_file, sync_directory
 from formats.tf.run.leftovers import Freed
 from formats.tf.run.state_file import StateFile
@@ -46,6 +46,7 @@ from .state import Entry, Run, flaw_of, is_inside
 
 if TYPE_CHECKING:
     from formats.find.directory import Member
+    from formats.store.sent import HalfSent
     from formats.tf.run.leftovers import Leftover
 
 
@@ -71,7 +72,7 @@ class Change(NamedTuple):
     name: str
     why: str
     files: tuple[str, ...] = ()
-    leftover: Leftover | None = None
+    leftover: Leftover | HalfSent | None = None
 
     nbytes: int = 0
     """What is freed."""
@@ -333,8 +334,8 @@ class _Planner:
 
     # Leftovers --------------------------------------------------------------------
 
-    def _name(self, leftover: Leftover) -> str:
-        return os.path.relpath(leftover.path, self.run.path)
+    def _name(self, leftover: Leftover | HalfSent) -> str:
+        return relative(leftover.path, self.run.path)
 
     def _put_back(self) -> None:
         for leftover in self.run.leftovers:
@@ -359,7 +360,7 @@ class _Planner:
                 why = "a save that is running on another machine would miss it"
                 self.warnings.append(f"{name} changed {max(0, age):.0f} seconds ago: {why}")
             what = f"{leftover.what}, {spoken_age(age)} old"
-            size = self._freed.by(leftover.files)
+            size = leftover.frees(self._freed)
             change = Change("remove", name, what, leftover=leftover, nbytes=size)
             self.changes.append(change)
 

@@ -10,6 +10,9 @@
     P.data-S-of-M, P.index of N   second names of an exchange (`formats.tf.bundle.commit`)
     P-S-of-M.safetensors          the same of a sharded safetensors checkpoint
 
+In a store of objects it is what an interrupted conversion has sent, and its journal (`formats.store.sent`);
+what an index in its place names is the checkpoint's by then.
+
 A directory's name alone proves nothing: one called `my_temp` may be anybody's, so what
 lies in it must be parts, too.  A data shard without an index may also be all that is
 left of a checkpoint whose index was lost.  It is debris only where the state file does
@@ -35,6 +38,9 @@ from ...model.weight_map import files_of_map
 from ...store.beside import SAFETENSORS_SHARD, SHARD
 from ...store.journal import told
 from ...store.locks import is_locked
+from ...store.objects import ObjectStore
+from ...store.paths import is_file, join, name_of, names_in, store_of
+from ...store.sent import HalfSent, half_sent
 from ...store.staging import aside_of, put_back, refusing
 from ..bundle.index import BundleIndex, data_shard
 from .state_file import FILE_NAME
@@ -86,6 +92,10 @@ class Leftover(NamedTuple):
         """What is removed with it, but for directories."""
         return [path for path, status in _statuses(self.path) if not stat.S_ISDIR(status.st_mode)]
 
+    def frees(self, freed: Freed) -> int:
+        """Return the bytes that removing it frees, after what was counted before."""
+        return freed.by(self.files)
+
     def clear(self) -> None:
         """Put back the old set in it, if there is one, and remove the rest."""
         import shutil
@@ -103,6 +113,42 @@ def interrupted(path: str) -> Leftover | None:
     """Return what an interrupted conversion left in a directory that is called so; None where nobody did."""
     what = told(path) if _STAGING.fullmatch(path) else None
     return None if what is None else Leftover(path, what, "it is being written" if is_locked(path) else None)
+
+
+def half_sent_in(folder: str) -> list[HalfSent]:
+    """Return what interrupted conversions have sent to a folder, sorted; nothing where nobody can."""
+    if not isinstance(store_of(folder), ObjectStore):
+        return []
+    staged = [name for name, is_folder in names_in(folder) if is_folder and _STAGING.fullmatch(name)]
+    found = (half_sent(join(folder, name)) for name in staged)
+    return sorted(_but_for_named(each) for each in found if each is not None)
+
+
+def _but_for_named(found: HalfSent) -> HalfSent:
+    """Return it without objects that the checkpoint in its place has, whoever has put the index there."""
+    if found.target is None:
+        return found
+    try:
+        left = tuple(each for each in found.objects if not _is_named(each[0], found.target))
+    except CheckpointError:
+        return found._replace(in_the_way=f"what lies at {found.target} may be made of its objects")
+    if len(left) == len(found.objects):
+        return found
+    what = f"a conversion to {name_of(found.target)} that was interrupted when it was all but done"
+    return found._replace(what=what, objects=left)
+
+
+def _is_named(path: str, target: str) -> bool:
+    """Whether the index of a bundle, or of a sharded folder, that lies at a target has a file for a shard."""
+    shard = SHARD.fullmatch(path)
+    if shard is not None and is_file(target + ".index"):
+        return BundleIndex(target).header.num_shards == int(shard["count"])
+    if SAFETENSORS_SHARD.fullmatch(path) and is_file(target):
+        named = files_of_map(target)
+        if not named:
+            raise CheckpointError("names no shards", path=target)
+        return path in named
+    return False
 
 
 def _statuses(path: str) -> Iterator[tuple[str, os.stat_result]]:
