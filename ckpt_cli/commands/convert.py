@@ -25,7 +25,7 @@ from ..operations.choose.select import choose
 from ..operations.move import convert, pairing, transfer
 from ..operations.move.chosen import Settings
 from ..operations.move.keras.plan import read_config
-from ..operations.move.layouts import check_target, lay_out
+from ..operations.move.layouts import check_target, holds_optimizer, lay_out
 from ..operations.move.optimizers import Given
 from ..operations.move.run_directory import converted_names, converted_state, refuse_state_file
 from ..option_rules import excludes, needs, option_rules
@@ -182,7 +182,7 @@ def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any])
     layout = layout_of(options)
     given = Given(options["iterations"], options["learning_rate"])
     if layout is not None:
-        layout = layout._replace(nests=into is not None and into.keeps_structure, given=given)
+        layout = layout._replace(nests=into is not None and holds_optimizer(into, layout), given=given)
     laid = lay_out(reader, keys, layout) if layout is not None else None
     if laid is not None and layout is not None:
         if into is not None:
@@ -198,7 +198,8 @@ def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any])
         render.note(text)
     if into is not None:
         config = read_config(options["config"]) if options["config"] else None
-        settings = Settings(options["cast"], options["merge_slices"], names, given, config)
+        optimizer = laid.optimizer if laid is not None else None
+        settings = Settings(options["cast"], options["merge_slices"], names, given, config, optimizer)
         plan = convert.plan_conversion(reader, keys, target, into, settings)
         return _carry_out(plan if laid is None else laid.told(plan), options)
     with _open(options["like"], options) as template:

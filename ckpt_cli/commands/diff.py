@@ -16,7 +16,7 @@ from ..operations.choose.keys import renamed
 from ..operations.compare.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
 from ..operations.compare.failing import Baseline, FailOn
 from ..operations.compare.measure import Tolerance
-from ..operations.move.layouts import compared_with, lay_out
+from ..operations.move.layouts import OF_OPTIMIZER, compared_with, lay_out
 from ..option_rules import excludes, needs, option_rules
 from ..options import (
     LocalPath,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from formats import CheckpointReader
     from formats.model.location import Location
 
+    from ..operations.choose.select import Selection
     from ..operations.compare.diff import Diff, Entry, Pair
     from ..operations.compare.unlike import Unlike
     from ..operations.move.layouts import Layout
@@ -230,7 +231,7 @@ def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[
         opened(left, noted=noted, loaded=not told_apart) as stored,
         opened(right, noted=noted, loaded=not told_apart) as other,
     ):
-        one = stored if layout is None else _laid_out(stored, layout, other)
+        one = stored if layout is None else _laid_out(stored, layout, other, selection)
         changed = renamed(one, rules) if rules else None
         for text in changed.notes if changed is not None else ():
             render.note(text)
@@ -255,9 +256,17 @@ def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[
         return found, {**names, **labels(other, "object-path")}
 
 
-def _laid_out(left: CheckpointReader, layout: Layout, right: CheckpointReader) -> CheckpointReader:
-    """Return LEFT in another layout; back in TensorFlow's, it has the keys of the model in RIGHT."""
-    laid = lay_out(left, list(left.specs), compared_with(layout, right))
+def _laid_out(
+    left: CheckpointReader, layout: Layout, right: CheckpointReader, selection: Selection
+) -> CheckpointReader:
+    """Return LEFT in another layout; back in TensorFlow's, it has the keys of the model in RIGHT.
+
+    Where no kind of an optimizer's state is chosen, that is left out, so that it need not be explained.
+    """
+    keys = list(left.specs)
+    if selection.kinds and not set(OF_OPTIMIZER) & set(selection.kinds):
+        keys = [key for key in keys if left.kinds.get(key) not in OF_OPTIMIZER]
+    laid = lay_out(left, keys, compared_with(layout, right))
     for text in laid.notes:
         render.note(text)
     say_dropped(laid.dropped)

@@ -30,14 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 
-TF1, LEGACY, KERAS2, KERAS3 = "tf1", "legacy", "keras2", "keras3"
+TF1, LEGACY, KERAS2, KERAS3, PYTORCH = "tf1", "legacy", "keras2", "keras3", "pytorch"
 TITLES = {
     TF1: "TensorFlow 1",
     LEGACY: "legacy Keras",
     KERAS2: "Keras 2.11 to 2.15",
     KERAS3: "Keras 3",
+    PYTORCH: "PyTorch",
 }
-"""Generations, as messages name them."""
+"""Generations, as messages name them, and PyTorch."""
 
 
 _NUMBERED = re.compile(r"_\d+$")
@@ -72,7 +73,7 @@ class Slot(NamedTuple):
     def name(self, generation: str) -> str:
         """Return its name in a generation: of the slot, or of the list that holds it."""
         names = {TF1: self.tf1, LEGACY: self.legacy, KERAS2: self.list2, KERAS3: self.list3}
-        return names[generation]
+        return {**names, PYTORCH: self.pytorch}[generation]
 
 
 class Optimizer(NamedTuple):

@@ -82,6 +82,14 @@ GROUPS: dict[str, dict[str, Any]] = {
 NO_STEP = "SGD"
 """The optimizer of which PyTorch keeps no step."""
 
+_NO_MATTER = frozenset(("foreach", "differentiable", "capturable", "fused"))
+"""What a group says of how a step is computed, and not of what comes out."""
+
+_OF_GROUPS = frozenset(
+    ("params", "param_names", "initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum", "swa_lr")
+)
+"""What a group says beside: whose it is, and what schedules of the rate put there."""
+
 _OF_NO_EFFECT = frozenset(
     ("name", "is_legacy_optimizer", "jit_compile", "ema_momentum", "ema_overwrite_frequency", "dtype")
 )
@@ -97,6 +105,45 @@ def settings_of(optimizer: str) -> set[str]:
 def group_of(optimizer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the group of an optimizer with these settings, but for its parameters."""
     return {name: _filled_in(value, settings) for name, value in GROUPS[optimizer].items()}
+
+
+def optimizer_of_group(group: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the optimizer in Keras whose group this is, and its settings, as Keras calls them.
+
+    ValueError where it is none of `GROUPS`, or has on what Keras' has not.
+    """
+    lacks = []
+    for name, known in GROUPS.items():
+        if any(
+            isinstance(each, Setting) for key in known.keys() - group.keys() for each in _each(known[key])
+        ):
+            continue
+        told = [*known, *(group.keys() - known.keys() - _OF_GROUPS)]
+        odd = next(
+            (key for key in told if key not in _NO_MATTER and not _fits(known.get(key), group.get(key))), None
+        )
+        if odd is None:
+            return name, _settings_in(group, known)
+        lacks.append(f"{odd} {group.get(odd)!r:.60}, which Keras' {name} has not")
+    raise ValueError(lacks[0] if lacks else f"a group that is none of {', '.join(GROUPS)}")
+
+
+def _fits(known: Any, said: Any) -> bool:
+    """Whether what a group says is a setting of Keras', or what Keras' optimizer does anyway."""
+    if type(known) is tuple:
+        return type(said) in (tuple, list) and len(said) == len(known)
+    return isinstance(known, Setting) or bool(said) == bool(known)
+
+
+def _settings_in(group: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key in known.keys() & group.keys():
+        names, said = _each(known[key]), group[key]
+        values = said if type(known[key]) is tuple else (said,)
+        found |= {
+            each.name: value for each, value in zip(names, values, strict=True) if isinstance(each, Setting)
+        }
+    return found
 
 
 def lack_of(optimizer: str, settings: Mapping[str, Any]) -> str | None:

@@ -77,6 +77,11 @@ def unescaped(part: str) -> str:
     return part.replace("%2F", "/").replace("%25", "%")
 
 
+def in_dictionary(prefix: str, name: str) -> str:
+    """Return the key of a name in the dictionary that a prefix leads to; that of a state dict is empty."""
+    return prefix + escaped(name) if prefix else name
+
+
 def _as_view(value: Any) -> Any:
     return view_of_all(value) if type(value) is Storage else value
 

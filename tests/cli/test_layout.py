@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import formats
 from tests.support import data_path, same
+from tests.torch_files import storage, tensor, zipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -254,3 +256,200 @@ def test_a_part_of_an_optimizer_is_refused(
     assert done.code == 3
     assert words in done.err
     assert not (tmp_path / "x.pt").exists()
+
+
+# An optimizer's state on the way back -------------------------------------------------
+
+KERAS = {
+    "2": data_path("keras_mlp", "mlp.with_optimizer.h5"),
+    "2 without names": data_path("optimizers", "new", "adam", "model.h5"),
+    "legacy": data_path("optimizers", "legacy", "adam", "model.h5"),
+    "3": data_path("keras3_mlp", "mlp.keras"),
+}
+
+
+@pytest.mark.parametrize("name", KERAS)
+def test_the_state_of_an_optimizer_comes_back_the_same(name: str, ckpt: Callable, tmp_path: Path) -> None:
+    source, there = KERAS[name], tmp_path / "t.pt"
+    back = tmp_path / f"b.{source.rpartition('.')[2]}"
+    assert ckpt("convert", source, there, "--layout", "pytorch").code == 0
+    done = ckpt("convert", there, back, "--layout", "tensorflow", "--config", source)
+    assert done.code == 0, done.err
+    before, after = (
+        {key.replace("/Adam/", "/"): value for key, value in read(path).items()} for path in (source, back)
+    )
+    assert before.keys() == after.keys()
+    assert all(same(value, after[key]) for key, value in before.items())
+    assert ckpt("verify", back).code == 0
+    for layout, left, right in (("pytorch", source, there), ("tensorflow", there, source)):
+        line = ("diff", "--exact", left, right, "--layout", layout, "--config", source)
+        done = ckpt(*line)
+        assert (done.code, done.out) == (0, ""), done.err
+        assert ckpt(*line, "--kind", "variable").code == 0
+
+
+CONFIG = {
+    "class_name": "Sequential",
+    "config": {
+        "name": "s",
+        "layers": [{"class_name": "Dense", "config": {"name": "d", "units": 2, "use_bias": False}}],
+    },
+}
+ADAM = {
+    "lr": 0.5,
+    "betas": (0.9, 0.99),
+    "eps": 1e-7,
+    "weight_decay": 0,
+    "amsgrad": False,
+    "maximize": False,
+    "foreach": None,
+    "params": [0],
+    "param_names": ["d.weight"],
+}
+"""What torch 1.13 says, beside the names."""
+SGD = {
+    "lr": 0.5,
+    "momentum": 0.9,
+    "dampening": 0,
+    "weight_decay": 0,
+    "nesterov": False,
+    **dict(list(ADAM.items())[-2:]),
+}
+
+
+def training(path: Path, group: dict[str, Any], state: dict[str, Any], **beside: Any) -> Path:
+    """Write a training checkpoint of PyTorch, of a model of one weight, and its configuration."""
+    path.with_name("config.json").write_text(json.dumps(CONFIG))
+    optimizer = {"state": {0: state} if state else {}, "param_groups": [group]}
+    weights = tensor(storage("0"))
+    value = {"model": {"d.weight": weights}, "optimizer": optimizer, **beside}
+    data = {str(number): np.full(6, number + 1, "<f4").tobytes() for number in range(3)}
+    path.write_bytes(zipped(value, data))
+    return path
+
+
+M, V = tensor(storage("1")), tensor(storage("2"))
+KEPT = {"step": 3, "exp_avg": M, "exp_avg_sq": V}
+
+
+def test_state_of_pytorch_becomes_that_of_each_keras(ckpt: Callable, tmp_path: Path) -> None:
+    source = training(tmp_path / "t.pt", ADAM, KEPT, epoch=7)
+    line = ("--layout", "tensorflow", "--config", tmp_path / "config.json")
+    done = ckpt("convert", source, tmp_path / "m.weights.h5", *line)
+    assert done.code == 0, done.err
+    assert "left out epoch: no tensors" in done.err
+    found = read(tmp_path / "m.weights.h5")
+    assert found["optimizer/vars/0"] == 3
+    assert found["layers/dense/vars/0"].shape == (3, 2)
+    assert found["optimizer/vars/1"] == 0.5
+    assert same(found["optimizer/vars/2"], np.full((3, 2), 2, "f"))
+    assert same(found["optimizer/vars/3"], np.full((3, 2), 3, "f"))
+    assert ckpt("convert", source, tmp_path / "o", "--to", "object", *line).code == 0
+    rate = "optimizer/_learning_rate/.ATTRIBUTES/VARIABLE_VALUE"
+    assert read(tmp_path / "o")[rate] == 0.5
+    given = ("--iterations", "9", "--learning-rate", "0.25")
+    assert ckpt("convert", source, tmp_path / "p", "--to", "object", *line, *given).code == 0
+    found = read(tmp_path / "p")
+    assert (found[rate], found["optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE"]) == (0.25, 9)
+
+
+def test_momentum_becomes_the_step_that_follows_of_it(ckpt: Callable, tmp_path: Path) -> None:
+    source = training(tmp_path / "t.pt", SGD, {"momentum_buffer": M})
+    line = (
+        "convert",
+        source,
+        tmp_path / "m.weights.h5",
+        "--layout",
+        "tensorflow",
+        "--config",
+        tmp_path / "config.json",
+    )
+    done = ckpt(*line)
+    assert done.code == 3
+    assert "--iterations N gives it" in done.err
+    assert ckpt(*line, "--iterations", "4").code == 0
+    found = read(tmp_path / "m.weights.h5")
+    assert found["optimizer/vars/0"] == 4
+    assert same(found["optimizer/vars/2"], np.full((3, 2), -1, "f"))
+
+
+RMSPROP = {
+    "lr": 0.5,
+    "momentum": 0,
+    "alpha": 0.9,
+    "eps": 1e-7,
+    "centered": False,
+    "weight_decay": 0,
+    **dict(list(ADAM.items())[-2:]),
+}
+
+
+@pytest.mark.parametrize(
+    ("group", "state", "words"),
+    [
+        ({key: value for key, value in ADAM.items() if key != "param_names"}, KEPT, "has no param_names"),
+        ({**ADAM, "weight_decay": 0.1}, KEPT, "has weight_decay 0.1, which Keras' Adam has not"),
+        ({**ADAM, "maximize": True}, KEPT, "has maximize True"),
+        ({**ADAM, "delta": 0.1}, KEPT, "has delta 0.1"),
+        ({**SGD, "dampening": 0.5}, {"momentum_buffer": M}, "has dampening 0.5"),
+        ({"rho": 0.9, **ADAM, "amsgrad": None}, KEPT, "has rho 0.9"),
+        ({"lr": 0.1, "rho": 0.9, "eps": 1e-6, "params": [0]}, {"acc_delta": M}, "none of Adam"),
+        ({**ADAM, "lr": -1.0}, KEPT, "the learning rate of the optimizer at 'optimizer/' is -1.0"),
+        ({**ADAM, "betas": ("0.9", 0.9)}, KEPT, "beta_1 of the optimizer at 'optimizer/' is '0.9'"),
+        ({**ADAM, "params": [1]}, KEPT, "'d.weight': the optimizer at 'optimizer/' has no exp_avg of it"),
+        ({**ADAM, "params": [0, 0], "param_names": ["d.weight", "x"]}, KEPT, "two parameters 'x'"),
+        ({**ADAM, "params": [0, 1], "param_names": ["d.weight", "x"]}, KEPT, "has a parameter of no weight"),
+        ({**ADAM, "params": [], "param_names": []}, KEPT, "'d/kernel': the configuration trains it"),
+        (ADAM, {**KEPT, "step": 1.5}, "1.5 steps of 'd.weight'"),
+        (ADAM, {**KEPT, "exp_avg_sq": None}, "has no exp_avg_sq of it"),
+        (ADAM, {**KEPT, "max_exp_avg_sq": M}, "has 'max_exp_avg_sq' of it, by its settings it keeps none"),
+        ({**RMSPROP, "centered": True}, {"step": 3, "square_avg": M}, "has no grad_avg of it"),
+    ],
+)  # fmt: skip
+def test_state_that_keras_has_no_equal_of_is_refused(
+    group: dict[str, Any], state: dict[str, Any], words: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    source = training(tmp_path / "t.pt", group, state)
+    line = (
+        "convert",
+        source,
+        tmp_path / "m.weights.h5",
+        "--layout",
+        "tensorflow",
+        "--config",
+        tmp_path / "config.json",
+    )
+    done = ckpt(*line)
+    assert (done.code, done.out) == (3, ""), done.err
+    assert words in done.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "t.pt"]
+    assert ckpt(*line, "--weights-only").code == 0
+
+
+def test_two_models_or_optimizers_are_told_apart_by_the_user(ckpt: Callable, tmp_path: Path) -> None:
+    second = {"state": {0: KEPT}, "param_groups": [ADAM]}
+    source = training(tmp_path / "t.pt", ADAM, KEPT, second=second, ema={"d.weight": V})
+    line = (
+        "convert",
+        source,
+        tmp_path / "m.weights.h5",
+        "--layout",
+        "tensorflow",
+        "--config",
+        tmp_path / "config.json",
+    )
+    assert "2 dictionaries have all of the model's tensors: 'ema/', 'model/'" in ckpt(*line).err
+    done = ckpt(*line, "--exclude", "ema/*")
+    assert done.code == 3
+    assert "2 optimizers" in done.err
+    done = ckpt(*line, "--exclude", "ema/*", "--exclude", "second/*")
+    assert done.code == 0, done.err
+    assert read(tmp_path / "m.weights.h5")["optimizer/vars/0"] == 3
+
+
+def test_numbers_that_differ_from_the_configurations_are_told(ckpt: Callable, tmp_path: Path) -> None:
+    source = tmp_path / "t.pt"
+    assert ckpt("convert", KERAS["2"], source, "--layout", "pytorch", "--learning-rate", "0.25").code == 0
+    done = ckpt("convert", source, tmp_path / "b.h5", "--layout", "tensorflow", "--config", KERAS["2"])
+    assert done.code == 0
+    assert "has learning_rate 0.25, the configuration 0.00999999978: Keras goes on with the" in done.err

@@ -1,11 +1,14 @@
 """Models of Keras trained for three steps and saved, and three steps more; run by TensorFlow's Python.
 
+Then what PyTorch has saved after three of its own, for three steps more.
+
 Gradients are drawn, and kept for PyTorch, which is given the very same.
 Two kernels are square, and of one shape.
 """
 
 import os
 
+import h5py
 import numpy as np
 import tensorflow as tf
 
@@ -62,6 +65,52 @@ def trained(folder, cases, suffix):
         for step, gradients in enumerate(drawn[STEPS:]):
             arrays |= {f"gradient/{step}/{n}": g for n, g in zip(names, gradients, strict=True)}
         np.savez(os.path.join(folder, f"{number}.npz"), **arrays)
+
+
+def _loaded(path, optimizer, suffix):
+    of_keras_3 = hasattr(K, "version")
+    if suffix == ".keras" or (suffix == ".h5" and not of_keras_3):
+        return K.models.load_model(path)
+    model = _model()
+    model.compile(optimizer, K.losses.MeanSquaredError())
+    if hasattr(optimizer, "build"):
+        optimizer.build(model.trainable_variables)
+    model.load_weights(path)
+    if suffix == ".h5":  # from which Keras 3 loads no optimizer, not even what it wrote: the list is its own
+        with h5py.File(path) as file:
+            group = file["optimizer_weights"]
+            stored = [group[name][()] for name in group.attrs["weight_names"]]
+        for variable, value in zip(optimizer.variables, stored, strict=True):
+            variable.assign(value)
+    return model
+
+
+def gone_on(folder, cases, suffix):
+    """Return by number how far weights are from PyTorch's after three more steps, relative to the changes.
+
+    `<number>_back<suffix>` is what was made of a checkpoint of PyTorch's, `<number>_torch.npz` its weights
+    after the same steps, and how many it has taken.
+    """
+    found = {}
+    for number, (family, name, settings) in enumerate(cases):
+        K.backend.clear_session()
+        model = _loaded(
+            os.path.join(folder, f"{number}_back{suffix}"), _optimizer(family, name, settings), suffix
+        )
+        before = [v.numpy() for v in model.trainable_variables]
+        names = [getattr(v, "path", v.name).removesuffix(":0") for v in model.trainable_variables]
+        with np.load(os.path.join(folder, f"{number}.npz")) as drawn:
+            for step in range(STEPS):
+                _apply(model.optimizer, model, [drawn[f"gradient/{step}/{n}"] for n in names])
+        assert int(model.optimizer.iterations) == 3 * STEPS, int(model.optimizer.iterations)
+        distances = []
+        with np.load(os.path.join(folder, f"{number}_torch.npz")) as truth:
+            for n, v, old in zip(names, model.trainable_variables, before, strict=True):
+                change = np.abs(truth[n] - old).max()
+                assert change > 1e-4, (name, n, change)
+                distances.append(float(np.abs(truth[n] - v.numpy()).max() / change))
+        found[number] = max(distances)
+    return found
 
 
 def refused(folder):

@@ -25,8 +25,18 @@ def _turned(array):
     return torch.from_numpy(array.transpose().copy())
 
 
+def _step(net, optimizer, names, drawn):
+    for step in range(STEPS):
+        for key, name in names.items():
+            net.get_parameter(name).grad = _turned(drawn[f"gradient/{step}/{key}"])
+        optimizer.step()
+
+
 def gone_on(folder, classes):
-    """Return by number how far weights are from Keras' after three more steps, relative to the changes."""
+    """Return by number how far weights are from Keras' after three more steps, relative to the changes.
+
+    `<number>_on.pt` is what is then saved, `<number>_torch.npz` the weights after three more, in Keras' axes.
+    """
     found = {}
     for number, (name, defaults) in enumerate(classes):
         saved = torch.load(os.path.join(folder, f"{number}.pt"), weights_only=True)
@@ -41,10 +51,7 @@ def gone_on(folder, classes):
             keys = [key.removeprefix("after/") for key in truth if key.startswith("after/")]
             of = {key: f"{key.split('/')[0]}.{NAMES[key.split('/')[1]]}" for key in keys}
             assert sorted(of.values()) == sorted(names)
-            for step in range(STEPS):
-                for key in keys:
-                    net.get_parameter(of[key]).grad = _turned(truth[f"gradient/{step}/{key}"])
-                optimizer.step()
+            _step(net, optimizer, of, truth)
             distances = []
             for key in keys:
                 after = _turned(truth[f"after/{key}"])
@@ -52,4 +59,9 @@ def gone_on(folder, classes):
                 assert change > 1e-4, (name, key, change)
                 distances.append(float((net.get_parameter(of[key]) - after).abs().max() / change))
             found[number] = max(distances)
+            state = {"model": net.state_dict(), "optimizer": optimizer.state_dict()}
+            torch.save(state, os.path.join(folder, f"{number}_on.pt"))
+            _step(net, optimizer, of, truth)
+        weights = {key: net.get_parameter(name).detach().numpy().transpose() for key, name in of.items()}
+        np.savez(os.path.join(folder, f"{number}_torch.npz"), **weights)
     return found

@@ -1,4 +1,4 @@
-"""An optimizer's state of Keras in PyTorch: three more steps are the same on both sides."""
+"""An optimizer's state of Keras in PyTorch, and back: three more steps are the same on both sides."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from ckpt_cli.main import main
 from formats.keras.optimizers_in_pytorch import GROUPS
+from tests.sampling import seeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,37 +42,50 @@ RUNS = [
 ]
 
 
-def convert(folder: Path, source: str, target: str, *options: str) -> int:
+def run(*line: str) -> int:
     with pytest.raises(SystemExit) as ended:
-        main(["convert", str(folder / source), str(folder / target), "--layout", "pytorch", *options, "-q"])
+        main([*line, "-q"])
     assert isinstance(ended.value.code, int)
     return ended.value.code
+
+
+def convert(folder: Path, source: str, target: str, *options: str, layout: str = "pytorch") -> int:
+    return run("convert", str(folder / source), str(folder / target), "--layout", layout, *options)
 
 
 def test_each_optimizer_of_the_table_is_run() -> None:
     assert {name for name, _ in CASES.values()} == set(GROUPS)
 
 
-@pytest.mark.parametrize(("release", "family", "suffix"), RUNS, ids=["-".join(run) for run in RUNS])
+@pytest.mark.parametrize("number", seeds(3, len(RUNS)))
 def test_three_more_steps_are_the_same(
     old_tensorflow: TensorFlow,
     new_tensorflow: TensorFlow,
     pytorch: TensorFlow,
-    release: str,
-    family: str,
-    suffix: str,
+    number: int,
     tmp_path: Path,
 ) -> None:
+    release, family, suffix = RUNS[number]
     names = [name for name in CASES if not (family == "legacy" and name == "AdamW")]
     keras = {"2.15": old_tensorflow, "2.21": new_tensorflow}[release]
     cases = [(family, *CASES[name]) for name in names]
     keras.ask("layout_optimizers", "trained", folder=str(tmp_path), cases=cases, suffix=suffix)
-    for number in range(len(names)):
-        told = [] if suffix in (".h5", ".keras") else ["--config", str(tmp_path / f"{number}_whole.h5")]
-        assert convert(tmp_path, f"{number}{suffix}", f"{number}.pt", *told) == 0, names[number]
+    whole = suffix in (".h5", ".keras")
+    configs = [str(tmp_path / (f"{n}{suffix}" if whole else f"{n}_whole.h5")) for n in range(len(names))]
+    for at, config in enumerate(configs):
+        told = [] if whole else ["--config", config]
+        assert convert(tmp_path, f"{at}{suffix}", f"{at}.pt", *told) == 0, names[at]
     classes = [(CASES[name][0], {"lr": 1.0, **DEFAULTS.get(name, {})}) for name in names]
     far = pytorch.ask("layout_optimizers_torch", "gone_on", folder=str(tmp_path), classes=classes)
-    found = {name: far[str(number)] for number, name in enumerate(names)}
+    found = {name: far[str(at)] for at, name in enumerate(names)}
+    assert {name: distance for name, distance in found.items() if not distance < CLOSE} == {}
+    for at, config in enumerate(configs):
+        back = ["--config", config, *(["--iterations", "6"] if CASES[names[at]][0] == "SGD" else [])]
+        target = ["--to", "tf-object"] if not suffix else []
+        done = convert(tmp_path, f"{at}_on.pt", f"{at}_back{suffix}", *back, *target, layout="tensorflow")
+        assert done == 0, names[at]
+    far = keras.ask("layout_optimizers", "gone_on", folder=str(tmp_path), cases=cases, suffix=suffix)
+    found = {name: far[str(at)] for at, name in enumerate(names)}
     assert {name: distance for name, distance in found.items() if not distance < CLOSE} == {}
 
 

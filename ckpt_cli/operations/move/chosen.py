@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader, Format
 
     from ..choose.keys import Renamed
+    from .keras.optimizer import Optimizer
 
 
 class Settings(NamedTuple):
@@ -50,6 +51,9 @@ class Settings(NamedTuple):
 
     config: KerasFacts | None = None
     """The configuration of the Keras model, where it is given, and what comes with it."""
+
+    optimizer: Optimizer | None = None
+    """The state of an optimizer, where another layout than Keras' has it."""
 
 
 def check_keys(moves: Sequence[Move], target: str) -> None:

@@ -50,7 +50,7 @@ WEIGHTS_ONLY = "to leave the state of optimizers out: --kind variable"
 
 _COMPILED = "--config FILE of the compiled model, a .keras or .h5 file, tells its settings"
 _RATE_GIVEN = "--learning-rate R gives it"
-_MOST_STEPS = 1 << 24
+MOST_STEPS = 1 << 24
 """What float32, in which PyTorch counts, holds without a gap."""
 
 
@@ -186,8 +186,8 @@ class _Following:
     def _steps(self) -> int:
         iteration = self._optimizer.iteration
         steps = iteration.value if iteration.key is None else self._number(iteration.key)
-        if steps is None or not 0 <= steps <= _MOST_STEPS:
-            raise ConversionError(f"{steps} steps, PyTorch counts to {_MOST_STEPS} in float32")
+        if steps is None or not 0 <= steps <= MOST_STEPS:
+            raise ConversionError(f"{steps} steps, PyTorch counts to {MOST_STEPS} in float32")
         return int(steps)
 
     def _notes(self) -> list[str]:

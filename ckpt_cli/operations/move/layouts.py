@@ -11,27 +11,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.core.words import counted
+from formats.core.words import counted, first_of
 from formats.errors import ConversionError, leave_out
 from formats.keras.facts import keras_facts
 from formats.keras.in_pytorch import COUNT, Filler, LayoutRow, model_names, remarks_on, rows_of
 from formats.keras.match import fill
 from formats.keras.model import ModelError, Unit, from_config
-from formats.model.facts import Facts, Nothing
+from formats.model.facts import Facts, Nothing, Rich
 from formats.model.reader import Family
+from formats.torch.keys import escaped, in_dictionary, unescaped
 
 from ..choose.name_map import Name, NameMap, Row
 from ..choose.relaid import Constant, Relaid
 from ..choose.relations import inverted, relate
 from .keras.optimizer import optimizer_of
 from .layout_optimizer import WEIGHTS_ONLY, Weights, follow
+from .layout_optimizer_back import Weights as Trained
+from .layout_optimizer_back import as_in, bring_back, chosen_optimizer
 from .optimizers import Given
 from .plans import Dropped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from formats.core.axes import Shape
     from formats.keras.facts import KerasFacts
     from formats.model.reader import CheckpointReader, Format
 
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 PYTORCH, TENSORFLOW = "pytorch", "tensorflow"
 WAYS = (PYTORCH, TENSORFLOW)
+OF_OPTIMIZER = ("slot", "optimizer")
+"""Kinds of an optimizer's state."""
 
 _MOST_SHOWN = 5
 _HINTS = (
@@ -57,7 +61,7 @@ class Layout(NamedTuple):
     names: NameMap | None = None
     config: KerasFacts | None = None
     like: CheckpointReader | None = None
-    """A checkpoint of Keras whose keys are wanted, where the way is TENSORFLOW."""
+    """A checkpoint whose keys are wanted: of Keras, where the way is TENSORFLOW."""
 
     nests: bool = False
     """Whether what is written has a place for an optimizer's state beside the weights."""
@@ -75,6 +79,9 @@ class Laid(NamedTuple):
     notes: tuple[str, ...]
     facts: Facts = Nothing()
     """What is written beside the tensors."""
+
+    optimizer: Optimizer | None = None
+    """The state of an optimizer as Keras' layouts list it, on the way back."""
 
     @property
     def holds_optimizer(self) -> bool:
@@ -108,13 +115,32 @@ class Laid(NamedTuple):
 
 
 def compared_with(layout: Layout, right: CheckpointReader) -> Layout:
-    """Return the layout to be compared with a checkpoint: back, in the keys of the model that it holds."""
-    if layout.way != TENSORFLOW or layout.names is not None:
+    """Return the layout to be compared with a checkpoint: back, in the keys of the model that it holds.
+
+    Where that has an optimizer's state, this one's is laid out, too.
+    """
+    if layout.names is not None:
         return layout
+    layout = layout._replace(nests=holds_optimizer(right.format, layout) and has_optimizer(right))
+    if layout.way != TENSORFLOW:
+        return layout._replace(like=right)
     facts = keras_facts(right.facts)
     config = layout.config or facts
     fits = right.format.family is Family.KERAS or right.format.has_object_graph
     return layout._replace(config=config, like=right if fits else None)
+
+
+def has_optimizer(reader: CheckpointReader, keys: Iterable[str] | None = None) -> bool:
+    """Whether a checkpoint, or these tensors of it, are state of an optimizer, too."""
+    kinds = reader.kinds
+    return any(kinds.get(key) in OF_OPTIMIZER for key in (reader.specs if keys is None else keys))
+
+
+def holds_optimizer(into: Format, layout: Layout) -> bool:
+    """Whether a format has a place for the state of an optimizer in a layout."""
+    if layout.way == TENSORFLOW:
+        return layout.names is None and (into.family is Family.KERAS or into.has_object_graph)
+    return into.keeps_structure
 
 
 def check_target(into: Format, layout: Layout, target: str) -> None:
@@ -272,13 +298,28 @@ def _to_pytorch(reader: CheckpointReader, keys: Sequence[str], layout: Layout) -
             reader, model, optimizer.given(layout.given), weights
         )
         dropped, notes = [*dropped, *idle], [*notes, *more]
+    elif layout.like is not None:
+        relations, constants = _beside(layout.like, relations, constants)
     return Laid(Relaid(reader, relations, constants), names, tuple(dropped), tuple(notes), facts)
+
+
+def _beside(
+    right: CheckpointReader, relations: Sequence[Relation], constants: Sequence[Constant]
+) -> tuple[list[Relation], list[Constant]]:
+    """Return tensors under the keys of the one dictionary in another checkpoint that has them."""
+    names = [*(name for relation in relations for name in relation.targets), *(one.key for one in constants)]
+    lacking = _dictionaries(right.specs, names)
+    prefix = min(lacking, key=lambda prefix: len(lacking[prefix]))
+    renamed = [
+        relation._replace(targets=tuple(in_dictionary(prefix, name) for name in relation.targets))
+        for relation in relations
+    ]
+    return renamed, [one._replace(key=in_dictionary(prefix, one.key)) for one in constants]
 
 
 def _optimizer(reader: CheckpointReader, wanted: Collection[str], layout: Layout) -> Optimizer | None:
     """Return the optimizer whose state is chosen, and has a place; ConversionError for a part of it."""
-    kinds = reader.kinds
-    if not layout.nests or not any(kinds.get(key) in ("slot", "optimizer") for key in wanted):
+    if not layout.nests or not has_optimizer(reader, wanted):
         return None
     optimizer = optimizer_of(reader, layout.config)
     if optimizer is None:
@@ -317,32 +358,76 @@ def _to_tensorflow(reader: CheckpointReader, keys: Sequence[str], layout: Layout
     if layout.like is not None:
         fill(model, layout.like)
     rows, fillers = rows_of(model)
+    called = _weights_in(reader, keys, [row.new for row in rows])
     names = _map_of(rows)
-    shapes: dict[str, Shape] = {key: reader.specs[key].shape for key in keys}
-    missing = [row for row in rows if row.new not in shapes]
-    if missing:
-        some = ", ".join(repr(row.new) for row in missing[:_MOST_SHOWN])
-        message = f"lacks {counted(len({row.new for row in missing}), 'tensor')} of the model's: {some}"
-        raise ConversionError(message, path=reader.location.path, hints=_HINTS[1:])
-    related = relate(inverted(names), shapes)
+    related = relate(inverted(names), {name: reader.specs[key].shape for name, key in called.items()})
     ones = {filler.name: filler for filler in fillers}
-    left = [key for key in related.left if not (key in ones and _is_filled(reader, ones[key]))]
-    dropped = [Dropped(key, "TensorFlow has none, and needs none") for key in related.left if key not in left]
+    spare = {called[name] for name in related.left if name in ones and _is_filled(reader, ones[name], called)}
+    torch = chosen_optimizer(reader, keys, layout.given) if layout.nests else None
+    taken = torch.keys() if torch is not None else set()
+    used = {called[source] for relation in related.relations for source in relation.sources}
+    left = [key for key in keys if key not in used | taken | spare]
+    dropped = [Dropped(key, "TensorFlow has none, and needs none") for key in keys if key in spare]
     dropped += _left_over(reader, left, "the model's configuration has no variable for it")
-    laid = Relaid(reader, related.relations, of_keras=True)
-    fill(from_config(facts.config), laid)  # which holds the shapes against the configuration
+    relations = _of_keys(related.relations, called)
+    notes = remarks_on(model, back=True)
+    # Which holds the shapes against the configuration.
+    fill(from_config(facts.config), Relaid(reader, relations, of_keras=True))
+    beside = reader.facts.beside() if isinstance(reader.facts, Rich) else []
+    beside = [name for name in beside if torch is None or not name.startswith(torch.path)]
+    if beside and layout.like is None:
+        notes.append(f"left out {first_of(beside)}: no tensors, which alone are laid out")
+    optimizer = None
+    constants: list[Constant] = []
+    if torch is not None:
+        returned = bring_back(reader, torch, Trained(model, related.relations), layout.given, facts)
+        relations, optimizer = [*relations, *returned.relations], returned.optimizer
+        notes += returned.notes
     if layout.like is not None:
-        keys_of = {name: variable.key or name for name, variable in model_names(model).items()}
-        renamed = [
-            relation._replace(targets=tuple(keys_of[target] for target in relation.targets))
-            for relation in related.relations
-        ]
-        laid = Relaid(reader, renamed, of_keras=True)
-    return Laid(laid, names, tuple(dropped), tuple(remarks_on(model, back=True)))
+        relations, constants = as_in(layout.like, facts, model, relations, optimizer)
+    laid = Relaid(reader, relations, constants, of_keras=True)
+    return Laid(laid, names, tuple(dropped), tuple(notes), optimizer=optimizer)
 
 
-def _is_filled(reader: CheckpointReader, filler: Filler) -> bool:
+def _weights_in(reader: CheckpointReader, keys: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Return the keys of a model's tensors by their names in PyTorch, wherever in the file its dictionary is.
+
+    Raises ConversionError where no dictionary has all of them, or several have.
+    """
+    prefixes = _dictionaries(keys, names)
+    found = [prefix for prefix, missing in prefixes.items() if not missing]
+    if len(found) > 1:
+        some = ", ".join(map(repr, found[:_MOST_SHOWN]))
+        message = f"{len(found)} dictionaries have all of the model's tensors: {some}"
+        raise ConversionError(message, path=reader.location.path, hints=("--exclude leaves one out",))
+    if not found:
+        missing = min(prefixes.values(), key=len)
+        shown = ", ".join(map(repr, missing[:_MOST_SHOWN]))
+        message = f"lacks {counted(len(missing), 'tensor')} of the model's: {shown}"
+        raise ConversionError(message, path=reader.location.path, hints=_HINTS[1:])
+    (prefix,) = found
+    if not prefix:
+        return {key: key for key in keys}
+    below = [key for key in keys if key.startswith(prefix) and "/" not in key[len(prefix) :]]
+    return {unescaped(key[len(prefix) :]): key for key in below}
+
+
+def _dictionaries(keys: Iterable[str], names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the ways to dictionaries that have one of these names, with the names that each has not.
+
+    The empty one leads to a state dict, whose keys are names.
+    """
+    there = frozenset(keys)
+    ends = tuple(f"/{escaped(name)}" for name in names)
+    prefixes = {"", *(key[: key.rindex("/") + 1] for key in there if key.endswith(ends))}
+    return {
+        prefix: [name for name in dict.fromkeys(names) if in_dictionary(prefix, name) not in there]
+        for prefix in sorted(prefixes)
+    }
+
+
+def _is_filled(reader: CheckpointReader, filler: Filler, called: Mapping[str, str]) -> bool:
     """Whether a tensor that TensorFlow has no place for says nothing: it is what is made up for it."""
     if filler.like is None:
         return True
-    return bool((reader[filler.name].read() == filler.value).all())
+    return bool((reader[called[filler.name]].read() == filler.value).all())

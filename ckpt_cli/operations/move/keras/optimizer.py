@@ -23,7 +23,7 @@ from formats.keras.config import snake_case
 from formats.keras.facts import keras_facts
 from formats.keras.model import Edge, Unit, Variable, legacy_order, trained_order
 from formats.keras.optimizer_state import optimizer_state, settings_in
-from formats.keras.optimizers import KERAS2, KERAS3, LEGACY, TITLES, flaw_between, named, state_of
+from formats.keras.optimizers import KERAS2, KERAS3, LEGACY, PYTORCH, TITLES, flaw_between, named, state_of
 from formats.keras.training_state import ITERATIONS, UNKNOWN_CLASS, training_states
 from formats.model.reader import Family
 
@@ -349,9 +349,12 @@ class Optimizer(NamedTuple):
 
     # In the layouts ----------------------------------------------------------------------
 
-    def graph(self, model: Unit) -> tuple[Unit, list[SlotOf]]:
-        """Return the optimizer's node in the graph of Keras 2, and its slot variables."""
-        if self.generation == LEGACY:
+    def graph(self, model: Unit, facts: KerasFacts) -> tuple[Unit, list[SlotOf]]:
+        """Return the optimizer's node in the graph of Keras 2, and its slot variables.
+
+        `facts` tell for which of its generations, where the state is none of Keras'.
+        """
+        if LEGACY in (self.generation, generation_told(facts) if self.generation == PYTORCH else None):
             return self._legacy_graph(model)
         whole = self._filled(KERAS2, model)
         listed = whole.listed(KERAS2, model)

@@ -169,7 +169,8 @@ def _model(chosen: Chosen) -> Model:
     # Of how it is compiled another Keras would understand nothing.
     compiled = facts.training_config or (own.training_config if own.major == texts.major else None)
     texts = texts._replace(training_config=compiled)
-    optimizer = optimizer_of(source, texts)
+    brought = chosen.settings.optimizer
+    optimizer = brought._replace(wanted=wanted_by(texts)) if brought else optimizer_of(source, texts)
     return Model(unit, optimizer and optimizer.given(chosen.settings.given), texts)
 
 
@@ -299,7 +300,7 @@ def _choose(chosen: Chosen, model: Model) -> Model:
     if model.optimizer is None:
         return model
     state = model.optimizer.keys()
-    if not wanted & set(state):
+    if state and not wanted & set(state):
         return model._replace(optimizer=None)
     missing = next((key for key in state if key not in wanted), None)
     if missing is not None:
@@ -314,7 +315,7 @@ def _choose(chosen: Chosen, model: Model) -> Model:
 
 def _objects(chosen: Chosen, model: Model) -> Laid:
     give_names(model.unit)
-    node = _state_of(chosen, model, lambda optimizer: optimizer.graph(model.unit))
+    node = _state_of(chosen, model, lambda optimizer: optimizer.graph(model.unit, model.facts))
     graph, placed = graph_of(model.unit, *(node or ()))
     return _laid(chosen, model, placed, graph)
 
