@@ -45,6 +45,10 @@ def slots(path: str) -> dict[tuple[str, str], Any]:
     return found
 
 
+def tobytes(values: Any) -> bytes:
+    return bytes(values.tobytes())
+
+
 def number(path: str, name: str) -> float:
     with formats.open_checkpoint(path) as reader:
         (state,) = states_of(reader) or ()
@@ -429,6 +433,47 @@ def test_objects_made_of_momentum_do_not_count_steps(ckpt: Callable, tmp_path: P
         assert (state.generation, dict(state.numbers)) == ("tf1", {})
 
 
+def test_objects_made_of_momentum_say_what_keras_would_take_it_for(ckpt: Callable, tmp_path: Path) -> None:
+    done = ckpt("convert", trained("tf1/momentum"), tmp_path / "o-3", "--to", "object")
+    assert done.code == 0
+    assert "momentum stays the sum of gradients" in done.err
+    assert "--learning-rate R" in done.err
+
+
+def test_objects_made_of_momentum_are_of_keras_by_a_learning_rate(ckpt: Callable, tmp_path: Path) -> None:
+    """Slots, names and count are those of legacy Keras' SGD, so that no conversion turns them again."""
+    source, objects = trained("tf1/momentum"), tmp_path / "o-3"
+    done = ckpt("convert", source, objects, "--to", "object", "--learning-rate", "0.5")
+    assert (done.code, "SGD/iter 3: global_step" in done.err) == (0, True), done.err
+    with formats.open_checkpoint(source) as old, formats.open_checkpoint(str(objects)) as reader:
+        (state,) = states_of(reader) or ()
+        assert (state.generation, state.title, len(state.slots)) == ("legacy", "SGD", 6)
+        for (variable, _), key in state.slots.items():
+            sums = old[f"{reader.full_names[variable]}/Momentum"].read()
+            np.testing.assert_array_equal(reader[key].read(), sums * np.float32(-0.5))
+    assert number(str(objects), "iterations") == 3
+    back, again, keras_3 = (tmp_path / name for name in ("back-3", "again-3", "k3-3"))
+    assert ckpt("convert", objects, back, "--to", "name").code == 0
+    assert ckpt("convert", back, again, "--to", "object").code == 0
+    assert ckpt("diff", objects, again, "--kind", "slot").code == 0
+    assert ckpt("convert", objects, keras_3, "--like", fresh("k3/momentum")).code == 0
+    assert sorted(map(tobytes, slots(str(keras_3)).values())) == sorted(
+        map(tobytes, slots(str(objects)).values())
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"), [(["--exclude", "global_step"], 3), (["--iterations", "77"], 77)], ids=str
+)
+def test_momentum_of_keras_has_a_count(
+    options: list[str], steps: int, ckpt: Callable, tmp_path: Path
+) -> None:
+    """Without one it were TensorFlow 1's, and turned once more."""
+    rate = ("--to", "object", "--learning-rate", "0.5")
+    assert ckpt("convert", trained("tf1/momentum"), tmp_path / "o-3", *rate, *options).code == 0
+    assert number(str(tmp_path / "o-3"), "iterations") == steps
+
+
 @pytest.mark.parametrize(("source", "target"), [("legacy", "new"), ("legacy", "keras3"), ("new", "keras3")])
 def test_match_proposes_what_convert_does(source: str, target: str, ckpt: Callable, tmp_path: Path) -> None:
     """The same optimizer of another generation goes on whole."""
@@ -581,12 +626,8 @@ def test_a_rate_that_no_file_has_is_given(ckpt: Callable, tmp_path: Path) -> Non
         ("k3/adam", "a.npz", ["--iterations", "5"], "tensors are taken as they are"),
         ("k3/adam", "a.h5", ["--config", KERAS_2, "--learning-rate", "0.5"], "has no tensor for it"),
         ("k3/adam", "a-1", ["--to", "object", "--iterations", "5"], "tensors are taken as they are"),
-        (
-            "tf1/momentum",
-            "a-1",
-            ["--to", "object", "--learning-rate", "0.5"],
-            "momentum as TensorFlow 1 does",
-        ),
+        ("tf1/adam", "a-1", ["--to", "object", "--learning-rate", "0.5"], "no momentum of TensorFlow 1"),
+        ("tf1/momentum", "a-1", ["--to", "object", "--iterations", "5"], "no optimizer among these names"),
     ],
 )
 def test_what_would_change_nothing_is_refused(

@@ -266,6 +266,24 @@ def test_training_goes_on_by_the_names_of_tensorflow_1(
     assert found["difference"] <= TOLERANCE
 
 
+@pytest.mark.parametrize(("optimizer", "options"), [("adam", []), ("momentum", ["--learning-rate", 0.01])])
+def test_training_goes_on_in_objects_that_are_made_of_names(
+    optimizer: str, options: list[Any], trained: Callable, goes_on: Callable, tmp_path: Any
+) -> None:
+    """No template is needed: a legacy optimizer of Keras finds all but the settings that the program has."""
+    folder, path = trained("tf1", optimizer), tmp_path / "ckpt-3"
+    rules = [
+        f"--sub=^net/{name}/=>model/layer_with_weights-{number}/"
+        for number, name in enumerate(("d0", "d1", "out"))
+    ]
+    source = os.path.join(folder, "ckpt-3")
+    done = run_ckpt("convert", source, path, "--to", "object", *rules, *options)
+    assert done.code == 0, done.err
+    found = goes_on("legacy", optimizer, str(path), folder)
+    assert found["iterations"] == 3
+    assert found["difference"] <= TOLERANCE
+
+
 class FileCase(NamedTuple):
     """A conversion between files of Keras, or from a checkpoint, by the configuration of a file."""
 

@@ -14,15 +14,14 @@ from formats.errors import (
     cast_or_leave_out,
     leave_out,
 )
-from formats.keras.optimizers import TF1
-from formats.keras.step_count import steps_taken
-from formats.keras.training_state import ITERATIONS, is_added_count, training_states
+from formats.keras.training_state import is_added_count
 from formats.model.location import bundle_prefix, step_of
 from formats.model.object_keys import table_part
-from formats.tf.graph.invent import Invented, add_count, invent_graph
+from formats.tf.graph.invent import Invented, invent_graph
 from formats.tf.graph.prune import prune
 
 from ..choose.keys import object_graph_of
+from .named_optimizers import NamedOptimizers
 from .optimizers import Given
 from .plans import Dropped, Move
 from .tf1_names import named_state
@@ -214,41 +213,20 @@ class Chosen:
         }
         if len(named) != len(self.keys):
             check_keys(self.with_keys(), target)
+        origins = {self.renamed(key): key for key in self.keys}
+        optimizers = NamedOptimizers(self.source, self.settings.given, origins)
         invented = self._invent(named)
-        moves = [self.move(key, invented.keys[self.renamed(key)]) for key in self.keys]
+        if anew := optimizers.turn(named, invented):
+            invented = self._invent(anew)
+        moves = [
+            optimizers.turned(name, self.move(key, invented.keys[optimizers.name(name)]))
+            for name, key in origins.items()
+        ]
         self.notes += [f"{name}-keys and {name}-values become a hash table" for name in invented.tables]
         moves.append(_save_counter(invented.save_counter, target))
-        moves += self._counted(invented)
+        moves += optimizers.counts(invented)
+        self.notes += optimizers.notes
         return _in_node_order(moves, invented.graph), invented.graph
-
-    def _counted(self, invented: Invented) -> list[Move]:
-        """Give optimizers of TensorFlow 1 the count of their steps, by which Keras' optimizers go on.
-
-        Those whose slots Keras takes for something else go without: what restores their
-        slots then misses the count, rather than nothing.
-        """
-        import numpy as np
-
-        origins = {invented.keys[self.renamed(key)]: key for key in self.keys}
-        specs = {key: self.source.specs[origin] for key, origin in origins.items()}
-        names = {key: name for name, key in invented.keys.items()}
-        states = [one for one in training_states(invented.graph, specs, names) if one.generation == TF1]
-        moves = []
-        for state in states:
-            turning = {slot.tf1 for row in state.known for slot in row.slots if slot.turns}
-            # What is called as a count is there already, whatever it holds.
-            if not state.known or state.slot_names & turning or ITERATIONS in state.numbers:
-                continue
-            numbers = {name: tuple(origins[key] for key in keys) for name, keys in state.numbers.items()}
-            counted = state._replace(numbers=numbers)
-            asked = self.settings.given.iterations
-            steps = steps_taken(self.source, counted, alone=len(states) == 1, asked=asked)
-            if steps is not None:
-                key = add_count(invented.graph, state.path)
-                spec = TensorSpec(key, BY_NAME["int64"], ())
-                moves.append(Move(spec, None, None, np.array(steps.taken, np.int64)))
-                self.notes.append(f"{state.path}/iter {steps.taken}: {steps.told_by}")
-        return moves
 
     def _invent(self, named: dict[str, TensorSpec]) -> Invented:
         try:

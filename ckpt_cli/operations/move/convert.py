@@ -20,6 +20,7 @@ from ..choose.select import NothingSelectedError
 from .chosen import Chosen, Settings, check_keys
 from .keras import plan as keras_plan
 from .layout import layout_of
+from .optimizers import changes_nothing
 from .plans import Move, Plan
 
 if TYPE_CHECKING:
@@ -130,17 +131,12 @@ def _refuse_idle(source: CheckpointReader, into: Format, settings: Settings) -> 
     given, has_objects = settings.given, source.object_graph is not None
     if keras_plan.concerns(source.format, into) or (into.is_by_name and has_objects):
         return
-    of_names = into.has_object_graph and not has_objects
+    if into.has_object_graph and not has_objects:
+        return  # The names tell whether there is an optimizer to say it of.
     if given.learning_rate is not None:
-        why = "objects made of names keep momentum as TensorFlow 1 does" if of_names else _AS_THEY_ARE
-        raise _idle(source, "--learning-rate", why)
-    if given.iterations is not None and not of_names:
-        raise _idle(source, "--iterations", _AS_THEY_ARE)
-
-
-def _idle(source: CheckpointReader, option: str, why: str) -> ConversionError:
-    hints = ("--like TEMPLATE, a checkpoint of the program that goes on, takes it",)
-    return ConversionError(f"{option} changes nothing: {why}", path=source.location.path, hints=hints)
+        raise changes_nothing(source, "--learning-rate", _AS_THEY_ARE)
+    if given.iterations is not None:
+        raise changes_nothing(source, "--iterations", _AS_THEY_ARE)
 
 
 def _layout(source: CheckpointReader, moves: Sequence[Move]) -> Layout:

@@ -63,6 +63,12 @@ class Given(NamedTuple):
     learning_rate: float | None = None
 
 
+def changes_nothing(source: CheckpointReader, option: str, why: str) -> ConversionError:
+    """Return the error of an option that is given where it has no effect."""
+    hints = ("--like TEMPLATE, a checkpoint of the program that goes on, takes it",)
+    return ConversionError(f"{option} changes nothing: {why}", path=source.location.path, hints=hints)
+
+
 class _Carrying:
     """What `Carried` becomes while one optimizer after another is looked at."""
 
