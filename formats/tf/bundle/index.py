@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 from ...core import dtypes
 from ...core.dtypes import INVALID, DType
-from ...core.spec import TensorSpec, key_bytes, key_text
+from ...core.spec import TensorSpec, is_utf8, key_bytes, key_text
 from ...core.spec_table import Ascending, SpecRows, SpecTable, places_of
 from ...core.words import counted
 from ...errors import (
@@ -105,8 +105,11 @@ class EntryError(ValueError):
 def decode_shape(proto: TensorShapeProto | None) -> tuple[int, ...]:
     """Return a shape; a missing one and one of unknown rank are scalars, as TensorFlow takes them.
 
-    Raises EntryError for negative dimensions, for more than 2**63 elements and more than 254 dimensions.
+    Raises EntryError for negative dimensions, for more than 2**63 elements and more than 254 dimensions, and for
+    names of dimensions that are no UTF-8: of those TensorFlow decodes no entry.
     """
+    if proto is not None and not all(is_utf8(dim.name) for dim in proto.dim):
+        raise EntryError("entry", "entry cannot be decoded: the name of a dimension is not UTF-8")
     if proto is None or proto.unknown_rank:
         return ()
     return checked_shape(tuple(dim.size for dim in proto.dim))

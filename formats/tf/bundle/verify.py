@@ -186,8 +186,9 @@ class _Structure:
             return
         if tiling_flaw([region for region, _ in pieces], spec.shape) == "gap":
             # An optimizer that minimized a partitioned variable within a scope writes such slots.
+            severity = "warning" if self.reader.kinds[spec.key] == "slot" else "error"
             message = "its slices do not cover its shape; TensorFlow restores only what they hold"
-            yield Finding("warning", "slice", message, spec.key, *place)
+            yield Finding(severity, "slice", message, spec.key, *place)
         if spec.dtype.name not in JOINABLE and len(pieces) > 1:
             message = (
                 f"TensorFlow cannot join slices of {spec.dtype}; convert with --merge-slices to make it whole"

@@ -120,6 +120,11 @@ def slices_that_overlap(prefix: str) -> None:
     write_bundle(prefix, {"w": partitioned(ROWS, pieces)})
 
 
+@refused
+def slices_that_leave_a_gap(prefix: str) -> None:
+    write_bundle(prefix, {"v": np.float32(1), "w": partitioned(ROWS, HALVES[:1])})
+
+
 @sound
 def slices_of_two_columns(prefix: str) -> None:
     write_bundle(prefix, {"w": partitioned(ROWS, (((0, -1), (0, 1)), ((0, -1), (1, 2))))})
@@ -210,6 +215,13 @@ def entry_of_a_negative_dimension(prefix: str) -> None:
 @refused
 def entry_of_unknown_rank(prefix: str) -> None:
     _edited(prefix, shape=TensorShapeProto(unknown_rank=True))
+
+
+@refused
+def entry_whose_dimension_has_no_name_of_utf8(prefix: str) -> None:
+    shape = shape_proto((4, 3))
+    shape.dim[0].name = "rows\udcff"
+    _edited(prefix, shape=shape)
 
 
 @refused
