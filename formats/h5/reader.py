@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from .safe import H5File
 
 
+NO_VALUES = "its elements are neither numbers nor strings"
+
+
 class _Place(NamedTuple):
     """Where a tensor lies: a path in a file, and how many soft links may lead to it."""
 
@@ -65,7 +68,7 @@ class H5Reader(CheckpointReader):
         """Raise what keeps tensors from being listed; with `lenient` it becomes a finding."""
         if not self._lenient:
             raise error
-        self.findings.append(finding_of(error))
+        self.findings.append(Finding.of(error))
 
     def add(self, key: str, file: H5File, path: str, dataset: Node | None, *, soft: int = 0) -> None:
         """Take a dataset in under a key; None for one that is not there."""
@@ -95,7 +98,13 @@ class H5Reader(CheckpointReader):
         self._specs[key] = spec
 
     def seal(self) -> None:
-        """Put specs in the order of key bytes."""
+        """Put specs in the order of key bytes; what has no values that could be read is found to be so."""
+        known = {finding.key for finding in self.findings}
+        self.findings += [
+            Finding("error", "dtype", NO_VALUES, key, self._places[key].file.path)
+            for key, spec in self._specs.items()
+            if spec.dtype is INVALID and key not in known
+        ]
         self._specs = {key: self._specs[key] for key in sorted(self._specs, key=key_bytes)}
 
     @property
@@ -129,12 +138,6 @@ class H5Reader(CheckpointReader):
     def close(self) -> None:
         for file in self._h5_files:
             file.close()
-
-
-def finding_of(error: CheckpointError, key: str | None = None) -> Finding:
-    """Return an error as a finding; what was merely not looked at is a warning."""
-    severity = "warning" if isinstance(error, UnsupportedFeatureError) else "error"
-    return Finding(severity, error.code, error.message, error.key or key, error.path, error.offset)
 
 
 def read_attribute(file: H5File, holder: Node, name: str, read: Callable[[H5File, Node, str], Any]) -> Any:

@@ -4,7 +4,7 @@
 
 A soft link to a dataset of the same file is one more name of it.  What leads out of the
 file is refused, see formats.h5.safe.  Datasets of other types (compounds, references,
-variable-length arrays) are named in `facts.unlisted`.
+variable-length arrays) are named in `facts.unlisted`, and no other HDF5 file is written without them.
 
 Written is a contiguous dataset for each tensor, its key for a path: strings of variable
 length, bfloat16 and float8 as opaque bytes with an attribute `dtype`, as Keras has them.
@@ -22,6 +22,7 @@ from ..core.chunks import PIECE, ChunkSource, FixedWidth
 from ..core.dtypes import BY_NAME, INVALID, STRING
 from ..core.region import boxes, index_shape
 from ..core.spec import key_bytes
+from ..core.words import first_of
 from ..errors import ConversionError, DuplicateKeyError
 from ..h5.facts import h5_facts
 from ..h5.reader import H5Reader
@@ -29,6 +30,7 @@ from ..h5.safe import MOST_SOFT_LINKS
 from ..h5.specs import RAW
 from ..h5.writer import MOST_COMPONENTS, MOST_DIMENSIONS, NAMES
 from ..model.reader import Family, Format
+from ..model.verification import Finding
 from ..model.writer import ANOTHER_KEY, CheckpointWriter, check_text
 from ..store.staging import refusing
 
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from ..core.spec import TensorSpec
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
-    from ..model.verification import Finding
     from ..model.writer import Target
 
 
@@ -77,6 +78,10 @@ class Hdf5Reader(H5Reader):
         )
         for key in self._unlisted:
             del self._specs[key]
+        if self._unlisted:
+            message = f"left out {first_of([*map(repr, self._unlisted)])}: neither numbers nor strings"
+            severity = "warning" if self._specs else "error"
+            self.unread(Finding(severity, "dtype", message, None, file.path))
         self.seal()
 
     @property

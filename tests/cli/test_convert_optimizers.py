@@ -696,6 +696,19 @@ def test_each_optimizer_goes_on_with_its_own_state(
     assert every_count(str(path)) == every_count(mine) == counts
 
 
+@pytest.mark.parametrize("program", ["scaled", "three", "gan"])
+@pytest.mark.parametrize("generation", ["legacy", "new", "k3"])
+def test_within_a_generation_every_number_stays_what_it_is(
+    generation: str, program: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    """A LossScaleOptimizer of Keras 3 got the count and the learning rate of the optimizer within it."""
+    mine, path = of_several(f"{generation}/{program}_trained"), tmp_path / "ckpt-3"
+    result = ckpt("convert", mine, path, "--like", of_several(f"{generation}/{program}_fresh"))
+    assert (result.code, "left out optimizer" in result.err) == (0, False), result.err
+    changed = {row[1] for row in ckpt("diff", mine, path).rows}
+    assert changed <= {"_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter/.ATTRIBUTES/VARIABLE_VALUE"}
+
+
 @pytest.mark.parametrize(("source", "target"), [("legacy", "new"), ("new", "legacy")])
 def test_slots_of_models_with_the_same_names_are_refused(
     source: str, target: str, ckpt: Callable, tmp_path: Path

@@ -8,6 +8,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -420,3 +421,24 @@ def test_failing_at_any_step_leaves_nothing_behind(
     name: str, act: Callable[[Callable[[], Any]], Any], tmp_path: Path
 ) -> None:
     assert list(failures(SCENARIOS[name], act, tmp_path))
+
+
+def test_no_hdf5_file_is_written_without_what_is_left_out(tmp_path: Path, ckpt: Callable) -> None:
+    """`rename --in-place` removed such datasets, `rescue` said that all was saved, and nothing told of it."""
+    path = str(tmp_path / "o.h5")
+    with h5py.File(path, "w") as file:
+        file["pairs"], file["x"] = np.zeros(3, [("a", "i4"), ("b", "f8")]), [1, 2]
+    before = (tmp_path / "o.h5").read_bytes()
+    for line in (
+        ("rename", "--in-place", path, "--sub", "x=>y"),
+        ("convert", path, tmp_path / "c.h5", "--to", "hdf5"),
+        ("average", path, path, "-o", tmp_path / "a.h5"),
+    ):
+        done = ckpt(*line)
+        assert (done.code, "left out 'pairs'" in done.err) == (3, True), line
+    assert (tmp_path / "o.h5").read_bytes() == before
+    done = ckpt("rescue", path, tmp_path / "r.h5")
+    assert (done.code, [row[0] for row in done.rows]) == (1, ["unproved", "lost"])
+    for line in (("ls", path), ("diff", path, path), ("convert", path, tmp_path / "c.npz"), ("verify", path)):
+        done = ckpt(*line)
+        assert (done.code, "left out 'pairs'" in done.out + done.err) == (0, True), line

@@ -260,6 +260,39 @@ def test_hdf5_tensor_that_cannot_be_read_is_not_sound(tmp_path: Path, ckpt: Call
     assert ("error", "x") in {(one["severity"], one["key"]) for one in found["findings"]}
 
 
+def test_a_weight_of_no_numbers_is_not_sound(tmp_path: Path, ckpt: Callable) -> None:
+    """`verify` said ok of 0 of 1 tensors."""
+    path = tmp_path / "w.weights.h5"
+    with h5py.File(path, "w") as file:
+        file["layers/dense/vars/0"] = np.ones(3, np.longdouble)
+    result = ckpt("verify", "--json", path)
+    (finding,) = result.json["results"][0]["findings"]
+    assert (result.code, finding["severity"], finding["code"]) == (1, "error", "dtype")
+    assert finding["key"] == "layers/dense/vars/0"
+
+
+def test_a_file_of_which_all_is_left_out_is_not_called_sound(tmp_path: Path, ckpt: Callable) -> None:
+    path = str(tmp_path / "o.h5")
+    with h5py.File(path, "w") as file:
+        file["pairs"] = np.zeros(3, [("a", "i4"), ("b", "f8")])
+    done = ckpt("verify", path)
+    assert (done.code, "left out 'pairs'" in done.err) == (3, True)
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_what_every_command_refuses_is_not_sound(tmp_path: Path, ckpt: Callable, beside: bool) -> None:
+    """`verify` said ok of a file that leads to another, which nothing else opens."""
+    path = tmp_path / "w.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = h5py.ExternalLink("other.h5", "x")
+        if beside:
+            file["y"] = 1.0
+    result = ckpt("verify", path)
+    assert ckpt("ls", path).code == 3
+    assert result.code == (1 if beside else 3)
+    assert "'x' is an external link, which is not followed" in result.out
+
+
 def test_what_is_no_checkpoint_is_not_called_damaged(tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "a.json").write_text('{"a": 1}')
     (tmp_path / "empty").mkdir()

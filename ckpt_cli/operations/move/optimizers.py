@@ -368,7 +368,7 @@ class _Pair(NamedTuple):
         for name, keys in theirs.numbers.items():
             held = mine.numbers.get(name)
             if held is not None and (same or name in _ALIKE):
-                origins.update(dict.fromkeys(keys, Origin(held[0])))
+                origins.update({key: Origin(own) for key, own in zip(keys, _alike(held, keys), strict=True)})
             origins.update({key: Origin(self.pairs[key]) for key in keys if key in self.pairs})
         told = mine.rate if LEARNING_RATE not in mine.numbers else None
         rate = told if self.given.learning_rate is None else self.given.learning_rate
@@ -406,6 +406,11 @@ class _Pair(NamedTuple):
                 raise error
             steps = Steps(0, "nothing in SRC tells, and no step depends on it")
         self._check_bias(row, into, steps.taken)
+        held = state.numbers.get(ITERATIONS, ())
+        if self.mine.generation == self.theirs.generation and len(held) == len(counters) > 1:
+            # Around an optimizer of Keras 3, a LossScaleOptimizer has a count of its own, which stays 0.
+            origins |= {key: Origin(own) for key, own in zip(counters[1:], held[1:], strict=True)}
+            counters = counters[:1]
         for key in counters:
             copied = (
                 steps.key is not None and self.source.specs[steps.key].dtype is self.template.specs[key].dtype
@@ -440,6 +445,11 @@ class _Pair(NamedTuple):
         import numpy as np
 
         return np.array(value, self.template.specs[key].dtype.numpy)
+
+
+def _alike(held: Sequence[str], keys: Sequence[str]) -> Sequence[str]:
+    """Return for each key of TEMPLATE's the one of SRC's: where a wrapper has a number, too, each its own."""
+    return held if len(held) == len(keys) else [held[0]] * len(keys)
 
 
 def reason_of_idle(generation: str) -> str:

@@ -105,8 +105,8 @@ class EntryError(ValueError):
 def decode_shape(proto: TensorShapeProto | None) -> tuple[int, ...]:
     """Return a shape; a missing one and one of unknown rank are scalars, as TensorFlow takes them.
 
-    Raises EntryError for negative dimensions, for more than 2**63 elements and more than 254 dimensions, and for
-    names of dimensions that are no UTF-8: of those TensorFlow decodes no entry.
+    Raises EntryError for negative dimensions, for more than 2**63 elements and more than 254 dimensions,
+    and for dimensions whose names are not UTF-8: TensorFlow decodes no entry with such a name.
     """
     if proto is not None and not all(is_utf8(dim.name) for dim in proto.dim):
         raise EntryError("entry", "entry cannot be decoded: the name of a dimension is not UTF-8")
