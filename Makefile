@@ -14,6 +14,7 @@ CLUSTER = .venv-cluster
 BROWSER = .venv-browser
 RIVALS = .venv-rivals
 PACKS = .venv-packs
+RECIPES = .venv-recipes
 RELEASE = .venv-release
 GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors pickle pytorch
 DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
@@ -21,7 +22,7 @@ DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 # Kept whatever the environment says: the suite starts the program a thousand times, which each compiled it anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick servers cluster browser interop interop-all packs bench bench-quick docs release-check clean
+.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick servers cluster browser recipes interop interop-all packs bench bench-quick docs release-check clean
 
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
@@ -59,7 +60,7 @@ MEMORY = $(shell df -Pk /dev/shm 2>/dev/null | awk '$$6 == "/dev/shm" && $$4 > 2
 test test-lowest: export TMPDIR ?= $(or $(MEMORY),/tmp)
 
 # On all processors; the slowest ten tests are named at the end.
-SUITE = -m pytest -n auto --dist worksteal --durations 10 -m 'not interop and not fuzz and not servers and not cluster and not browser and not packs'
+SUITE = -m pytest -n auto --dist worksteal --durations 10 -m 'not interop and not fuzz and not servers and not cluster and not browser and not packs and not recipes'
 
 test: $(VENV)/installed
 	$(VENV)/bin/python $(SUITE)
@@ -134,6 +135,21 @@ $(BROWSER)/installed: pyproject.toml
 	$(PYTHON) -m venv $(BROWSER)
 	rm -rf build *.egg-info
 	$(BROWSER)/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,browser]'
+	touch $@
+
+# What the docs say of pre-commit, GitHub, GitLab and pandas.  The hooks and the action install what they need from the
+# folder of wheels, and so ask no index.
+recipes: $(RECIPES)/installed
+	$(RECIPES)/bin/python -m pytest -m recipes tests/recipes
+
+$(RECIPES)/installed: pyproject.toml
+	$(PYTHON) -m venv $(RECIPES)
+	rm -rf build *.egg-info $(RECIPES)/wheels
+	$(RECIPES)/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,recipes]'
+	$(RECIPES)/bin/python -c 'import tomllib; found = tomllib.load(open("pyproject.toml", "rb")); \
+		print(*found["project"]["dependencies"], *found["build-system"]["requires"], sep="\n")' > $(RECIPES)/needed.txt
+	$(RECIPES)/bin/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir $(RECIPES)/wheels \
+		-r $(RECIPES)/needed.txt
 	touch $@
 
 # TensorFlow and PyTorch are asked what they make of our files, each release in its own environment.  Of large matrices
@@ -219,4 +235,4 @@ $(RELEASE)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(FUZZ) $(DOCS) $(SERVERS) $(BROWSER) $(CLUSTER) $(RIVALS) $(PACKS) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(FUZZ) $(DOCS) $(SERVERS) $(BROWSER) $(CLUSTER) $(RIVALS) $(PACKS) $(RECIPES) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

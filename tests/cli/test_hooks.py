@@ -22,7 +22,8 @@ def hooks() -> dict[str, tuple[str, str]]:
     """Return the command line of each hook, and the pattern of the files that it takes."""
     with open(os.path.join(ROOT, ".pre-commit-hooks.yaml"), encoding="utf-8") as file:
         rows = re.findall(
-            r"- id: (.*)\n  name: .*\n  entry: (.*)\n  language: python\n  files: (.*)\n", file.read()
+            r"- id: (.*)\n  name: .*\n  entry: (.*)\n  language: python\n  args: \[\"--\"\]\n  files: (.*)\n",
+            file.read(),
         )
     return {name: (entry, files) for name, entry, files in rows}
 
@@ -37,7 +38,7 @@ def run(tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> Call
         taken = [each for each in sorted(os.listdir(".")) if re.search(files, each)]
         program, *words = shlex.split(entry)
         assert program == "ckpt"
-        code: int = ckpt(*words, *taken).code
+        code: int = ckpt(*words, "--", *taken).code if taken else 0
         return code
 
     return hook
@@ -54,10 +55,33 @@ def test_damage_is_found(run: Callable[[str], int]) -> None:
     assert run("ckpt-verify") == 1
 
 
+@pytest.mark.parametrize(
+    "name", ["good-1.data-00000-of-00001", "good-1.lock", "good-1.index.lock", "m.h5.lock"]
+)
+def test_what_changes_alone_is_checked(name: str) -> None:
+    """Of a commit a hook gets the files that changed: a damaged shard beside its old index was let pass."""
+    taking = {hook: bool(re.search(files, name)) for hook, (_, files) in hooks().items()}
+    is_lock = name.endswith(".lock")
+    assert taking == {"ckpt-verify": not is_lock, "ckpt-finite": not is_lock, "ckpt-lock": True}
+
+
+@pytest.mark.parametrize(
+    "name", ["poetry.lock", "package-lock.json", "yarn.lock", "index.html", "x.index.md"]
+)
+def test_other_files_are_none_of_theirs(name: str) -> None:
+    assert not any(re.search(files, name) for _, files in hooks().values())
+
+
 def test_what_has_gone_bad_is_found(run: Callable[[str], int]) -> None:
     assert run("ckpt-finite") == 0
     write_bundle("bad-1", {"k": np.array([np.nan])})
     assert run("ckpt-finite") == 1
+
+
+def test_names_may_look_like_options(run: Callable[[str], int]) -> None:
+    write_bundle("--color-1", {"k": np.ones(3, np.float32)})
+    write_bundle("é b-1", {"k": np.ones(3, np.float32)})
+    assert [run(name) for name in hooks()] == [0, 0, 0]
 
 
 def test_what_has_gone_bad_is_shown_alone(run: Callable[[str], int], ckpt: Callable) -> None:
