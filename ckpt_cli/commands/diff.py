@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.errors import CheckpointError
 from formats.find.opening import is_directory, locate
 from formats.store.paths import relative
 
@@ -315,8 +316,8 @@ def _show(found: Diff, names: dict[str, str], options: dict[str, Any], prefix: t
 
 
 def _each(left: str, right: str, options: dict[str, Any]) -> int:
-    """Compare the checkpoints that have one name in both directories."""
-    ours, theirs = (_members(path, recursive=options["recursive"]) for path in (left, right))
+    """Compare the checkpoints that have one name in both directories; what cannot be read hides no other."""
+    ours, theirs, unread = _sides(left, right, recursive=options["recursive"])
     both = [name for name in ours if name in theirs]
     only = {
         "removed": [name for name in ours if name not in theirs],
@@ -331,7 +332,11 @@ def _each(left: str, right: str, options: dict[str, Any]) -> int:
     )
     documents, compared = [], []
     for name in both:
-        found, names = _compare(ours[name], theirs[name], options)
+        try:
+            found, names = _compare(ours[name], theirs[name], options)
+        except CheckpointError as error:
+            unread[name] = error
+            continue
         fails = _fails(found, options, name) or fails
         if _has_form(options):
             compared.append((found, theirs[name].head, name))
@@ -352,13 +357,27 @@ def _each(left: str, right: str, options: dict[str, Any]) -> int:
         render.document({"pairs": documents, "only_left": only["removed"], "only_right": only["added"]})
     elif not options["quiet"]:
         _show_only(only)
-    if not both:
+    for obstacle in unread.values():
+        render.error_lines(str(obstacle), obstacle.hints)
+    if not (both or unread):
         render.warning(f"{left}, {right}: no checkpoint has one name in both")
-    return int(fails or not both)
+    return 3 if unread else int(fails or not both)
 
 
-def _members(path: str, *, recursive: bool) -> dict[str, Location]:
-    """Return a directory's checkpoints by name; the error of one whose format cannot be told."""
+def _sides(
+    left: str, right: str, *, recursive: bool
+) -> tuple[dict[str, Location], dict[str, Location], dict[str, CheckpointError]]:
+    """Return the checkpoints of two directories by name, and apart what of one of them is no checkpoint."""
+    unread: dict[str, CheckpointError] = {}
+    ours, theirs = (_members(path, unread, recursive=recursive) for path in (left, right))
+    for side in (ours, theirs):
+        for name in unread.keys() & side.keys():
+            del side[name]
+    return ours, theirs, unread
+
+
+def _members(path: str, unread: dict[str, CheckpointError], *, recursive: bool) -> dict[str, Location]:
+    """Return a directory's checkpoints by name; `unread` gets those whose format cannot be told."""
     if not is_directory(path):
         message = f"--each wants two directories, {path} is none"
         raise click.UsageError(message, click.get_current_context())
@@ -367,9 +386,10 @@ def _members(path: str, *, recursive: bool) -> dict[str, Location]:
     found = {}
     for folder in directories_below(path) if recursive else (path,):
         for member in Directory(folder).members:
+            name = relative(member.location.path, path)
             if member.error is not None:
-                raise member.error
-            found[relative(member.location.path, path)] = member.location
+                unread.setdefault(name, member.error)
+            found[name] = member.location
     return found
 
 

@@ -241,7 +241,18 @@ def _absent(path: str) -> CheckpointError:
     missing = missing_place(parent(path))
     if missing is not None:
         return CheckpointNotFoundError(missing, path=path)
-    return CheckpointNotFoundError("no such file, prefix or directory", path=path, hints=suggest(prefix))
+    told = _no_revision(path) or suggest(prefix)
+    return CheckpointNotFoundError("no such file, prefix or directory", path=path, hints=told)
+
+
+def _no_revision(path: str) -> tuple[str, ...]:
+    """Return a hint where a path reads like `REV:PATH`, and git knows no such REV."""
+    from ..store.git import split_revision
+
+    revision, _ = split_revision(path)
+    if not revision or store_of(path).scheme:
+        return ()
+    return (f"no git repository here has a revision {revision!r}; for older ones: git fetch --unshallow",)
 
 
 def suggest(path: str) -> tuple[str, ...]:

@@ -103,6 +103,14 @@ def test_difftool_compares_directories(repository: Repository) -> None:
     assert {(row[0], row[1], row[2]) for row in rows} == {("run/ckpt-10", "value", key) for key in VALUES}
 
 
+def test_difftool_compares_the_rest_beside_what_was_not_fetched(repository: Repository) -> None:
+    """A pointer of Git LFS was all that was told."""
+    shown = repository.git("difftool", "-d", "--no-prompt", "-t", "ckpt", "HEAD~1", "HEAD")
+    keys = {row.split("\t")[2] for row in shown.splitlines() if row.startswith("run/ckpt-10\t")}
+    assert keys == VALUES
+    assert "big.keras: this is a Git LFS pointer" in repository.err
+
+
 @pytest.fixture
 def inside(repository: Repository, ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
     """Run `ckpt` in the repository, within this process."""
@@ -134,6 +142,8 @@ def test_what_is_not_in_a_commit_is_said(repository: Repository, inside: Callabl
     done = inside("ls", "HEAD:big.keras")
     assert (done.code, "Git LFS pointer" in done.err) == (3, True)
     assert inside("ls", "HEAD:run/ckpt-11").code == 3
+    done = inside("ls", "HEAD~7:run/ckpt-10")
+    assert (done.code, "hint: no git repository here has a revision 'HEAD~7'" in done.err) == (3, True)
     done = inside("convert", "run/ckpt-10", "HEAD:new/c-1")
     assert (done.code, "read here, and not written" in done.err) == (3, True)
 
