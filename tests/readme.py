@@ -172,7 +172,7 @@ def picture() -> bytes:
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "guide.svg")
         checkpoint = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
-        result = CliRunner().invoke(cli, ["graph", checkpoint, "-o", path], standalone_mode=False)
+        result = CliRunner().invoke(cli, ["graph", checkpoint, "-o", path, "--slots"], standalone_mode=False)
         assert not result.exception, result.output
         with open(path, "rb") as file:
             return file.read()

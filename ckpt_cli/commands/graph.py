@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.core.version import VERSION
 from formats.core.words import counted
 from formats.store.paths import is_there
 
 from ..helping import subcommand
+from ..operations.graph.folding import draw
+from ..operations.graph.pictures import WRITERS
 from ..option_rules import excludes, needs, option_rules
 from ..options import (
     color_option,
@@ -27,8 +30,11 @@ from ..render.report import opened
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..operations.graph.folding import Drawing
     from ..operations.graph.tree import GraphNode, Span
 
+
+_PAGE = ".html"
 
 _DEEPEST = 100
 """Edges below the root that a tree shows unless told; programs are flatter, and lines grow with depth."""
@@ -45,6 +51,8 @@ _STYLES: dict[str, dict[str, Any]] = {
 @path_argument()
 @depth_option("Collapse what is deeper than N edges.")
 @output_option("FILE", "Draw to a .svg, .dot, .mmd or .html file.")
+@click.option("--slots", is_flag=True, help="Draw slot variables, too, below their variables.")
+@click.option("--engine", type=click.Choice(["ckpt", "dot"]), help="Have Graphviz's dot lay out a .svg.")
 @overwrite_option("Replace FILE where it is there already.")
 @dry_run_option("Say what would be drawn and write nothing.")
 @json_option
@@ -52,6 +60,8 @@ _STYLES: dict[str, dict[str, Any]] = {
 @option_rules(
     needs("--overwrite", "--output"),
     needs("--dry-run", "--output"),
+    needs("--slots", "--output"),
+    needs("--engine", "--output"),
     excludes("--depth", "--json", unless="--output"),
 )
 def command(path: str, depth: int | None, target: str | None, **options: Any) -> int:
@@ -59,21 +69,22 @@ def command(path: str, depth: int | None, target: str | None, **options: Any) ->
 
     The tree takes the shortest way to each object; where an object is shared, or an edge
     goes back, -> says where it is shown.  Optimizers are red, variables blue, slot
-    variables orange with dashed edges.  Pictures collapse what is too deep to be read,
-    unless --depth says how deep they go.  In a pipe: a line for each edge.
+    variables orange with dashed edges.  In a pipe: a line for each edge.
+
+    Pictures have a row for each object, and one for many that are alike, as layer_{0..11}.
+    Slots are counted at their variables, unless --slots shows them.  What is more than a screen
+    is collapsed, unless --depth says how deep to go.  A page (.html) unfolds to everything,
+    and can be searched.
 
     \b
       ckpt graph run/ckpt-10
-      ckpt graph run/ckpt-10 --depth 2 -o model.svg
+      ckpt graph run/ckpt-10 -o model.html
+      ckpt graph run/ckpt-10 --depth 2 --slots -o model.svg
     """
     from ..operations.compare.match import graph_of
-    from ..operations.graph.pictures import WRITERS
-    from ..operations.graph.tree import draw, graph_nodes, readable_depth, span
+    from ..operations.graph.tree import graph_nodes, span
 
-    suffix = os.path.splitext(target)[1].lower() if target is not None else ""
-    if target is not None and suffix not in WRITERS:
-        message = f"{target!r} does not end in {', '.join(WRITERS)}"
-        raise click.BadParameter(message, click.get_current_context(), param_hint="--output")
+    _check(target, options["engine"])
     with opened(path) as reader:
         nodes = graph_nodes(reader, graph_of(reader, "PATH"))
         name, where = reader.location.name, reader.location.path
@@ -82,13 +93,13 @@ def command(path: str, depth: int | None, target: str | None, **options: Any) ->
     if unreached:
         render.warning(f"{counted(unreached, 'node')} cannot be reached from the root; --json has them")
     if target is not None:
-        drawing = draw(name, nodes, tree, depth or readable_depth(tree))
-        hidden = len(tree.level) - len(drawing.nodes)
-        if hidden and depth is None:
+        drawing = draw(name, nodes, tree, depth, slots=options["slots"])
+        hidden = sum(row.hidden * len(row.members) for row in drawing.rows)
+        if hidden and depth is None and not target.lower().endswith(_PAGE):
             render.note(
                 f"collapsed below depth {drawing.depth}, {counted(hidden, 'node')}; --depth N draws more"
             )
-        _write(target, WRITERS[suffix](drawing), options)
+        _write(target, _drawn(drawing, tree, where, target, options["engine"]), options)
     if options["as_json"]:
         render.long_document({"path": where}, "nodes", (node.row() for node in nodes), dict)
     elif target is None and render.is_terminal():
@@ -98,16 +109,42 @@ def command(path: str, depth: int | None, target: str | None, **options: Any) ->
     return 0
 
 
-def _write(output: str, text: str, options: dict[str, Any]) -> None:
+def _check(target: str | None, engine: str | None) -> None:
+    """Refuse to draw what no file of that name is."""
+    suffixes = (*WRITERS, _PAGE)
+    context = click.get_current_context()
+    if target is None:
+        return
+    if not target.lower().endswith(suffixes):
+        message = f"{target!r} does not end in {', '.join(suffixes)}"
+        raise click.BadParameter(message, context, param_hint="--output")
+    if engine == "dot" and not target.lower().endswith(".svg"):
+        raise click.UsageError(f"--engine dot draws .svg, {target!r} is none", context)
+
+
+def _drawn(drawing: Drawing, tree: Span, path: str, target: str, engine: str | None) -> bytes:
+    """Return a picture in the language that its file's suffix asks for."""
+    if engine == "dot":
+        from ..operations.graph.graphviz import laid_out
+
+        return laid_out(drawing)
+    if target.lower().endswith(_PAGE):
+        from ..render.drawing import html
+
+        return html(drawing, tree, path, VERSION)
+    return WRITERS[os.path.splitext(target)[1].lower()](drawing).encode()
+
+
+def _write(output: str, data: bytes, options: dict[str, Any]) -> None:
     from formats.errors import CheckpointExistsError
     from formats.store.staging import replace_file
 
     if is_there(output) and not options["overwrite"]:
         raise CheckpointExistsError("is there already", path=output, hints=("to replace it: --overwrite",))
     if options["dry_run"]:
-        render.note(f"would write {output}, {len(text):,} characters")
+        render.note(f"would write {output}, {len(data):,} bytes")
     else:
-        replace_file(output, text.encode())
+        replace_file(output, data)
 
 
 def _edge_rows(nodes: list[GraphNode], tree: Span, depth: int | None) -> Iterator[list[object]]:

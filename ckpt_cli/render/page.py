@@ -35,6 +35,7 @@ _SCRIPTS = (
     "checkpoint.js",
     "two.js",
     "run.js",
+    "drawing.js",
     "start.js",
 )
 _MOST_ROWS = 200
@@ -44,11 +45,18 @@ _LONGEST = 300
 """Characters of a name in such a table."""
 
 
-def page(document: dict[str, Any], version: str) -> bytes:
-    """Return the file that shows a document of `operations.look.report`, and of those like it."""
+def page(
+    document: dict[str, Any], version: str, *, still: str | None = None, styles: Sequence[str] = ()
+) -> bytes:
+    """Return the file that shows a document of `operations.look.report`, and of those like it.
+
+    `still` is what is there without the script, of a document that has its own, and `styles` are those
+    of its elements.
+    """
     style, script = _read("page.css"), _script()
+    allowed = " ".join(f"'{_hash(each)}'" for each in (style, *styles))
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src {allowed}; img-src data:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
     data = json.dumps({**document, "version": version}, allow_nan=False, separators=(",", ":"))
@@ -60,7 +68,7 @@ def page(document: dict[str, Any], version: str) -> bytes:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         f'<link rel="icon" href="data:,">\n<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>',
-        f'<main id="still">\n{_STILL[document["what"]](document)}\n</main>',
+        f'<main id="still">\n{_STILL[document["what"]](document) if still is None else still}\n</main>',
         f'<script type="text/plain" id="data">{packed}</script>\n<script>{script}</script>\n</body>\n</html>',
         "",
     ]

@@ -412,30 +412,28 @@ def test_a_hundred_thousand_tensors(
     path = made("many", prefix)
     assert os.path.getsize(path) < 10_000_000
     one = opened(path)
-    if one.ready > 1500:  # as it would be anywhere while something else takes the processor
-        one = min((opened(path) for _ in range(3)), key=lambda page: page.ready)
     print(f"{os.path.getsize(path):,} bytes, ready after {one.ready} ms")
-    assert one.ready <= 1500
+    assert _elements(one) < _MOST_ELEMENTS  # what takes a browser its time
     assert one.page.locator("#tensors .row").count() < 60
     one.page.locator("#tensors [role=listbox]").focus()
     one.page.keyboard.press("End")
     assert "model/block_099/layer_099/part_9/kernel" in one.rows()
     assert one.page.locator("#tensors .row").count() < 60
-    took = one.page.evaluate(
-        """() => {
-            const search = document.querySelector("input[type=search]"), begin = performance.now();
-            search.value = "block_042 part_7";
-            search.dispatchEvent(new Event("input"));
-            return performance.now() - begin;
-        }"""
-    )
+    one.page.locator("input[type=search]").fill("block_042 part_7")
     assert "100 tensors of 100,000" in one.page.locator("#tensors .bar").inner_text()
-    print(f"searched in {took:.0f} ms")
-    assert took < 500
+    assert _elements(one) < _MOST_ELEMENTS
     one.page.locator("input[type=search]").fill("")
     one.page.keyboard.press("Escape")
     one.page.keyboard.press("r")
     assert one.rows() == ["model"]
+
+
+_MOST_ELEMENTS = 2_500
+"""Elements of a page, however many tensors it has."""
+
+
+def _elements(one: Opened) -> int:
+    return int(one.page.evaluate("document.getElementsByTagName('*').length"))
 
 
 def _processor_time(*arguments: str) -> float:
@@ -445,3 +443,79 @@ def _processor_time(*arguments: str) -> float:
     after = os.times()
     assert done.code == 0, done.err
     return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+OBJECTS = 2 + 1 + 12 * 3 + 48 * 3 + 5 + 2
+"""The root, encoder, optimizer, layers, variables with their slots, settings, what is hostile, a counter."""
+
+
+# The object graph alone ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def drawn(folder: Path) -> str:
+    """The page of `ckpt graph` of a model of twelve like layers with Adam."""
+    import ckpt_cli.runtime as tf
+
+    def dense() -> Any:
+        return tf.train.Checkpoint(kernel=tf.Variable(tf.zeros([2, 2])), bias=tf.Variable(tf.zeros([2])))
+
+    layers = [tf.train.Checkpoint(attention=dense(), output=dense()) for _ in range(12)]
+    encoder = tf.train.Checkpoint(**{f"layer_{number}": layer for number, layer in enumerate(layers)})
+    optimizer = tf.keras.optimizers.legacy.Adam()
+    variables = [
+        getattr(part, name)
+        for one in layers
+        for part in (one.attention, one.output)
+        for name in ("kernel", "bias")
+    ]
+    optimizer.apply_gradients([(tf.zeros(variable.shape), variable) for variable in variables])
+    saved = tf.train.Checkpoint(
+        **{HOSTILE[0]: tf.Variable(1.0)}, encoder=encoder, head=layers[3].output, optimizer=optimizer
+    )
+    path = saved.save(str(folder / "like" / "ckpt"))
+    target = str(folder / "graph.html")
+    done = run_ckpt("graph", path, "-o", target)
+    assert done.code == 0, done.err
+    return target
+
+
+def test_a_graph_folds_zooms_and_searches(drawn: str, opened: Callable[..., Opened]) -> None:
+    one = opened(drawn)
+    rows = one.rows("#graph")
+    assert [row for row in rows if "alike" in row] == ["layer_{0..2,4..11} (11 alike)"]  # one is shared
+    assert one.page.locator("#graph .rows").evaluate("rows => rows.scrollHeight <= rows.clientHeight")
+    assert f"{OBJECTS} objects" in one.page.locator("#graph .bar").inner_text()
+    search = one.page.locator("input[type=search]")
+    search.fill("layer_7/output")
+    assert "1 hit, 1 shown" in one.page.locator("#graph .bar").inner_text()
+    assert {"layer_7", "output"} <= {row.split("  ")[0] for row in one.rows("#graph")}
+    one.page.locator("button", has_text="Unfold all").click()
+    whole = int(one.page.evaluate("document.querySelector('#graph [aria-setsize]').ariaSetSize"))
+    assert (
+        whole == OBJECTS + 2
+    )  # the row of those that are alike, and that of an edge to what is shown elsewhere
+    tall = one.page.locator("#graph .row").first.bounding_box()["height"]
+    one.page.locator("[aria-label=larger]").click()
+    assert one.page.locator("#graph .row").first.bounding_box()["height"] > 1.1 * tall
+    one.page.locator("button", has_text="Fold").first.click()
+    assert one.rows("#graph") == rows
+    search.fill("script")
+    assert any("</script>" in row for row in one.rows("#graph"))
+
+
+def test_a_graph_is_a_picture_without_script(
+    drawn: str, opened: Callable[..., Opened], browser: Browser
+) -> None:
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 1400, "height": 1000})
+    page = context.new_page()
+    page.goto(f"file://{drawn}")
+    text = page.locator("svg text", has_text="layer_{0..2,4..11}")
+    assert text.count() == 1
+    # Text that is text can be chosen; a style that the policy refused would not have this colour.
+    assert (
+        page.locator("svg .remark").first.evaluate("one => getComputedStyle(one).fill")
+        == "rgb(102, 102, 102)"
+    )
+    assert text.evaluate("one => getComputedStyle(one).userSelect") == "text"
+    context.close()

@@ -157,6 +157,8 @@ OWN = {
         "--output": ("graph run/ckpt-10", "-o new.dot"),
         "--overwrite": ("graph run/ckpt-10 -o there.dot", "--overwrite"),
         "--dry-run": ("graph run/ckpt-10 -o new.dot", "-n"),
+        "--slots": ("graph run/ckpt-10 -o new.dot", "--slots"),
+        "--engine": ("graph run/ckpt-10 -o new.svg", "--engine dot"),
     },
     "help": {
         "--json": ("help ls", "--json"),

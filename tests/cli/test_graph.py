@@ -70,6 +70,40 @@ def test_svg_is_well_formed_and_fetches_nothing(ckpt, tmp_path):
     assert not [element for element in root.iter() if element.tag.endswith(("script", "image", "use"))]
 
 
+def with_dot(monkeypatch, tmp_path, script):
+    """Have a program of that name where programs are looked for, alone."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "dot"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+
+
+def test_graphviz_lays_out_where_it_is_installed(ckpt, tmp_path, monkeypatch):
+    target = tmp_path / "g.svg"
+    with_dot(monkeypatch, tmp_path, 'read -r first; echo "<svg>$1 $first</svg>"; exec /bin/cat >/dev/null')
+    assert ckpt("graph", GUIDE, "-o", target, "--engine", "dot").code == 0
+    assert target.read_text() == '<svg>-Tsvg digraph "ckpt-10" {</svg>\n'
+    assert ckpt("graph", GUIDE, "-o", tmp_path / "g.html", "--engine", "dot").code == 2
+
+
+def test_without_graphviz_its_engine_is_refused(ckpt, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = ckpt("graph", GUIDE, "-o", tmp_path / "g.svg", "--engine", "dot")
+    assert done.code == 3
+    assert "Graphviz's dot, which is not installed" in done.err
+    assert "hint: it comes with Graphviz" in done.err
+    assert not (tmp_path / "g.svg").exists()
+
+
+def test_what_graphviz_says_of_a_failure_is_told(ckpt, tmp_path, monkeypatch):
+    with_dot(monkeypatch, tmp_path, "echo 'Error: out of memory' >&2; echo more >&2; exit 1")
+    done = ckpt("graph", GUIDE, "-o", tmp_path / "g.svg", "--engine", "dot")
+    assert done.code == 3
+    assert "dot failed: Error: out of memory\n" in done.err
+    assert not (tmp_path / "g.svg").exists()
+
+
 def test_another_suffix_is_a_usage_error(ckpt, tmp_path):
     result = ckpt("graph", GUIDE, "-o", tmp_path / "g.png")
     assert result.code == 2

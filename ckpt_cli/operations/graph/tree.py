@@ -1,8 +1,8 @@
-"""The object graph as data: nodes with what they hold, a tree that spans it, and what of it is drawn.
+"""The object graph as data: nodes with what they hold, and a tree that spans it.
 
 An object graph is no tree: objects are shared, edges go in circles, and slot variables
 hang on no edge.  The tree takes for each node the shortest way from the root, as object
-paths do; a slot variable hangs on its optimizer there.  All other edges are drawn too.
+paths do; a slot variable hangs on its optimizer there.
 Everything walks in loops, not recursion: a hostile graph is a chain of any length.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
-from formats.errors import ConversionError
 from formats.model.object_graph import ROOT
 from formats.model.object_keys import VARIABLE_VALUE
 from formats.tf.graph.kinds import listed_slots, optimizer_nodes
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
     from formats.model.object_graph import ObjectGraph
     from formats.model.reader import CheckpointReader
 
-
-_MOST_DRAWN = 400
-"""Nodes in a picture beyond which nobody finds anything; what is deeper is collapsed."""
-
-_MOST_DRAWABLE = 30_000
-"""Nodes and edges beyond which no picture is made, whatever depth was asked for."""
 
 _LONGEST_LABEL = 1000
 """Characters of a variable's path in the names of its slots: there can be any number of them."""
@@ -162,55 +155,3 @@ def span(nodes: list[GraphNode]) -> Span:
         below[parent[number]] += below[number] + 1
         nbytes[parent[number]] += nbytes[number]
     return Span(level, branches, parent, below, nbytes)
-
-
-class Edge(NamedTuple):
-    """An edge as drawn; `dashed` are the ties of a slot variable to its variable and its optimizer."""
-
-    start: int
-    end: int
-    name: str
-    dashed: bool = False
-
-
-class Drawing(NamedTuple):
-    """The nodes and edges of a picture, parents before children, and the tree that places them."""
-
-    title: str
-    nodes: list[GraphNode]
-    edges: list[Edge]
-    tree: Span
-    depth: int
-
-
-def readable_depth(tree: Span) -> int:
-    """Return the depth to which a picture can be read: all of it, where that is not too much."""
-    counts: dict[int, int] = {}
-    for level in tree.level.values():
-        counts[level] = counts.get(level, 0) + 1
-    depth, total = 0, 0
-    while depth in counts and total + counts[depth] <= _MOST_DRAWN:
-        total += counts[depth]
-        depth += 1
-    return max(1, depth - 1)
-
-
-def draw(title: str, nodes: list[GraphNode], tree: Span, depth: int) -> Drawing:
-    """Return what a picture shows of a graph down to a depth."""
-    shown = {number for number, level in tree.level.items() if level <= depth}
-    drawn = [nodes[number] for number in tree.level if number in shown]
-    count = sum(1 + len(node.children) + 2 * len(node.slots) for node in drawn)
-    if count > _MOST_DRAWABLE:
-        hints = ("collapse what is deeper with --depth, or have all of it as data: --json",)
-        raise ConversionError(f"{count} nodes and edges are too many to draw", path=title, hints=hints)
-    edges = []
-    plain = {child for node in nodes for _, child in node.children}
-    for node in drawn:
-        edges += [Edge(node.id, child, name) for name, child in node.children if child in shown]
-        for variable, name, slot in node.slots:
-            if slot in shown:
-                if slot not in plain:
-                    edges.append(Edge(node.id, slot, name, dashed=True))
-                if variable in shown:
-                    edges.append(Edge(variable, slot, name, dashed=True))
-    return Drawing(title, drawn, edges, tree, depth)

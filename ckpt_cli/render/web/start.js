@@ -1,6 +1,6 @@
 // The data are unpacked here, and what was there without the script makes room.
 
-const PAGES = { checkpoint: showCheckpoint, two: showTwo, run: showRun };
+const PAGES = { checkpoint: showCheckpoint, two: showTwo, run: showRun, graph: showGraph };
 
 async function start() {
   const packed = bytes(document.getElementById("data").textContent);

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import xml.etree.ElementTree as ET
+import zlib
 from collections import Counter
 from types import SimpleNamespace
 
@@ -11,22 +14,49 @@ import pytest
 
 import ckpt_cli.runtime as tf
 import formats
-from ckpt_cli.operations.graph.pictures import WRITERS, dot, html, mermaid, svg
-from ckpt_cli.operations.graph.tree import draw, graph_nodes, readable_depth, span
+from ckpt_cli.operations.graph.folding import draw
+from ckpt_cli.operations.graph.pictures import WRITERS, dot, mermaid, svg
+from ckpt_cli.operations.graph.tree import graph_nodes, span
+from ckpt_cli.render.drawing import html
 from formats.model.object_graph import ObjectGraph
 from formats.tf.graph.kinds import listed_slots
-from formats.wire.messages import ObjectReference, TrackableObject, TrackableObjectGraph
+from formats.wire.messages import (
+    ObjectReference,
+    SlotVariableReference,
+    TrackableObject,
+    TrackableObjectGraph,
+)
 from tests.support import data_path
 
 GUIDE = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawing(path, depth=None):
+def drawing(path, depth=None, *, slots=False):
     with formats.open_checkpoint(path) as reader:
         nodes = graph_nodes(reader, reader.object_graph)
-    tree = span(nodes)
-    return draw("title", nodes, tree, depth or readable_depth(tree))
+    return draw("title", nodes, span(nodes), depth, slots=slots)
+
+
+def of_edges(edges, slots=()):
+    """Return the nodes of a graph of these edges (from, to, name), without tensors, and its tree."""
+    protos = [TrackableObject() for _ in range(max(max(start, end) for start, end, _ in edges) + 1)]
+    for start, end, name in edges:
+        protos[start].children.append(ObjectReference(node_id=end, local_name=name))
+    protos += [TrackableObject() for _ in slots]
+    for optimizer, variable, name, slot in slots:
+        reference = SlotVariableReference(
+            original_variable_node_id=variable, slot_name=name, slot_variable_node_id=slot
+        )
+        protos[optimizer].slot_variables.append(reference)
+    graph = ObjectGraph(TrackableObjectGraph(nodes=protos))
+    nodes = graph_nodes(SimpleNamespace(specs={}, kinds={}), graph)
+    return nodes, span(nodes)
+
+
+def lines(picture):
+    """Return the rows of a picture as text, indented by their level."""
+    return ["  " * row.level + f"{row.name}  {row.told}".rstrip() for row in picture.rows]
 
 
 def seen(picture):
@@ -34,6 +64,8 @@ def seen(picture):
     root = ET.fromstring(svg(picture))
     paths, colors = {}, {}
     for group in root.iter(f"{SVG}g"):
+        if group.get("class") == "alias":
+            continue
         paths[group.get("id").removeprefix("n")] = group.get("data-path")
         colors[group.get("data-path")] = group.find(f"{SVG}circle").get("fill")
     edges = Counter(
@@ -53,7 +85,7 @@ def plain(*edges):
 
 
 def test_the_guides_whole_graph():
-    colors, edges = seen(drawing(GUIDE))
+    colors, edges = seen(drawing(GUIDE, slots=True))
     variables = ["step", "save_counter", "net/l1/kernel", "net/l1/bias"]
     hyper = ["iter", "beta_1", "beta_2", "decay", "learning_rate"]
     slots = [(variable, name) for variable in ("net/l1/kernel", "net/l1/bias") for name in ("m", "v")]
@@ -71,7 +103,7 @@ def test_the_guides_whole_graph():
     )
     for variable, name in slots:
         slot = f"{variable} ({name} of optimizer)"
-        expected |= {("optimizer", slot, name, True), (variable, slot, name, True)}
+        expected |= {(variable, slot, name, True)}
     assert edges == Counter(expected)
 
 
@@ -84,14 +116,14 @@ def test_the_guides_whole_graph():
 )
 def test_slots_in_lists_are_tied_to_their_variables(path, variables, first):
     """Optimizers since Keras 2.11 have lists: names tell the ties, or the list of what is trained."""
-    colors, edges = seen(drawing(data_path(path)))
+    colors, edges = seen(drawing(data_path(path), 9, slots=True))
     slots = [f"optimizer/_variables/{first + number}" for number in range(4)]
-    assert [slot for slot, color in colors.items() if color == "orange"] == slots
+    assert sorted(slot for slot, color in colors.items() if color == "orange") == slots
     ties = {(start, end, name) for start, end, name, dashed in edges if dashed}
     assert ties == {
         (variables[at], slots[2 * number + which], name)
         for number, at in enumerate(("kernel", "bias"))
-        for which, name in enumerate(("_momentums", "_velocities"))
+        for which, name in enumerate(("momentums", "velocities"))
     }
 
 
@@ -140,10 +172,32 @@ def test_the_guides_partial_graph(tmp_path):
 
 
 def test_shared_objects_and_cycles_are_drawn_once_with_all_their_edges():
-    colors, edges = seen(drawing(data_path("containers", "nested")))
-    assert edges["", "shared_one", "shared_one", False] == edges["", "shared_one", "shared_two", False] == 1
+    picture = drawing(data_path("containers", "nested"))
+    colors, edges = seen(picture)
+    assert edges["", "shared_one", "shared_one = shared_two", False] == 1
     assert edges["cycle", "cycle", "me", False] == 1
-    assert len(colors) == len({end for _, end, *_ in edges} | {""})
+    assert "me  cycle" in [line.strip() for line in lines(picture)]
+    assert sum(row.parent == 0 and not row.is_alias for row in picture.rows[1:]) == len(
+        {end for start, end, *_ in edges if not start}
+    )
+    assert colors[""] == "black"
+
+
+def test_slots_are_counted_at_their_variables():
+    assert lines(drawing(GUIDE)) == [
+        "(root)",
+        "  iterator  variant [5]",
+        "  net",
+        "    l1",
+        "      kernel  float32 [1, 5]  +2 slots (m, v)",
+        "      bias  float32 [5]  +2 slots (m, v)",
+        "  optimizer  4 slots",
+        *(f"    {name}" for name in ("iter  int64 []", "beta_1  float32 []", "beta_2  float32 []")),
+        *(f"    {name}" for name in ("decay  float32 []", "learning_rate  float32 []")),
+        "  step  int32 []",
+        "  save_counter  int64 []",
+    ]
+    assert "orange" not in re.sub("<style>.*</style>", "", svg(drawing(GUIDE)))
 
 
 def test_what_is_deeper_is_counted(tmp_path):
@@ -152,7 +206,93 @@ def test_what_is_deeper_is_counted(tmp_path):
     assert set(colors) == {"", "iterator", "net", "optimizer", "step", "save_counter"}
     assert len(edges) == 5
     assert "+3 nodes" in svg(picture)
-    assert "+9 nodes" in dot(picture)
+    assert "4 slots  +5 nodes" in dot(picture)
+
+
+def bert_base():
+    """The graph of a BERT of twelve layers with Adam, but for its norms."""
+    names, edges, slots = ["root"], [], []
+
+    def child(parent, name):
+        names.append(name)
+        edges.append((parent, len(names) - 1, name))
+        return len(names) - 1
+
+    model, optimizer = child(0, "model"), child(0, "optimizer")
+    encoder = child(model, "encoder")
+    layers = child(encoder, "layers")
+    parts = [child(model, f"{name}_embeddings") for name in ("word", "position", "type")]
+    for number in range(12):
+        layer = child(layers, str(number))
+        attention = child(layer, "attention")
+        parts += [child(attention, name) for name in ("query", "key", "value", "output")]
+        parts += [child(layer, name) for name in ("intermediate", "output")]
+    parts += [child(model, name) for name in ("pooler", "masked_lm", "next_sentence")]
+    variables = [child(part, name) for part in parts for name in ("kernel", "bias")]
+    for name in ("iter", "beta_1", "beta_2", "decay", "learning_rate"):
+        child(optimizer, name)
+    for variable in variables:
+        for name in "mv":
+            names.append(name)
+            slots.append((optimizer, variable, name, len(names) - 1))
+    return *of_edges(edges, slots), len(names)
+
+
+def test_bert_fits_a_screen_and_unfolds_to_everything():
+    nodes, tree, count = bert_base()
+    picture = draw("bert", nodes, tree)
+    assert any(line.strip().startswith("{0..11}  (12 alike)") for line in lines(picture))
+    assert 20 < len(picture.rows) <= 40
+    width, height = map(float, re.search('width="(.*?)" height="(.*?)"', svg(picture)).groups())
+    assert (width < 1000, height < 950) == (True, True)
+    whole = draw("bert", nodes, tree, 20, slots=True)
+    shown = sum(max(map(len, drawn)) for drawn in [[row.members for row in whole.rows if row.level == 4]])
+    assert shown == 12
+    # The page has every object once: below its own, or among the alike ones of a row.
+    data = page_data(html(picture, tree, "bert", "1"))
+    listed = [node for rows in data["below"].values() for _, *members in rows for node in members]
+    listed += [node for rows in data["slots"].values() for _, node in rows]
+    assert sorted(listed) == list(range(1, count))
+
+
+def page_data(page):
+    text = re.search('id="data">(.*?)<', page.decode())[1]
+    return json.loads(zlib.decompress(base64.b64decode(text)))
+
+
+def test_only_what_is_alike_folds():
+    edges = [(0, number + 1, f"layer_{number}") for number in range(5)]
+    edges += [(number, number + 5, "k") for number in (1, 2, 3, 5)] + [(4, 11, "other"), (0, 12, "layer_x")]
+    assert lines(draw("t", *of_edges(edges))) == [
+        *("(root)", "  layer_{0..2,4}  (4 alike)", "    k", "  layer_3", "    other", "  layer_x"),
+    ]
+
+
+def test_edges_to_what_is_elsewhere_say_where():
+    edges = [(0, 1, "a"), (1, 2, "b"), (0, 3, "c"), (3, 2, "again"), (3, 0, "up")]
+    edges += [(0, 4, "list"), *((4, 2, str(number)) for number in range(9))]
+    assert lines(draw("t", *of_edges(edges))) == [
+        *("(root)", "  a", "    b", "  c", "    again  a/b", "    up  (root)", "  list"),
+        "    0  a/b, and 8 more edges to what is shown elsewhere",
+    ]
+
+
+def test_no_edge_goes_through_a_name():
+    """A line goes down left of the dots of what hangs there, and names stand right of them."""
+    root = ET.fromstring(svg(drawing(data_path("bert_template/same_names/with_adam/ckpt-1"), 9, slots=True)))
+    texts = {float(text.get("y")) - 4: float(text.get("x")) for text in root.iter(f"{SVG}text")}
+    paths = [re.fullmatch(r"M(.*) (.*)V(.*)H(.*)", path.get("d")) for path in root.iter(f"{SVG}path")]
+    assert len(paths) > 100
+    for x, top, bottom, end in (map(float, path.groups()) for path in paths):
+        assert all(texts[y] > x for y in texts if top < y <= bottom)
+        assert texts[bottom] > end
+
+
+def test_no_picture_is_wider_than_a_screen():
+    name = "a_very_long_name_" * 20
+    nodes, tree = of_edges([(number, number + 1, name + str(number)) for number in range(2000)])
+    for depth in (None, 1999):
+        assert float(re.search('width="(.*?)"', svg(draw("t", nodes, tree, depth)))[1]) < 1600
 
 
 HOSTILE = [
@@ -178,7 +318,9 @@ def test_hostile_names_stay_text(hostile):
     texts = {path.get("data-path") for path in root.iter(f"{SVG}g")}
     assert HOSTILE[0] in texts
     assert "back\\slash\\x0a\\x1b[31m\\u202e" in texts
-    assert "<script" not in html(hostile)
+    page = html(hostile, span(hostile.nodes), HOSTILE[0], "1").decode()
+    assert page.count("<script") == 2  # the data, and the one that its policy knows
+    assert "alert(1)</script" not in page
     for text in (writer(hostile) for writer in WRITERS.values()):
         assert not re.search("[\x00-\x09\x0b-\x1f\u202e\ud800-\udfff]", text)
 
@@ -198,28 +340,22 @@ def test_hostile_names_do_not_leave_their_quotes(hostile):
 
 
 SHAPES = {
-    "chain": ([(number, number + 1) for number in range(10_000)], 400),
-    "star": ([(0, number + 1) for number in range(10_000)], 10_001),
-    "fan": (
-        [(0 if number % 100 == 0 else number - number % 100 + 1, number + 1) for number in range(10_000)],
-        101,
-    ),
-    "circle": ([(number, (number + 1) % 10_000) for number in range(10_000)], 400),
+    "chain": [(number, number + 1) for number in range(10_000)],
+    "star": [(0, number + 1) for number in range(10_000)],
+    "fan": [(0 if number % 100 == 0 else number - number % 100 + 1, number + 1) for number in range(10_000)],
+    "circle": [(number, (number + 1) % 10_000) for number in range(10_000)],
 }
 
 
+@pytest.mark.parametrize(
+    "named", [lambda number: f"n{number}", lambda number: f"n{number}" + "x" * (number % 7)]
+)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_ten_thousand_nodes(shape):
-    edges, drawn = SHAPES[shape]
-    protos = [TrackableObject() for _ in range(max(max(edge) for edge in edges) + 1)]
-    for start, end in edges:
-        protos[start].children.append(ObjectReference(node_id=end, local_name=f"n{end}"))
-    graph = ObjectGraph(TrackableObjectGraph(nodes=protos))
-    nodes = graph_nodes(SimpleNamespace(specs={}, kinds={}), graph)
-    tree = span(nodes)
-    assert tree.below[0] == len(protos) - 1
-    picture = draw("title", nodes, tree, readable_depth(tree))
-    assert len(picture.nodes) == drawn
+def test_ten_thousand_nodes(shape, named):
+    nodes, tree = of_edges([(start, end, named(end)) for start, end in SHAPES[shape]])
+    assert tree.below[0] == len(nodes) - 1
+    picture = draw("title", nodes, tree)
+    assert len(picture.rows) <= 102
     for writer in WRITERS.values():
         assert writer(picture)
-    assert len(ET.fromstring(svg(picture)).findall(f"{SVG}g")) == drawn
+    assert len(ET.fromstring(svg(picture)).findall(f"{SVG}g")) == len(picture.rows)

@@ -1,0 +1,253 @@
+"""What a picture of an object graph shows: a row for each object, and one row for many that are alike.
+
+    slots      hang on their variable, which counts them; with `slots` they are rows below it
+    names      an object that hangs on another by several names has one row: `layer-0 = dense`
+    aliases    an edge to an object that is shown elsewhere is a row that says where
+    alike      three or more below one object whose names differ in a number, and which hold the same,
+               are one row: `layer_{0..11}`, below which the first of them is drawn
+
+Everything walks in loops, not recursion: a hostile graph is a chain of any length.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.words import counted
+from formats.errors import ConversionError
+from formats.model.object_graph import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from .tree import GraphNode, Span
+
+
+_MOST_ROWS = 40
+"""Rows that a screen shows at once."""
+
+_MOST_CHILDREN = 100
+"""Rows below one object, unless a depth is asked for."""
+
+_MOST_DRAWABLE = 30_000
+"""Rows beyond which no picture is made, whatever depth was asked for."""
+
+_MOST_ALIASES = 3
+"""Edges to what is shown elsewhere that have a row each; of more there is one row with their count."""
+
+_FEWEST_ALIKE = 3
+_NUMBERED = re.compile(r"(.*?)(\d{1,9})(\D*)", re.DOTALL)
+
+
+class Row(NamedTuple):
+    """A row: the node it shows, the first of `members`; or of an alias, the node to which that leads.
+
+    `remark` is what is known of it, `hidden` how many nodes below it are not drawn.
+    """
+
+    id: int
+    parent: int
+    level: int
+    name: str
+    remark: str = ""
+    members: tuple[int, ...] = ()
+    hidden: int = 0
+    is_slot: bool = False
+
+    @property
+    def is_alias(self) -> bool:
+        return not self.members
+
+    @property
+    def told(self) -> str:
+        """What stands behind the name: what is stored, how many it stands for, what is not drawn."""
+        count = f"({len(self.members):,} alike)" if len(self.members) > 1 else ""
+        hidden = f"+{counted(self.hidden, 'node')}" if self.hidden else ""
+        return "  ".join(filter(None, (self.remark, count, hidden)))
+
+
+class Drawing(NamedTuple):
+    """The rows of a picture, parents before their children, and the graph they show."""
+
+    title: str
+    nodes: list[GraphNode]
+    rows: list[Row]
+    depth: int
+
+
+class Hanging(NamedTuple):
+    """What hangs where: `below` of each node its children, alike ones together, under a name for all.
+
+    `slots` are (name, node) by variable, `aliases` (name, node) by where they begin, `names` of each node
+    those by which it hangs where it hangs; `owners` are the variables of slots; `counts` how many nodes
+    hang below each, but for slots.
+    """
+
+    below: dict[int, list[tuple[str, tuple[int, ...]]]]
+    slots: dict[int, list[tuple[str, int]]]
+    aliases: dict[int, list[tuple[str, int]]]
+    owners: dict[int, int]
+    counts: dict[int, int]
+
+    def rows_below(self, row: Row, *, slots: bool) -> int:
+        """Return how many rows the next level has below a row."""
+        more = len(self.slots.get(row.id, ())) if slots else 0
+        return len(self.below.get(row.id, ())) + min(len(self.aliases.get(row.id, ())), _MOST_ALIASES) + more
+
+
+def hang(nodes: list[GraphNode], tree: Span) -> Hanging:
+    """Return what hangs where, when slots are at their variables and what is alike is together."""
+    owners, slots = _slots(nodes, tree)
+    names: dict[int, list[str]] = {}
+    aliases: dict[int, list[tuple[str, int]]] = {}
+    homes = {child: name for branches in tree.branches.values() for name, child in branches}
+    for number in tree.level:
+        for name, child in nodes[number].children:
+            if child in owners:
+                continue
+            if child != ROOT and tree.parent[child] == number:
+                names.setdefault(child, []).append(name)
+            else:
+                aliases.setdefault(number, []).append((name, child))
+    below: dict[int, list[tuple[str, tuple[int, ...]]]] = {}
+    known: dict[Hashable, int] = {}
+    looks: dict[int, int] = {}
+    counts: dict[int, int] = {}
+    for number in reversed(tree.level):
+        rows = [
+            (_name(names.get(child, [homes[child]])), child)
+            for _, child in tree.branches.get(number, ())
+            if child not in owners
+        ]
+        own = nodes[number]
+        look = (
+            *(own.color, own.remark, tuple(name for name, _ in slots.get(number, ()))),
+            *(tuple((name, looks[child]) for name, child in rows), len(aliases.get(number, ()))),
+        )
+        looks[number] = known.setdefault(look, len(known))
+        counts[number] = sum(1 + counts[child] for _, child in rows)
+        if rows:
+            below[number] = _together(rows, looks)
+    return Hanging(below, slots, aliases, owners, counts)
+
+
+def _slots(nodes: list[GraphNode], tree: Span) -> tuple[dict[int, int], dict[int, list[tuple[str, int]]]]:
+    """Return the variables of slots, and the slots of variables by name; of those that hold nothing else."""
+    owners: dict[int, int] = {}
+    slots: dict[int, list[tuple[str, int]]] = {}
+    for number in tree.level:
+        for variable, name, slot in nodes[number].slots:
+            if variable in tree.level and slot not in owners and slot not in tree.branches and slot != ROOT:
+                owners[slot] = variable
+                slots.setdefault(variable, []).append((name.removeprefix("_"), slot))
+    for owner in set(owners) & set(owners.values()):  # a slot of a slot stays where it is
+        owners.pop(owner)
+    return owners, {variable: [row for row in rows if row[1] in owners] for variable, rows in slots.items()}
+
+
+def _name(names: Iterable[str]) -> str:
+    return " = ".join(dict.fromkeys(names))
+
+
+def _together(rows: list[tuple[str, int]], looks: dict[int, int]) -> list[tuple[str, tuple[int, ...]]]:
+    """Return rows in which those that are alike, but for a number in their names, are one."""
+    groups: dict[tuple[str, str, int], list[tuple[int, str, int]]] = {}
+    for at, (name, child) in enumerate(rows):
+        found = _NUMBERED.fullmatch(name)
+        key = (found[1], found[3], looks[child]) if found else (name, "", -1 - at)
+        groups.setdefault(key, []).append((int(found[2]) if found else 0, name, child))
+    together: list[tuple[str, tuple[int, ...]]] = []
+    for (before, behind, _), members in groups.items():
+        numbers = sorted(number for number, _, _ in members)
+        if len(members) < _FEWEST_ALIKE or len(set(numbers)) < len(members):
+            together += [(name, (child,)) for _, name, child in members]
+        else:
+            name = f"{before}{{{_ranges(numbers)}}}{behind}"
+            together.append((name, tuple(child for _, _, child in sorted(members))))
+    return together
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return sorted numbers as people write them: 0..3,5."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return ",".join("..".join(map(str, run)) for run in runs)
+
+
+def draw(
+    title: str, nodes: list[GraphNode], tree: Span, depth: int | None = None, *, slots: bool = False
+) -> Drawing:
+    """Return what a picture shows of a graph: down to a depth, or as far as a screen has room for it."""
+    hanging = hang(nodes, tree)
+    first = Row(ROOT, ROOT, 0, "(root)", nodes[ROOT].remark, (ROOT,))
+    levels, total, most = [[first]], 1, _MOST_CHILDREN if depth is None else _MOST_DRAWABLE
+    while levels[-1] and (depth is None or len(levels) <= depth):
+        total += sum(hanging.rows_below(row, slots=slots) for row in levels[-1] if not row.is_alias)
+        if depth is None and total > _MOST_ROWS and len(levels) > 1:
+            break
+        if depth is not None and total > _MOST_DRAWABLE:
+            hints = ("collapse what is deeper with --depth, or have all of it as data: --json",)
+            raise ConversionError(f"{total} rows are too many to draw", path=title, hints=hints)
+        rows = (row for row in levels[-1] if not row.is_alias)
+        levels.append([each for row in rows for each in _below(row, nodes, hanging, most, slots=slots)])
+    if not levels[-1]:
+        levels.pop()
+    drawn = len(levels) - 1
+    levels[-1] = [row if row.is_alias else row._replace(hidden=hanging.counts[row.id]) for row in levels[-1]]
+    children: dict[tuple[int, int], list[Row]] = {}
+    for row in (row for level in levels[1:] for row in level):
+        children.setdefault((row.level - 1, row.parent), []).append(row)
+    return Drawing(title, nodes, _in_order(first, children), drawn)
+
+
+def _in_order(first: Row, children: dict[tuple[int, int], list[Row]]) -> list[Row]:
+    rows, stack = [], [first]
+    while stack:
+        row = stack.pop()
+        rows.append(row)
+        if not row.is_alias:
+            stack += reversed(children.get((row.level, row.id), []))
+    return rows
+
+
+def _below(row: Row, nodes: list[GraphNode], hanging: Hanging, most: int, *, slots: bool) -> list[Row]:
+    """Return the rows of the next level below one."""
+    level, number = row.level + 1, row.id
+    found = hanging.below.get(number, [])
+    rows = [
+        Row(members[0], number, level, name, remark(nodes[members[0]], hanging, slots=slots), members)
+        for name, members in found[:most]
+    ]
+    if slots:
+        for name, slot in hanging.slots.get(number, ())[:most]:
+            rows.append(Row(slot, number, level, name, nodes[slot].remark, (slot,), is_slot=True))
+    if len(found) > most:
+        rows.append(Row(number, number, level, f"… {len(found) - most:,} more"))
+    aliases = hanging.aliases.get(number, [])
+    if len(aliases) <= _MOST_ALIASES:
+        return rows + [Row(to, number, level, name, path_of(nodes[to])) for name, to in aliases]
+    name, child = aliases[0]
+    more = f"{path_of(nodes[child])}, and {counted(len(aliases) - 1, 'more edge')} to what is shown elsewhere"
+    return [*rows, Row(child, number, level, name, more)]
+
+
+def remark(node: GraphNode, hanging: Hanging, *, slots: bool) -> str:
+    """Return what stands behind an object's name: its tensor, and the slots that are not shown."""
+    names = dict.fromkeys(name for name, _ in hanging.slots.get(node.id, ())) if not slots else {}
+    own = sum(slot in hanging.owners for _, _, slot in node.slots)
+    parts = (
+        node.remark,
+        f"+{counted(len(hanging.slots[node.id]), 'slot')} ({', '.join(names)})" if names else "",
+        counted(own, "slot") if own else "",
+    )
+    return "  ".join(filter(None, parts))
+
+
+def path_of(node: GraphNode) -> str:
+    """Return how an object is called where it is not."""
+    return "(root)" if node.object_path == "" else node.object_path or f"node {node.id}"

@@ -1,0 +1,41 @@
+"""A picture laid out by Graphviz's `dot`, where that is installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+from formats.errors import ConversionError
+
+from .pictures import dot
+
+if TYPE_CHECKING:
+    from .folding import Drawing
+
+_PATIENCE = 300
+"""Seconds that dot has: it takes long for what nobody can read."""
+
+
+def laid_out(drawing: Drawing) -> bytes:
+    """Return a drawing as dot's SVG; ConversionError where there is no dot, or it fails."""
+    program = shutil.which("dot")
+    if program is None:
+        hints = ("it comes with Graphviz (apt install graphviz)", "without --engine ckpt lays out itself")
+        raise ConversionError("--engine dot wants Graphviz's dot, which is not installed", hints=hints)
+    try:
+        done = subprocess.run(  # noqa: S603  whose dot is found by PATH, as the user wants
+            [program, "-Tsvg"],
+            input=dot(drawing).encode(),
+            capture_output=True,
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        message = f"dot was not done after {_PATIENCE} seconds"
+        way = "collapse what is deeper with --depth"
+        raise ConversionError(message, path=drawing.title, hints=(way,)) from error
+    if done.returncode:
+        told = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise ConversionError(f"dot failed: {told or f'exit code {done.returncode}'}", path=drawing.title)
+    return done.stdout
