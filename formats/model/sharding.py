@@ -31,7 +31,7 @@ from ..store.sent import SentJournal, SentObject
 from ..store.staging import Staging, remove_files
 from .location import Location, shards_beside
 from .probe import Probe
-from .weight_map import INDEX, WEIGHT_MAP, files_by_name, is_map
+from .weight_map import INDEX, WEIGHT_MAP, files_by_name, is_map, named_files
 from .writer import CheckpointWriter, bounded
 
 if TYPE_CHECKING:
@@ -154,10 +154,11 @@ class ShardWriter(CheckpointWriter):
             self.staging.move_in(_old_files(index))
 
     def tidy(self) -> None:
-        index, own = self._index_of(self.target.path), {file.name for file in self._files}
+        """Keep what the index names that lies there: what is planned here may have other names."""
+        head, index = self.target.path, self._index_of(self.target.path)
+        own = [head, *(named_files(head) if head == index else [])]
         old = _old_files(index) if index is not None else []
-        surplus = [path for path in old if path != self.target.path and os.path.basename(path) not in own]
-        remove_files(surplus, self.target.path)
+        remove_files([path for path in old if path not in own], head)
 
     # The plan -----------------------------------------------------------------------
 

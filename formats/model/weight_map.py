@@ -94,14 +94,22 @@ def shard_path(path: str, file: str) -> str:
     return found
 
 
+def named_files(path: str) -> list[str]:
+    """Return the paths of the files that a map names, there or not, sorted; none where it is no map.
+
+    Raises CheckpointError, and ValueError for what is no JSON.
+    """
+    with open_file(path) as file:
+        document = parse_object(whole(file))
+    if not is_map(document):
+        return []
+    files = {each for listed in files_by_name(document, path).values() for each in listed}
+    return [shard_path(path, each) for each in sorted(files)]
+
+
 def files_of_map(path: str) -> list[str]:
-    """Return the paths of the files that a map names, there or not, sorted; none where it cannot be read."""
+    """Return what `named_files` does; none where it cannot be read."""
     try:
-        with open_file(path) as file:
-            document = parse_object(whole(file))
-        if not is_map(document):
-            return []
-        files = {each for listed in files_by_name(document, path).values() for each in listed}
-        return [shard_path(path, each) for each in sorted(files)]
-    except (CheckpointError, ValueError):  # ValueError: no JSON
+        return named_files(path)
+    except (CheckpointError, ValueError):
         return []

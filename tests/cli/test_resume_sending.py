@@ -117,7 +117,8 @@ def test_objects_that_are_finished_are_not_sent_again(
     words = TARGETS[name]
     expected, _ = whole(ckpt, store, words)
     _, total = whole(ckpt, store, words, "--resume")
-    for at in turn(range(2, total + 1), 3, list(TARGETS).index(name) + 3 * dies):
+    # The last one comes each time: what follows it tidies up beside a target that is whole.
+    for at in {*turn(range(2, total), 2, list(TARGETS).index(name) + 2 * dies), total}:
         store.start(at, dies=dies)
         done = ckpt("convert", *words, "--resume")
         assert done.code == 130, done.err
