@@ -7,6 +7,8 @@ import os
 import re
 import shlex
 import shutil
+import zlib
+from base64 import b64decode
 from typing import TYPE_CHECKING
 
 from formats.find.location import find
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Result
 
 READING = ("average", "convert", "diff", "extract", "graph", "log", "ls", "match")
-READING += ("rename", "rescue", "show", "stats", "verify")
+READING += ("rename", "report", "rescue", "show", "stats", "verify")
 
 WRITTEN = ("-o", "--save-map")
 """Options whose value is written."""
@@ -39,8 +41,11 @@ _LINES = [
     if command in READING
     and option not in ("--jobs", "--executor", "--color", "--verbose", "--in-place", "--link")
 ]
-_OF_PLACE = re.compile(r" -v( |$)| --format (gitlab|sarif)")
-"""Lines whose output tells the place in other words than its path: requests, fingerprints, URIs."""
+_OF_PLACE = re.compile(r" -v( |$)| --format (gitlab|sarif)| -o there.html$")
+"""Lines whose output tells the place in other words than its path: requests, fingerprints, URIs.
+
+Or those that are refused before anything is read.
+"""
 
 _LINES = [each for each in _LINES if not _OF_PLACE.search(each[1])]
 LINES = sorted({line for _, line in _LINES})
@@ -55,6 +60,8 @@ KINDS = {
 }
 """Directories of tests/data that are one thing, a run or a model, and commands that take them so."""
 
+_PAGE_SIZE = re.compile(r"\b\d{5,6}\b")
+_PACKED = re.compile(r'(?<=<script type="text/plain" id="data">)[^<]+')
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+(Z|\+00:00)?")
 
 
@@ -101,6 +108,11 @@ def compare_kinds(kind: str, folder: str, ckpt: Callable[..., Result], anew: Cal
             assert told(found.err, there) == told(wanted.err, here)
 
 
+def _unpacked(page: bytes) -> str:
+    """Return a page of `ckpt report` with what its script draws as text."""
+    return _PACKED.sub(lambda packed: zlib.decompress(b64decode(packed[0])).decode(), page.decode())
+
+
 class Place:
     """A directory of this machine, laid out by `lay_out`, in a copy of which each line is run."""
 
@@ -141,13 +153,20 @@ class Place:
 
         def plain(text: str) -> str:
             """Return what was printed with paths as they are called from the directory."""
+            if words[0] == "report":  # A page is as much larger as paths are longer.
+                text = _PAGE_SIZE.sub("SIZE", text)
             text = text.replace(f"{folder}/", "").replace(folder, ".").replace("./", "")
             if dates:
                 return text
             return _in_order(_TIME.sub("", text).replace('"modified": null', '"modified": ""'))
 
         assert (found.code, plain(found.out), plain(found.err)) == (here.code, *map(plain, here[1:]))
-        assert files == written
+        assert files.keys() == written.keys()
+        for name, data in written.items():
+            if name.endswith(".html"):
+                assert plain(_unpacked(files[name])) == plain(_unpacked(data)), name
+            else:
+                assert files[name] == data, name
 
 
 def _moved(words: list[str], folder: str) -> list[str]:
