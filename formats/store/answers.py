@@ -60,11 +60,6 @@ def entry_of(meta: Any) -> Entry:
     return Entry(FILE, meta["size"], meta["last_modified"].timestamp(), identity)
 
 
-def plain(e_tag: str | None) -> str:
-    """Return an e_tag as all requests tell it."""
-    return (e_tag or "").removeprefix("W/").strip('"')
-
-
 @contextmanager
 def told(path: str, settings: str) -> Iterator[None]:
     """Say what it raises as what it is; `settings` are the variables by which who asks is said.

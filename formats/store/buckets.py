@@ -12,9 +12,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
-from .answers import RefusedError, entry_of, library, plain, told
+from .answers import RefusedError, entry_of, library, told
 from .base import FOLDER, NO_FOLDER, Entry, UnlistedError
 from .blocks import Blocks
+from .objects import plain
 from .pieces import REQUEST
 from .server import ListedStore, Refused, changed, count
 from .transport import Again, timeout, trying, within

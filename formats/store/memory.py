@@ -137,13 +137,14 @@ class MemoryStore(ObjectStore):
         e_tag = md5_of([md5(block) for block in blocks])
         self._blobs[path] = _Blob(b"".join(blocks), modified, self._version, e_tag)
 
-    def put(self, path: str, data: Block, over: Over = WHATEVER, modified: float = 0.0) -> None:
+    def put(self, path: str, data: Block, over: Over = WHATEVER, modified: float = 0.0) -> Entry:
         """Write a file."""
         self.before("put", path)
         found = self.asked(path)
         if not over.whatever and (found and found.identity) != (over.entry and over.entry.identity):
             raise CheckpointExistsError("has appeared meanwhile", path=path)
         self.keep(path, [bytes(data)], modified)
+        return self._blobs[path].entry
 
     def stream(self, path: str, block: int, at_once: int) -> Stream:  # noqa: ARG002  memory is one
         return _MemoryStream(self, path, block)

@@ -18,7 +18,7 @@ from .base import Store
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .base import Entry
+    from .base import Entry, Identity
 
 Block = bytes | bytearray | memoryview
 
@@ -56,8 +56,8 @@ class ObjectStore(Store):
     """Whether the e_tag of an object is, as a rule, made of the MD5 of its blocks."""
 
     @abstractmethod
-    def put(self, path: str, data: Block, over: Over) -> None:
-        """Put an object.
+    def put(self, path: str, data: Block, over: Over) -> Entry:
+        """Put an object; return what lies there then, whose e_tag is empty where the store tells none.
 
         Raises CheckpointExistsError where another lies there than it may be put over, InaccessibleError.
         """
@@ -73,6 +73,16 @@ class ObjectStore(Store):
     @abstractmethod
     def delete(self, paths: Sequence[str]) -> None:
         """Delete objects; of those that are not there nothing is said.  Raises InaccessibleError."""
+
+
+def plain(e_tag: object) -> str:
+    """Return an e_tag as all requests tell it: some have it in quotes, or call it weak, and others not."""
+    return str(e_tag or "").removeprefix("W/").strip('"')
+
+
+def is_same(one: Identity, other: Identity) -> bool:
+    """Whether two identities are those of one object."""
+    return (plain(one[0]), *one[1:]) == (plain(other[0]), *other[1:])
 
 
 def md5(block: Block) -> bytes:

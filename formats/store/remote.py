@@ -9,12 +9,14 @@ A large object is an upload in parts, several of which are sent at a time; none 
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointExistsError, CheckpointNotFoundError, InaccessibleError
 from . import objects
 from .answers import entry_of, is_unknown, library
+from .base import FILE, Entry
 from .buckets import Buckets, parted
 from .providers import PROVIDERS
 from .server import count
@@ -24,7 +26,6 @@ from .urls import scheme_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .base import Entry
     from .objects import Block, Over
     from .providers import Provider
 
@@ -75,11 +76,11 @@ class ObjectStore(Buckets, objects.ObjectStore):
         self.tells_md5 = provider.tells_md5
         super().__init__(provider)
 
-    def put(self, path: str, data: Block, over: Over) -> None:
+    def put(self, path: str, data: Block, over: Over) -> Entry:
         bucket, key = parted(path)
         appeared = CheckpointExistsError("has appeared, or changed, meanwhile", path=path)
 
-        def ask() -> None:
+        def ask() -> Entry:
             obstore = library(path)
             client = self.client(bucket)
             try:
@@ -92,7 +93,8 @@ class ObjectStore(Buckets, objects.ObjectStore):
                         # Amazon and Azure go by the one, Google by the other.
                         mode = {name: found[name] for name in ("e_tag", "version") if found[name]}
                     try:
-                        _put(client, key, data, mode)
+                        e_tag = _put(client, key, data, mode)
+                        return Entry(FILE, len(data), time.time(), (e_tag, len(data)))
                     except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
                         # Also what an attempt before this one has written, the answer to which was lost.
                         raise appeared from None
@@ -102,7 +104,7 @@ class ObjectStore(Buckets, objects.ObjectStore):
                 count(path, 0, sent=len(data))
 
         try:
-            trying(path, ask)
+            return trying(path, ask)
         finally:
             self.forget_listings()
 
@@ -156,16 +158,29 @@ class Alias(ObjectStore):
         return self._named(path)
 
 
-def _put(client: Any, key: str, data: Block, mode: Any) -> None:
-    """Put an object on a condition; without it where a server says that it knows none (501)."""
+def _put(client: Any, key: str, data: Block, mode: Any) -> str:
+    """Put an object on a condition; where a server says that it knows none (501), it is asked for before."""
     import obstore
 
     try:
-        obstore.put(client, key, data, mode=mode, use_multipart=False)
+        put = obstore.put(client, key, data, mode=mode, use_multipart=False)
     except Exception as error:
         if not is_unknown(error):
             raise
-        obstore.put(client, key, data, mode="overwrite", use_multipart=False)
+        if mode == "create" and _is_there(client, key):
+            raise obstore.exceptions.AlreadyExistsError(key) from None
+        put = obstore.put(client, key, data, mode="overwrite", use_multipart=False)
+    return put["e_tag"] or ""
+
+
+def _is_there(client: Any, key: str) -> bool:
+    import obstore
+
+    try:
+        obstore.head(client, key)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _no_bucket(path: str) -> CheckpointNotFoundError:

@@ -30,7 +30,7 @@ from .journal import (
     staging_pattern,
     value_of,
 )
-from .objects import NOTHING, Over, md5
+from .objects import NOTHING, Over, is_same, md5
 from .paths import entry_at, join, name_of, names_in, parent
 from .staging import ALIVE
 from .upload import Upload, object_store
@@ -210,7 +210,12 @@ class SentJournal:
         """Return an object that was sent before, and is there still; None where it must be sent."""
         sent = self._sent.get(name_of(path))
         entry = self._store.asked(path) if sent is not None else None
-        if sent is None or entry is None or (entry.identity, entry.size) != (sent.identity, sent.size):
+        if (
+            sent is None
+            or entry is None
+            or not is_same(entry.identity, sent.identity)
+            or entry.size != sent.size
+        ):
             self._sent.pop(name_of(path), None)
             return None
         return SentObject(path, entry, sent.rows)
@@ -315,7 +320,7 @@ def half_sent(directory: str) -> HalfSent | None:
     objects = []
     for each, sent in found.sent.items():
         there = entry_at(join(parent(directory), each)) if is_shard_of(each, name) else None
-        if there is not None and (there.identity, there.size) == (sent.identity, sent.size):
+        if there is not None and is_same(there.identity, sent.identity) and there.size == sent.size:
             objects.append((join(parent(directory), each), sent.size))
     done, nbytes = sum(size for _, size in objects), found.header["nbytes"]
     what = f"an interrupted conversion to {name}, {done:,} bytes of {nbytes:,} sent; --resume goes on with it"

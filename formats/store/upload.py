@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ..core.chunks import PIECE, view_of
 from ..errors import CheckpointError, CheckpointExistsError, ConversionError
 from .blocks import is_free
-from .objects import NOTHING, WHATEVER, ObjectStore, Over, md5, md5_of
-from .paths import as_if_there, join, name_of, parent, refuse_missing_place, store_of
+from .objects import NOTHING, WHATEVER, ObjectStore, Over, is_same, md5, md5_of, plain
+from .paths import as_if_there, entry_at, join, name_of, parent, refuse_missing_place, store_of
 from .staging import ALIVE, StagedFile, refusing
 
 if TYPE_CHECKING:
@@ -150,23 +150,27 @@ class Upload:
         """
         if self.is_published:
             return
-        if not self._over.whatever and _is_other(self._store.asked(self.path), self._over.entry):
-            raise CheckpointExistsError("has appeared, or changed, meanwhile", path=self.path)
         if self._stream is not None:
+            if not self._over.whatever and _is_other(self._store.asked(self.path), self._over.entry):
+                raise CheckpointExistsError("has appeared, or changed, meanwhile", path=self.path)
             self._send()
         self.is_published = None
+        put = None
         try:
             if self._stream is not None:
                 self._stream.finish()
             else:
-                self._store.put(self.path, bytes(self._last), self._over)
+                put = self._store.put(self.path, bytes(self._last), self._over)
         except CheckpointError:
             # The answer may have been lost, and what was asked for done.
             self.settle()
             if not self.is_published:
                 raise
-        self._entry = self._store.asked(self.path)
-        self._check(self._entry)
+        if put is not None and plain(put.identity[0]) == md5(self._last).hex():
+            self._entry = put  # The store has said all that it can be asked.
+        else:
+            self._entry = self._store.asked(self.path)
+            self._check(self._entry)
         self.is_published = True
         self._filling, self._filled = bytearray(), 0
         self._blocks.clear()
@@ -186,7 +190,7 @@ class Upload:
         if found is None or found.size != self.size or not (self._sums_blocks or self._stream is None):
             return None
         sums = [*(each.result() for each in self._sums), md5(self._last)]
-        if str(found.identity[0]).strip('"') != md5_of(sums) and self._read_back() != sums:
+        if plain(found.identity[0]) != md5_of(sums) and self._read_back() != sums:
             return None
         self._stop_summing()
         if self._stream is not None:
@@ -223,7 +227,7 @@ class Upload:
 
     def _is_proven(self, found: Entry) -> bool:
         """Whether an object has the MD5 of what was sent, where its store tells one."""
-        told = str(found.identity[0]).strip('"')
+        told = plain(found.identity[0])
         if not _MD5.fullmatch(told) or (self._stream is not None and not self._sums_blocks):
             return True
         sums = [each.result() for each in self._sums] if self._stream is not None else [md5(self._last)]
@@ -237,8 +241,11 @@ class Upload:
             return [md5(file.read(at * self._block, size)) for at, size in enumerate(sizes)]
 
     def is_ours(self) -> bool:
-        """Whether what was published is what lies there still."""
-        return self._entry is not None and not _is_other(self._store.asked(self.path), self._entry)
+        """Whether what was published is what lies there still; a listing tells of many by one request."""
+        if self._entry is None:
+            return False
+        listed = not _is_other(entry_at(self.path), self._entry)
+        return listed or not _is_other(self._store.asked(self.path), self._entry)
 
     def remove(self) -> None:
         """Take it back: what was sent of it, or the object, unless another lies in its place by now."""
@@ -345,7 +352,7 @@ def _is_other(found: Entry | None, expected: Entry | None) -> bool:
     """Whether another object lies in a place than is expected there, or one where none is."""
     if found is None or expected is None:
         return found is not expected
-    return found.identity != expected.identity
+    return not is_same(found.identity, expected.identity)
 
 
 class Finishes(Protocol):

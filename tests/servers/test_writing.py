@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import formats
+from formats.store.paths import open_file
 from tests.cli.conftest import ROOT
 from tests.servers.google import Google, google
 from tests.servers.programs import KEY, SECRET
@@ -325,3 +326,39 @@ def test_a_server_without_conditions_is_written_to(google_server: Google) -> Non
     google_server.fault = lambda *_: None
     assert codes == [0, 3, 0]
     assert _ckpt("diff", "--exact", NEW, "gs://bucket/plain/c-1").returncode == 0
+
+
+def test_a_small_checkpoint_takes_few_requests(s3: str) -> None:
+    """A listing, the index asked for, the shard put, a listing that has it still, the index put."""
+    target = f"{s3}/few/c-1"
+    assert _servers(_ckpt("convert", NEW, target, "-v").stderr) == 5
+    # Once more, with a shard that is empty, for the names of one are taken, and the old shard deleted.
+    assert _servers(_ckpt("convert", NEW, target, "-v", "--overwrite").stderr) == 7
+
+
+def _servers(said: str) -> int:
+    (line,) = [line for line in said.splitlines() if line.startswith("servers: ")]
+    found = re.search(r" in (\d+) requests", line)
+    assert found is not None
+    return int(found[1])
+
+
+PAGES = {
+    "checkpoint": (NEW,),
+    "run": (RUN,),
+    "two": (OLD, NEW),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_put_whole(name: str, bucket: str, tmp_path: Path) -> None:
+    here = tmp_path / "page.html"
+    assert _ckpt("report", *PAGES[name], "-o", str(here)).returncode == 0
+    there = f"{bucket}/pages/{name}.html"
+    for more, code in (((), 0), ((), 3), (("--overwrite",), 0)):
+        done = _ckpt("report", *PAGES[name], "-o", there, *more)
+        assert done.returncode == code, done.stderr
+    assert "is there already" in _ckpt("report", *PAGES[name], "-o", there).stderr
+    _ask_anew()
+    with open_file(there) as file:
+        assert file.read_exactly(0, file.size) == here.read_bytes()
