@@ -153,9 +153,9 @@ class Place:
 
         def plain(text: str) -> str:
             """Return what was printed with paths as they are called from the directory."""
-            if words[0] == "report":  # A page is as much larger as paths are longer.
-                text = _PAGE_SIZE.sub("SIZE", text)
             text = text.replace(f"{folder}/", "").replace(folder, ".").replace("./", "")
+            if words[0] == "report":  # A page is as much larger as paths are longer.
+                text = _PAGE_SIZE.sub("0", text)
             if dates:
                 return text
             return _in_order(_TIME.sub("", text).replace('"modified": null', '"modified": ""'))
