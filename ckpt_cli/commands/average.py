@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.find.location import spelling
 from formats.find.opening import is_directory, locate
 from formats.find.suffixes import refuse_false_suffix
 
@@ -91,5 +92,5 @@ def _locate(sources: tuple[str, ...], last: int | None, target: str) -> list[Loc
     for text in notes:
         render.note(text)
     for location in locations:
-        render.note(location.note if last is None and location.note else location.path)
+        render.note(location.note if last is None and location.note else spelling(location))
     return locations

@@ -9,6 +9,7 @@ import click
 from formats.core.words import counted
 from formats.errors import CheckpointError
 from formats.find.directory import Directory, directories_below
+from formats.find.location import spelling
 from formats.store.paths import absolute, join, name_of, relative
 from formats.tf.run.state_file import FILE_NAME
 
@@ -105,7 +106,7 @@ def _log_one(path: str, state_path: str, options: dict[str, Any]) -> dict[str, A
     run, rows = _look(path, state_path, selection_of(options), told.curve, options)
     _remarks(run, told, options["tag"])
     latest = run.directory.latest
-    name = relative(latest.path, path) if latest is not None else None
+    name = relative(spelling(latest), path) if latest is not None else None
     if not options["as_json"] and not render.is_terminal():
         prefix = [path] * options["recursive"]
         render.tsv([*prefix, *render_log.tsv_row(row)] for row in rows)

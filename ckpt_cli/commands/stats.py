@@ -9,6 +9,7 @@ import click
 
 from formats.core.words import counted
 from formats.errors import CheckpointError
+from formats.find.location import spelling
 from formats.find.opening import is_directory, locate
 from formats.store.paths import named
 
@@ -146,7 +147,7 @@ class _Run:
             bad = _Bad(self._fail_on)
             with kept(errors), opened(place) as reader:
                 rows = list(_rows(reader, self._selection, bad, self._workers))
-                documents.append({"schema": 1, "path": place.path, "tensors": rows})
+                documents.append({"schema": 1, "path": spelling(place), "tensors": rows})
                 self._keep(reader, bad, rows)
                 if self.shows_bad_alone:
                     rows = [row for row in rows if row["key"] in bad.counts]
@@ -161,7 +162,7 @@ class _Run:
 
     def _keep(self, reader: CheckpointReader, bad: _Bad, rows: list[dict[str, Any]]) -> None:
         location = reader.location
-        self._bad.append(Bad(location.path, location.head, len(rows), bad.counts))
+        self._bad.append(Bad(spelling(location), location.head, len(rows), bad.counts))
 
     def _write(self) -> None:
         if self._has_form:
@@ -212,7 +213,7 @@ def _rows(
 def _print(
     reader: CheckpointReader, rows: Iterable[dict[str, Any]], *, as_json: bool, several: bool = False
 ) -> None:
-    path = reader.location.path
+    path = spelling(reader.location)
     if as_json:
         # Begun when all is known: half a document before an error would be none.
         render.long_document({"path": path}, "tensors", list(rows), dict)

@@ -106,7 +106,7 @@ def test_diff_each_compares_what_lies_below_by_relative_paths(
     assert ckpt("diff", "-R", runs, other).code == 2
 
 
-def test_what_ls_and_convert_print_opens_what_they_mean(tmp_path: Path, ckpt: Callable) -> None:
+def test_what_is_printed_opens_what_is_meant(tmp_path: Path, ckpt: Callable) -> None:
     for step, name in enumerate(("ckpt-1", "ckpt-1.index")):
         write_bundle(str(tmp_path / name), {"w": np.float32([step])})
     shutil.copy(data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10.index"), tmp_path / "ckpt-1.index")
@@ -120,6 +120,14 @@ def test_what_ls_and_convert_print_opens_what_they_mean(tmp_path: Path, ckpt: Ca
         assert ckpt("ls", "--json", row["path"]).json["total"]["tensors"] == row["tensors"]
     assert "names" not in ckpt("ls", tmp_path / "ckpt-1").err
     assert f"named by {tmp_path}/ckpt-1.index.index\n" in ckpt("ls", tmp_path / "ckpt-1.index").err
+    # `verify` printed the path of one, and with it the command that rescues the other.
+    found = ckpt("verify", "--json", tmp_path).json["results"]
+    assert {one["path"]: one["checked"]["tensors"] for one in found} == {
+        row["path"]: row["tensors"] for row in rows
+    }
+    assert [row[0] for row in ckpt("log", tmp_path).rows] == [row["name"] for row in rows]
+    several = ckpt("stats", "-R", "--json", tmp_path, "--dtype", "float32").json["results"]
+    assert [one["path"] for one in several] == [row["path"] for row in rows]
     assert ckpt("convert", "--each", tmp_path, tmp_path / "new").code == 0
     new = ckpt("ls", "--json", tmp_path / "new").json["checkpoints"]
     assert [(row["name"], row["tensors"]) for row in new] == [(row["name"], row["tensors"]) for row in rows]

@@ -14,6 +14,7 @@ from formats.errors import (
     UnknownFormatError,
 )
 from formats.find.directory import Directory
+from formats.find.location import spelling
 from formats.find.opening import is_directory, locate, open_location
 from formats.model.location import FILE_SUFFIXES, data_shards
 from formats.model.probe import Probe
@@ -183,7 +184,7 @@ def _verify_here(
     try:
         reader = open_location(location, lenient=True)
     except CheckpointError as error:
-        return _unreadable(location.path, error)
+        return _unreadable(spelling(location), error)
     with reader:
         return _verify_open(reader, workers, advance)
 
@@ -257,7 +258,7 @@ def _verify_open(reader: CheckpointReader, workers: Workers, advance: Callable[[
         message = "changed while it was verified, which may be all that was found: verify it again"
         findings.append(Finding("warning", "tensor-checksum", message, None, reader.location.head))
     return Result(
-        reader.location.path,
+        spelling(reader.location),
         reader.format.name,
         tuple(findings),
         tensors,

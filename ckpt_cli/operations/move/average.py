@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from formats.core.dtypes import VARIANT
 from formats.core.words import command_line, counted
 from formats.errors import CheckpointNotFoundError, ConversionError
+from formats.find.location import spelling
 from formats.model.facts import common
 
 from .computed import Computed, Mean
@@ -93,7 +94,7 @@ def _check_alike(reader: CheckpointReader, last: CheckpointReader) -> None:
         message = f"is {reader.format.name}, {last.location.path} is {last.format.name}"
         hints = (f"bring them into one format first: {command_line('convert', reader.location.path)} ...",)
         raise ConversionError(message, path=reader.location.path, hints=hints)
-    both = command_line("diff", "--no-values", reader.location.path, last.location.path)
+    both = command_line("diff", "--no-values", spelling(reader.location), spelling(last.location))
     hints = (f"to see all differences: {both}",)
     missing = [key for key in last.specs if key not in reader.specs]
     surplus = [key for key in reader.specs if key not in last.specs]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
 from formats.errors import CheckpointError
+from formats.find.location import spelling
 from formats.find.opening import open_location
 from formats.model.location import step_of
 from formats.model.reader import CheckpointReader
@@ -178,7 +179,8 @@ class RunLog:
 
     def _row(self, member: Member, advance: Callable[[int], None]) -> Row | None:
         """Return a checkpoint's row, one of unknowns where it is damaged; None where it has gone."""
-        blank = Row(member.name, member.location.path, None, step_of(member.name), iso_time(member.modified))
+        name = member.called(spelling(member.location))
+        blank = Row(name, member.location.path, None, step_of(member.name), iso_time(member.modified))
         for attempt in range(ATTEMPTS):
             state = _state(member.location.head)
             try:
