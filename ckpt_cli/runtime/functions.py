@@ -14,6 +14,7 @@ import numpy as np
 
 from . import dtypes, graphs
 from .compiled import compiled
+from .control import cond, custom_gradient, map_fn, while_loop
 from .creation import constant, eye, fill, linspace, ones, ones_like, range, zeros, zeros_like
 from .indexed_slices import IndexedSlices, map_values
 from .ops.elementwise import cast, where
@@ -52,14 +53,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "abs", "argmax", "argmin", "argsort", "assert_equal", "boolean_mask", "broadcast_to", "cast",
-    "clip_by_global_norm", "clip_by_norm", "clip_by_value", "concat", "constant", "convert_to_tensor",
-    "cumsum", "einsum", "ensure_shape", "equal", "expand_dims", "eye", "fill", "function", "gather",
-    "gather_nd", "global_norm", "group", "identity", "is_tensor", "linspace", "logical_and", "logical_not",
-    "logical_or", "matmul", "meshgrid", "norm", "one_hot", "ones", "ones_like", "pad", "print", "range",
-    "rank", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
-    "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "repeat", "reshape", "reverse", "shape",
-    "size", "sort", "split", "squeeze", "stack", "stop_gradient", "tensordot", "tile", "transpose",
-    "unstack", "where", "zeros", "zeros_like",
+    "clip_by_global_norm", "clip_by_norm", "clip_by_value", "concat", "cond", "constant", "convert_to_tensor",
+    "cumsum", "custom_gradient", "einsum", "ensure_shape", "equal", "expand_dims", "eye", "fill", "function",
+    "gather", "gather_nd", "global_norm", "group", "identity", "is_tensor", "linspace", "logical_and",
+    "logical_not", "logical_or", "map_fn", "matmul", "meshgrid", "norm", "one_hot", "ones", "ones_like",
+    "pad", "print", "range", "rank", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max",
+    "reduce_mean", "reduce_min", "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "repeat",
+    "reshape", "reverse", "shape", "size", "sort", "split", "squeeze", "stack", "stop_gradient", "tensordot",
+    "tile", "transpose", "unstack", "where", "while_loop", "zeros", "zeros_like",
 ]  # fmt: skip
 
 _op = OPERATIONS

@@ -58,11 +58,10 @@ class WeightRow(NamedTuple):
     def is_there(self, told: Told) -> bool:
         return all(_is_on(option, told) for option in self.when.split())
 
-    @property
-    def initializer(self) -> str:
-        """The option that gives its first value."""
+    def option(self, what: str) -> str:
+        """Return the option that says its `initializer`, `regularizer` or `constraint`."""
         short = re.fullmatch("(recurrent|depthwise|pointwise)_kernel", self.name)
-        return f"{short[1] if short else self.name}_initializer"
+        return f"{short[1] if short else self.name}_{what}"
 
 
 Weight = tuple[WeightRow, "Pattern | None"]
@@ -139,7 +138,7 @@ class LayerRow(NamedTuple):
     def initializers(self) -> list[str]:
         """Return the options that give weights their first values."""
         weights = (weight for row in self.with_weights() for weight in row.weights)
-        return list(dict.fromkeys(weight.initializer for weight in weights))
+        return list(dict.fromkeys(weight.option("initializer") for weight in weights))
 
 
 _UNLESS = ("quantization_config", "lora_rank")

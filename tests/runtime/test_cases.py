@@ -43,10 +43,6 @@ def save_twice(directory: str) -> None:
 REFUSED: dict[str, tuple[type[Exception], Any]] = {
     "a path that is a tensor": (TypeError, lambda _: tf.train.Checkpoint().write(tf.constant("ckpt"))),
     "tf.saved_model.save": (AttributeError, lambda directory: tf.saved_model.save(tf.Module(), directory)),
-    "regularizers": (
-        NotImplementedError,
-        lambda _: tf.keras.layers.Dense(1, kernel_regularizer=tf.reduce_sum),
-    ),
     "overwrite=False asks nobody, it is FileExistsError": (FileExistsError, save_twice),
     "saving a model whole": (AttributeError, lambda directory: tf.keras.Model().save(directory)),
     "a prefix that ends in a slash": (

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from . import activations, backend, initializers, layers, losses, metrics, models, optimizers, utils
+from . import (
+    activations,
+    backend,
+    initializers,
+    layers,
+    losses,
+    metrics,
+    models,
+    optimizers,
+    regularizers,
+    utils,
+)
 from .layers import Input
 from .models import Model, Sequential
 
 __all__ = [
     "Input", "Model", "Sequential", "activations", "backend", "initializers", "layers", "losses", "metrics",
-    "models", "optimizers", "utils",
+    "models", "optimizers", "regularizers", "utils",
 ]  # fmt: skip

@@ -24,9 +24,8 @@ from ..names import name_scope, to_snake_case, unique_name
 from ..nest import flatten, map_structure
 from ..tensor import Tensor, TensorLike, TensorShape, as_tensor
 from ..trackable import AutoTrackable, Trackable
-from ..unknown import refuse
 from ..variable import Variable, has_no_effect
-from . import initializers
+from . import initializers, regularizers
 from .activations import as_float
 from .configs import options_of
 from .symbolic import Call, KerasTensor, call_symbolically
@@ -96,8 +95,11 @@ class Layer(Module):
     """What the table of layers knows of the class."""
 
     _initial: Mapping[str, Any]
-    _constraints: Mapping[str, Any] = {}
-    """Initializers, and constraints, of those weights by name."""
+    _constraints: Mapping[str, Any]
+    _regularizers: Mapping[str, Any]
+    """Initializers, constraints and regularizers of those weights by name."""
+
+    _activity_regularizer: Callable[[Any], Any] | None
 
     built: bool
     supports_masking: bool
@@ -120,7 +122,9 @@ class Layer(Module):
         shape = (None, *shape) if shape is not None else kwargs.pop("batch_input_shape", None)
         if "input_dim" in kwargs:
             shape = (None, kwargs.pop("input_dim"))
-        refuse(type(self).__name__, activity_regularizer=kwargs.pop("activity_regularizer", None))
+        on_outputs = regularizers.get(kwargs.pop("activity_regularizer", None))
+        on_weights = {row.name: kwargs.pop(row.option("regularizer"), None) for row in self._row.weights}
+        constraints = {row.name: kwargs.pop(row.option("constraint"), None) for row in self._row.weights}
         if kwargs:
             raise TypeError(f"Invalid keyword argument(s) in `{type(self).__name__}`: {sorted(kwargs)}")
         put = self._put
@@ -132,6 +136,9 @@ class Layer(Module):
         put("_input_spec_shape", None)
         put("_inbound", [])
         put("_losses", [])
+        put("_activity_regularizer", on_outputs)
+        put("_regularizers", {name: regularizers.get(given) for name, given in on_weights.items()})
+        put("_constraints", constraints)
         put("built", False)
         put("supports_masking", False)
 
@@ -280,7 +287,6 @@ class Layer(Module):
     ) -> Variable:
         """Make a variable that is this layer's, an edge of it under its name."""
         del options
-        refuse(self.name, regularizer=regularizer)
         wanted = dtypes.as_dtype(dtype or self._dtype)
         if initializer is None:
             initializer = "glorot_uniform" if wanted.is_floating else "zeros"
@@ -291,6 +297,8 @@ class Layer(Module):
         self._own(variable)
         if name is not None:
             self._track(variable, name)
+        if (penalty := regularizers.get(regularizer)) is not None:
+            self.add_loss(lambda: penalty(variable))
         return variable
 
     def _make_weights(self, shapes: Mapping[str, Sequence[int]] | None = None, **free: Any) -> None:
@@ -314,6 +322,7 @@ class Layer(Module):
                     initializer=self._initial[name],
                     trainable=weight.trainable,
                     constraint=self._constraints.get(name),
+                    regularizer=self._regularizers.get(name),
                 )
             setattr(self, name, made)
         self.built = True
@@ -371,10 +380,19 @@ class Layer(Module):
         try:
             if not self.built:
                 self._build_for(inputs)
-            return self.call(inputs, *args[1:], **kwargs)
+            outputs = self.call(inputs, *args[1:], **kwargs)
+            if self._activity_regularizer is not None:
+                self._penalize(outputs)
+            return outputs
         finally:
             scope.__exit__(None, None, None)
             _training.pop()
+
+    def _penalize(self, outputs: Any) -> None:
+        """Add what the regularizer says of outputs, for each example, to the losses of this call."""
+        assert self._activity_regularizer is not None
+        for output in flatten(outputs):
+            self.add_loss(self._activity_regularizer(output) / float(len(output)))
 
     def _converted(self, inputs: Any) -> Any:
         """Return inputs as tensors, floats in the layer's dtype."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from . import activations
 from .initializers import Initializer
+from .regularizers import Regularizer
 
 __all__ = ["options_of"]
 
@@ -44,7 +45,7 @@ def _plain(value: Any, what: str) -> Any:
         return value
     if isinstance(value, list | tuple):
         return [_plain(part, what) for part in value]
-    if isinstance(value, Initializer):
+    if isinstance(value, Initializer | Regularizer):
         return {"class_name": type(value).__name__, "config": value.get_config()}
     name = activations.name_of(value) if callable(value) else ""
     if isinstance(value, dict) or not activations.is_known(name, value):

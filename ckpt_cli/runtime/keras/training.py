@@ -7,7 +7,9 @@ loop themselves, as the checkpoint guide does.
 
 from __future__ import annotations
 
+import functools
 import logging
+import operator
 from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -105,9 +107,8 @@ class Trainer:
         return self._progress.after(x, y, loss, predictions)  # type: ignore[attr-defined]
 
     def _with_added_losses(self, loss: Any) -> Any:
-        for extra in self.losses:  # type: ignore[attr-defined]
-            loss = loss + extra
-        return loss
+        added = self.losses  # type: ignore[attr-defined]
+        return loss + functools.reduce(operator.add, added) if added else loss
 
     def predict_step(self, data: Any) -> Any:
         """Return the outputs for one batch. Models may have another."""
@@ -159,6 +160,32 @@ class Trainer:
             logs = self.test_step(data)
         values = [float(value) for value in logs.values()]
         return values[0] if len(values) == 1 else values
+
+    def train_on_batch(self, x: Any, y: Any = None, **options: Any) -> Any:
+        """Take one step on one batch; return the loss, with metrics a list, or by `return_dict` a dict."""
+        return self._on_batch("train_on_batch", self.train_step, x, y, **options)
+
+    def test_on_batch(self, x: Any, y: Any = None, **options: Any) -> Any:
+        """Compute loss and metrics of one batch, as `train_on_batch` returns them."""
+        return self._on_batch("test_on_batch", self.test_step, x, y, **options)
+
+    def _on_batch(
+        self, name: str, step: Any, x: Any, y: Any, reset_metrics: bool = True, return_dict: bool = False,
+        **options: Any,
+    ) -> Any:  # fmt: skip
+        refuse(name, **options)
+        self._assert_compiled()
+        if reset_metrics:
+            self._begin()
+        (data,) = _batches_of_arrays(x, y, len(flatten(x)[0]), np.arange(len(flatten(x)[0])))
+        with self._as_compiled():
+            logs = {key: float(value) for key, value in step(data).items()}
+        values = list(logs.values())
+        return logs if return_dict else values[0] if len(values) == 1 else values
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """Return the outputs for one batch as arrays."""
+        return map_structure(lambda output: output.numpy(), self.predict_step((_tensors(x),)))
 
     def predict(self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **options: Any) -> Any:
         """Return the outputs for all of x as arrays."""
@@ -289,6 +316,10 @@ class _Counted:
 def _is_arrays(x: Any) -> bool:
     leaves = flatten(x)
     return bool(leaves) and isinstance(leaves[0], np.ndarray | TensorLike | list)
+
+
+def _tensors(values: Any) -> Any:
+    return map_structure(as_tensor, values)
 
 
 def _batches_of_arrays(x: Any, y: Any, batch_size: int | None, order: Any) -> Iterator[Any]:

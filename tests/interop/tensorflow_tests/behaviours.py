@@ -1196,3 +1196,191 @@ def a_function_within_another_draws_on_from_pipeline_to_pipeline(tf, directory):
     found = [float(one) for one in data]
     assert len(set(found)) == 8
     assert found == [float(one) for one in data]
+
+
+def regularizers_make_the_loss_larger(tf, directory):
+    regularizers, layers = tf.keras.regularizers, tf.keras.layers
+    x = np.linspace(-1, 2, 24, dtype="f4").reshape(4, 6)
+    model = tf.keras.Sequential(
+        [
+            layers.Dense(
+                3,
+                kernel_initializer="ones",
+                bias_initializer="ones",
+                kernel_regularizer="l2",
+                bias_regularizer=regularizers.L1(0.5),
+                activity_regularizer=regularizers.l1_l2(0.1, 0.2),
+                input_shape=(6,),
+            ),
+            layers.Dense(
+                2, kernel_initializer="ones", kernel_regularizer=regularizers.OrthogonalRegularizer(0.3)
+            ),
+        ]
+    )
+    expected = [27.79338, 0.18, 1.5, 0.3]
+    for trainable in (True, False, True):
+        model.layers[0].trainable = trainable
+        model(x)
+        close([float(loss) for loss in model.losses], expected, 1e-5)
+    model.compile(tf.keras.optimizers.legacy.SGD(0.01), "mse")
+    labels = np.ones((4, 2), "f4")
+    history = model.fit(x, labels, epochs=3, shuffle=False, verbose=0).history
+    close(history["loss"], [398.82626, 27.297413, 15.090478], 1e-5)
+    close(model.evaluate(x, labels, verbose=0), 11.86895, 1e-5)
+    close(model.weights[2], np.repeat(np.float32([[-0.04345824]]), 6).reshape(3, 2), 1e-5)
+    close(regularizers.L2(0.01).get_config()["l2"], 0.01)
+    found = regularizers.get({"class_name": "L1L2", "config": {"l1": 0.5, "l2": 0.25}}).get_config()
+    assert found == {"l1": 0.5, "l2": 0.25}
+    raises(ValueError, regularizers.L1, float("nan"))
+    raises(ValueError, regularizers.OrthogonalRegularizer, mode="x")
+
+
+def regularizers_of_every_weight(tf, directory):
+    layers, ones = tf.keras.layers, {"kernel_initializer": "ones"}
+    depthwise, pointwise = {"depthwise_initializer": "ones"}, {"pointwise_initializer": "ones"}
+    x = np.linspace(-1, 2, 24, dtype="f4").reshape(2, 4, 3)
+    image, rows = x.reshape(1, 4, 3, 2), np.array([[1, 2]])
+    lstm = {"recurrent_initializer": "ones", "kernel_regularizer": "l1", "recurrent_regularizer": "l2"}
+    gru = {"recurrent_initializer": "ones", "kernel_regularizer": "l1", "activity_regularizer": "l2"}
+    for layer, inputs, expected in (
+        (layers.LSTM(2, bias_regularizer="l1_l2", **lstm, **ones), x, [0.24, 0.16, 0.04]),
+        (layers.Bidirectional(layers.GRU(2, **gru, **ones)), x, [0.00021, 0.18, 0.00988, 0.18]),
+        (layers.LayerNormalization(gamma_regularizer="l2"), x, [0.03]),
+        (layers.BatchNormalization(beta_regularizer="l1", gamma_regularizer="l1"), x, [0.03, 0.0]),
+        (layers.Conv1D(2, 2, kernel_regularizer="l2", activity_regularizer="l1", **ones), x, [0.29478, 0.12]),
+        (layers.Embedding(5, 2, embeddings_initializer="ones", embeddings_regularizer="l2"), rows, [0.1]),
+        (
+            layers.SeparableConv2D(
+                2, 2, depthwise_regularizer="l1", pointwise_regularizer="l2", **depthwise, **pointwise
+            ),
+            image,
+            [0.08, 0.04],
+        ),
+        (layers.DepthwiseConv2D(2, depthwise_regularizer="l1", **depthwise), image, [0.08]),
+    ):
+        layer(inputs)
+        close([float(loss) for loss in layer.losses], expected, 2e-5)
+
+    class Own(layers.Layer):
+        def build(self, shape):
+            self.w = self.add_weight(
+                "w", [2], initializer="ones", regularizer=lambda w: 0.5 * tf.reduce_sum(w)
+            )
+
+        def call(self, inputs):
+            return inputs * tf.reduce_sum(self.w)
+
+    own = Own()
+    own(x)
+    close([float(loss) for loss in own.losses], [1.0])
+
+
+def one_batch_at_a_time(tf, directory):
+    x, y = np.float32([[1, 2], [3, 4], [5, 6]]), np.float32([[1], [2], [3]])
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(tf.keras.optimizers.legacy.SGD(0.001), "mse")
+    close(model.train_on_batch(x, y), 31.0)
+    close(model.train_on_batch(x, y, return_dict=True)["loss"], 27.271574)
+    close(model.test_on_batch(x, y), 23.99221)
+    close(model.train_on_batch(x, y, reset_metrics=False), 23.99221)
+    close(model.train_on_batch(x, y), 21.1078)
+    assert model.predict_on_batch(x).shape == (3, 1)
+    model.compile(tf.keras.optimizers.legacy.SGD(0.0), "mse", metrics=["accuracy"])
+    assert len(model.test_on_batch(x, y)) == 2
+
+
+def gradients_of_a_programs_own(tf, directory):
+    w, v = tf.Variable([2.0, 3.0]), tf.Variable([1.0, 1.0])
+
+    @tf.custom_gradient
+    def softplus(x):
+        e = tf.exp(x)
+
+        def gradient(upstream):
+            return upstream * (1 - 1 / (1 + e))
+
+        return tf.math.log(1 + e), gradient
+
+    @tf.custom_gradient
+    def scaled(a, b):
+        def gradient(of_a, of_b, variables=None):
+            assert [one is w for one in variables] == [True]
+            return (of_a * 10.0, of_b * 0.5), [of_b * 7.0]
+
+        return (a * w, b + w), gradient
+
+    x = tf.constant([0.0, 10.0])
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = softplus(x)
+        slope = tape.gradient(y, x)
+    close(slope, [0.5, 0.9999546])
+    close(outer.gradient(slope, x), [0.25, 4.5395806e-5])
+    b = tf.constant([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(b)
+        one, other = scaled(v, b)
+        loss = tf.reduce_sum(one) + tf.reduce_sum(other * 2)
+    for found, expected in zip(tape.gradient(loss, [v, b, w]), (10.0, 1.0, 14.0), strict=True):
+        close(found, [expected, expected])
+
+    @tf.custom_gradient
+    def unchanged(x):
+        return x, lambda upstream: upstream * 2.0
+
+    with tf.GradientTape() as tape:
+        loss = unchanged(v) * 3.0
+    close(tape.gradient(loss, v), [6.0, 6.0])
+
+    @tf.custom_gradient
+    def silent(x):
+        return x * w, lambda upstream: upstream
+
+    raises(TypeError, silent, v)
+
+    @tf.custom_gradient
+    def product(x, y):
+        return x * y, lambda upstream: upstream
+
+    with tf.GradientTape() as tape:
+        loss = product(v, v)
+    raises(ValueError, tape.gradient, loss, v)
+
+
+def conditions_and_loops(tf, directory):
+    v = tf.Variable([1.0, 1.0])
+    zero = tf.constant(0)
+    assert int(tf.cond(tf.constant(True), lambda: tf.constant(1), lambda: tf.constant(2))) == 1
+    assert isinstance(tf.cond(zero > 1, lambda: 1, lambda: (tf.constant(2), tf.constant(3))), tuple)
+    raises(TypeError, tf.cond, True, 1, 2)
+    found = tf.while_loop(lambda i, s: i < 5, lambda i, s: (i + 1, s + i), (zero, zero))
+    assert [int(one) for one in found] == [5, 10]
+    found = tf.while_loop(lambda i, s: i < 5, lambda i, s: (i + 1, s + i), (0, 0), maximum_iterations=3)
+    assert [int(one) for one in found] == [3, 3]
+    raises(TypeError, tf.while_loop, lambda i: i < 5, lambda i: i + 1, [zero])
+    raises(ValueError, tf.while_loop, lambda i, s: i < 5, lambda i, s: (i + 1,), (0, 1))
+    raises(ValueError, tf.while_loop, lambda i: True, lambda i: i, [])
+    with tf.GradientTape() as tape:
+        _, product = tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s * v), (zero, v + 1.0))
+    close(product, [2.0, 2.0])
+    close(tape.gradient(product, v), [7.0, 7.0])
+
+
+def functions_of_each_element(tf, directory):
+    pair = tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0])
+    w, v = tf.Variable([2.0, 3.0]), tf.Variable([1.0, 1.0])
+    same(tf.map_fn(lambda x: x * x, tf.constant([1.0, 2.0, 3.0])), np.float32([1, 4, 9]))
+    same(tf.map_fn(lambda t: t[0] * t[1], pair, fn_output_signature=tf.float32), np.float32([3, 8]))
+    whole, real = tf.map_fn(
+        lambda x: (x, tf.cast(x, tf.float32)), tf.constant([1, 2]), fn_output_signature=(tf.int32, tf.float32)
+    )
+    same(whole, np.int32([1, 2]))
+    same(real, np.float32([1, 2]))
+    raises(tf.errors.InvalidArgumentError, tf.map_fn, lambda x: tf.cast(x, tf.float32), tf.constant([1, 2]))
+    raises(ValueError, tf.map_fn, lambda t: t[0] * t[1], pair)
+    raises(ValueError, tf.map_fn, lambda x: {"a": x}, tf.constant([1, 2]))
+    with tf.GradientTape() as tape:
+        found = tf.map_fn(lambda x: x * x * w[0], v)
+    close(tape.gradient(found, v), [4.0, 4.0])

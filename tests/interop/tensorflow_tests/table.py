@@ -125,10 +125,10 @@ FILES = [
             "list_layer_collection_with_external_mutation", "mapping_tracking",
             "mapping_layer_collection_with_external_mutation", "dict_wrapper_bad_keys", "pop_no_save",
             "external_modification_no_save", "overwrite_can_still_save", "iter", "tuple_tracking",
-            "tuple_model_containers_compare_equal", "dictionaries_basic",
+            "tuple_model_containers_compare_equal", "dictionaries_basic", "list_losses_forwarded",
+            "tuple_losses_forwarded",
         ),
         {
-            **_all("refused by name: regularizers", "ListTests.testLossesForwarded TupleTests.testLossesForwarded"),
             **_all(GRAPH, "ListTests.testUpdatesForwarded TupleTests.testUpdatesForwarded"),
             **_all(PRIVATE, "testDictWrapperNoDependency testNonStringKeyNotTrackableValue "
                    "testNonAppendNotTrackable testNoDependency"),

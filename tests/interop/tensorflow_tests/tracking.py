@@ -387,3 +387,30 @@ def dictionaries_basic(tf, directory):
     checkpoint = tf.train.Checkpoint(a=a)
     path = checkpoint.save(os.path.join(directory, "ckpt"))
     checkpoint.restore(path).assert_consumed()
+
+
+def list_losses_forwarded(tf, directory):
+    losses_forwarded(tf, list)
+
+
+def tuple_losses_forwarded(tf, directory):
+    losses_forwarded(tf, tuple)
+
+
+def losses_forwarded(tf, kind):
+    """What the regularizers of layers in a list say, wherever it hangs, is the model's loss."""
+    layers = tf.keras.layers
+
+    class Model(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            plain = layers.Dense(1)
+            penalized = layers.Dense(3, kernel_initializer="ones", kernel_regularizer=tf.reduce_sum)
+            self.parts = kind([plain, kind([penalized])])
+
+        def call(self, x):
+            return self.parts[1][0](self.parts[0](x))
+
+    model = Model()
+    model(tf.ones([1, 2]))
+    close([float(loss) for loss in model.losses], [3.0])

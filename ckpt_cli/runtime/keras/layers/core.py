@@ -52,8 +52,14 @@ class Dense(Layer):
         bias_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
-        refuse("Dense", kernel_regularizer=kernel_regularizer, bias_regularizer=bias_regularizer)
+        super().__init__(
+            activity_regularizer=activity_regularizer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            bias_constraint=bias_constraint,
+            **kwargs,
+        )
         self.units = int(units)
         if self.units <= 0:
             raise ValueError(
@@ -62,7 +68,6 @@ class Dense(Layer):
         self.activation = activations.get(activation)
         self.use_bias = use_bias
         self._put("_initial", initializers.by_name(kernel=kernel_initializer, bias=bias_initializer))
-        self._put("_constraints", {"kernel": kernel_constraint, "bias": bias_constraint})
 
     def build(self, input_shape: Any) -> None:
         last = input_shape[-1]
@@ -211,16 +216,20 @@ class Embedding(Layer):
         **kwargs: Any,
     ) -> None:
         del input_length
-        refuse("Embedding", embeddings_regularizer=embeddings_regularizer, mask_zero=mask_zero)
+        refuse("Embedding", mask_zero=mask_zero)
         if input_dim <= 0 or output_dim <= 0:
             raise ValueError(
                 "Both `input_dim` and `output_dim` should be positive, "
                 f"Received input_dim = {input_dim} and output_dim = {output_dim}"
             )
-        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        super().__init__(
+            activity_regularizer=activity_regularizer,
+            embeddings_regularizer=embeddings_regularizer,
+            embeddings_constraint=embeddings_constraint,
+            **kwargs,
+        )
         self.input_dim, self.output_dim = input_dim, output_dim
         self._put("_initial", initializers.by_name(embeddings=embeddings_initializer))
-        self._put("_constraints", {"embeddings": embeddings_constraint})
 
     def build(self, input_shape: Any) -> None:
         del input_shape

@@ -241,6 +241,7 @@ def _cell_of(cell: type[_Cell], units: int, options: dict[str, Any]) -> _Cell:
 _CELL_OPTIONS = (
     "activation", "recurrent_activation", "use_bias", "kernel_initializer", "recurrent_initializer",
     "bias_initializer", "unit_forget_bias", "reset_after",
+    *(row.option(what) for row in LAYERS["LSTMCell"].weights for what in ("regularizer", "constraint")),
 )  # fmt: skip
 
 
@@ -350,5 +351,11 @@ def _renamed(layer: RNN, name: str, go_backwards: bool) -> RNN:
             options[option] = getattr(cell, option)
     kernel, recurrent, bias = cell._initializers
     options |= {"kernel_initializer": kernel, "recurrent_initializer": recurrent, "bias_initializer": bias}
+    for row in type(cell)._row.weights:
+        options[row.option("regularizer")] = cell._regularizers[row.name]
+        options[row.option("constraint")] = cell._constraints[row.name]
     fresh = type(cell)(cell.units, name=cell.name, **options)
-    return RNN(fresh, layer.return_sequences, layer.return_state, go_backwards, name=name)
+    return RNN(
+        fresh, layer.return_sequences, layer.return_state, go_backwards, name=name,
+        activity_regularizer=layer._activity_regularizer,
+    )  # fmt: skip
