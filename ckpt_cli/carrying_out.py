@@ -19,6 +19,7 @@ from formats.core.words import counted
 from .operations.move.latest import make_latest, state_beside
 from .operations.move.plans import FULL, NONE, SENT, usual_proof, verification
 from .render import base as render
+from .render.progress import passes, progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -99,7 +100,7 @@ def carry_out(
         state_beside(plan.target)  # One that cannot be read is refused before anything is written.
     label = os.path.basename(plan.target) if label is None else label
     nbytes = plan.nbytes if nbytes is None else nbytes
-    with render.progress(nbytes, label, render.passes(how.proved == FULL)) as advance:
+    with progress(nbytes, label, passes(how.proved == FULL)) as advance:
         outcome = run(
             overwrite=how.overwrite,
             proof=how.proof,

@@ -12,7 +12,7 @@ import click
 
 from .ending import EndedBySignal, ending_by_signals, exit_code
 from .options import color_option
-from .render.base import choose_color, choose_quiet, error_lines, note, remark
+from .render.base import choose_color, choose_quiet, choose_verbose, error_lines, note, remark
 from .versions import version_lines
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     choose_color("auto")
     choose_quiet(False)
+    choose_verbose(False)
     # numpy's linear algebra would start a thread for each processor, busy waiting for a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if "_CKPT_COMPLETE" in os.environ:

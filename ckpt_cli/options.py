@@ -108,8 +108,9 @@ def _set_verbose(context: click.Context, __: click.Parameter, value: bool) -> No
     from formats.store.tally import count_reads
     from formats.store.urls import scheme_of
 
-    from .render.base import remark
+    from .render.base import choose_verbose, remark
 
+    choose_verbose(True)
     tallies = count_reads()
     context.meta[_VERBOSE] = True
 
@@ -142,7 +143,7 @@ GENERAL = (
         is_flag=True,
         expose_value=False,
         callback=_set_verbose,
-        help="Say at the end what was read of each file.",
+        help="Say at the end what was read; each 30 s how far it is.\fHow far only where no bar is drawn.",
     ),
 )
 """The options that all commands have, unless a command has one of the name for itself."""

@@ -41,6 +41,7 @@ from ..options import (
     sharing_options,
 )
 from ..render import base as render
+from ..render.progress import progress
 from ..render.report import opened
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[
             _suggest(one, other, pairs, settings.by)
         total = _nbytes(other, pairs)
         pool = options["workers"].expecting(total)
-        with render.progress(total, other.location.name) as advance:
+        with progress(total, other.location.name, ("comparing",)) as advance:
             found = diff_pairs(one, other, pairs, settings, advance, workers=pool)._replace(same=same)
         one.check_unchanged()
         other.check_unchanged()

@@ -31,6 +31,7 @@ from ..options import (
 )
 from ..render import base as render
 from ..render import log as render_log
+from ..render.progress import progress
 from ..render.report import say_all, say_empty
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _look(
     while True:
         values, pool = not options["no_values"], options["workers"]
         run = RunLog(Directory(path, state_path), selection, curve, values=values, workers=pool)
-        with render.progress(run.nbytes, name_of(absolute(path))) as advance:
+        with progress(run.nbytes, name_of(absolute(path))) as advance:
             rows = list(run.rows(advance))
         if rows or not run.directory.members or attempt == ATTEMPTS:
             return run, rows

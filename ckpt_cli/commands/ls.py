@@ -30,6 +30,7 @@ from ..options import (
 from ..render import base as render
 from ..render import listing_directory, listing_tensors
 from ..render.listing import Look
+from ..render.progress import progress
 from ..render.report import kept, opened, say_all, say_empty
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _digests(
     found: dict[str, str | None] = {}
     total = sum(spec.nbytes or 0 for spec in specs)
     pool = options["workers"].expecting(total)
-    with render.progress(total, reader.location.name) as advance:
+    with progress(total, reader.location.name) as advance:
         keys = [spec.key for spec in specs]
         for key, text in digests(
             reader, keys, options["digest"], pool, exact=options["exact"], of_index=of_index

@@ -31,6 +31,7 @@ from ..options import (
 )
 from ..render import base as render
 from ..render.page import page
+from ..render.progress import progress
 from ..render.report import opened, say_all, say_empty
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _of_run(path: str, target: str, options: dict[str, Any]) -> int:
         watch=seen.watch,
     )
     name = name_of(absolute(directory))
-    with render.progress(run.nbytes, name) as advance:
+    with progress(run.nbytes, name) as advance:
         rows = list(run.rows(advance))
     for text in (*run.directory.notes, *told.notes, *run.notes):
         render.note(text)
@@ -150,7 +151,7 @@ def _of_two(path: str, other: str, target: str, options: dict[str, Any]) -> Page
 
 def _progress(reader: CheckpointReader) -> AbstractContextManager[Callable[[int], None]]:
     nbytes = sum(spec.nbytes or 0 for spec in reader.specs.values())
-    return render.progress(nbytes, reader.location.name)
+    return progress(nbytes, reader.location.name)
 
 
 def _write(found: Page, target: str, options: dict[str, Any], prove: Callable[[], None]) -> None:

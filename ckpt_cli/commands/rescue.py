@@ -30,6 +30,7 @@ from ..options import (
     target_argument,
 )
 from ..render import base as render
+from ..render.progress import progress
 
 if TYPE_CHECKING:
     from ..operations.rescue.rescuing import Rescue
@@ -102,7 +103,7 @@ def _plan(damaged: str, target: str, sibling: str | None) -> Rescue:
         if location.note:
             render.note(location.note)
         size = location.nbytes()
-    with render.progress(size, os.path.basename(damaged)) as advance:
+    with progress(size, os.path.basename(damaged)) as advance:
         return plan_rescue(damaged, target, sibling, advance)
 
 

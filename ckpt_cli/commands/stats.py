@@ -31,6 +31,7 @@ from ..options import (
     sharing_options,
 )
 from ..render import base as render
+from ..render.progress import progress
 from ..render.report import kept, opened, say_all, say_empty
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def _rows(
     total = sum(reader.specs[key].nbytes or 0 for key in keys)
     with (
         closing(statistics_of(reader, keys, workers.expecting(total))) as all_found,
-        render.progress(total, reader.location.name) as advance,
+        progress(total, reader.location.name) as advance,
     ):
         for key, found in all_found:
             spec = reader.specs[key]

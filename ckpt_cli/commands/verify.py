@@ -29,11 +29,15 @@ from ..options import (
     sharing_options,
 )
 from ..render import base as render
+from ..render.progress import progress
 
 if TYPE_CHECKING:
     from formats.model.location import Location
     from formats.store.workers import Workers
 
+
+_THERE_AND_BACK = ("writing", "verifying", "writing back", "verifying back")
+"""What is done to each byte of a round trip."""
 
 _MOST_SHOWN = 20
 """Findings of one code shown in full on a terminal; a missing shard can lose a hundred thousand tensors."""
@@ -164,20 +168,20 @@ def _verify(
     if isinstance(place, Result):
         return place
     total = place.nbytes()
-    with render.progress(total, place.name) as advance:
+    with progress(total, place.name, ("verifying",)) as advance:
         result = verify_one(place, workers.expecting(total), advance)
     is_sound = result.ok
     if options["locked"]:
         contract = Contract(_lock_of(place))
     if contract is not None:
-        with render.progress(total, f"{place.name} against {contract.path}") as advance:
+        with progress(total, f"{place.name} against {contract.path}") as advance:
             result = hold(result, place, contract, workers, advance)
     if not is_sound:
         return result  # what is damaged proves nothing further
     if options["to"] is not None:
         from ..operations.move.roundtrip import roundtrip
 
-        with render.progress(total * 4, f"{place.name} and back") as advance:
+        with progress(total, place.name, _THERE_AND_BACK) as advance:
             found = roundtrip(place, options["to"], advance)
         result = result._replace(findings=(*result.findings, *found))
     if options["like"] is not None:

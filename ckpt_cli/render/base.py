@@ -1,7 +1,6 @@
-"""What people and programs see: tables, trees and progress on a terminal, TSV and JSON in a pipe.
+"""What people and programs see: tables and trees on a terminal, TSV and JSON in a pipe.
 
-The only module that imports rich, and only where a terminal is written to.  Nothing
-from a file reaches a terminal or a TSV line raw: control characters, bytes that are
+Nothing from a file reaches a terminal or a TSV line raw: control characters, bytes that are
 not UTF-8, marks that turn the writing direction, and the backslash are escaped.
 """
 
@@ -13,8 +12,6 @@ import math
 import os
 import shutil
 import sys
-import time
-from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -29,18 +26,20 @@ __all__ = [
     "Node",
     "choose_color",
     "choose_quiet",
+    "choose_verbose",
     "document",
     "error_lines",
     "escape",
     "human_size",
+    "is_dumb",
+    "is_quiet",
     "is_terminal",
+    "is_verbose",
     "lines",
     "long_document",
     "note",
     "pad",
-    "passes",
     "printable",
-    "progress",
     "remark",
     "styled",
     "table",
@@ -108,10 +107,10 @@ def use_color(stream: IO[str]) -> bool:
     """Whether to colour what goes to `stream`, by --color, NO_COLOR, TERM and what it is."""
     if _color != "auto":
         return _color == "always"
-    return not os.environ.get("NO_COLOR") and not _is_dumb() and stream.isatty()
+    return not os.environ.get("NO_COLOR") and not is_dumb() and stream.isatty()
 
 
-def _is_dumb() -> bool:
+def is_dumb() -> bool:
     """Whether the terminal can only print: nothing is coloured there, or taken back."""
     return os.environ.get("TERM") == "dumb"
 
@@ -122,12 +121,27 @@ def styled(text: str, stream: IO[str] | None = None, **style: Any) -> str:
 
 
 _quiet = False
+_verbose = False
 
 
 def choose_quiet(choice: bool) -> None:
     """Set what --quiet says: whether notes and progress are left out.  Warnings and errors never are."""
     global _quiet  # noqa: PLW0603  as with colour
     _quiet = choice
+
+
+def choose_verbose(choice: bool) -> None:
+    """Set what --verbose says: whether progress is told where no bar can be drawn."""
+    global _verbose  # noqa: PLW0603  as with colour
+    _verbose = choice
+
+
+def is_quiet() -> bool:
+    return _quiet
+
+
+def is_verbose() -> bool:
+    return _verbose
 
 
 def note(text: str) -> None:
@@ -270,65 +284,3 @@ def _tree_lines(branches: dict[str, tuple[str, Any]]) -> Iterator[str]:
         yield f"{indent}{'└── ' if left == 1 else '├── '}{escape(name)}{'  ' + remark if remark else ''}"
         if below:
             stack.append((indent + ("    " if left == 1 else "│   "), iter(below.items()), len(below)))
-
-
-def passes(verify: bool) -> tuple[str, ...]:
-    """Return the passes over what is written: into its files, and through them again for the proof."""
-    return ("writing", "verifying") if verify else ("writing",)
-
-
-@contextmanager
-def progress(total: int, what: str, stages: Sequence[str] = ("",)) -> Iterator[Callable[[int], None]]:
-    """Show a bar on stderr, if that is a terminal that can erase it and the work takes longer than a second.
-
-    Yields a function that is told how many bytes were done.  All `total` bytes are gone through
-    in each of `stages`, of which the bar says which one it is, and begins again with it.
-    """
-    if _quiet or _is_dumb() or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    started = time.monotonic()
-    bar: Any = None
-    task: Any = None
-    done = 0
-
-    def advance(nbytes: int) -> None:
-        nonlocal bar, task, done
-        done += nbytes
-        if bar is None and time.monotonic() - started > 1:
-            bar, task = _bar(total, what)
-        if bar is not None:
-            number = min(done // max(1, total), len(stages) - 1)
-            title = escape(f"{what} {stages[number]}".rstrip())
-            bar.update(task, completed=done - number * total, description=title)
-
-    try:
-        yield advance
-    finally:
-        if bar is not None:
-            bar.stop()
-
-
-def _bar(total: int, what: str) -> tuple[Any, Any]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    console = Console(file=sys.stderr, color_system="standard" if use_color(sys.stderr) else None)
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
-    bar.start()
-    return bar, bar.add_task(escape(what), total=total)

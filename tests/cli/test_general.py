@@ -16,6 +16,7 @@ import pytest
 
 from ckpt_cli.main import cli
 from ckpt_cli.render import base as render
+from ckpt_cli.render.progress import progress
 from tests.readme import ROOT, commands
 from tests.support import data_path, write_bundle
 
@@ -65,7 +66,7 @@ def test_progress_is_shown_unless_it_is_unwanted_or_cannot_be_erased(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("TERM", terminal)
     render.choose_quiet(quiet)
-    with render.progress(10, "the work") as advance:
+    with progress(10, "the work") as advance:
         advance(5)
     render.choose_quiet(False)
     assert bool(capsys.readouterr().err) == is_shown

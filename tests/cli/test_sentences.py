@@ -12,7 +12,7 @@ import pytest
 
 from ckpt_cli.carrying_out import say_dropped
 from ckpt_cli.operations.move.plans import Dropped
-from ckpt_cli.render import base as render
+from ckpt_cli.render.progress import passes, progress
 from formats.core.words import counted
 from tests.support import data_path, write_bundle
 
@@ -171,6 +171,9 @@ def test_a_bar_says_what_it_does_and_never_more_than_there_is(monkeypatch: pytes
         def update(self, _: object, *, completed: int, description: str) -> None:
             told.append((description, completed))
 
+        def add_task(self, *_: object, **__: object) -> int:
+            return 0
+
         def stop(self) -> None:
             pass
 
@@ -179,10 +182,10 @@ def test_a_bar_says_what_it_does_and_never_more_than_there_is(monkeypatch: pytes
             return True
 
     times = iter(range(100))
-    monkeypatch.setattr(render, "_bar", lambda total, what: (Bar(), 0))
-    monkeypatch.setattr(render.sys, "stderr", Terminal())
-    monkeypatch.setattr(render.time, "monotonic", lambda: next(times) * 10)
-    with render.progress(100, "x.npz", render.passes(verify=True)) as advance:
+    monkeypatch.setattr("ckpt_cli.render.progress._begun", Bar)
+    monkeypatch.setattr("sys.stderr", Terminal())
+    monkeypatch.setattr("time.monotonic", lambda: next(times) * 10)
+    with progress(100, "x.npz", passes(verify=True)) as advance:
         for _ in range(4):
             advance(50)
     assert told == [

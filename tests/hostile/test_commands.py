@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckpt_cli.main import cli
-from ckpt_cli.render import base as render
+from ckpt_cli.render.progress import progress
 from tests.counts import count
 from tests.hostile import nasty
 from tests.hostile.commands import COMMANDS, Terminal, arguments, check, run_command
@@ -67,7 +67,7 @@ def test_a_bar_shows_names_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(time, "monotonic", itertools.count(0, 10).__next__)
-    with render.progress(10, f"{nasty.BLINK}[bold]x[/bold]\u202e") as advance:
+    with progress(10, f"{nasty.BLINK}[bold]x[/bold]\u202e") as advance:
         advance(5)
     printed = terminal.buffer.getvalue().decode()
     assert "\\x1b[5;7m[bold]x[/bold]\\xe2\\x80\\xae" in printed

@@ -1,0 +1,80 @@
+"""How far a command has come is said: what is done, at which speed, how long it will take."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckpt_cli.render import base as render
+from ckpt_cli.render import progress as shown
+from ckpt_cli.render.progress import _Work, passes, progress
+from tests.support import data_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BERT = data_path("bert_tiny", "bert_model.ckpt-2")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def verbose() -> Iterator[None]:
+    render.choose_verbose(True)
+    yield
+    render.choose_verbose(False)
+
+
+def test_a_line_tells_the_stage_the_speed_and_the_time_left(clock: list[float]) -> None:
+    work = _Work(10_000_000, "model.npz", passes(verify=True))
+    assert work.line() == "model.npz writing: 0 B of 10.0 MB"
+    clock[0] = 40
+    work.advance(4_000_000)
+    assert work.line() == "model.npz writing: 4.0 MB of 10.0 MB, 100 kB a second, 1 min 0 s left"
+    clock[0] = 100
+    work.advance(6_000_000)  # all is written, and is gone through again
+    assert work.line() == "model.npz verifying: 0 B of 10.0 MB"
+    clock[0] = 101
+    work.advance(5_000_000)
+    assert work.line() == "model.npz verifying: 5.0 MB of 10.0 MB, 5.0 MB a second, 1 s left"
+    clock[0] = 20_100
+    assert work.line().endswith(", 250 B a second, 5 h 33 min left")
+    work.advance(9_000_000)  # more than was expected
+    assert work.line().startswith("model.npz verifying: 10.0 MB of 10.0 MB")
+
+
+def test_a_line_comes_also_when_nothing_comes_to_an_end(
+    verbose: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request to a server can take longer than half a minute."""
+    lines: list[str] = []
+    enough = threading.Event()
+
+    def remark(text: str) -> None:
+        lines.append(text)
+        if len(lines) == 2:
+            enough.set()
+
+    monkeypatch.setattr(shown, "_EVERY", 0.001)
+    monkeypatch.setattr(shown, "remark", remark)
+    before = threading.active_count()
+    with progress(10, "x", ("verifying",)):
+        assert enough.wait(60)
+    assert lines[0] == "x verifying: 0 B of 10 B"
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("options", [[], ["-q", "-v"]])
+def test_no_line_is_said_that_is_not_wanted(
+    options: list[str], ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shown, "_EVERY", 0.0)
+    assert "verifying" not in ckpt("verify", BERT, *options).err
+    ckpt("help")  # with neither wish, which are the process's
