@@ -142,7 +142,10 @@ class ReaderContract:
         assert sum(step.nbytes for step in steps) > 0
 
     def test_it_is_a_context_manager_and_closes_its_files(self, path: str) -> None:
-        gc.collect()  # what an earlier test has left in a circle of references is not this reader's
+        with open_checkpoint(path) as reader:
+            pass
+        if self.open_files(reader):  # what an earlier test has left in a circle of references
+            gc.collect()
         with open_checkpoint(path) as reader:
             for key in reader:
                 reader[key].read()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +86,18 @@ class TestReadersOverHttp(ReaderContract):
     def golden(self, request: pytest.FixtureRequest) -> tuple[str, str]:
         return request.param
 
+    @pytest.fixture(autouse=True)
+    def made(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Note the files that are opened."""
+        self._made: list[ServerFile] = []
+        begin = ServerFile.__init__
+
+        def noted(file: ServerFile, *arguments: Any) -> None:
+            begin(file, *arguments)
+            self._made.append(file)
+
+        monkeypatch.setattr(ServerFile, "__init__", noted)
+
     @pytest.fixture
     def path(self, golden: tuple[str, str]) -> Iterator[str]:
         web = Web()
@@ -95,8 +106,7 @@ class TestReadersOverHttp(ReaderContract):
             yield f"{web.put_tree(folder)}/{name}"
 
     def open_files(self, reader: CheckpointReader) -> set[str]:
-        files = [each for each in gc.get_objects() if isinstance(each, ServerFile)]
-        return set(reader.files()) & {each.path for each in files if not each.closed}
+        return set(reader.files()) & {each.path for each in self._made if not each.closed}
 
 
 def test_every_format_has_a_golden() -> None:
