@@ -152,16 +152,22 @@ class Piece(NamedTuple):
 
 
 def distributed_metadata(
-    tensors: Mapping[str, tuple[tuple[int, ...], list[Piece]]], dtype: str = "torch.float32", **more: Any
+    tensors: Mapping[str, tuple[tuple[int, ...], list[Piece]]],
+    dtype: str | Mapping[str, str] = "torch.float32",
+    **more: Any,
 ) -> bytes:
-    """Return the `.metadata` of tensors of these shapes, in these chunks; `more` are fields of each place."""
+    """Return the `.metadata` of tensors of these shapes, in these chunks.
+
+    `dtype` is that of all, or of each by its key; `more` are fields of each place.
+    """
     described, places = [], []
     for key, (shape, chunks) in tensors.items():
         listed = [
             record("ChunkStorageMetadata", {"offsets": size(*chunk.offsets), "sizes": size(*chunk.sizes)})
             for chunk in chunks
         ]
-        properties = record("TensorProperties", (Named(dtype), None, False, None, False))
+        named = dtype if isinstance(dtype, str) else dtype[key]
+        properties = record("TensorProperties", (Named(named), None, False, None, False))
         fields = {"properties": properties, "size": size(*shape), "chunks": listed}
         described.append(_opcodes(key) + _opcodes(record("TensorStorageMetadata", fields)))
         for chunk in chunks:

@@ -93,10 +93,12 @@ class Specimen(NamedTuple):
     suffix: str = ""
     w: str = "w"
     b: str = "b"
+    bare: str = ""
+    """The one of its files that no checksum covers."""
 
-    @property
-    def has_checksums(self) -> bool:
-        return self.format not in ("safetensors", "hdf5", "listing")
+    def has_checksums(self, file: str) -> bool:
+        """Whether checksums cover a file of it."""
+        return self.format not in ("safetensors", "hdf5", "listing") and os.path.basename(file) != self.bare
 
 
 def _hdf5(path: str, **options: object) -> None:
@@ -150,6 +152,26 @@ def _torch(path: str) -> None:
         file.write(torch_files.zipped(value, storages))
 
 
+def _distributed(path: str) -> None:
+    """A distributed checkpoint: a tensor in two chunks, and one in one."""
+    data, pieces = b"", []
+    chunks = [(W[:2], (0, 0)), (W[2:], (2, 0)), (TENSORS["b"], (0,))]
+    for chunk, offsets in chunks:
+        kind = "torch.FloatStorage" if chunk.dtype == np.float32 else "torch.IntStorage"
+        strides = tuple(stride // 4 for stride in np.zeros(chunk.shape, chunk.dtype).strides)
+        value = torch_files.tensor(torch_files.storage("0", chunk.size, kind), 0, chunk.shape, strides)
+        part = torch_files.zipped(value, {"0": chunk.tobytes()})
+        pieces.append(torch_files.Piece(offsets, chunk.shape, "__0_0.distcp", len(data), len(part)))
+        data += part
+    tensors = {"w": (W.shape, pieces[:2]), "b": ((3,), pieces[2:])}
+    dtypes = {"w": "torch.float32", "b": "torch.int32"}
+    os.mkdir(path)
+    with open(os.path.join(path, "__0_0.distcp"), "wb") as file:
+        file.write(data)
+    with open(os.path.join(path, ".metadata"), "wb") as file:
+        file.write(torch_files.distributed_metadata(tensors, dtypes))
+
+
 KERAS = ("layers/dense/vars/0", "layers/dense/vars/1")
 SPECIMENS = (
     Specimen("name-based", "tf-name", lambda path: save(path, TENSORS)),
@@ -162,6 +184,7 @@ SPECIMENS = (
     Specimen("deflated npz", "npz", lambda path: np.savez_compressed(path, **TENSORS), ".npz"),
     Specimen("safetensors", "safetensors", lambda path: save(path, TENSORS, "safetensors"), ".safetensors"),
     Specimen("pytorch", "pytorch", _torch, ".pt"),
+    Specimen("pytorch-dcp", "pytorch-dcp", _distributed, bare=".metadata"),
     Specimen("hdf5", "hdf5", _hdf5, ".h5"),
     Specimen("deflated hdf5", "hdf5", lambda path: _hdf5(path, compression="gzip", shuffle=True), ".h5"),
     Specimen("keras", "keras", lambda path: _keras(path, zipfile.ZIP_STORED), ".keras", *KERAS),
@@ -191,7 +214,8 @@ def _places(directory: str) -> list[tuple[str, int]]:
     It is every byte, but in long rows of zeros the first sixteen and then each sixteenth.
     """
     places = []
-    for name in sorted(os.listdir(directory)):
+    names = (os.path.join(folder, name) for folder, _, files in os.walk(directory) for name in files)
+    for name in sorted(os.path.relpath(name, directory) for name in names):
         with open(os.path.join(directory, name), "rb") as file:
             data = file.read()
         left_out = {
@@ -285,16 +309,16 @@ def _tries(pair: Pair, stride: int, first: int, workspace: str) -> Iterator[str]
             opened.write(flipped)
         _clear(os.path.dirname(target))
         signal.alarm(SECONDS)
-        yield _verdict(pair, truth, path, sound, target, f"bit {at % 8} of byte {at} of {name}")
+        yield _verdict(pair, truth, (path, sound, target), name, f"bit {at % 8} of byte {at} of {name}")
         signal.alarm(0)
         with open(file, "wb") as opened:
             opened.write(data)
 
 
-def _verdict(pair: Pair, truth: Outcome, path: str, sound: str, target: str, what: str) -> str:
+def _verdict(pair: Pair, truth: Outcome, paths: tuple[str, str, str], file: str, what: str) -> str:
     name = pair.command[0]
     try:
-        found = _outcome(pair.command, path, sound, target)
+        found = _outcome(pair.command, *paths)
     except formats.CorruptCheckpointError as error:
         return f"{pair.name}: {what}: wrote what cannot be read: {error}"
     except Exception as error:
@@ -309,7 +333,7 @@ def _verdict(pair: Pair, truth: Outcome, path: str, sound: str, target: str, wha
         return "warned"
     if name == "ls" and pair.specimen.format in UNPROVED_LISTS:
         return "listed"
-    if not pair.specimen.has_checksums:
+    if not pair.specimen.has_checksums(file):
         return "changed"
     shown = f"{found.out[:300]!r}, {found.values!r:.200}, {found.warnings}"
     return f"{pair.name}: {what}: exit {found.code}, {shown}"

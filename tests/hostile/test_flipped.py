@@ -42,7 +42,7 @@ def test_every_format_and_every_command_that_shows_or_writes_values_is_there() -
 def test_a_flipped_bit_under_commands(specimen: Specimen) -> None:
     chosen = turn(pairs([specimen.name]), TRIED, SPECIMENS.index(specimen))
     changed = tried(specimen, chosen, -(-places_of(specimen) // TRIES))
-    assert not changed or not specimen.has_checksums
+    assert not changed or specimen.bare or not specimen.has_checksums("")
 
 
 @pytest.mark.fuzz
