@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -453,3 +455,25 @@ def test_numbers_that_differ_from_the_configurations_are_told(ckpt: Callable, tm
     done = ckpt("convert", source, tmp_path / "b.h5", "--layout", "tensorflow", "--config", KERAS["2"])
     assert done.code == 0
     assert "has learning_rate 0.25, the configuration 0.00999999978: Keras goes on with the" in done.err
+
+
+def test_a_step_that_is_more_than_its_dtype_holds_is_refused(ckpt: Callable, tmp_path: Path) -> None:
+    source = training(tmp_path / "t.pt", {**SGD, "lr": 3e38}, {"momentum_buffer": M})
+    line = ("--layout", "tensorflow", "--config", tmp_path / "config.json", "--iterations", "1")
+    done = ckpt("convert", source, tmp_path / "m.weights.h5", *line)
+    assert (done.code, done.out) == (3, "")
+    assert "times -3e+38 is more than float32 holds" in done.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "t.pt"]
+
+
+def test_a_rate_that_decays_is_refused(ckpt: Callable, tmp_path: Path) -> None:
+    source = tmp_path / "m.h5"
+    shutil.copy(KERAS["legacy"], source)
+    with h5py.File(source, "r+") as file:
+        told = json.loads(file.attrs["training_config"])
+        told["optimizer_config"]["config"]["decay"] = 0.1
+        file.attrs["training_config"] = json.dumps(told)
+    done = ckpt("convert", source, tmp_path / "t.pt", "--layout", "pytorch")
+    assert done.code == 3
+    assert "has decay, 0.1: PyTorch's Adam has not" in done.err
+    assert not (tmp_path / "t.pt").exists()
