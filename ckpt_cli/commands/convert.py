@@ -58,7 +58,7 @@ from ..render.name_map import map_lines, save_map
 from ..render.report import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from formats.find.directory import Member
@@ -69,6 +69,24 @@ if TYPE_CHECKING:
 
 
 CANNOT = 3  # The exit code of input that cannot be read.
+
+
+_MOST_STEPS = (1 << 63) - 1
+"""Steps that a counter of TensorFlow's holds."""
+
+_LARGEST_RATE = 1e38
+"""A learning rate that float32 holds."""
+
+
+def _at_most(most: float) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return what refuses a number that is more, or none; the help need not tell such a bound."""
+
+    def check(_: click.Context, __: click.Parameter, value: Any) -> Any:
+        if value is not None and not value <= most:
+            raise click.BadParameter(f"{value} is not a number up to {most}")
+        return value
+
+    return check
 
 
 @subcommand("convert")
@@ -86,12 +104,14 @@ CANNOT = 3  # The exit code of input that cannot be read.
 @click.option(
     "--iterations",
     type=click.IntRange(0),
+    callback=_at_most(_MOST_STEPS),
     metavar="N",
     help="Steps that the optimizer has taken, whatever SRC says.",
 )
 @click.option(
     "--learning-rate",
     type=click.FloatRange(0, min_open=True),
+    callback=_at_most(_LARGEST_RATE),
     metavar="R",
     help="The optimizer's rate, where SRC does not have it.\fSome states depend on it.",
 )

@@ -69,13 +69,18 @@ def steps_taken(
 
 def _told(source: CheckpointReader, state: TrainingState, *, alone: bool) -> Iterator[Steps]:
     for key in state.numbers.get(ITERATIONS, ())[:1]:
-        if is_count(source, key):
-            yield Steps(int(source[key].read()), source.full_names.get(key) or ITERATIONS, key)
+        yield from _counted(source, key, source.full_names.get(key) or ITERATIONS)
     for name, (base_name, usual) in POWERS.items():
         if name in state.numbers:
             yield from _of_power(source, state, name, base_name, usual)
-    if alone and is_count(source, GLOBAL_STEP):
-        yield Steps(int(source[GLOBAL_STEP].read()), GLOBAL_STEP, GLOBAL_STEP)
+    if alone:
+        yield from _counted(source, GLOBAL_STEP, GLOBAL_STEP)
+
+
+def _counted(source: CheckpointReader, key: str, told_by: str) -> Iterator[Steps]:
+    """Yield what a counter tells; a number below 0 only bears the name of one."""
+    if is_count(source, key) and (taken := int(source[key].read())) >= 0:
+        yield Steps(taken, told_by, key)
 
 
 def is_count(reader: CheckpointReader, key: str) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import formats
+from formats.core.dtypes import BY_NAME
 from formats.keras.facts import keras_facts
 from formats.keras.optimizers import OPTIMIZERS, candidates, named
 from formats.tf.graph.states import states_of
@@ -197,6 +198,15 @@ def test_contradictions_name_both_and_the_option(ckpt: Callable, tmp_path: Path)
         assert word in result.err
     assert ckpt("convert", source, tmp_path / "ckpt-1", *like, "--iterations", "5").code == 0
     assert number(str(tmp_path / "ckpt-1"), "iterations") == 5
+
+
+def test_a_count_below_zero_tells_nothing(ckpt: Callable, tmp_path: Path) -> None:
+    """Training went on from step -4, whose bias no correction is for."""
+    told = {"global_step": -4, "beta1_power": 0, "beta2_power": 0}
+    source = changed(ckpt, trained("tf1/adam"), tmp_path / "c-1", **told)
+    result = ckpt("convert", source, tmp_path / "ckpt-1", "--like", fresh("k3/adam"))
+    assert (result.code, result.out) == (3, "")
+    assert "nothing in SRC tells how many steps" in result.err
 
 
 def test_powers_of_another_base_are_refused(ckpt: Callable, tmp_path: Path) -> None:
@@ -652,6 +662,39 @@ def test_files_list_slots_as_the_generation_of_the_configuration_does(
         told = [keras_facts(one.facts).optimizer for one in (reader, like)]
         names = [[name.removeprefix("Adam/") for _, name in group.names] for group in told if group]
     assert names[0] == names[1]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--iterations", "9223372036854775808", "is not a number up to 9223372036854775807"),
+        ("--learning-rate", "nan", "nan is not a number up to 1e+38"),
+        ("--learning-rate", "inf", "inf is not a number up to 1e+38"),
+        ("--learning-rate", "1e39", "1e+39 is not a number up to 1e+38"),
+    ],
+)
+def test_numbers_that_no_checkpoint_holds_are_refused(
+    option: str, value: str, said: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    """Momentum became NaN with exit 0, and a count too large a traceback."""
+    like = ("--like", fresh("legacy/momentum"))
+    result = ckpt("convert", trained("tf1/momentum"), tmp_path / "a-1", *like, option, value)
+    assert (result.code, result.out, said in result.err) == (2, "", True), result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_count_that_the_template_cannot_hold_is_refused(ckpt: Callable, tmp_path: Path) -> None:
+    narrow = tmp_path / "narrow-1"
+    with formats.open_checkpoint(fresh("tf1/adam")) as reader:
+        specs = {
+            key: spec._replace(dtype=BY_NAME["int32"], stored=None) if key == "global_step" else spec
+            for key, spec in reader.specs.items()
+        }
+        with formats.create_checkpoint(str(narrow), format="tf-name", specs=specs) as writer:
+            for key, spec in specs.items():
+                writer.write(key, reader[key].read().astype(spec.dtype.numpy))
+    done = ckpt("convert", trained("k3/adam"), tmp_path / "a-3", "--like", narrow, "--iterations", 1 << 31)
+    assert (done.code, "2147483648 steps are more than int32 counts" in done.err) == (3, True), done.err
 
 
 # Several optimizers, and wrapped ones ---------------------------------------------------

@@ -24,6 +24,7 @@ ITER = "optimizer/iter/.ATTRIBUTES/VARIABLE_VALUE"
         ({"global_step": np.int64(7)}, 7),
         ({"beta1_power": np.float32(0.9**6)}, 5),
         ({"beta1_power": np.float32(0.9**6), "global_step": np.int64(5)}, 5),
+        ({"global_step": np.int64(-4)}, None),
         ({"global_step": np.float32(2.5)}, None),
         ({"global_step": np.zeros(2, np.int64)}, None),
         ({"beta1_power": np.zeros(3, np.float32)}, None),

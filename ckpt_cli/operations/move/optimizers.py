@@ -444,7 +444,11 @@ class _Pair(NamedTuple):
     def _number(self, key: str, value: float) -> np.ndarray[Any, Any]:
         import numpy as np
 
-        return np.array(value, self.template.specs[key].dtype.numpy)
+        dtype = self.template.specs[key].dtype
+        if dtype.family in ("int", "uint") and value > np.iinfo(dtype.numpy).max:
+            message = f"{value} steps are more than {dtype} counts, as TEMPLATE does"
+            raise ConversionError(message, path=self.source.location.path, key=key)
+        return np.array(value, dtype.numpy)
 
 
 def _alike(held: Sequence[str], keys: Sequence[str]) -> Sequence[str]:
