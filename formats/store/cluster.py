@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
+_NO_SCHEDULER = "the scheduler has ended, or cannot be reached any more"
+
+
 class Dask(Travelling):
     """Workers of dask.distributed: of the scheduler at an address, or two or more begun here without one."""
 
@@ -106,30 +109,34 @@ class Dask(Travelling):
         now = time.monotonic()
         if not self._workers or now - self._since > ASKED_EVERY:
             self._since = now
-            self._workers = self._threads()
+            self._workers = self._threads() or 0
         return max(1, self._workers)
 
-    def _threads(self) -> int:
-        """Ask how many threads the workers have; 0 where nobody says."""
+    def _threads(self) -> int | None:
+        """Ask the scheduler how many threads the workers have; None where it does not say."""
         try:
-            found = self._client.sync(self._client.scheduler.ncores, callback_timeout=self._patience)
+            found: dict[str, int] = self._client.sync(
+                self._client.scheduler.ncores, callback_timeout=self._patience
+            )
             return sum(found.values())
         except (OSError, AttributeError, CancelledError):
-            return 0
+            return None
 
     def ask(self) -> None:
         now = time.monotonic()
-        if self._threads():
+        threads = self._threads()
+        if threads:
             self._empty_since = now
         elif now - self._empty_since > self._patience:
-            raise self._gone(f"has had no worker for {self._patience:g} s")
+            no_worker = f"has had no worker for {self._patience:g} s"
+            raise self._gone(_NO_SCHEDULER if threads is None else no_worker)
 
     def lost(self, error: BaseException) -> CheckpointError:
         if isinstance(error, ImportError | AttributeError):
             return super().lost(error)
         if type(error).__name__ == "KilledWorker":
             return self._gone("every worker that was given one of the tasks has died over it")
-        return self._gone("the scheduler has ended, or cannot be reached any more")
+        return self._gone(_NO_SCHEDULER)
 
     @property
     def failures(self) -> tuple[type[BaseException], ...]:
