@@ -4,9 +4,9 @@ Who asks is said in the variables and files that each provider's own programs re
 
 obstore follows redirects, and has no setting against that.  What signs a request stays behind then, and
 two secrets go along: the token of a session, in a header of its own, and an Azure SAS, in the Referer.  So
-other hosts than a bucket's own are asked through a proxy that there is none of: nothing reaches them.  It is
-left as it is where obstore itself asks others for what proves who asks (a machine's role), and where a
-proxy has to be asked.
+other hosts than a bucket's own, and those that say which role a machine has, are asked through a proxy that
+there is none of: nothing reaches them.  It is left as it is where a proxy of the environment has to be asked:
+who redirects has had what it would send on.
 """
 
 from __future__ import annotations
@@ -101,11 +101,25 @@ def _s3(bucket: str, retries: int) -> Any:
     from obstore.store import S3Store
 
     has_key, has_profile = (bool(os.environ.get(name)) for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"))
-    alone = _hosts(named, "amazonaws.com") if has_key or has_profile else ()
+    alone = _hosts(named, "amazonaws.com")
+    if not has_key and not has_profile:  # An anonymous request has nothing to send on.
+        alone = [] if _is_set("AWS_SKIP_SIGNATURE") else [*alone, *_role_hosts()]
     settings = _options(retries, http=http, alone=alone)
     if has_profile and not has_key:
         settings["credential_provider"] = _profile()
     return S3Store(bucket, **settings)
+
+
+_TELL_ROLES = ("169.254.169.254", "fd00:ec2::254", "169.254.170.2", "169.254.170.23", "amazonaws.com")
+"""Whom an instance and a container ask which role they have, and who gives a role to a token."""
+
+_NAMED_FOR_ROLES = ("AWS_METADATA_ENDPOINT", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_ENDPOINT_URL_STS")
+
+
+def _role_hosts() -> list[str]:
+    """Return the hosts that are asked which role a machine has, those that the environment names, too."""
+    named = [urlsplit(os.environ.get(name, "")).hostname for name in _NAMED_FOR_ROLES]
+    return [*_TELL_ROLES, *filter(None, named)]
 
 
 def _profile() -> Any:

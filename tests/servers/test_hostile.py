@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
@@ -17,6 +18,7 @@ from tests.servers.web import Handler, Web, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.servers
 
@@ -115,6 +117,49 @@ def test_no_redirect_leads_to_another_host(url: str, web: Web, monkeypatch: pyte
     assert web.requests
     assert not other.requests
     assert "topsecret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("how", ["instance", "container"])
+def test_a_role_is_asked_for_and_no_redirect_followed(
+    how: str, web: Web, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A role's token is a session's: it goes to the bucket, and to who has given it, alone."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name)
+    role, other = Web(), Web()
+    said = {
+        "AccessKeyId": KEY,
+        "SecretAccessKey": SECRET,
+        "Token": TOKEN,
+        "Expiration": "2099-01-01T00:00:00Z",
+    }
+    answers = {
+        "/latest/api/token": "mine",
+        "/latest/meta-data/iam/security-credentials/": "role",
+        "/latest/meta-data/iam/security-credentials/role": json.dumps({"Code": "Success", **said}),
+        "/role": json.dumps(said),
+    }
+    role.fault = lambda handler, _: bool(handler.say(200, answers[handler.place].encode())) or True
+    with serving(role, "127.0.0.2"), serving(other, "127.0.0.3"):
+        if how == "instance":
+            monkeypatch.setenv("AWS_METADATA_ENDPOINT", role.url)
+        else:
+            (tmp_path / "token").write_text("mine")
+            monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{role.url}/role")
+            monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
+        with open_file("s3://bucket/run/x") as file:
+            assert file.read(0, 10) == DATA[:10]
+        assert web.requests[-1].headers["x-amz-security-token"] == TOKEN
+        for store in remote.STORES:
+            store.forget()
+        paths._kept.clear()
+        web.fault = lambda handler, _: (
+            bool(handler.say(307, b"", {"Location": f"{other.url}{handler.path}"})) or True
+        )
+        with pytest.raises(CheckpointError, match="redirects to another host, which is not followed"):
+            paths.list_folder("s3://bucket/run")
+    assert role.requests
+    assert not other.requests
 
 
 def test_redirects_on_one_host_are_followed_without_what_signs(web: Web) -> None:

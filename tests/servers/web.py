@@ -84,6 +84,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer()
 
+    def do_PUT(self) -> None:
+        self._answer()
+
     @property
     def place(self) -> str:
         return unquote(urlsplit(self.path).path)
@@ -184,20 +187,20 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+def answering(handler: type[BaseHTTPRequestHandler], host: str = "127.0.0.1") -> Iterator[str]:
     """Have requests answered on this machine as long as the context lasts; yield the URL."""
-    with Server(("127.0.0.1", 0), handler) as server:
+    with Server((host, 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
+            yield f"http://{host}:{server.server_address[1]}"
         finally:
             server.shutdown()
             thread.join()
 
 
 @contextmanager
-def serving(web: Web) -> Iterator[Web]:
+def serving(web: Web, host: str = "127.0.0.1") -> Iterator[Web]:
     """Have files served on this machine as long as the context lasts."""
-    with answering(type("Bound", (Handler,), {"web": web})) as web.url:
+    with answering(type("Bound", (Handler,), {"web": web}), host) as web.url:
         yield web
