@@ -9,6 +9,8 @@ import os
 import random
 import re
 import shutil
+import subprocess
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -24,6 +26,7 @@ from ckpt_cli.render.findings.words import CODES
 from formats.model.verification import Finding
 from tests.schemas import TEXT, fields, listed, one_of
 from tests.support import data_path, write_bundle
+from tests.test_architecture import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -370,6 +373,25 @@ def test_a_key_of_two_comparisons_is_two_cases(tmp_path: Path, ckpt: Callable) -
     done = ckpt("diff", "--each", tmp_path / "left", tmp_path / "right", "--format", "junit")
     root = check_junit(done.out)
     assert [len(case) for case in root.iter("testcase")] == [0, 1]
+
+
+def test_reports_are_utf_8_in_every_locale(tmp_path: Path) -> None:
+    """XML that says so of itself was written in Latin-1."""
+    shutil.copytree(data_path("corrupt", "data_flip"), tmp_path / "é中")
+    for form in ("junit", "markdown"):
+        command = [sys.executable, "-m", "ckpt_cli", "verify", "é中/ckpt", "--format", form]
+        told = {
+            subprocess.run(
+                command,
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": ROOT, "PYTHONIOENCODING": encoding},
+                capture_output=True,
+                check=False,
+            ).stdout
+            for encoding in ("utf-8", "latin-1", "ascii")
+        }
+        assert len(told) == 1
+        assert "é中/ckpt" in told.pop().decode()
 
 
 def test_a_form_wants_something_to_tell(place: Path, ckpt: Callable) -> None:

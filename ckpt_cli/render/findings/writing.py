@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 
 def write(report: Report, form: str) -> None:
-    """Print a report in one of the forms, each of which is a module of this room."""
+    """Print a report in one of the forms, each of which is a module of this room; UTF-8 in every locale."""
     text: str = importlib.import_module(f"{__package__}.{form}").render(report)
-    sys.stdout.write(text)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
