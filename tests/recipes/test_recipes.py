@@ -16,10 +16,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas
 import pytest
-import xmlschema
-import yaml
 
 import formats
 from ckpt_cli.render.findings import junit
@@ -190,6 +187,8 @@ def _fits(schema: str, path: object) -> None:
 
 
 def test_files_for_services_are_valid_by_their_schemas(tmp_path: Path) -> None:
+    import yaml
+
     _fits("github-actions", os.path.join(ROOT, "action.yml"))
     _fits("github-workflows", os.path.join(ROOT, ".github", "workflows", "ci.yml"))
     told = {next(iter(yaml.safe_load(text))): text for text in blocks("ci.md", "yaml")}
@@ -204,6 +203,8 @@ def test_files_for_services_are_valid_by_their_schemas(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def action(project: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, Any]], Path]:
     """The steps of the action, of which the first, which installs, was done; and the runner's folder."""
+    import yaml
+
     with open(project / "action.yml", encoding="utf-8") as file:
         steps = yaml.safe_load(file)["runs"]["steps"]
     runner = tmp_path_factory.mktemp("runner")
@@ -250,6 +251,8 @@ def test_the_action_does_what_it_says(
 def test_the_lines_for_gitlab_do_what_they_say(
     tmp_path: Path, action: tuple[list[dict[str, Any]], Path], models: tuple[str, str], code: int
 ) -> None:
+    import yaml
+
     (text,) = (text for text in blocks("ci.md", "yaml") if "image:" in text)
     job = yaml.safe_load(text)["checkpoints"]
     shutil.copytree(data_path(*models), tmp_path / "models")
@@ -268,6 +271,8 @@ def test_the_lines_for_gitlab_do_what_they_say(
 
 def assert_junit(text: str) -> None:
     """Hold a document against Jenkins' schema."""
+    import xmlschema
+
     xmlschema.validate(text, data_path("schemas", "junit-10.xsd"))
 
 
@@ -278,6 +283,8 @@ def test_junit_is_valid_by_the_published_schema(name: str, place: Path) -> None:
 
 
 def test_junit_of_every_code_under_every_name_is_valid() -> None:
+    import xmlschema
+
     text = junit.render(everything())
     assert_junit(text)
     with pytest.raises(xmlschema.XMLSchemaValidationError):
@@ -288,6 +295,8 @@ def test_junit_of_every_code_under_every_name_is_valid() -> None:
 
 
 def test_specs_are_rows_of_a_data_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pandas
+
     shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     (program,) = (text for text in blocks("python.md", "python") if "pandas" in text)
