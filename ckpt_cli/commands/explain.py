@@ -169,6 +169,8 @@ def _show(match: Match) -> None:
     render.title(match.title)
     render.lines(f"  {line}" for line in wrapped)
     wide = max((len(word) for word, _ in match.entries), default=0)
-    render.lines(f"    {word:{wide}}  {text}" for word, text in match.entries)
+    for word, text in match.entries:
+        first, *more = textwrap.wrap(text, max(30, width - wide - 6), break_on_hyphens=False) or [""]
+        render.lines([f"    {word:{wide}}  {first}", *(f"    {'':{wide}}  {line}" for line in more)])
     # Whatever a message named is filled in only if it is printable, so commands can be pasted as they are.
     render.lines(f"    {render.styled(line, fg='green')}" for line in match.commands)

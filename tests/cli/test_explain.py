@@ -255,3 +255,25 @@ def test_what_ckpt_itself_says_is_explained(
     result = ckpt("explain", "said")
     assert result.code == 0, said
     assert title in [row[0] for row in result.rows], said
+
+
+def test_what_is_known_of_an_error_is_its_hint(ckpt: Callable) -> None:
+    path = data_path("corrupt", "data_flip", "ckpt")
+    done = ckpt("stats", path)
+    assert done.code == 3
+    error, hint = done.err.splitlines()
+    data = f"{path}.data-00000-of-00001"
+    assert error.startswith(f"ckpt: error: {data}: tensor ")
+    assert hint == f"hint: what helps, as ckpt explain knows: ckpt verify {data}"
+    assert ckpt("verify", data).code == 1
+    told = ckpt("explain", error)
+    assert next(row[2] for row in told.rows if row[1] == "command") == f"ckpt verify {data}"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("topic", ["maps", "environment", "formats"])
+def test_a_topic_fits_the_terminal(topic: str, columns: int, terminal: Callable) -> None:
+    lines = terminal("explain", topic, columns=columns, NO_COLOR="1").out.splitlines()
+    assert len(lines) > 5
+    # Commands stay whole, for they are pasted.
+    assert max(len(line) for line in lines if not line.startswith("    ckpt ")) <= columns

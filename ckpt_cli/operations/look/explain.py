@@ -20,7 +20,7 @@ from .complaints import Row, complaints, naming, placeholders, topics
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Match", "explain", "explain_topic", "read_end", "troubleshooting_markdown"]
+__all__ = ["Match", "explain", "explain_topic", "read_end", "troubleshooting_markdown", "way_out"]
 
 MOST_BYTES = 1_000_000
 """Bytes of a text that are searched, its last ones: an error stands at the end of a log."""
@@ -63,6 +63,15 @@ def explain(text: str) -> list[Match]:
     found.sort(key=lambda one: one[0])
     named = _named(text) if found else []
     return [_filled_in(row, told, _nearest(named, place)) for place, row, told in found]
+
+
+def way_out(message: str) -> str | None:
+    """Return a command that helps with an error of ours, if one is known that can be typed as it stands."""
+    for match in explain(f"ckpt: error: {message}"):
+        for command in match.commands:
+            if not _stand_ins((command,)):
+                return command
+    return None
 
 
 def explain_topic(name: str) -> Match | None:
