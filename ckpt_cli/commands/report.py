@@ -50,7 +50,10 @@ _LARGE = 10_000_000
 @path_argument()
 @path_argument("other", required=False, metavar="[OTHER]")
 @output_option("FILE.html", "The file to write.", required=True)
-@match_option("Draw what matches, too, beside the 500 largest; * crosses /.")
+@match_option(
+    "Draw what matches, too, beside the 500 largest; * crosses /.\fOf a run directory: take only what "
+    "matches into curves, norms and the map of changes."
+)
 @click.option("--open", "open_it", is_flag=True, help="Open the page in a browser.")
 @overwrite_option("Replace FILE where it is there already.")
 @dry_run_option("Read everything, say how large it would be, write nothing.")
@@ -69,6 +72,9 @@ def command(path: str, other: str | None, target: str, **options: Any) -> int:
     Of a run directory what ckpt log tells, as curves, and a map of what changed by layer and
     step, norms, how far the weights moved, the first NaN.  Of two checkpoints what changed,
     by layer, the largest change first, how much of each tensor, and both of its sides.
+
+    --match draws more of a checkpoint's tensors, or of two; of a run it chooses those that
+    curves, norms and the map of changes are of, as with ckpt log.
 
     What is damaged is shown as damaged, and the exit code is 3 then, as that of ckpt stats.
 
@@ -165,7 +171,9 @@ def _write(found: Page, target: str, options: dict[str, Any], prove: Callable[[]
 def _tell(document: dict[str, Any], target: str, nbytes: int, options: dict[str, Any]) -> None:
     """Say what was written, or would be, and open it."""
     if nbytes > _LARGE:
-        render.note(f"{target} has {render.human_size(nbytes)}: fewer tensors by --match make it smaller")
+        is_fewer = document["what"] == "run" or options["matches"]
+        way = ": a --match of fewer tensors makes it smaller" if is_fewer else ""
+        render.note(f"{target} has {render.human_size(nbytes)}{way}")
     if options["as_json"]:
         other = document.get("other")
         render.document({"path": document["path"], "other": other, "output": target, "nbytes": nbytes})

@@ -357,3 +357,25 @@ def test_a_terminal_is_told_what_was_written(tmp_path: Path, terminal: Callable[
 def test_nothing_is_no_page(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
     done = ckpt("report", tmp_path / "nothing", "-o", tmp_path / "page.html")
     assert (done.code, os.listdir(tmp_path)) == (3, [])
+
+
+def test_match_chooses_what_the_page_of_a_run_is_of(report: Callable[..., PageSource]) -> None:
+    counts = [
+        {point["tensors"] for point in report(RUN, *options).document["checkpoints"]}
+        for options in ([], ["--match", "net/*"], ["--match", "*/bias"])
+    ]
+    assert counts == [{15}, {6}, {1}]
+
+
+def test_what_makes_a_page_smaller_is_said_where_it_does(
+    tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--match draws more of a checkpoint; it was said to make every page smaller."""
+    monkeypatch.setattr("ckpt_cli.commands.report._LARGE", 1000)
+    target = ["-o", tmp_path / "page.html", "-n"]
+    way = "a --match of fewer tensors makes it smaller"
+    assert way in ckpt("report", RUN, *target).err
+    assert way in ckpt("report", GUIDE, "--match", "*", *target).err
+    alone = ckpt("report", GUIDE, *target).err
+    assert "page.html has " in alone
+    assert "--match" not in alone
