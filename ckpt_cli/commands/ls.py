@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from formats.core.spec import spec_columns
 from formats.find.directory import directories_below
 from formats.find.opening import is_directory, locate
 from formats.store.paths import is_folder, join, refuse_closed
@@ -13,7 +14,7 @@ from formats.store.paths import is_folder, join, refuse_closed
 from ..helping import subcommand
 from ..operations.choose.places import each_once, paths_and_keys
 from ..operations.choose.select import Selection, choose
-from ..operations.look.listing import SORTS, in_order, index_is_asked, missing_shards
+from ..operations.look.listing import SORTS, Tensors, in_order, index_is_asked, missing_shards
 from ..operations.runs.listing import directory_document
 from ..option_rules import CHOOSING, excludes, needs, option_rules
 from ..options import (
@@ -34,7 +35,7 @@ from ..render.progress import progress
 from ..render.report import kept, opened, say_all, say_empty
 
 if TYPE_CHECKING:
-    from formats.core.spec import TensorSpec
+    from formats.core.spec import SpecColumns
     from formats.errors import CheckpointError
     from formats.model.location import Location
     from formats.model.reader import CheckpointReader
@@ -170,29 +171,38 @@ def _list_checkpoint(location: Location, selection: Selection, look: Look, optio
             listing_tensors.show_columns(reader.columns(), look)
             _warn_of_missing(reader)
             return
-        chosen = [reader.specs[key] for key in choose(reader, selection, listed=True)]
-        specs = in_order(chosen, options["sort"], reverse=options["reverse"])
+        columns = _chosen(reader, selection, options)
         of_index = look.digest == "crc32c" and index_is_asked(reader, options.get("path", ""))
-        digests = _digests(reader, specs, options, of_index=of_index) if look.digest else None
-        trainable = _trainable(reader, as_json=look.as_json) if look.long else None
-        listing_tensors.show(listing_tensors.Tensors(reader, specs, trainable, digests), look)
+        digests = _digests(reader, columns, options, of_index=of_index) if look.digest else None
+        tensors = Tensors(reader, columns, digests)
+        if look.long:
+            found = _trainable(reader, as_json=look.as_json)
+            tensors = tensors._replace(trainable=found.marks, graph=found.graph)
+        listing_tensors.show(tensors, look)
         if not of_index:
             _warn_of_missing(reader)
 
 
+def _chosen(reader: CheckpointReader, selection: Selection, options: dict[str, Any]) -> SpecColumns:
+    """Return the tensors that are listed, in the order asked for."""
+    if selection.everything and options["sort"] == "key" and not options["reverse"]:
+        return next(reader.columns())  # all of them, for the index is loaded
+    specs = [reader.specs[key] for key in choose(reader, selection, listed=True)]
+    return spec_columns(in_order(specs, options["sort"], reverse=options["reverse"]))
+
+
 def _digests(
-    reader: CheckpointReader, specs: list[TensorSpec], options: dict[str, Any], *, of_index: bool
+    reader: CheckpointReader, columns: SpecColumns, options: dict[str, Any], *, of_index: bool
 ) -> dict[str, str | None]:
     """Return the digests of tensors by key; all of them, before the first line of a listing is printed."""
     from formats.model.digest import digests
 
     found: dict[str, str | None] = {}
-    total = sum(spec.nbytes or 0 for spec in specs)
+    total = sum(columns.specs[number].nbytes or 0 for number in columns.numbers)
     pool = options["workers"].expecting(total)
     with progress(total, reader.location.name) as advance:
-        keys = [spec.key for spec in specs]
         for key, text in digests(
-            reader, keys, options["digest"], pool, exact=options["exact"], of_index=of_index
+            reader, columns.keys, options["digest"], pool, exact=options["exact"], of_index=of_index
         ):
             found[key] = text
             advance(reader.specs[key].nbytes or 0)

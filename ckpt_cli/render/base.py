@@ -35,6 +35,7 @@ __all__ = [
     "is_quiet",
     "is_terminal",
     "is_verbose",
+    "json_text",
     "lines",
     "long_document",
     "note",
@@ -46,6 +47,7 @@ __all__ = [
     "title",
     "tree",
     "tsv",
+    "tsv_text",
     "use_color",
     "warning",
     "width",
@@ -181,7 +183,14 @@ def lines(rows: Iterable[str]) -> None:
 
 def tsv(rows: Iterable[Sequence[object]]) -> None:
     """Print rows as TAB-separated lines, None as nothing."""
-    lines("\t".join(["" if cell is None else escape(str(cell)) for cell in row]) for row in rows)
+    lines("\t".join(map(tsv_text, row)) for row in rows)
+
+
+def tsv_text(cell: object) -> str:
+    """Return a cell of a TAB-separated line, None as nothing."""
+    if cell is None:
+        return ""
+    return str(cell) if type(cell) is int else escape(str(cell))
 
 
 def _finite(value: Any) -> Any:
@@ -206,6 +215,13 @@ def _json(value: Any, encode: Callable[[Any], str] = _encode) -> str:
         return encode(_finite(value))
 
 
+def json_text(value: Any) -> str:
+    """Return a JSON value as text; what a million rows have of it in no time."""
+    if value is None:
+        return "null"
+    return str(value) if type(value) is int else _json(value)
+
+
 def document(fields: dict[str, Any]) -> None:
     """Print one JSON document, marked with the schema it follows."""
     print(_json({"schema": 1, **fields}, _encode_indented))
@@ -216,14 +232,14 @@ def long_document(
 ) -> None:
     """Print a JSON document whose field `name` is long, a line a row, as the rows come.
 
-    `last()` gives the fields behind it, when the rows are through.
+    A row that is text is JSON already.  `last()` gives the fields behind it, when the rows are through.
     """
     write = sys.stdout.write
     head = _json({"schema": 1, **fields})
     write(f"{head[:-1]}, {json.dumps(name)}: [")
     separator = "\n "
     for row in rows:
-        write(separator + _json(row))
+        write(separator + (row if isinstance(row, str) else _json(row)))
         separator = ",\n "
     tail = _json(last())[1:-1]
     write(f"\n]{', ' if tail else ''}{tail}}}\n")

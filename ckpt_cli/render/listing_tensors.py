@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from formats.core.dtypes import INVALID
-from formats.core.spec import spec_columns
 from formats.core.words import counted
 
 from ..operations.look import listing
@@ -14,12 +13,12 @@ from . import base as render
 from .listing import cell, escaped, write_names, write_null
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator
 
     from formats.core.spec import SpecColumns, TensorSpec
     from formats.model.reader import CheckpointReader
 
-    from ..operations.runs.trainable import Trainable
+    from ..operations.look.listing import Tensors
     from .listing import Look
 
 
@@ -35,28 +34,14 @@ _WORTHS = {"full_name": 0, "object_path": 1, "shard": 2, "crc32c": 3, "offset": 
 _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
 
 
-class Tensors(NamedTuple):
-    """What is listed: tensors in their order, and which are trainable, where that was asked."""
-
-    reader: CheckpointReader
-    specs: list[TensorSpec]
-    trainable: Trainable | None = None
-    digests: Mapping[str, str | None] | None = None
-
-    @property
-    def marks(self) -> dict[str, bool]:
-        """Whether a tensor is trainable, by key."""
-        return dict(self.trainable.marks) if self.trainable else {}
-
-
 def show(tensors: Tensors, look: Look) -> None:
     """Print the tensors of a checkpoint in the form that is asked for."""
     if look.as_json:
         _as_json(tensors, look)
     elif look.null:
-        write_null(spec.key for spec in tensors.specs)
+        write_null(tensors.columns.keys)
     elif look.keys_only:
-        write_names(spec.key for spec in tensors.specs)
+        write_names(tensors.columns.keys)
     elif look.depth:
         _as_groups(tensors, look.depth, look.prefix)
     elif look.as_tree:
@@ -80,27 +65,39 @@ def show_columns(parts: Iterable[SpecColumns], look: Look) -> None:
 
 
 def _as_json(tensors: Tensors, look: Look) -> None:
-    reader, specs, trainable, digests = tensors
+    reader = tensors.reader
     head: dict[str, Any] = {"path": reader.location.path, "format": reader.format.name}
-    if trainable:
-        head["graph"] = trainable.graph
-    marks = trainable.marks if trainable else None
-    rows = (
-        listing.tensor_row(reader, spec, long=look.long, trainable=marks, digests=digests) for spec in specs
-    )
-    extra = {"prefixes": listing.grouped(reader, specs, look.depth)} if look.depth else {}
-
-    def last() -> dict[str, Any]:
-        return {"total": listing.total(reader, specs), **extra}
-
+    if look.long:
+        head["graph"] = tensors.graph
+    extra = {"prefixes": listing.grouped(tensors, look.depth)} if look.depth else {}
     if look.documents is not None:
-        look.documents.append({"schema": 1, **head, "tensors": list(rows), **last()})
-    else:
-        render.long_document(head, "tensors", rows, last)
+        rows = list(tensors.rows(long=look.long))
+        look.documents.append(
+            {"schema": 1, **head, "tensors": rows, "total": listing.total(tensors), **extra}
+        )
+        return
+    kinds: list[str | None] = []
+    render.long_document(
+        head,
+        "tensors",
+        _json_rows(tensors, kinds, long=look.long),
+        lambda: {"total": listing.total(tensors, kinds), **extra},
+    )
+
+
+def _json_rows(tensors: Tensors, kinds: list[str | None], *, long: bool) -> Iterator[str]:
+    """Yield `tensors.rows` as text, of which most repeats from tensor to tensor; add their kinds to those."""
+    keys, numbers, specs, _ = tensors.columns
+    behind = [render.json_text(listing.shown(spec))[1:-1] for spec in specs]
+    form = '{"key": %s, %s' + "".join(f', "{field}": %s' for field in tensors.fields(long=long)) + "}"
+    text = render.json_text
+    for key, number, cells in zip(keys, numbers, tensors.cells(long=long), strict=True):
+        kinds.append(cells[0])
+        yield form % (text(key), behind[number], *map(text, cells))
 
 
 def _as_groups(tensors: Tensors, depth: int, prefix: tuple[str, ...]) -> None:
-    groups = listing.grouped(tensors.reader, tensors.specs, depth)
+    groups = listing.grouped(tensors, depth)
     if not render.is_terminal():
         render.tsv([*prefix, *group.values()] for group in groups)
         return
@@ -141,13 +138,22 @@ def _as_tree(tensors: Tensors) -> None:
 def _as_rows(tensors: Tensors, look: Look) -> None:
     if look.long or tensors.digests is not None:
         more = _LONG * look.long + ("digest",) * (tensors.digests is not None)
-        found = (
-            listing.tensor_row(tensors.reader, spec, long=look.long, digests=tensors.digests)
-            for spec in tensors.specs
-        )
-        render.tsv([*look.prefix, *_tsv_row(row, more)] for row in found)
+        render.lines(_tsv_rows(tensors, look, more))
     else:
-        _write_rows([spec_columns(tensors.specs)], look)
+        _write_rows([tensors.columns], look)
+
+
+def _tsv_rows(tensors: Tensors, look: Look, more: tuple[str, ...]) -> Iterator[str]:
+    """Yield TSV rows with the fields that are asked for besides the spec."""
+    fields = tensors.fields(long=look.long)
+    places = [fields.index(field) for field in more]
+    keys, numbers, specs, _ = tensors.columns
+    behind = [*map(_behind_key, specs)]
+    for key, number, cells in zip(keys, numbers, tensors.cells(long=look.long), strict=True):
+        told = [*look.prefix, key, *(cells[place] for place in places)]
+        texts = [*map(render.tsv_text, told)]
+        texts[len(look.prefix)] += behind[number]
+        yield "\t".join(texts)
 
 
 def _write_rows(parts: Iterable[SpecColumns], look: Look) -> None:
@@ -166,11 +172,6 @@ def _behind_key(spec: TensorSpec) -> str:
     return f"\t{dtype}\t{','.join(map(str, spec.shape))}\t{'' if size is None else size}"
 
 
-def _tsv_row(row: dict[str, Any], more: tuple[str, ...]) -> list[object]:
-    shape = ",".join(map(str, row["shape"]))
-    return [row["key"], row["dtype"], shape, row["nbytes"], *(row[name] for name in more)]
-
-
 # On a terminal ----------------------------------------------------------------------
 
 
@@ -185,7 +186,7 @@ def _as_table(tensors: Tensors, *, wide: bool) -> None:
     ]
     more = ["shard", "offset", "crc32c", *_names_beside_keys(reader)] if wide else []
     more += ["digest"] * (tensors.digests is not None)
-    marks = tensors.marks
+    marks = tensors.trainable
     if marks:
         columns.append(render.Column("TRAINABLE", worth=5))
     columns += [
@@ -199,17 +200,16 @@ def _as_table(tensors: Tensors, *, wide: bool) -> None:
     ]
     paths = {} if wide else _unique_paths(reader)
     rows, styles = [], []
-    for spec in tensors.specs:
-        row = listing.tensor_row(reader, spec, long=wide, digests=tensors.digests)
+    for row in tensors.rows(long=wide):
         cells = [
-            render.escape(paths.get(spec.key, spec.key)),
+            render.escape(paths.get(row["key"], row["key"])),
             row["dtype"] or "?",
             str(row["shape"]),
             render.human_size(row["nbytes"]),
             row["kind"] or "",
         ]
         if marks:
-            cells.append({True: "yes", False: "no", None: ""}[marks.get(spec.key)])
+            cells.append({True: "yes", False: "no", None: ""}[row["trainable"]])
         rows.append([*cells, *(cell(row[name]) for name in more)])
         styles.append(_KIND_STYLES.get(row["kind"] or "", ""))
     render.table(columns, rows, styles)
@@ -231,7 +231,7 @@ def _unique_paths(reader: CheckpointReader) -> dict[str, str]:
 
 
 def _summary(tensors: Tensors) -> None:
-    counts = listing.total(tensors.reader, tensors.specs)
+    counts = listing.total(tensors)
     size = render.human_size(counts["nbytes"])
     text = f"{counted(counts['tensors'], 'tensor')}, {counted(counts['parameters'], 'parameter')}, {size}"
     render.title(tensors.reader.format.name, text)

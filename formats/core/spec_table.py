@@ -23,22 +23,35 @@ _new = tuple.__new__
 
 
 class Ascending(Mapping[str, int]):
-    """The places of keys that ascend, as a dictionary would tell them that takes as much as the keys."""
+    """The places of keys that ascend, as a dictionary would tell them that takes as much as the keys.
+
+    Nearly everybody goes through them in order: the one that follows is looked at before they are searched.
+    """
 
     def __init__(self, keys: list[str]) -> None:
         self._keys = keys
+        self._last = 0
 
     def __getitem__(self, key: str) -> int:
-        at = bisect_left(self._keys, key)
-        if at == len(self._keys) or self._keys[at] != key:
+        at = self._place(key)
+        if at is None:
             raise KeyError(key)
         return at
 
     def __contains__(self, key: object) -> bool:
-        if not isinstance(key, str):
-            return False
-        at = bisect_left(self._keys, key)
-        return at < len(self._keys) and self._keys[at] == key
+        return isinstance(key, str) and self._place(key) is not None
+
+    def _place(self, key: str) -> int | None:
+        keys, last = self._keys, self._last  # at once: threads may share this
+        for at in (last, last + 1):
+            if at < len(keys) and keys[at] == key:
+                self._last = at
+                return at
+        at = bisect_left(keys, key)
+        if at == len(keys) or keys[at] != key:
+            return None
+        self._last = at
+        return at
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
@@ -105,7 +118,10 @@ class SpecTable(Mapping[str, TensorSpec]):
         self._places = places
 
     def __getitem__(self, key: str) -> TensorSpec:
-        return self.rows[self._places[key]]
+        at = self._places[key]  # what follows is as in the rows, and asked for a million times
+        _, numbers, specs, _ = self.rows.columns
+        _, dtype, shape, stored = specs[numbers[at]]
+        return _new(TensorSpec, (key, dtype, shape, stored))
 
     def __contains__(self, key: object) -> bool:
         return key in self._places

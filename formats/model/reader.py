@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
 from ..core.dtypes import INVALID
-from ..core.spec import SpecColumns, spec_columns
+from ..core.spec import SpecColumns, Stored, spec_columns
 from ..core.words import command_line
 from ..errors import CheckpointError, ConversionError, CorruptCheckpointError, TensorNotFoundError
 from ..store.workers import SERIAL, Workers
@@ -153,6 +153,14 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     @abstractmethod
     def tensor(self, key: str) -> LazyTensor:
         """Return the tensor of a key that is in `specs`."""
+
+    def places(self, keys: Iterable[str]) -> Iterator[Stored]:
+        """Yield where the bytes of tensors lie, as `LazyTensor.stored` does; nothing of what is damaged."""
+        for key in keys:
+            try:
+                yield self[key].stored
+            except CheckpointError:
+                yield Stored()
 
     def files(self) -> list[str]:
         """Return the paths of the checkpoint's files that are there."""

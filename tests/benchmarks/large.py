@@ -103,11 +103,19 @@ def _a_million(
         (f"diff, {count} of equal checksums", lambda: run([*CKPT, "diff", million, same]).seconds, 2.5, ""),
     ):
         yield name, partial(seconds_at_most, name, measure, bar, scale.rounds, before=before)
+    for option in ("-l", "--json"):
+        name = f"ls {option}, {count}"
+        words = [*CKPT, "ls", option, million]
+        yield name, partial(seconds_at_most, name, partial(_seconds, words), None, min(scale.rounds, 1))
     name = f"memory: ls, {count}"
     yield name, partial(_memory, name, million, 200, "0.1.0 400 MB")
     for words in (("rename", "--link"), ("convert", "--link")):
         name = f"{' '.join(words)}, {count} / ten times the time of a tenth"
         yield name, partial(_linear, name, directory, words, million, hundred, scale)
+
+
+def _seconds(words: list[str]) -> float:
+    return run(words).seconds
 
 
 def _first_line(path: str) -> float:

@@ -15,7 +15,7 @@ from formats.core import dtypes
 from formats.tf.bundle import reader
 from formats.wire.messages import BundleEntryProto, BundleHeaderProto, TensorShapeProto
 from formats.wire.sstable import encode_block
-from tests.support import FORMAT_IDS, data_path, recorded, table_of, write_bundle
+from tests.support import FORMAT_IDS, data_path, manifest, recorded, table_of, write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 GUIDE = data_path("guide_adam_legacy", "tf_ckpts")
 CKPT = os.path.join(GUIDE, "ckpt-10")
+ONE_OF_EACH = {
+    entry["format"]: data_path(entry["path"])
+    for entry in manifest()["checkpoints"]
+    if entry["format"] in FORMAT_IDS
+}
 TENSORFLOW = recorded("tf-v2-object", "tf-v2-name", "tf-v1")
 
 
@@ -47,6 +52,15 @@ def test_every_tensorflow_checkpoint_is_listed_as_recorded(entry: dict, ckpt: Ca
             assert [tensor["shard"], tensor["offset"], tensor["crc32c"]] == place
     assert found["total"]["tensors"] == len(expected)
     assert found["total"]["nbytes"] == sum(t["nbytes"] for t in found["tensors"])
+
+
+@pytest.mark.parametrize("path", ONE_OF_EACH.values(), ids=list(ONE_OF_EACH))
+def test_a_document_says_of_each_tensor_what_a_document_of_several_does(path: str, ckpt: Callable) -> None:
+    """Rows of one checkpoint are put together as text, those of several are not."""
+    alone = ckpt("ls", "-l", "--json", path).json
+    several = ckpt("ls", "-l", "--json", path, CKPT).json["results"]
+    assert alone["tensors"]
+    assert several[0] == alone
 
 
 def test_object_paths_full_names_and_kinds_of_an_object_based_checkpoint(ckpt: Callable) -> None:

@@ -16,7 +16,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import formats
-from ckpt_cli.operations.look.listing import tensor_row
+from ckpt_cli.operations.look.listing import Tensors
 from formats.core import dtypes
 from formats.core.npy import decode_header
 from formats.core.spec import TensorSpec, key_bytes
@@ -524,7 +524,8 @@ def _listing() -> list[bytes]:
     found = []
     for path in ("pairs/step1", "pairs/name_based", "interop/weights.npz"):
         with formats.open_checkpoint(data_path(path)) as reader:
-            rows = [tensor_row(reader, spec, long=True) for spec in reader.specs.values()]
+            (columns,) = reader.columns()
+            rows = list(Tensors(reader, columns).rows(long=True))
             document = {"schema": 1, "path": path, "format": reader.format.name, "tensors": rows}
             found.append(json.dumps(document).encode())
     return found

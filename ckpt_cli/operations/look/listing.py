@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import os
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from itertools import repeat
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import INVALID
-from formats.errors import CheckpointError
+from formats.core.spec import SpecColumns
+from formats.core.spec_table import SpecRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from formats.core.spec import TensorSpec
     from formats.model.reader import CheckpointReader
@@ -24,36 +27,54 @@ SORTS = {
 }
 
 
-def tensor_row(
-    reader: CheckpointReader,
-    spec: TensorSpec,
-    *,
-    long: bool = False,
-    trainable: Mapping[str, bool] | None = None,
-    digests: Mapping[str, str | None] | None = None,
-) -> dict[str, Any]:
-    """Return a tensor as `ls --json` shows it; null for what cannot be told."""
-    known = spec.dtype is not INVALID
-    row: dict[str, Any] = {
-        "key": spec.key,
-        "dtype": spec.dtype.name if known else None,
-        "shape": list(spec.shape),
-        "nbytes": spec.nbytes,
-        "kind": reader.kinds.get(spec.key),
-    }
-    if long:
-        stored = _stored(reader, spec) if known else None
-        row |= {
-            "object_path": reader.object_paths.get(spec.key),
-            "full_name": reader.full_names.get(spec.key),
-            "shard": stored.shard if stored else None,
-            "offset": stored.offset if stored else None,
-            "crc32c": stored.crc32c if stored else None,
-            "trainable": trainable.get(spec.key) if trainable else None,
-        }
-    if digests is not None:
-        row["digest"] = digests[spec.key]
-    return row
+LONG = ("object_path", "full_name", "shard", "offset", "crc32c", "trainable")
+"""What is told of a tensor where more is asked for."""
+
+
+class Tensors(NamedTuple):
+    """What is listed: tensors in their order; where asked, digests, which are trained, and by which graph."""
+
+    reader: CheckpointReader
+    columns: SpecColumns
+    digests: Mapping[str, str | None] | None = None
+    trainable: Mapping[str, bool] = MappingProxyType({})
+    graph: str | None = None
+
+    @property
+    def specs(self) -> SpecRows:
+        return SpecRows(*self.columns[:3])
+
+    def fields(self, *, long: bool = False) -> tuple[str, ...]:
+        """Return what `cells` tell."""
+        return ("kind", *LONG * long, *("digest",) * (self.digests is not None))
+
+    def cells(self, *, long: bool = False) -> Iterator[tuple[Any, ...]]:
+        """Yield what is told of each tensor besides its spec; None for what cannot be told."""
+        reader, keys = self.reader, self.columns.keys
+        digests = [] if self.digests is None else [map(self.digests.__getitem__, keys)]
+        if not long:
+            return zip(self.kinds(), *digests, strict=True)
+        names = map(reader.object_paths.get, keys), map(reader.full_names.get, keys)
+        marks = map(self.trainable.get, keys)
+        columns = zip(self.kinds(), *names, reader.places(keys), marks, *digests, strict=True)
+        return ((kind, path, name, *place[:3], *more) for kind, path, name, place, *more in columns)
+
+    def kinds(self) -> Iterator[str | None]:
+        return map(self.reader.kinds.get, self.columns.keys)
+
+    def rows(self, *, long: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield each tensor as `ls --json` shows it."""
+        fields = self.fields(long=long)
+        keys, numbers, specs, _ = self.columns
+        behind = [*map(shown, specs)]
+        for key, number, cells in zip(keys, numbers, self.cells(long=long), strict=True):
+            yield {"key": key, **behind[number], **dict(zip(fields, cells, strict=True))}
+
+
+def shown(spec: TensorSpec) -> dict[str, Any]:
+    """Return what a spec says but for the key; null where the dtype is not known."""
+    dtype = spec.dtype.name if spec.dtype is not INVALID else None
+    return {"dtype": dtype, "shape": list(spec.shape), "nbytes": spec.nbytes}
 
 
 def index_is_asked(reader: CheckpointReader, path: str) -> bool:
@@ -66,38 +87,47 @@ def index_is_asked(reader: CheckpointReader, path: str) -> bool:
     return reader.format.is_bundle and (is_git or reader.is_index_alone)
 
 
-def _stored(reader: CheckpointReader, spec: TensorSpec) -> Any:
-    try:
-        return reader.tensor(spec.key).stored
-    except CheckpointError:
-        return None
-
-
-def total(reader: CheckpointReader, specs: Iterable[TensorSpec]) -> dict[str, int]:
+def total(tensors: Tensors, kinds: Iterable[str | None] | None = None) -> dict[str, int]:
     """Return tensors, parameters (floating and complex elements of kind variable) and bytes.
 
     Tensors and parameters are counted by each of their names; of those that are one, bytes are once.
+    `kinds` are those of the tensors, where somebody has them.
     """
-    tensors = parameters = nbytes = 0
-    kinds, tied = reader.kinds, reader.tied
-    counted: set[str] = set()
-    for spec in specs:
-        tensors += 1
-        one = tied.get(spec.key, spec.key)
-        nbytes += 0 if one in counted else spec.nbytes or 0
-        if tied:
-            counted.add(one)
-        if spec.dtype.family in ("float", "complex") and kinds.get(spec.key) == "variable":
-            parameters += math.prod(spec.shape)
-    return {"tensors": tensors, "parameters": parameters, "nbytes": nbytes}
+    keys, numbers, specs, _ = tensors.columns
+    kinds = tensors.kinds() if kinds is None else kinds
+    alike = Counter(zip(numbers, kinds, _is_again(tensors.reader, keys)))  # noqa: B905  the last may not end
+    parameters = nbytes = 0
+    for (number, kind, is_again), count in alike.items():
+        spec = specs[number]
+        nbytes += 0 if is_again else count * (spec.nbytes or 0)
+        if spec.dtype.family in ("float", "complex") and kind == "variable":
+            parameters += count * spec.size
+    return {"tensors": len(keys), "parameters": parameters, "nbytes": nbytes}
 
 
-def grouped(reader: CheckpointReader, specs: Iterable[TensorSpec], depth: int) -> list[dict[str, Any]]:
+def _is_again(reader: CheckpointReader, keys: Iterable[str]) -> Iterator[bool]:
+    """Yield for each tensor whether it is another name of one that was before it."""
+    tied = reader.tied
+    if not tied:
+        yield from repeat(False)
+    seen: set[str] = set()
+    for key in keys:
+        one = tied.get(key, key)
+        yield one in seen
+        seen.add(one)
+
+
+def grouped(tensors: Tensors, depth: int) -> list[dict[str, Any]]:
     """Return totals per prefix of `depth` path components, in the order of the keys."""
-    groups: dict[str, list[TensorSpec]] = {}
-    for spec in specs:
-        groups.setdefault("/".join(spec.key.split("/", depth)[:depth]), []).append(spec)
-    return [{"prefix": prefix, **total(reader, members)} for prefix, members in groups.items()]
+    groups: dict[str, tuple[list[str], list[int]]] = {}
+    for key, number in zip(tensors.columns.keys, tensors.columns.numbers, strict=True):
+        keys, numbers = groups.setdefault("/".join(key.split("/", depth)[:depth]), ([], []))
+        keys.append(key)
+        numbers.append(number)
+    return [
+        {"prefix": prefix, **total(tensors._replace(columns=SpecColumns(*group, tensors.columns.specs)))}
+        for prefix, group in groups.items()
+    ]
 
 
 def split_layer(name: str, separator: str = "/") -> tuple[str, str]:

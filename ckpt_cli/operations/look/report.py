@@ -16,7 +16,7 @@ from formats.core.spec import KINDS
 
 from ..choose.select import Selection, choose
 from ..graph.tree import graph_nodes
-from .listing import total
+from .listing import Tensors, total
 from .show import summary
 from .sketch import CELLS, look_at
 from .stats import Statistics
@@ -122,7 +122,7 @@ def about(reader: CheckpointReader) -> dict[str, Any]:
         "metadata": {name: value for name, value in found["metadata"].items() if _is_short(value)},
         "findings": [finding.text for finding in reader.findings],
         "missing": reader.missing_files(),
-        "total": total(reader, reader.specs.values()),
+        "total": total(Tensors(reader, next(reader.columns()))),
     }
 
 

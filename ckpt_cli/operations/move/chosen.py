@@ -18,6 +18,7 @@ from formats.keras.training_state import is_added_count
 from formats.model.location import bundle_prefix, step_of
 from formats.model.object_keys import table_part
 from formats.tf.graph.invent import Invented, invent_graph
+from formats.tf.graph.kinds import GRAPH_KEY
 from formats.tf.graph.prune import prune
 
 from ..choose.keys import object_graph_of
@@ -84,8 +85,7 @@ class Chosen:
         spec = self.source.specs[key]
         if spec.dtype is INVALID:
             raise self.source.undecoded(key)
-        kind = self.source.kinds.get(key, "variable")
-        if kind == "graph":
+        if key == GRAPH_KEY and self._kind(key) == "graph":
             if not self.into.has_object_graph:
                 self.dropped.append(Dropped(key, f"{self.into.name} has no object graph"))
             return False
@@ -93,11 +93,14 @@ class Chosen:
         if dtype.name in self.into.dtypes:
             return True
         reason = f"{self.into.name} has no {dtype}"
-        if kind == "state":
+        if self._kind(key) == "state":
             self.dropped.append(Dropped(key, reason))
             return False
         hints = cast_or_leave_out(key, castable=spec.dtype.is_floating)
         raise UnsupportedDtypeError(reason, path=self.source.location.path, key=key, hints=hints)
+
+    def _kind(self, key: str) -> str | None:
+        return self.source.kinds.get(key)  # for which names are gone through: it is asked where it matters
 
     def _dtype(self, spec: TensorSpec) -> DType:
         cast = self.settings.cast

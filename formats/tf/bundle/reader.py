@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...core.chunks import PIECE
@@ -43,7 +44,7 @@ from .shards import ComparedFile
 from .slices import slice_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import numpy as np
 
@@ -65,6 +66,10 @@ _MOST_OPEN_SHARDS = 64
 
 _MANY_BLOCKS = 16
 """Blocks, 4 MiB as TensorFlow writes them, of an index that is worth the import of numpy to be listed."""
+
+
+_BATCH = 1 << 12
+"""Entries whose places are worth the import of numpy."""
 
 
 class BundleTensor(LazyTensor):
@@ -321,6 +326,30 @@ class BundleReader(CheckpointReader):
 
     def tensor(self, key: str) -> BundleTensor:
         return BundleTensor(self, self.specs[key], self.index.tensors[key])
+
+    def places(self, keys: Iterable[str]) -> Iterator[Stored]:
+        left = map(self.index.tensors.__getitem__, keys)
+        while batch := list(islice(left, _BATCH)):
+            if len(batch) == _BATCH:
+                yield from self._many_places(batch)
+            else:
+                yield from map(self._place_at, batch)
+
+    def _many_places(self, positions: list[int]) -> Iterator[Stored]:
+        """Yield the places of many entries, which are decoded together."""
+        from .small import plain_places  # which needs numpy
+
+        values, big_endian = self.index.values, self.index.big_endian
+        found = plain_places([values[position] for position in positions])
+        for position, (shard, offset, checksum) in zip(positions, found, strict=True):
+            is_plain = shard >= 0
+            yield Stored(shard, offset, checksum, big_endian) if is_plain else self._place_at(position)
+
+    def _place_at(self, position: int) -> Stored:
+        entry = self.index.entry_or_none(position)
+        if entry is None or entry.slices:
+            return Stored()
+        return Stored(entry.shard, entry.offset, entry.crc32c, self.index.big_endian)
 
     def entry(self, key: str, position: int) -> BundleEntry:
         """Return the entry at a position of the index, as `CorruptCheckpointError` where it is none."""

@@ -88,9 +88,11 @@ class BundleRename:
             message = "its object graph has the names, and lies in a shard, which is not changed in a store"
             hints = ("to a checkpoint of its own, by the same rules: ckpt convert SRC DST",)
             raise UnsupportedFeatureError(message, path=prefix, hints=hints)
-        self._entries = self._rekeyed()
+        self._used: dict[int, int] = {}
+        """The shards that tensors lie in, and where in each the last one ends."""
         self._has_odd_sizes = False
-        self._used = self._used_shards()
+        self._entries = self._rekeyed()
+        self._refuse_missing()
         self._graph_shard = max(self._used, default=-1) + 1
         old = reader.index.header
         self._num_shards = old.num_shards if self._graph is None else self._graph_shard + 1
@@ -121,43 +123,42 @@ class BundleRename:
                 continue
             new = key_bytes(self._keys[key])
             entry = self._reader.entry(key, position)
-            for name, at in ((new, position), *self._pieces(key, new, entry)):
+            for name, at, placed in ((new, position, entry), *self._pieces(key, new, entry)):
                 if not name or name in entries:
                     raise DuplicateKeyError("two entries of the index have this key", key=key_text(name))
                 entries[name] = index.values[at]
+                self._note_place(placed)
         return entries
 
-    def _pieces(self, key: str, new: bytes, entry: BundleEntry) -> Iterator[tuple[bytes, int]]:
-        """Yield the slices of a tensor: each one's new key, and its entry's position."""
+    def _pieces(self, key: str, new: bytes, entry: BundleEntry) -> Iterator[tuple[bytes, int, BundleEntry]]:
+        """Yield the slices of a tensor: each one's new key, and its entry's position, and that entry."""
         for extents in entry.slices:
             piece = self._reader.index.slice_entries.get(slice_key(key_bytes(key), extents))
             if piece is None:
                 raise self._reader.corrupt(
                     key, entry, "the index has no entry for one of its slices", "slice"
                 )
-            yield slice_key(new, extents), piece
+            yield slice_key(new, extents), piece, self._reader.entry(key, piece)
 
-    def _used_shards(self) -> dict[int, int]:
-        """Return the shards that the entries speak of, and where in each the last tensor ends."""
+    def _note_place(self, entry: BundleEntry) -> None:
+        """Take note of the shard that an entry speaks of, and of where in it the tensor ends."""
         index = self._reader.index
-        used: dict[int, int] = {}
-        graph = index.tensors.get(GRAPH_KEY) if self._graph is not None else None
-        for position in range(len(index.values)):
-            entry = index.entry_or_none(position)
-            if entry is None or (not entry.slices and entry.shard >= index.header.num_shards):
-                message = "an entry cannot be decoded, or is in a shard that the header does not count"
-                hints = (f"to see which: {command_line('verify', index.prefix)}",)
-                raise CorruptCheckpointError(message, path=index.path, hints=hints)
-            if position != graph and not entry.slices:
-                used[entry.shard] = max(used.get(entry.shard, 0), entry.offset + entry.size)
-                itemsize = entry.dtype.itemsize
-                if itemsize is not None and entry.size != prod(entry.shape) * itemsize:
-                    self._has_odd_sizes = True
+        if entry.slices:
+            return
+        if entry.shard >= index.header.num_shards:
+            message = "an entry is in a shard that the header does not count"
+            hints = (f"to see which: {command_line('verify', index.prefix)}",)
+            raise CorruptCheckpointError(message, path=index.path, hints=hints)
+        self._used[entry.shard] = max(self._used.get(entry.shard, 0), entry.offset + entry.size)
+        itemsize = entry.dtype.itemsize
+        if itemsize is not None and entry.size != prod(entry.shape) * itemsize:
+            self._has_odd_sizes = True
+
+    def _refuse_missing(self) -> None:
         missing = self._reader.missing_files()
         if missing:
             message = "no such file, and tensors are in it"
             raise CheckpointNotFoundError(message, path=missing[0], code="shard-missing")
-        return used
 
     def _sources(self) -> dict[int, str]:
         """Return the shards to bring by number; none where the index alone is replaced."""

@@ -26,7 +26,7 @@ from ...wire.crc32c import crc32c, unmask
 from . import payload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ...core.spec import TensorSpec
     from ...store.readahead import ReadAhead
@@ -93,19 +93,32 @@ def decode_places(values: Sequence[bytes]) -> bytes:
 
 
 def _decode_batch(values: list[bytes]) -> bytes:
+    plain, shard, offset, size, checksum = _columns(values)
+    small = plain & (size <= SMALL)
+    places = np.empty(len(values), _COLUMNS)
+    places["shard"] = shard
+    places["size"] = np.where(small, size, -1)
+    places["offset"] = offset
+    places["checksum"] = unmask(checksum)
+    return places.tobytes()
+
+
+def plain_places(values: list[bytes]) -> Iterator[tuple[int, int, int]]:
+    """Yield shard, offset and masked checksum of entries; of one that is not plain a shard of -1."""
+    plain, shard, offset, _, checksum = _columns(values)
+    shard = np.where(plain, shard, -1)
+    return zip(shard.tolist(), offset.tolist(), checksum.tolist(), strict=True)
+
+
+def _columns(values: list[bytes]) -> tuple[Column, Column, Column, Column, Any]:
+    """Return of entries whether they are plain, and the fields of the place of those that are."""
     values = [value if len(value) <= _LONGEST else b"" for value in values]
     sizes = np.fromiter(map(len, values), np.int64, len(values))
     ends = np.cumsum(sizes)
     cursors = Cursors(b"".join(values), ends - sizes, ends)
     shard, offset, size = map(cursors.varint, PLACE_TAGS)
-    masked: Any = cursors.fixed32(CHECKSUM_TAG)
-    small = cursors.ended & (shard < 1 << 31) & (size <= SMALL)
-    places = np.empty(len(values), _COLUMNS)
-    places["shard"] = shard
-    places["size"] = np.where(small, size, -1)
-    places["offset"] = offset
-    places["checksum"] = unmask(masked)
-    return places.tobytes()
+    checksum = cursors.fixed32(CHECKSUM_TAG)
+    return cursors.ended & (shard < 1 << 31), shard, offset, size, checksum
 
 
 class Cursors:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import bisect
 import re
-from functools import lru_cache
+from collections.abc import ItemsView, Iterator, Mapping
+from functools import cached_property, lru_cache
+from itertools import compress, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.dtypes import STRING, VARIANT
@@ -18,8 +20,6 @@ from ...model.object_keys import VARIABLE_VALUE
 from ..bundle.index import OBJECT_GRAPH_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
-
     from ...core.spec import TensorSpec
     from ...model.object_graph import ObjectGraph
 
@@ -245,11 +245,6 @@ class NamedSlot(NamedTuple):
     suffix: str
 
 
-def _same_shape(specs: Mapping[str, TensorSpec], variable: str, key: str) -> bool:
-    spec = specs.get(variable)
-    return spec is not None and spec.shape == specs[key].shape
-
-
 def _less_one_dimension(factor: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     """Whether `factor` is `shape` less one of its dimensions, as Adafactor keeps row and column means."""
     return len(shape) - len(factor) == 1 and all(factor.count(dim) <= shape.count(dim) for dim in factor)
@@ -262,49 +257,61 @@ def _base(last: str) -> str:
     return numbered[1] if numbered else last
 
 
+@lru_cache(1 << 12)
+def _is_power(last: str) -> bool:
+    return _POWER.fullmatch(last) is not None
+
+
 def _too_deep(key: str) -> bool:
     """Whether a key has so many components that trying each would take its length squared."""
     return key.count("/") > _MOST_COMPONENTS
 
 
-def _named_slot(key: str, specs: Mapping[str, TensorSpec], sizes: Container[int]) -> NamedSlot | None:
-    """Return the slot that a key of a name-based checkpoint is, or None; `sizes` are those of all keys."""
-    head, _, last = key.rpartition("/")
-    if not last or last.startswith(_AVERAGE) or _too_deep(key):
-        return None
-    # <v>/Adam, <v>/t_0/Adagrad, <v>/adam_m: whatever the optimizer is called.
-    at = len(head)
-    while at > 0:  # nearly every tensor is no slot, and is asked so often
-        if at in sizes and (above := key[:at]) in specs and _same_shape(specs, above, key):
-            return NamedSlot(above, "", key[at:])
-        at = key.rfind("/", 0, at)
-    base = _base(last)
-    if base == "Adafactor" and head in specs and _less_one_dimension(specs[key].shape, specs[head].shape):
-        return NamedSlot(head, "", f"/{last}")
-    adafactor = _ADAFACTOR.fullmatch(key) if "_slot_" in key else None
-    if adafactor and adafactor[1] in specs:
-        variable, slot = adafactor[1], adafactor[2]
-        factored = slot in ("vr", "vc")
-        fits = (
-            _less_one_dimension(specs[key].shape, specs[variable].shape)
-            if factored
-            else _same_shape(specs, variable, key)
-        )
-        return NamedSlot(variable, "", f"_slot_{slot}") if fits else None
-    # training/<Opt>/<v>/<slot> and <Opt>/<v>/<slot>, and <scope>/<v>/Adam, minimized within a variable scope.
-    if last not in KERAS_SLOTS and base not in TF1_SLOTS and not _in_scope(head, specs):
-        return None
-    parts = head.split("/")
-    for depth in range(1, 3 if last in KERAS_SLOTS else len(parts)):
-        variable = "/".join(parts[depth:])
-        if variable and _same_shape(specs, variable, key):
-            return NamedSlot(variable, "/".join(parts[:depth]) + "/", f"/{last}")
-    return None
+class _Names:
+    """The keys of a name-based checkpoint, and what each of them is asked about the others."""
 
+    def __init__(self, specs: Mapping[str, TensorSpec]) -> None:
+        self.specs = specs
+        # Whatever begins with a key stands behind it in this order, one such key right behind it.
+        ordered = sorted(specs)
+        begun = compress(ordered, map(str.startswith, islice(ordered, 1, None), ordered))
+        self.shapes = {key: specs[key].shape for key in begun}
+        """Shapes of keys with which others begin: the variables of nearly all slots are among them."""
 
-def _in_scope(head: str, specs: Mapping[str, TensorSpec]) -> bool:
-    """Whether an Adam of another name minimized within the key's first component: its powers lie there."""
-    return head.partition("/")[0] + "/beta1_power" in specs
+        # An Adam of another name that minimized within a scope has its powers there.
+        end = "/beta1_power"
+        self.scopes = {key.removesuffix(end) for key in specs if key.endswith(end) and key.count("/") == 1}
+
+    def slot(self, key: str, spec: TensorSpec) -> NamedSlot | None:
+        """Return the slot that a key is, or None; of `w/Adam/Adam` that is the one of `w/Adam`."""
+        head, _, last = key.rpartition("/")
+        if not last or last.startswith(_AVERAGE) or _too_deep(key):
+            return None
+        # <v>/Adam, <v>/t_0/Adagrad, <v>/adam_m: whatever the optimizer is called.
+        at = len(head) if self.shapes else 0
+        while at > 0:
+            if self.shapes.get(key[:at]) == spec.shape:
+                return NamedSlot(key[:at], "", key[at:])
+            at = key.rfind("/", 0, at)
+        base = _base(last)
+        if base == "Adafactor" and head in self.shapes and _less_one_dimension(spec.shape, self.shapes[head]):
+            return NamedSlot(head, "", f"/{last}")
+        adafactor = _ADAFACTOR.fullmatch(key) if "_slot_" in key else None
+        if adafactor and adafactor[1] in self.shapes:
+            variable, slot = adafactor[1], adafactor[2]
+            shape = self.shapes[variable]
+            factored = slot in ("vr", "vc")
+            fits = _less_one_dimension(spec.shape, shape) if factored else shape == spec.shape
+            return NamedSlot(variable, "", f"_slot_{slot}") if fits else None
+        # training/<Opt>/<v>/<slot> and <Opt>/<v>/<slot>; <scope>/<v>/Adam, minimized in a variable scope.
+        if last not in KERAS_SLOTS and base not in TF1_SLOTS and head.partition("/")[0] not in self.scopes:
+            return None
+        parts = head.split("/")
+        for depth in range(1, 3 if last in KERAS_SLOTS else len(parts)):
+            found = self.specs.get("/".join(parts[depth:]))
+            if found is not None and found.key and found.shape == spec.shape:
+                return NamedSlot(found.key, "/".join(parts[:depth]) + "/", f"/{last}")
+        return None
 
 
 def named_slots(specs: Mapping[str, TensorSpec]) -> dict[str, NamedSlot]:
@@ -312,8 +319,11 @@ def named_slots(specs: Mapping[str, TensorSpec]) -> dict[str, NamedSlot]:
 
     Of `w/Adam/Adam` both are slots of `w`.
     """
-    sizes = {len(key) for key in specs}
-    found = ((key, _named_slot(key, specs, sizes)) for key in specs)
+    return _named_slots(_Names(specs))
+
+
+def _named_slots(names: _Names) -> dict[str, NamedSlot]:
+    found = ((key, names.slot(key, spec)) for key, spec in names.specs.items())
     slots = {key: slot for key, slot in found if slot is not None}
     # The variable's key is the shorter one, so that what it is of itself is settled first.
     for key in sorted(slots, key=len):
@@ -324,31 +334,65 @@ def named_slots(specs: Mapping[str, TensorSpec]) -> dict[str, NamedSlot]:
     return slots
 
 
-def _is_hyperparameter(key: str, spec: TensorSpec, slot_prefixes: set[str]) -> bool:
-    head, _, last = key.rpartition("/")
-    if last not in _HYPERPARAMETERS or spec.shape:
-        return False
-    return head.startswith("training/") or head in _KERAS_OPTIMIZERS or head + "/" in slot_prefixes
+class _NameKinds(Mapping[str, str]):
+    """Kinds by key, each told when somebody asks for it: a listing begins before it has all of a million."""
+
+    def __init__(self, specs: Mapping[str, TensorSpec], slots: Mapping[str, NamedSlot] | None) -> None:
+        self._specs = specs
+        self._given = slots
+
+    @cached_property
+    def _names(self) -> _Names:
+        return _Names(self._specs)
+
+    @cached_property
+    def _slot_prefixes(self) -> set[str]:
+        slots = _named_slots(self._names) if self._given is None else self._given
+        return {slot.prefix for slot in slots.values() if slot.prefix}
+
+    def _is_slot(self, key: str, spec: TensorSpec) -> bool:
+        return self._names.slot(key, spec) is not None if self._given is None else key in self._given
+
+    def _is_hyperparameter(self, key: str, spec: TensorSpec) -> bool:
+        head, _, last = key.rpartition("/")
+        if last not in _HYPERPARAMETERS or spec.shape:
+            return False
+        return head.startswith("training/") or head in _KERAS_OPTIMIZERS or head + "/" in self._slot_prefixes
+
+    def _kind(self, key: str, spec: TensorSpec) -> str:
+        if self._is_slot(key, spec):
+            return "slot"
+        if key == GRAPH_KEY and spec.dtype is STRING:
+            return "graph"
+        if key == "global_step" or spec.dtype in (STRING, VARIANT):
+            return "state"
+        if _is_power(key.rpartition("/")[2]) or self._is_hyperparameter(key, spec):
+            return "optimizer"
+        return "variable"
+
+    def __getitem__(self, key: str) -> str:
+        return self._kind(key, self._specs[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._specs)
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def items(self) -> ItemsView[str, str]:
+        return _Kinds(self)
+
+
+class _Kinds(ItemsView[str, str]):
+    _mapping: _NameKinds
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        kind = self._mapping._kind
+        return ((key, kind(key, spec)) for key, spec in self._mapping._specs.items())
 
 
 def name_kinds(
     specs: Mapping[str, TensorSpec], slots: Mapping[str, NamedSlot] | None = None
-) -> dict[str, str]:
+) -> Mapping[str, str]:
     """Return the kind of each key of a name-based checkpoint, whose `slots` are looked for unless given."""
-    slots = named_slots(specs) if slots is None else slots
-    prefixes = {slot.prefix for slot in slots.values() if slot.prefix}
-    kinds = {}
-    for key, spec in specs.items():
-        last = key.rpartition("/")[2]
-        if key in slots:
-            kind = "slot"
-        elif key == GRAPH_KEY and spec.dtype is STRING:
-            kind = "graph"
-        elif key == "global_step" or spec.dtype in (STRING, VARIANT):
-            kind = "state"
-        elif _POWER.fullmatch(last) or _is_hyperparameter(key, spec, prefixes):
-            kind = "optimizer"
-        else:
-            kind = "variable"
-        kinds[key] = kind
-    return kinds
+    return _NameKinds(specs, slots)

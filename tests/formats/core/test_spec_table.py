@@ -71,3 +71,14 @@ def test_an_open_index_takes_little_more_than_its_keys(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert taken < 150, f"{taken:.0f} bytes a tensor"
+
+
+def test_keys_are_found_in_any_order() -> None:
+    keys = [f"{number:03d}" for number in range(200)]
+    places = Ascending(keys)
+    for at in (0, 1, 2, 2, 3, 1, 199, 199, 0, 198, 100, 101):
+        assert places[keys[at]] == at
+        assert "999" not in places
+        assert f"{at:03d}x" not in places
+    with pytest.raises(KeyError, match="001x"):
+        places["001x"]

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from formats import CheckpointError, CorruptCheckpointError, open_checkpoint
+from formats.core.dtypes import INVALID
+from formats.core.spec import Stored
 from formats.find.opening import locate, open_location
 from formats.tf.bundle import reader
 from formats.wire.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto, VersionDef
@@ -184,3 +186,19 @@ def test_lines_come_before_a_damaged_block_and_then_the_error(tmp_path: Path, sp
             next(parts)
     with pytest.raises(CorruptCheckpointError):
         open_checkpoint(prefix)
+
+
+def test_places_of_many_are_the_places_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_BATCH", 128)
+    prefix = str(tmp_path / "c")
+    pieces = {"a/cut": partitioned(np.arange(6.0), [[(0, 4)], [(4, 2)]])}
+    write_bundle(prefix, pieces | {f"b/{number:04d}": np.full(number % 5, 7.0) for number in range(300)})
+    for path in (prefix, data_path("corrupt", "entry_dtype_unknown", "ckpt")):
+        with open_checkpoint(path) as opened:
+            keys = [key for key, spec in opened.specs.items() if spec.dtype is not INVALID]
+            each = [opened[key].stored for key in keys]
+            assert list(opened.places(keys)) == each
+            assert list(opened.places(keys[::-1])) == each[::-1]
+            assert all(place == Stored() for key, place in zip(keys, each, strict=True) if key == "a/cut")
+            damaged = opened.specs.keys() - set(keys)
+            assert list(opened.places(damaged)) == [Stored()] * len(damaged)

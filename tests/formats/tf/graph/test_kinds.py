@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from formats import TensorSpec, open_checkpoint
 from formats.core import dtypes
+from formats.tf.graph import kinds as kinds_module
 from formats.tf.graph.kinds import name_kinds, named_slots
 from tests.support import data_path, facts, recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SLOT_NAMES = facts("slot_names")["checkpoints"]
 AVERAGE = "/ExponentialMovingAverage"
@@ -89,6 +93,33 @@ def test_moving_averages_are_variables() -> None:
     assert not any("ExponentialMovingAverage" in key for key in found.get("slot", ()))
 
 
+def test_a_kind_is_told_without_looking_at_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    tell = kinds_module._Names.slot
+    monkeypatch.setattr(
+        kinds_module._Names, "slot", lambda self, key, spec: asked.append(key) or tell(self, key, spec)
+    )
+    found = kinds(**{"net/w": W, "net/w/Adam": W, "beta1_power": (), "step": "string"})
+    assert (found["net/w/Adam"], found["beta1_power"]) == ("slot", "optimizer")
+    assert asked == ["net/w/Adam", "beta1_power"]
+    assert next(iter(found.items())) == ("net/w", "variable")
+    assert asked[2:] == ["net/w"]
+    assert dict(found) == {
+        "net/w": "variable",
+        "net/w/Adam": "slot",
+        "beta1_power": "optimizer",
+        "step": "state",
+    }
+    assert found.get("missing") is None
+
+
+def test_keys_that_stand_between_a_variable_and_its_slot_hide_nothing() -> None:
+    found = kinds(
+        **{"w": W, "w-1": W, "w.b": (3,), "w/Adam": W, "w0/Adam": W, "v": (), "v/Foo": (), "v/Foo/Bar": ()}
+    )
+    assert {key for key, kind in found.items() if kind == "slot"} == {"w/Adam", "v/Foo", "v/Foo/Bar"}
+
+
 def specs(**shapes: tuple[int, ...] | str) -> dict[str, TensorSpec]:
     made = {}
     for name, shape in shapes.items():
@@ -97,7 +128,7 @@ def specs(**shapes: tuple[int, ...] | str) -> dict[str, TensorSpec]:
     return made
 
 
-def kinds(**shapes: tuple[int, ...] | str) -> dict[str, str]:
+def kinds(**shapes: tuple[int, ...] | str) -> Mapping[str, str]:
     return name_kinds(specs(**shapes))
 
 
