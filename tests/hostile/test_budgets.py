@@ -43,9 +43,10 @@ LINES = (
     "state @",
 )
 TRIED = 1
-"""Of these commands each run of the tests tries so many on a file, for another commit another one.
+SOME = [BOMBS[number] for number in sampling.seeds(len(BOMBS) // 2, len(BOMBS))]
+"""Each run of the tests tries one of these commands on every second file, for another commit others.
 
-`make fuzz` tries all there are.
+`make fuzz` tries all commands there are on all files.
 """
 
 
@@ -97,7 +98,7 @@ def try_commands(
     count("commands on files that ask for too much, in bounded memory and time", len(commands))
 
 
-@pytest.mark.parametrize("make", BOMBS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", SOME, ids=lambda make: make.__name__)
 def test_hostile_files_cost_little(server: Server, tmp_path: Path, make: Callable[[str], str]) -> None:
     try_commands(
         server, make, tmp_path, [line.split() for line in sampling.turn(LINES, TRIED, BOMBS.index(make))]
