@@ -10,17 +10,20 @@ import ctypes
 import json
 import os
 import shutil
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.running import ROOT, Finished
+from tests.cli.running import Starter
 from tests.support import data_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.cli.running import Finished
+
+    OfAUser = Callable[..., Finished]
 
 STEP = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
 _PR_CAPBSET_DROP = 24
@@ -35,16 +38,10 @@ def _without_privileges() -> None:
                 raise OSError(ctypes.get_errno(), "a capability cannot be given up")
 
 
-def ckpt_of_a_user(*arguments: object) -> Finished:
-    done = subprocess.run(
-        [sys.executable, "-m", "ckpt_cli", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": ROOT},
-        preexec_fn=_without_privileges,
-    )
-    return Finished(done.returncode, done.stdout, done.stderr)
+@pytest.fixture(scope="module")
+def ckpt_of_a_user() -> Iterator[OfAUser]:
+    with Starter(preexec_fn=_without_privileges) as starter:
+        yield starter.run
 
 
 @pytest.fixture
@@ -55,7 +52,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_shard_that_may_not_be_read_is_one_finding(run: Path) -> None:
+def test_a_shard_that_may_not_be_read_is_one_finding(run: Path, ckpt_of_a_user: OfAUser) -> None:
     shard = run / "ckpt-10.data-00000-of-00001"
     shard.chmod(0)
     result = ckpt_of_a_user("verify", run / "ckpt-10", "--json")
@@ -70,7 +67,9 @@ def test_a_shard_that_may_not_be_read_is_one_finding(run: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["stats", "convert", "rescue", "show"])
-def test_commands_that_need_values_say_so_and_write_nothing(run: Path, command: str) -> None:
+def test_commands_that_need_values_say_so_and_write_nothing(
+    run: Path, ckpt_of_a_user: OfAUser, command: str
+) -> None:
     shard = run / "ckpt-10.data-00000-of-00001"
     shard.chmod(0)
     further = {"show": ["save_counter/.ATTRIBUTES/VARIABLE_VALUE"], "stats": []}.get(command, [run / "out"])
@@ -84,7 +83,9 @@ def test_commands_that_need_values_say_so_and_write_nothing(run: Path, command: 
 
 
 @pytest.mark.parametrize("command", ["ls", "show", "stats"])
-def test_an_object_path_that_cannot_be_told_is_no_tensor_that_is_missing(run: Path, command: str) -> None:
+def test_an_object_path_that_cannot_be_told_is_no_tensor_that_is_missing(
+    run: Path, ckpt_of_a_user: OfAUser, command: str
+) -> None:
     shard = run / "ckpt-10.data-00000-of-00001"
     shard.chmod(0)
     result = ckpt_of_a_user(command, run / "ckpt-10", "net/l1/kernel")
@@ -95,7 +96,7 @@ def test_an_object_path_that_cannot_be_told_is_no_tensor_that_is_missing(run: Pa
     assert "no tensor matches" not in result.err
 
 
-def test_an_index_that_may_not_be_read_is_no_damage(run: Path) -> None:
+def test_an_index_that_may_not_be_read_is_no_damage(run: Path, ckpt_of_a_user: OfAUser) -> None:
     (run / "ckpt-10.index").chmod(0)
     for command in ("ls", "show", "verify", "stats"):
         result = ckpt_of_a_user(command, run / "ckpt-10")
@@ -105,7 +106,7 @@ def test_an_index_that_may_not_be_read_is_no_damage(run: Path) -> None:
     assert listed.err == f"warning: {run}/ckpt-10.index: permission denied\n"
 
 
-def test_a_file_that_may_not_be_read_is_no_question_of_usage(run: Path) -> None:
+def test_a_file_that_may_not_be_read_is_no_question_of_usage(run: Path, ckpt_of_a_user: OfAUser) -> None:
     (run / "w.npz").touch(mode=0)
     (run / "model.ckpt-1").touch(mode=0)
     result = ckpt_of_a_user("show", run / "w.npz", "w")
@@ -115,7 +116,7 @@ def test_a_file_that_may_not_be_read_is_no_question_of_usage(run: Path) -> None:
     assert f"note: {run}/model.ckpt-1: permission denied; so it cannot be told whether" in listed.err
 
 
-def test_directories_that_may_not_be_entered_or_listed(run: Path) -> None:
+def test_directories_that_may_not_be_entered_or_listed(run: Path, ckpt_of_a_user: OfAUser) -> None:
     inside = run / "inside"
     inside.mkdir()
     for name in (".index", ".data-00000-of-00001"):
@@ -147,7 +148,7 @@ def test_directories_that_may_not_be_entered_or_listed(run: Path) -> None:
     inside.chmod(0o755)
 
 
-def test_links_pipes_and_directories_in_place_of_a_shard(run: Path) -> None:
+def test_links_pipes_and_directories_in_place_of_a_shard(run: Path, ckpt_of_a_user: OfAUser) -> None:
     shard = run / "ckpt-10.data-00000-of-00001"
     shard.unlink()
     for put, what in (
@@ -162,7 +163,9 @@ def test_links_pipes_and_directories_in_place_of_a_shard(run: Path) -> None:
         shard.rmdir() if shard.is_dir() else shard.unlink()
 
 
-def test_an_index_that_is_a_broken_link_is_a_member_of_its_directory(run: Path) -> None:
+def test_an_index_that_is_a_broken_link_is_a_member_of_its_directory(
+    run: Path, ckpt_of_a_user: OfAUser
+) -> None:
     (run / "ckpt-9.index").symlink_to("gone.index")
     (run / "folder.index").mkdir()
     message = f"{run}/ckpt-9.index: this is a symbolic link that leads nowhere"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.running import Finished, run_ckpt
+from tests.cli.running import Starter
 from tests.counts import count
 from tests.faults.operations import SOURCE, debris, look, prepare
 from tests.faults.test_writes_below_python import TARGETS
@@ -21,8 +21,10 @@ from tests.sampling import turn
 from tests.writing import files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    from tests.cli.running import Finished
 
 CALLS = ("write", "pwrite", "ftruncate", "fsync", "close")
 FIRST = (1, 2)
@@ -32,23 +34,23 @@ INTERPOSED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "failing_i
 KINDS = {"old.hdf5": ["--to", "hdf5"]}
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Build the library that fails."""
+@pytest.fixture(scope="module")
+def starter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starter]:
+    """Return what starts `ckpt` with the library that fails, which is built."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("there is no C compiler to build the library that lets writes fail")
     path = str(tmp_path_factory.mktemp("failing") / "failing_io.so")
     subprocess.run([compiler, "-shared", "-fPIC", "-o", path, INTERPOSED, "-ldl"], check=True)
-    return path
+    with Starter(env={**os.environ, "LD_PRELOAD": path}) as found:
+        yield found
 
 
-def convert(name: str, library: str, call: str, at: int) -> Finished:
+def convert(name: str, starter: Starter, call: str, at: int) -> Finished:
     """Convert over a file while call number `at` fails, of those to staged files."""
-    return run_ckpt(
+    return starter.run(
         *("convert", TARGETS[name], f"run/{name}", "--overwrite", "--weights-only", "--no-verify"),
         *KINDS.get(name, ()),
-        LD_PRELOAD=library,
         FAILING_CALL=call,
         FAILING_AT=str(at),
         FAILING_IN="_temp_",
@@ -62,30 +64,30 @@ every_target = pytest.mark.parametrize("name", TARGETS)
 @every_call
 @every_target
 def test_some_writes_that_fail_below_python_leave_the_old_file(
-    name: str, call: str, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, call: str, starter: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     number = list(TARGETS).index(name) + CALLS.index(call)
-    fail_in_turn(name, call, library, turn(FIRST, 1, number))
+    fail_in_turn(name, call, starter, turn(FIRST, 1, number))
 
 
 @pytest.mark.fuzz
 @every_call
 @every_target
 def test_every_write_that_fails_below_python_leaves_the_old_file(
-    name: str, call: str, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, call: str, starter: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    fail_in_turn(name, call, library, itertools.count(1))
+    fail_in_turn(name, call, starter, itertools.count(1))
 
 
-def fail_in_turn(name: str, call: str, library: str, points: Iterable[int]) -> None:
+def fail_in_turn(name: str, call: str, starter: Starter, points: Iterable[int]) -> None:
     """Convert again and again, another call failing each time, until all have."""
     before, old = files("run"), look("run").checkpoints[name]
     for at in points:
-        done = convert(name, library, call, at)
+        done = convert(name, starter, call, at)
         if done.code == 0:
             # There are no more of these calls.
             assert look("run").checkpoints[name] != old
@@ -99,10 +101,12 @@ def fail_in_turn(name: str, call: str, library: str, points: Iterable[int]) -> N
         count("points at which the disk failed below Python")
 
 
-def test_the_interposed_library_counts(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interposed_library_counts(
+    starter: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without this the tests above would hold for a library that does nothing."""
     prepare(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert TARGETS["old.npz"] == SOURCE
-    assert convert("old.npz", library, "write", 1).code == 3
-    assert convert("old.npz", library, "write", 100_000).code == 0
+    assert convert("old.npz", starter, "write", 1).code == 3
+    assert convert("old.npz", starter, "write", 100_000).code == 0
