@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     activations,
     backend,
+    callbacks,
     initializers,
     layers,
     losses,
@@ -18,6 +19,6 @@ from .layers import Input
 from .models import Model, Sequential
 
 __all__ = [
-    "Input", "Model", "Sequential", "activations", "backend", "initializers", "layers", "losses", "metrics",
-    "models", "optimizers", "regularizers", "utils",
+    "Input", "Model", "Sequential", "activations", "backend", "callbacks", "initializers", "layers",
+    "losses", "metrics", "models", "optimizers", "regularizers", "utils",
 ]  # fmt: skip

@@ -1,14 +1,14 @@
 """compile, fit, evaluate, predict: the training loop a model brings along.
 
-One `train_step` for each batch, eagerly.  There are no callbacks and no progress bars
-here: this runtime trains to verify checkpoints, and programs that want more write the
-loop themselves, as the checkpoint guide does.
+One `train_step` for each batch, eagerly.  There are no progress bars here: this runtime
+trains to verify checkpoints.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+import math
 import operator
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -25,27 +25,15 @@ from ..tape import GradientTape
 from ..tensor import OPERATIONS, TensorLike, as_tensor
 from ..unknown import refuse
 from . import losses, metrics, optimizers
+from .callbacks import CallbackList, History, Logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["History", "Trainer"]
+__all__ = ["Trainer"]
 
 
 logger = logging.getLogger("ckpt_cli.runtime")
-
-
-class History:
-    """What `fit` returns: the loss, and each metric, of every epoch."""
-
-    def __init__(self) -> None:
-        self.history: dict[str, list[float]] = {}
-        self.epoch: list[int] = []
-
-    def add(self, epoch: int, logs: dict[str, float]) -> None:
-        self.epoch.append(epoch)
-        for name, value in logs.items():
-            self.history.setdefault(name, []).append(value)
 
 
 class Trainer:
@@ -54,6 +42,7 @@ class Trainer:
     optimizer: Any
     loss: Any
     run_eagerly: bool
+    stop_training: bool
     _training: Traced | None
 
     def compile(
@@ -116,25 +105,50 @@ class Trainer:
 
     def fit(
         self, x: Any, y: Any = None, batch_size: int | None = None, epochs: int = 1, verbose: Any = "auto",
-        shuffle: bool = True, steps_per_epoch: int | None = None, **options: Any,
+        callbacks: Any = None, validation_split: float = 0.0, validation_data: Any = None,
+        shuffle: bool = True, initial_epoch: int = 0, steps_per_epoch: int | None = None,
+        validation_freq: Any = 1, validation_batch_size: int | None = None, **options: Any,
     ) -> History:  # fmt: skip
-        """Train for some epochs over arrays or a dataset of (x, y)."""
+        """Train for some epochs over arrays or a dataset of (x, y), and evaluate on others after each."""
         del verbose
         refuse("fit", **options)
         self._assert_compiled()
+        if validation_split and validation_data is None:
+            x, y, validation_data = _split_off(x, y, validation_split)
         history = History()
-        logs: dict[str, Any] = {}
-        for epoch, batches in enumerate(_epochs(x, y, batch_size, shuffle, epochs, steps_per_epoch)):
-            self._begin()
-            for data in batches:
-                with self._as_compiled():
-                    logs = self.train_step(data)
-            if not logs:
-                raise ValueError("Unexpected result of `train_function` (Empty Logs): there is no batch.")
-            if not batches.count:
-                logs = dict.fromkeys(logs, 0.0)  # As metrics that count nothing.
-            history.add(epoch, {name: float(value) for name, value in logs.items()})
+        told = CallbackList([*_listed(callbacks), history], self, epochs=epochs, steps=steps_per_epoch)
+        self._put("stop_training", False)  # type: ignore[attr-defined]
+        told.tell("on_train_begin")
+        trained: Logs = {}
+        logs: Logs = {}
+        rounds = _epochs(x, y, batch_size, shuffle, epochs - initial_epoch, steps_per_epoch)
+        for epoch, batches in enumerate(rounds, initial_epoch):
+            trained = self._train(epoch, batches, told, trained)
+            logs = dict(trained)
+            if validation_data is not None and _is_due(epoch + 1, validation_freq):
+                inputs, labels = unpacked(validation_data)
+                found = self._evaluated(inputs, labels, validation_batch_size or batch_size, told)
+                logs |= {f"val_{name}": value for name, value in found.items()}
+            told.tell("on_epoch_end", epoch, logs=logs)
+            if self.stop_training:
+                break
+        told.tell("on_train_end", logs=logs)
         return history
+
+    def _train(self, epoch: int, batches: _Counted, told: CallbackList, logs: Logs) -> Logs:
+        """Train for an epoch; return its loss and metrics.  One without batches has those of before, as 0."""
+        self._begin()
+        told.tell("on_epoch_begin", epoch)
+        for step, data in enumerate(batches):
+            told.tell("on_train_batch_begin", step)
+            with self._as_compiled():
+                logs = _floats(self.train_step(data))
+            told.tell("on_train_batch_end", step, logs=logs)
+            if self.stop_training:
+                break
+        if not logs:
+            raise ValueError("Unexpected result of `train_function` (Empty Logs): there is no batch.")
+        return logs if batches.count else dict.fromkeys(logs, 0.0)  # As metrics that count nothing.
 
     @contextmanager
     def _as_compiled(self) -> Iterator[None]:
@@ -148,18 +162,26 @@ class Trainer:
             yield
 
     def evaluate(
-        self, x: Any, y: Any = None, batch_size: int | None = None, verbose: Any = "auto", **options: Any
-    ) -> Any:
-        """Return the mean loss, and with metrics a list of it and them."""
+        self, x: Any, y: Any = None, batch_size: int | None = None, verbose: Any = "auto",
+        callbacks: Any = None, return_dict: bool = False, **options: Any,
+    ) -> Any:  # fmt: skip
+        """Return the mean loss, with metrics a list of it and them, or by `return_dict` a dict."""
         del verbose
         refuse("evaluate", **options)
         self._assert_compiled()
+        logs = self._evaluated(x, y, batch_size, CallbackList(_listed(callbacks), self))
+        return logs if return_dict else _alone(logs)
+
+    def _evaluated(self, x: Any, y: Any, batch_size: int | None, told: CallbackList) -> Logs:
         self._begin()
-        logs: dict[str, Any] = {}
-        for data in chain.from_iterable(_epochs(x, y, batch_size, False, 1, None)):
-            logs = self.test_step(data)
-        values = [float(value) for value in logs.values()]
-        return values[0] if len(values) == 1 else values
+        told.tell("on_test_begin")
+        logs: Logs = {}
+        for step, data in enumerate(chain.from_iterable(_epochs(x, y, batch_size, False, 1, None))):
+            told.tell("on_test_batch_begin", step)
+            logs = _floats(self.test_step(data))
+            told.tell("on_test_batch_end", step, logs=logs)
+        told.tell("on_test_end", logs=logs)
+        return dict(logs)
 
     def train_on_batch(self, x: Any, y: Any = None, **options: Any) -> Any:
         """Take one step on one batch; return the loss, with metrics a list, or by `return_dict` a dict."""
@@ -179,9 +201,8 @@ class Trainer:
             self._begin()
         (data,) = _batches_of_arrays(x, y, len(flatten(x)[0]), np.arange(len(flatten(x)[0])))
         with self._as_compiled():
-            logs = {key: float(value) for key, value in step(data).items()}
-        values = list(logs.values())
-        return logs if return_dict else values[0] if len(values) == 1 else values
+            logs = _floats(step(data))
+        return logs if return_dict else _alone(logs)
 
     def predict_on_batch(self, x: Any) -> Any:
         """Return the outputs for one batch as arrays."""
@@ -194,6 +215,53 @@ class Trainer:
         batches = chain.from_iterable(_epochs(x, None, batch_size, False, 1, None))
         parts = [self.predict_step(data) for data in batches]
         return map_structure(lambda *pieces: np.concatenate([piece.numpy() for piece in pieces]), *parts)
+
+
+def _floats(logs: dict[str, Any]) -> Logs:
+    return {name: float(value) for name, value in logs.items()}
+
+
+def _alone(logs: Logs) -> Any:
+    """Return values as a list, one by itself."""
+    values = list(logs.values())
+    return values[0] if len(values) == 1 else values
+
+
+def _listed(callbacks: Any) -> list[Any]:
+    return list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks] if callbacks else []
+
+
+def _is_due(epoch: int, frequency: Any) -> bool:
+    """Whether an epoch, counted from 1, is followed by an evaluation: every so many, or those of a list."""
+    if not isinstance(frequency, int | list):
+        raise ValueError(  # noqa: TRY004  as Keras does
+            "Expected `validation_freq` to be a list or int. Received: "
+            f"validation_freq={frequency} of the type {type(frequency)}."
+        )
+    return epoch in frequency if isinstance(frequency, list) else epoch % frequency == 0
+
+
+def _split_off(x: Any, y: Any, share: float) -> tuple[Any, Any, tuple[Any, Any]]:
+    """Return the first rows of arrays to train with, and the last ones, as large a share of them, apart.
+
+    keras/src/engine/data_adapter.py, train_validation_split
+    """
+    if not _is_arrays(x):
+        raise ValueError("`validation_split` is only supported for Tensors or NumPy arrays, ")
+    count = len(flatten(x)[0])
+    at = math.floor(count * (1.0 - share))
+    if at in (0, count):
+        raise ValueError(
+            f"Training data contains {count} samples, which is not sufficient to split it into a validation "
+            f"and training set as specified by `validation_split={share}`. Either provide more data, or a "
+            "different value for the `validation_split` argument."
+        )
+
+    def part(values: Any, rows: slice) -> Any:
+        return None if values is None else map_structure(lambda leaf: as_tensor(leaf)._value[rows], values)
+
+    first, last = slice(0, at), slice(at, None)
+    return part(x, first), part(y, first), (part(x, last), part(y, last))
 
 
 def unpacked(data: Any) -> tuple[Any, Any]:

@@ -1384,3 +1384,131 @@ def functions_of_each_element(tf, directory):
     with tf.GradientTape() as tape:
         found = tf.map_fn(lambda x: x * x * w[0], v)
     close(tape.gradient(found, v), [4.0, 4.0])
+
+
+def line_model(tf, rate=0.01):
+    """Return a model of one slope that begins at 1, and data of which it is 3."""
+    model = tf.keras.Sequential(
+        [tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", input_shape=(1,))]
+    )
+    model.compile(tf.keras.optimizers.legacy.SGD(rate), "mse")
+    x = np.linspace(-1, 2, 10, dtype="f4").reshape(10, 1)
+    return model, x, 3 * x
+
+
+def fit_evaluates_after_an_epoch(tf, directory):
+    model, x, y = line_model(tf)
+    fitted = {"batch_size": 4, "shuffle": False, "verbose": 0}
+    history = model.fit(x, y, epochs=3, validation_data=(x[:5] + 1, y[:5]), **fitted)
+    assert list(history.history) == ["loss", "val_loss"]
+    close(history.history["loss"], [4.515769, 3.7358558, 3.09064], 1e-5)
+    close(history.history["val_loss"], [3.929666, 4.206766, 4.490148], 1e-5)
+    assert history.epoch == [0, 1, 2]
+    model, x, y = line_model(tf)
+    history = model.fit(x, y, epochs=4, initial_epoch=1, validation_split=0.3, validation_freq=2, **fitted)
+    assert history.epoch == [1, 2, 3]
+    assert [len(values) for values in history.history.values()] == [3, 2]
+    close(history.history["val_loss"], [10.998925, 10.225316], 1e-5)
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(3)
+    history = model.fit(dataset, validation_data=dataset, validation_freq=[1], verbose=0)
+    close(history.history["val_loss"], [3.1916394], 1e-5)
+    assert list(model.evaluate(x, y, verbose=0, return_dict=True)) == ["loss"]
+    raises(ValueError, model.fit, x[:1], y[:1], validation_split=0.5, verbose=0)
+
+
+def callbacks_are_told(tf, directory):
+    seen = []
+
+    class Told(tf.keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            seen.append(("train", sorted(logs)))
+
+        def on_epoch_begin(self, epoch, logs=None):
+            seen.append(("epoch", epoch, sorted(logs)))
+
+        def on_train_batch_begin(self, batch, logs=None):
+            seen.append(("batch", batch, sorted(logs)))
+
+        def on_train_batch_end(self, batch, logs=None):
+            seen.append(("batch ends", batch, sorted(logs)))
+
+        def on_test_batch_end(self, batch, logs=None):
+            seen.append(("test", batch, sorted(logs)))
+
+        def on_epoch_end(self, epoch, logs=None):
+            seen.append(("epoch ends", epoch, sorted(logs)))
+
+        def on_train_end(self, logs=None):
+            seen.append(("train ends", self.model is model, sorted(logs)))
+
+    model, x, y = line_model(tf)
+    model.fit(x, y, batch_size=5, verbose=0, validation_data=(x[:2], y[:2]), callbacks=[Told()])
+    assert seen == [
+        ("train", []),
+        ("epoch", 0, []),
+        ("batch", 0, []),
+        ("batch ends", 0, ["loss"]),
+        ("batch", 1, []),
+        ("batch ends", 1, ["loss"]),
+        ("test", 0, ["loss"]),
+        ("epoch ends", 0, ["loss", "val_loss"]),
+        ("train ends", True, ["loss", "val_loss"]),
+    ]
+    losses = []
+    told = tf.keras.callbacks.LambdaCallback(
+        on_batch_end=lambda batch, logs: losses.append(logs["loss"]), on_epoch_end=lambda epoch, logs: None
+    )
+    model.fit(x, y, batch_size=5, epochs=2, shuffle=False, verbose=0, callbacks=told)
+    assert len(losses) == 4
+
+
+def callbacks_end_training(tf, directory):
+    callbacks = tf.keras.callbacks
+    model, x, y = line_model(tf, 3.0)
+    early = callbacks.EarlyStopping(monitor="loss", patience=2, restore_best_weights=True)
+    history = model.fit(x, y, epochs=9, shuffle=False, verbose=0, callbacks=[early])
+    assert history.epoch == [0, 1, 2]
+    assert (early.stopped_epoch, early.best_epoch) == (2, 0)
+    close(model.weights[0], [[15.0]], 1e-5)
+    model, x, y = line_model(tf)
+    y[7] = np.nan
+    history = model.fit(
+        x, y, batch_size=2, epochs=3, shuffle=False, verbose=0, callbacks=[callbacks.TerminateOnNaN()]
+    )
+    assert history.epoch == [0]
+    assert np.isnan(history.history["loss"][0])
+
+
+def callbacks_set_the_rate(tf, directory):
+    for schedule in (lambda epoch, rate: rate / 2, lambda epoch: 0.01 / 2 ** (epoch + 1)):
+        model, x, y = line_model(tf)
+        scheduler = tf.keras.callbacks.LearningRateScheduler(schedule)
+        history = model.fit(x, y, epochs=3, shuffle=False, verbose=0, callbacks=[scheduler])
+        assert list(history.history) == ["loss", "lr"]
+        close(history.history["lr"], [0.005, 0.0025, 0.00125])
+    raises(
+        ValueError, model.fit, x, y, callbacks=[tf.keras.callbacks.LearningRateScheduler(lambda e: "fast")]
+    )
+
+
+def callbacks_save_weights(tf, directory):
+    checkpoint = tf.keras.callbacks.ModelCheckpoint
+    model, x, y = line_model(tf)
+    fitted = {"batch_size": 4, "shuffle": False, "verbose": 0}
+    path = os.path.join(directory, "w-{epoch:02d}-{loss:.2f}")
+    model.fit(x, y, epochs=2, callbacks=[checkpoint(path, save_weights_only=True)], **fitted)
+    found = sorted(name for name in os.listdir(directory) if name.endswith(".index"))
+    assert found == ["w-01-4.52.index", "w-02-3.74.index"]
+    path = os.path.join(directory, "batches", "w-{epoch}-{batch}")
+    model.fit(x, y, epochs=2, callbacks=[checkpoint(path, save_weights_only=True, save_freq=2)], **fitted)
+    found = sorted(name for name in os.listdir(os.path.dirname(path)) if name.endswith(".index"))
+    assert found == ["w-1-2.index", "w-2-1.index", "w-2-3.index"]
+    path = os.path.join(directory, "best", "w-{epoch}.weights.h5")
+    model, x, y = line_model(tf, 3.0)
+    best = checkpoint(path, monitor="loss", save_best_only=True, save_weights_only=True)
+    os.mkdir(os.path.dirname(path))
+    model.fit(x, y, epochs=3, callbacks=[best], shuffle=False, verbose=0)
+    assert os.listdir(os.path.dirname(path)) == ["w-1.weights.h5"]
+    raises(ValueError, checkpoint, path, save_freq="now", save_weights_only=True)
+    wrong = checkpoint("w-{nothing}", save_weights_only=True)
+    raises(KeyError, model.fit, x, y, callbacks=[wrong], verbose=0)
