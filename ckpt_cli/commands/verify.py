@@ -242,12 +242,12 @@ def _sentence(result: Result) -> str:
     return f"{where}{offset}: {finding.message}"
 
 
-_COMPUTED = frozenset(("contract", "roundtrip", "outputs", "training", "config-shape"))
-"""Codes of findings about a model; the file itself may be sound."""
+_NO_DAMAGE = frozenset(("contract", "roundtrip", "outputs", "training", "config-shape", UNREADABLE))
+"""Codes of findings about a model, or about who asks; the file itself may be sound."""
 
 
 def _is_damaged(result: Result) -> bool:
-    return any(f.severity == "error" and f.code not in _COMPUTED for f in result.findings)
+    return any(f.severity == "error" and f.code not in _NO_DAMAGE for f in result.findings)
 
 
 def _ways_out(result: Result) -> tuple[str, ...]:

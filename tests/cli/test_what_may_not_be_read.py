@@ -12,10 +12,11 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from tests.cli.running import Starter
-from tests.support import data_path
+from tests.support import data_path, numbers, write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,6 +65,25 @@ def test_a_shard_that_may_not_be_read_is_one_finding(run: Path, ckpt_of_a_user: 
     assert result.err == f"ckpt: error: {shard}: permission denied\n"
     plain = ckpt_of_a_user("verify", run / "ckpt-10")
     assert plain.out.split("\t")[1] == "unreadable"
+
+
+def test_what_may_be_read_is_held_against_a_listing(
+    tmp_path: Path, ckpt: Callable, ckpt_of_a_user: OfAUser
+) -> None:
+    for name, value in (("a-1", 1.0), ("b-1", 2.0)):
+        tensors = {"hidden": numbers(np.float32(value), shard=1), "seen": numbers(np.float32(value))}
+        write_bundle(str(tmp_path / name), tensors, num_shards=2)
+    lock = tmp_path / "a.lock"
+    lock.write_text(ckpt("ls", tmp_path / "a-1", "--json", "-l", "--digest", "sha256").out)
+    (tmp_path / "b-1.data-00001-of-00002").chmod(0)
+    result = ckpt_of_a_user("verify", tmp_path / "b-1", "--against", lock)
+    rows = [line.split("\t") for line in result.out.splitlines()]
+    assert (result.code, result.err) == (1, "")  # and nothing to rescue
+    assert [(row[1], row[2], row[3]) for row in rows] == [
+        ("other", "", ""),
+        ("error", "unreadable", ""),
+        ("error", "contract", "seen"),
+    ]
 
 
 @pytest.mark.parametrize("command", ["stats", "convert", "rescue", "show"])
