@@ -14,6 +14,7 @@ from formats.store.paths import relative
 from ..carrying_out import say_dropped
 from ..helping import subcommand
 from ..operations.choose.keys import renamed
+from ..operations.choose.select import Selection, sift
 from ..operations.compare.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
 from ..operations.compare.failing import Baseline, FailOn
 from ..operations.compare.measure import Tolerance
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from formats import CheckpointReader
     from formats.model.location import Location
 
-    from ..operations.choose.select import Selection
     from ..operations.compare.diff import Diff, Entry, Pair
     from ..operations.compare.unlike import Unlike
     from ..operations.move.layouts import Layout
@@ -263,9 +263,11 @@ def _laid_out(
 ) -> CheckpointReader:
     """Return LEFT in another layout; back in TensorFlow's, it has the keys of the model in RIGHT.
 
-    Where no kind of an optimizer's state is chosen, that is left out, so that it need not be explained.
+    What is not chosen is left out, so that it need not be explained: tensors of LEFT that are excluded, and
+    an optimizer's state where no kind of it is wanted.
     """
-    keys = list(left.specs)
+    left_out = sift(left, Selection(drop=selection.drop, regex=selection.regex), listed=True).dropped
+    keys = [key for key in left.specs if key not in left_out]
     if selection.kinds and not set(OF_OPTIMIZER) & set(selection.kinds):
         keys = [key for key in keys if left.kinds.get(key) not in OF_OPTIMIZER]
     laid = lay_out(left, keys, compared_with(layout, right))

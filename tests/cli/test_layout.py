@@ -447,6 +447,9 @@ def test_two_models_or_optimizers_are_told_apart_by_the_user(ckpt: Callable, tmp
     done = ckpt(*line, "--exclude", "ema/*", "--exclude", "second/*")
     assert done.code == 0, done.err
     assert read(tmp_path / "m.weights.h5")["optimizer/vars/0"] == 3
+    left_out = ("--exclude", "ema/*", "--exclude", "second/*")
+    done = ckpt("diff", source, tmp_path / "m.weights.h5", *line[3:], *left_out)
+    assert (done.code, done.out) == (0, ""), done.err
 
 
 def test_numbers_that_differ_from_the_configurations_are_told(ckpt: Callable, tmp_path: Path) -> None:
