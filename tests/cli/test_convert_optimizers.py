@@ -519,6 +519,26 @@ def test_layers_that_are_paired_by_order_are_said(
     assert slots(str(tmp_path / "ckpt-1")).keys() == slots(layered(source)).keys()
 
 
+@pytest.mark.parametrize(("source", "target"), [("keras2", "keras3"), ("keras3", "keras2")])
+def test_scalars_of_layers_are_paired_by_their_names(
+    source: str, target: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    """Normalization counts what it has seen, and over all axes keeps one mean: all were refused."""
+    mine, path = layered(f"{source}/scalars"), tmp_path / "ckpt-1"
+    result = ckpt("convert", mine, path, "--like", layered(f"{target}/scalars"))
+    assert result.code == 0, result.err
+
+    def values(of: str) -> dict[str, bytes]:
+        with formats.open_checkpoint(of) as reader:
+            names = {key: reader.full_names.get(key, "").removeprefix("m/") for key in reader.specs}
+            return {
+                name: reader[key].read().tobytes() for key, name in names.items() if name.startswith("norm")
+            }
+
+    assert values(str(path)) == values(mine)
+    assert len(values(mine)) == 6
+
+
 @pytest.mark.parametrize("target", ["keras3/xy", "keras3/bc"])
 def test_layers_that_could_change_places_are_refused(target: str, ckpt: Callable, tmp_path: Path) -> None:
     path = tmp_path / "ckpt-1"

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import ConversionError
@@ -76,30 +76,47 @@ def pairs_between_models(
     }
 
 
-def _by_names(mine: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+class _Named(NamedTuple):
+    """The keys of a model's weights by their full names, less what all of these begin with; scalars apart."""
+
+    weights: dict[str, str]
+    scalars: dict[str, str]
+
+
+def _by_names(mine: _Named, theirs: _Named) -> dict[str, str]:
     """Pair by full names, less that of the model, which Keras 3 and TensorFlow 1's scopes put first."""
-    if not mine or mine.keys() != theirs.keys():
+    if not mine.weights or mine.weights.keys() != theirs.weights.keys():
         return {}
-    return {theirs[name]: mine[name] for name in theirs}
+    scalars = {key: mine.scalars[name] for name, key in theirs.scalars.items() if name in mine.scalars}
+    return {key: mine.weights[name] for name, key in theirs.weights.items()} | scalars
 
 
-def _names(reader: CheckpointReader, keys: Container[str], called: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys of weights by their full names, less what all of these begin with.
+def _names(reader: CheckpointReader, keys: Container[str], called: Mapping[str, str]) -> _Named:
+    """Return the keys of weights by name; nothing where names do not tell weights apart.
 
-    Scalars are counters and rates of a program.  Nothing where names do not tell weights apart.
+    Of scalars, those of layers: others are counters and rates of a program.
     """
-    full = {
-        key: called.get(key, "")
+    split = {
+        key: called.get(key, "").split("/")
         for key, kind in reader.kinds.items()
-        if kind == "variable" and key in keys and reader.specs[key].shape
+        if kind == "variable" and key in keys
     }
-    split = {key: name.split("/") for key, name in full.items()}
+    arrays = {key: parts for key, parts in split.items() if reader.specs[key].shape}
     shared = itertools.takewhile(
-        lambda parts: len(set(parts)) == 1, zip(*(p[:-2] for p in split.values()), strict=False)
+        lambda parts: len(set(parts)) == 1, zip(*(p[:-2] for p in arrays.values()), strict=False)
     )
-    length = sum(1 for _ in shared)
-    names = {"/".join(parts[length:]): key for key, parts in split.items()}
-    return names if len(names) == len(full) and "" not in names else {}
+    above = [parts[0] for parts in shared]
+    length = len(above)
+    names = {"/".join(parts[length:]): key for key, parts in arrays.items()}
+    if len(names) != len(arrays) or "" in names:
+        return _Named({}, {})
+    of_layers = [
+        ("/".join(parts[length:]), key)
+        for key, parts in split.items()
+        if key not in arrays and parts[:length] == above and len(parts) > length + 1
+    ]
+    times = Counter(name for name, _ in of_layers)
+    return _Named(names, {name: key for name, key in of_layers if times[name] == 1})
 
 
 def _by_layers(mine: _Objects, theirs: _Objects, notes: list[str]) -> dict[str, str]:
