@@ -150,6 +150,11 @@ def _linked(drawing: Drawing) -> list[Row]:
     return [row for row in drawing.rows[1:] if row.id in drawn and (row.told or not row.is_alias)]
 
 
+def _edge_name(row: Row) -> str:
+    """Return the name at an edge: that of an alias, for an object has the name of its own edge itself."""
+    return _short(row.name) if row.is_alias else ""
+
+
 def dot(drawing: Drawing) -> str:
     """Return the graph in Graphviz's language."""
     out = [
@@ -164,7 +169,7 @@ def dot(drawing: Drawing) -> str:
             out.append(f"  n{row.id} [label={_quoted(label)}, color={color}];")
     for row in _linked(drawing):
         style = ", style=dashed, color=orange" if row.is_slot else ""
-        out.append(f"  n{row.parent} -> n{row.id} [label={_quoted(_short(row.name))}{style}];")
+        out.append(f"  n{row.parent} -> n{row.id} [label={_quoted(_edge_name(row))}{style}];")
     return "\n".join([*out, "}", ""])
 
 
@@ -183,7 +188,7 @@ def mermaid(drawing: Drawing) -> str:
             out.append(f"  n{row.id}([{_entities(label)}]):::{drawing.nodes[row.id].color}")
     for row in _linked(drawing):
         arrow = "-.->" if row.is_slot else "-->"
-        label = f"|{_entities(_short(row.name))}|" if row.name else ""
+        label = f"|{_entities(_edge_name(row))}|" if _edge_name(row) else ""
         out.append(f"  n{row.parent} {arrow}{label} n{row.id}")
     out += [f"  classDef {color} stroke:{color}" for color in ("red", "blue", "orange", "black")]
     return "\n".join([*out, ""])

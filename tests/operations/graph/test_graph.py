@@ -277,6 +277,14 @@ def test_edges_to_what_is_elsewhere_say_where():
     ]
 
 
+def test_an_edge_has_a_name_where_the_object_has_another():
+    picture = draw("t", *of_edges([(0, 1, "a"), (0, 2, "b"), (2, 1, "again")]))
+    assert '  n0 -> n2 [label=""];' in dot(picture)
+    assert '  n2 -> n1 [label="again"];' in dot(picture)
+    assert "  n0 --> n1" in mermaid(picture)
+    assert '  n2 -->|"again"| n1' in mermaid(picture)
+
+
 def test_no_edge_goes_through_a_name():
     """A line goes down left of the dots of what hangs there, and names stand right of them."""
     root = ET.fromstring(svg(drawing(data_path("bert_template/same_names/with_adam/ckpt-1"), 9, slots=True)))
@@ -333,7 +341,7 @@ def test_hostile_names_do_not_leave_their_quotes(hostile):
     assert len(body) == 2 * len(HOSTILE) + 2  # and the root, and the edge by which it hangs on itself
     assert [line for line in body if not statement.fullmatch(line)] == []
     statement = re.compile(
-        r'  (n\d+\(\["[^"<>`|\n]*"\]\):::\w+|n\d+ -->\|"[^"<>`|\n]*"\| n\d+|classDef \w+ stroke:\w+)'
+        r'  (n\d+\(\["[^"<>`|\n]*"\]\):::\w+|n\d+ -->(?:\|"[^"<>`|\n]*"\|)? n\d+|classDef \w+ stroke:\w+)'
     )
     body = mermaid(hostile).splitlines()[1:]
     assert [line for line in body if not statement.fullmatch(line)] == []
