@@ -20,12 +20,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from tests.cli.running import Starter
 from tests.formats.contract import ReaderContract
 from tests.support import data_path
 from tests.test_architecture import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.cli.running import Finished
 
 TRIALS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "adding")
 GOLDEN = data_path("bert_template", "input.ids.npy")
@@ -38,11 +42,13 @@ class Copy:
         self.root = root
         self.added: list[str] = []
         self.changed: list[str] = []
+        self._starter: Starter | None = None
         for package in ("formats", "ckpt_cli"):
             shutil.copytree(os.path.join(ROOT, package), root / package)
 
     def add(self, source: str, place: str) -> None:
         path = self.root / place
+        assert not path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, path)
         self.added.append(place)
@@ -77,13 +83,23 @@ class Copy:
             check=False,
         )
 
-    def ckpt(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.python("-m", "ckpt_cli", *arguments)
+    def ckpt(self, *arguments: str) -> Finished:
+        """Run `ckpt` as it is in the copy when it is first run."""
+        if self._starter is None:
+            environment = {**os.environ, "PYTHONPATH": f"{self.root}:{ROOT}"}
+            self._starter = Starter(cwd=self.root, env=environment)
+        return self._starter.run(*arguments, cwd=self.root)
+
+    def close(self) -> None:
+        if self._starter is not None:
+            self._starter.close()
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Copy:
-    return Copy(tmp_path)
+def copy(tmp_path: Path) -> Iterator[Copy]:
+    made = Copy(tmp_path)
+    yield made
+    made.close()
 
 
 def test_a_format_that_is_only_read_is_a_file_a_golden_and_a_line(copy: Copy) -> None:
@@ -104,10 +120,10 @@ def test_a_format_that_is_only_read_is_a_file_a_golden_and_a_line(copy: Copy) ->
 
     golden = "tests/data/npy/ids.npy"
     shape = ",".join(map(str, np.load(GOLDEN).shape))
-    assert copy.ckpt("ls", golden).stdout.split("\t")[:3] == ["array", str(np.load(GOLDEN).dtype), shape]
-    assert copy.ckpt("convert", golden, "out.npz").returncode == 0
+    assert copy.ckpt("ls", golden).out.split("\t")[:3] == ["array", str(np.load(GOLDEN).dtype), shape]
+    assert copy.ckpt("convert", golden, "out.npz").code == 0
     assert np.array_equal(np.load(copy.root / "out.npz")["array"], np.load(GOLDEN))
-    assert "array of numpy's; only read" in copy.ckpt("explain", "formats").stdout
+    assert "array of numpy's; only read" in copy.ckpt("explain", "formats").out
 
 
 def test_what_is_only_read_is_written_by_no_command(copy: Copy) -> None:
@@ -125,8 +141,8 @@ def test_what_is_only_read_is_written_by_no_command(copy: Copy) -> None:
         "rescue a.npy new",
     ):
         done = copy.ckpt(*line.split())
-        assert (done.returncode, done.stdout) == (3, ""), done
-        assert "npy is only read, not written" in done.stderr
+        assert (done.code, done.out) == (3, ""), done
+        assert "npy is only read, not written" in done.err
         assert sorted(os.listdir(copy.root)) == before
 
 
@@ -137,17 +153,17 @@ def test_a_command_is_a_file_and_an_operation(copy: Copy) -> None:
 
     npz = data_path("interop", "weights.npz")
     tensors = len(np.load(npz).files)
-    assert copy.ckpt("count", npz).stdout == f"{tensors}\n"
-    document = json.loads(copy.ckpt("count", "--json", npz).stdout)
+    assert copy.ckpt("count", npz).out == f"{tensors}\n"
+    document = json.loads(copy.ckpt("count", "--json", npz).out)
     assert document == {"schema": 1, "path": npz, "tensors": tensors}
-    assert copy.ckpt("count", str(copy.root / "nothing")).returncode == 3
-    assert "Count the tensors" in copy.ckpt("--help").stdout
-    assert "Print no notes" in copy.ckpt("count", "--help").stdout
-    assert "did you mean count?" in copy.ckpt("coutn", npz).stderr
+    assert copy.ckpt("count", str(copy.root / "nothing")).code == 3
+    assert "Count the tensors" in copy.ckpt("--help").out
+    assert "Print no notes" in copy.ckpt("count", "--help").out
+    assert "did you mean count?" in copy.ckpt("coutn", npz).err
 
 
 def test_a_store_is_a_file(copy: Copy) -> None:
-    copy.add(os.path.join(TRIALS, "store_zipped.py"), "formats/store/zipped.py")
+    copy.add(os.path.join(TRIALS, "store_zipped.py"), "formats/store/archived.py")
     assert (len(copy.added), len(copy.changed)) == (1, 0)
     for folder in ("guide_adam_legacy/tf_ckpts", "keras_mlp"):
         shutil.copytree(data_path(folder), copy.root / "runs" / os.path.basename(folder))
@@ -164,12 +180,12 @@ def test_a_store_is_a_file(copy: Copy) -> None:
         "convert {}/tf_ckpts/ckpt-10 new.npz --weights-only --overwrite",
     ):
         here, there = (copy.ckpt(*line.format(at, at).split()) for at in ("runs", "zip://runs.zip/runs"))
-        assert there.returncode == here.returncode, there.stderr
-        assert _without_times(there.stdout.replace("zip://runs.zip/", "")) == _without_times(here.stdout)
-    assert copy.ckpt("ls", "zip://runs.zip/runs/tf_ckpts/ckpt-7").returncode == 3
+        assert there.code == here.code, there.err
+        assert _without_times(there.out.replace("zip://runs.zip/", "")) == _without_times(here.out)
+    assert copy.ckpt("ls", "zip://runs.zip/runs/tf_ckpts/ckpt-7").code == 3
     refused = copy.ckpt("convert", "runs/tf_ckpts", "zip://runs.zip/new")
-    assert (refused.returncode, refused.stdout) == (3, "")
-    assert "zip:// is read here, and not written" in refused.stderr
+    assert (refused.code, refused.out) == (3, "")
+    assert "zip:// is read here, and not written" in refused.err
 
 
 def _without_times(text: str) -> str:

@@ -71,6 +71,13 @@ ROOMS = ("errors", "wire", "core", "store", "model", "keras", "tf h5 torch", "sa
 FORMATS = sorted(name for name in modules() if name.startswith("formats.known."))
 
 
+def named(beginning: str) -> list[str]:
+    """Return the modules whose names begin so."""
+    found = [module for module in modules() if module.startswith(beginning)]
+    assert len(found) > 100
+    return found
+
+
 def room(module: str) -> str:
     """Return the room of a module of `formats`; the package itself stands above all."""
     return module.split(".")[1] if "." in module else ""
@@ -125,31 +132,25 @@ def test_circles_are_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
 
 
-@pytest.mark.parametrize("module", [name for name in modules() if name.startswith("formats")])
-def test_formats_know_nothing_of_the_command_line(module: str) -> None:
-    for name in imports(module, for_types=True):
-        assert name.partition(".")[0] not in {
-            "click",
-            "rich",
-            "ckpt_cli",
-            "tensorflow",
-            "keras",
-            "google.protobuf",
-        }
+def test_formats_know_nothing_of_the_command_line() -> None:
+    foreign = {"click", "rich", "ckpt_cli", "tensorflow", "keras", "google.protobuf"}
+    for module in named("formats"):
+        roots = {name.partition(".")[0] for name in imports(module, for_types=True)}
+        assert not roots & foreign, module
 
 
-@pytest.mark.parametrize("module", [name for name in modules() if name.startswith("formats.")])
-def test_imports_within_formats_point_one_way(module: str) -> None:
+def test_imports_within_formats_point_one_way() -> None:
     """Those in functions and those for annotations, too."""
-    for name in imports(module, for_types=True):
-        if name.startswith("formats."):
-            mine, other = room(module), room(name)
-            assert mine == other or floor(other) < floor(mine), f"{module} imports {name}"
+    for module in named("formats."):
+        for name in imports(module, for_types=True):
+            if name.startswith("formats."):
+                mine, other = room(module), room(name)
+                assert mine == other or floor(other) < floor(mine), f"{module} imports {name}"
 
 
-@pytest.mark.parametrize("module", FORMATS)
-def test_formats_do_not_import_each_other(module: str) -> None:
-    assert not imports(module, for_types=True) & set(FORMATS)
+def test_formats_do_not_import_each_other() -> None:
+    for module in FORMATS:
+        assert not imports(module, for_types=True) & set(FORMATS), module
 
 
 def test_only_the_registry_knows_formats_and_by_name_alone() -> None:
@@ -182,22 +183,21 @@ def _folder(module: str) -> str:
     return ".".join(folder.split(".")[:3])
 
 
-@pytest.mark.parametrize("module", [name for name in modules() if name.startswith("ckpt_cli")])
-def test_imports_within_the_command_line_point_one_way(module: str) -> None:
-    named = imports(module)
-    roots = {name.partition(".")[0] for name in named}
-    inside = {name.split(".")[1] for name in named if name.startswith("ckpt_cli.")}
-    if module != "ckpt_cli.render.progress":
-        assert "rich" not in roots, "only render/progress.py imports rich"
-    if module == "ckpt_cli":
-        assert not roots - {"__future__"}, "the package imports nothing"
-    if module.startswith(("ckpt_cli.operations", "ckpt_cli.runtime")):
-        assert not roots & {"click", "rich"}
-        assert inside <= {module.split(".")[1]}
-    if module.startswith("ckpt_cli.commands."):
-        assert not any(name.startswith("ckpt_cli.commands.") for name in named), (
-            "commands do not import each other"
-        )
+def test_imports_within_the_command_line_point_one_way() -> None:
+    for module in named("ckpt_cli"):
+        names = imports(module)
+        roots = {name.partition(".")[0] for name in names}
+        inside = {name.split(".")[1] for name in names if name.startswith("ckpt_cli.")}
+        if module != "ckpt_cli.render.progress":
+            assert "rich" not in roots, f"{module}: only render/progress.py imports rich"
+        if module == "ckpt_cli":
+            assert not roots - {"__future__"}, "the package imports nothing"
+        if module.startswith(("ckpt_cli.operations", "ckpt_cli.runtime")):
+            assert not roots & {"click", "rich"}, module
+            assert inside <= {module.split(".")[1]}, module
+        if module.startswith("ckpt_cli.commands."):
+            others = [name for name in names if name.startswith("ckpt_cli.commands.")]
+            assert not others, f"{module}: commands do not import each other"
 
 
 _SYSTEM = "access fstat fwalk listdir lstat open pread preadv readlink scandir stat walk"
@@ -340,16 +340,16 @@ def test_listing_in_a_pipe_starts_with_click_alone(path: str) -> None:
     assert not imported.intersection(heavy)
 
 
-@pytest.mark.parametrize("module", modules())
-def test_nobody_tells_a_format_by_its_name(module: str) -> None:
+def test_nobody_tells_a_format_by_its_name() -> None:
     """What formats differ in, they say themselves (formats.model.reader.Format)."""
-    names = {found.name for found in all_formats()}
-    for node in ast.walk(parsed(module)):
-        if isinstance(node, ast.Compare):
-            told = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
-        elif isinstance(node, ast.Tuple | ast.List | ast.Set) and len(node.elts) > 1:
-            told = {each.value if isinstance(each, ast.Constant) else None for each in node.elts}
-            told = told if told <= names else set()
-        else:
-            continue
-        assert names.isdisjoint(told), f"{module}:{node.lineno}: {ast.unparse(node)}"
+    ids = {found.name for found in all_formats()}
+    for module in modules():
+        for node in ast.walk(parsed(module)):
+            if isinstance(node, ast.Compare):
+                told = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
+            elif isinstance(node, ast.Tuple | ast.List | ast.Set) and len(node.elts) > 1:
+                told = {each.value if isinstance(each, ast.Constant) else None for each in node.elts}
+                told = told if told <= ids else set()
+            else:
+                continue
+            assert ids.isdisjoint(told), f"{module}:{node.lineno}: {ast.unparse(node)}"

@@ -54,8 +54,7 @@ class Starter:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=ROOT,
-            **options,
+            **{"cwd": ROOT, **options},
         )
 
     def run(self, *arguments: object, cwd: str | os.PathLike[str] = ".", **environment: str) -> Finished:
@@ -73,4 +72,7 @@ class Starter:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._process.communicate()

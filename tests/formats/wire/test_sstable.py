@@ -311,17 +311,18 @@ def test_truncated_table_is_corrupt(size: int) -> None:
     assert caught.value.code == "footer"
 
 
-@pytest.mark.parametrize("bit", range(8 * 121))
-def test_flipped_bit_never_changes_what_is_read(bit: int) -> None:
-    damaged = bytearray(WORKED_EXAMPLE)
-    damaged[bit // 8] ^= 1 << bit % 8
-    try:
-        entries = list(table(bytes(damaged)))
-    except CorruptCheckpointError as error:
-        found = (error.path, error.offset is not None)
-    else:
-        found = ("some.index", entries == WORKED_ENTRIES)
-    assert found == ("some.index", True)
+@pytest.mark.parametrize("at", range(121))
+def test_flipped_bit_never_changes_what_is_read(at: int) -> None:
+    for bit in range(8):
+        damaged = bytearray(WORKED_EXAMPLE)
+        damaged[at] ^= 1 << bit
+        try:
+            entries = list(table(bytes(damaged)))
+        except CorruptCheckpointError as error:
+            found = (error.path, error.offset is not None)
+        else:
+            found = ("some.index", entries == WORKED_ENTRIES)
+        assert found == ("some.index", True), bit
 
 
 def footer(metaindex: BlockHandle, index: BlockHandle) -> bytes:
