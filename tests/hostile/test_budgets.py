@@ -215,6 +215,9 @@ def test_ten_thousand_shards(server: Server, tmp_path: Path, amount: int) -> Non
         "convert -q --link {} +-3",
     ):
         try_line(server, line, path, tmp_path, (20 << 20) + 4096 * amount)
+    # Two tensors a shard are four nodes of the object graph that is made: half a kilobyte for each.
+    for line in ("convert -q {} +-4 --to object", "convert -q --link {} +-5 --to object"):
+        try_line(server, line, path, tmp_path, (20 << 20) + (4096 + 4 * 512) * amount)
 
 
 @whole_or_part(500_000_000)
