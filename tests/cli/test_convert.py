@@ -61,6 +61,28 @@ def test_what_a_damaged_object_graph_would_tell_is_not_made_up(
     assert not os.listdir(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "extract {} --kind variable -o {new}.npz",
+        "convert {} {new}.npz --weights-only",
+        "convert {} {new}.npz --exclude net/*/bias",
+        "stats {} --kind slot",
+        "diff {} {} --by object-path",
+        "diff {} {} --by full-name",
+    ],
+)
+def test_nothing_is_chosen_by_what_a_damaged_object_graph_would_tell(
+    line: str, tmp_path: Path, ckpt: Callable
+) -> None:
+    """Kinds were guessed from the keys, paths were taken for missing ones: other tensors were written."""
+    damaged = data_path("corrupt", "graph_cut", "ckpt")
+    done = ckpt(*(word.format(damaged, new=tmp_path / "out") for word in line.split()))
+    assert (done.code, done.out) == (3, "")
+    assert "object graph" in done.err
+    assert not os.listdir(tmp_path)
+
+
 def test_a_target_that_keeps_keys_needs_no_object_graph(tmp_path: Path, ckpt: Callable) -> None:
     source = data_path("corrupt", "graph_cut", "ckpt")
     done = ckpt("convert", source, tmp_path / "out.npz")

@@ -15,11 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.spec import is_utf8
 from formats.errors import (
-    UNREADABLE,
     ConversionError,
-    CorruptCheckpointError,
     DuplicateKeyError,
-    InaccessibleError,
 )
 from formats.model.object_keys import ATTRIBUTES, OPTIMIZER_SLOT, hides_attributes, unescape
 from formats.tf.graph.edit import edit_graph
@@ -27,7 +24,7 @@ from formats.tf.graph.kinds import GRAPH_KEY, NamedSlot, named_slots
 from formats.tf.graph.plan import escaped_paths, in_words, spell
 
 from .name_map import NO_NAMES, names_of
-from .select import NothingSelectedError, close_keys
+from .select import NothingSelectedError, close_keys, prove_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -289,14 +286,8 @@ def object_graph_of(reader: CheckpointReader) -> ObjectGraph | None:
 
     Raises CorruptCheckpointError where it is damaged, InaccessibleError where its file may not be read.
     """
-    flaw = reader.paths_flaw
-    if flaw is None:
-        return reader.object_graph
-    if flaw.code == UNREADABLE:
-        raise InaccessibleError(flaw.message, path=flaw.file)
-    message = f"its object graph cannot be read: {flaw.message}"
-    hints = ("without it keys mean nothing; for all that is wrong: ckpt verify",)
-    raise CorruptCheckpointError(message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=hints)
+    prove_graph(reader)
+    return reader.object_graph
 
 
 def _in_graph(reader: CheckpointReader, rules: Rules, *, full_names: bool) -> Renamed:

@@ -104,6 +104,8 @@ def sift(reader: CheckpointReader, selection: Selection, *, listed: bool = False
         if not found:
             idle.append(text)
         dropped.update(found)
+    if selection.kinds and not listed:
+        prove_graph(reader)
     kinds = reader.kinds if selection.kinds else {}
     chosen = [
         key
@@ -135,9 +137,26 @@ def choose(
         raise unmatched(reader, text)
     if not found.chosen:
         raise NothingSelectedError("no tensor is left of what was chosen", path=reader.location.path)
+    if found.idle and reader.paths_flaw is not None:
+        raise unmatched(reader, found.idle[0])
     if noted:
         say_idle(reader, found.idle)
     return found.chosen
+
+
+def prove_graph(reader: CheckpointReader) -> None:
+    """Have what tells object paths, full names and kinds been read, for whoever answers by them.
+
+    Raises CorruptCheckpointError where it is damaged, InaccessibleError where its file may not be read.
+    """
+    flaw = reader.paths_flaw
+    if flaw is None:
+        return
+    if flaw.code == UNREADABLE:
+        raise InaccessibleError(flaw.message, path=flaw.file)
+    message = f"its object graph cannot be read: {flaw.message}"
+    hints = ("without it keys mean nothing; for all that is wrong: ckpt verify",)
+    raise CorruptCheckpointError(message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=hints)
 
 
 def say_idle(reader: CheckpointReader, patterns: Iterable[str]) -> None:

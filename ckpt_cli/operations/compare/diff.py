@@ -16,7 +16,15 @@ from formats.core.spec import key_bytes
 from formats.model.digest import digests_like
 from formats.store.workers import SERIAL, Workers
 
-from ..choose.select import EVERYTHING, NothingSelectedError, Selection, say_idle, sift, unmatched
+from ..choose.select import (
+    EVERYTHING,
+    NothingSelectedError,
+    Selection,
+    prove_graph,
+    say_idle,
+    sift,
+    unmatched,
+)
 from ..look.show import iterator_state
 from .comparison import Comparison, Operand, Task, compare_range
 from .measure import EQUAL, Difference, Tolerance
@@ -150,6 +158,7 @@ def labels(reader: CheckpointReader, by: str, changed: Renamed | None = None) ->
     keys = changed.keys if changed is not None else {key: key for key in reader.specs}
     if by == "key":
         return dict(keys)
+    prove_graph(reader)
     named = changed if changed is not None else reader
     names = named.full_names if by == "full-name" else named.object_paths
     counts = Counter(names.values())
