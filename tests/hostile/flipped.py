@@ -66,6 +66,7 @@ COMMANDS = tuple(
     extract {} W[2] B[1:] -o +.npz
     extract {} W W[:,1] -o +.json
     extract {} -o +/
+    extract {} --kind variable -o +.npz
     convert {} + --to tf-name
     convert {} + --to tf-object
     convert {} +.npz
@@ -78,6 +79,7 @@ COMMANDS = tuple(
     diff {} =
     diff {} = --exact
     diff -q --exact = {}
+    diff --json --by object-path {} =
     rescue {} +
     """.splitlines()
     if line.strip()
