@@ -203,6 +203,19 @@ def test_without_the_option_all_is_removed(ckpt: Ckpt, here: Path, places: Inter
     assert not os.path.exists("out")
 
 
+@pytest.mark.parametrize("name", ["bundle", "object-based", "safetensors", "sharded safetensors", "slices"])
+def test_what_is_finished_is_known_without_its_journal(name: str, ckpt: Ckpt, here: Path) -> None:
+    """A kill can come when the journal is gone, and the command has not ended yet."""
+    words = TARGETS[name]
+    assert ckpt("convert", *words, "--resume").code == 0
+    before = {path: path.read_bytes() for path in (here / "out").rglob("*") if path.is_file()}
+    done = ckpt("convert", *words, "--resume")
+    assert done.code == 0, done.err
+    assert "was finished already" in done.err
+    assert {path: path.read_bytes() for path in (here / "out").rglob("*") if path.is_file()} == before
+    assert ckpt("convert", *words).code == 3
+
+
 def test_where_nothing_was_finished_nothing_is_kept(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
     places.start(1)
     assert ckpt("convert", BUNDLE, "out/c-1", "-j", "1", "--resume").code == 130
