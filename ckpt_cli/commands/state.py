@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.core.words import command_line
+from formats.errors import CheckpointNotFoundError
 from formats.find.directory import no_checkpoints
 from formats.store.paths import relative
 from formats.tf.run.leftovers import Freed
@@ -81,7 +82,10 @@ def command(directory: str, *, as_json: bool, dry_run: bool, **wishes: Any) -> i
         render.warning(text)
     if not dry_run:
         carry_out(run, plan)
-        run = Run(directory)
+        try:
+            run = Run(directory)
+        except CheckpointNotFoundError:  # A folder of a bucket goes with the last that lay in it.
+            run.leftovers = ()
     if as_json:
         render.document(run.document() | {"changes": [change.document() for change in plan.changes]})
         return 0

@@ -70,6 +70,12 @@ def is_shard_of(path: str, target: str) -> bool:
     return hub is not None and hub["prefix"] + hub["suffix"] + ".index.json" == target
 
 
+def count_in(path: str) -> int | None:
+    """Return the count of shards that a shard's name says; None where it is none's."""
+    shard = SHARD.fullmatch(path) or hub_shard(path)
+    return int(shard["count"]) if shard is not None else None
+
+
 class _Taken(NamedTuple):
     """A listing, and what it holds by pattern and prefix."""
 

@@ -16,7 +16,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError, CheckpointExistsError
-from .beside import is_shard_of
+from .beside import count_in, is_shard_of
 from .journal import (
     JOURNAL,
     JOURNAL_VERSION,
@@ -273,8 +273,8 @@ class SentJournal:
 class HalfSent(NamedTuple):
     """What an interrupted conversion has put into a store, and its journal, by which it can be gone on with.
 
-    `target` is the path that it leads to, None where the journal does not tell; `objects` are those that it
-    has sent and that lie there still, each with its bytes, the journal last.
+    `target` is the path that it leads to, None where the journal does not tell; `objects` are those of the
+    count of shards that it has taken, each with its bytes, the journal last.
     """
 
     path: str
@@ -301,7 +301,7 @@ class HalfSent(NamedTuple):
 def half_sent(directory: str) -> HalfSent | None:
     """Return what an interrupted conversion has sent, by where its journal lies; None where none does.
 
-    A journal may be anybody's invention: what is no shard of its target, or another by now, is not told.
+    A journal may be anybody's invention: what is no shard of its target is not told.
     """
     path = join(directory, JOURNAL)
     entry = object_store(path).asked(path)
@@ -316,13 +316,16 @@ def half_sent(directory: str) -> HalfSent | None:
     ):
         what = "an interrupted conversion whose journal is damaged"
         return HalfSent(directory, what, entry.modified, None, (journal,))
-    target = join(parent(directory), name)
-    objects = []
-    for each, sent in found.sent.items():
-        there = entry_at(join(parent(directory), each)) if is_shard_of(each, name) else None
-        if there is not None and is_same(there.identity, sent.identity) and there.size == sent.size:
-            objects.append((join(parent(directory), each), sent.size))
-    done, nbytes = sum(size for _, size in objects), found.header["nbytes"]
+    folder = parent(directory)
+    objects, done = [], 0
+    for each, _ in names_in(folder):
+        there = entry_at(join(folder, each)) if is_shard_of(each, name) else None
+        # One that was finished when its journal was not yet put has the count that was taken for all.
+        if there is not None and count_in(each) == found.planned:
+            objects.append((join(folder, each), there.size))
+            sent = found.sent.get(each)
+            done += there.size if sent is not None and is_same(there.identity, sent.identity) else 0
+    target, nbytes = join(folder, name), found.header["nbytes"]
     what = f"an interrupted conversion to {name}, {done:,} bytes of {nbytes:,} sent; --resume goes on with it"
     return HalfSent(directory, what, entry.modified, target, (*objects, journal))
 

@@ -259,6 +259,24 @@ def test_state_shows_what_was_sent_and_removes_it(ckpt: Ckpt, store: Cut, here: 
     assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
 
 
+def test_state_removes_an_object_that_was_finished_before_its_journal_was_put(
+    ckpt: Ckpt, store: Cut, here: Path
+) -> None:
+    words = TARGETS["bundle"]
+    assert ckpt("convert", *words, "--resume").code == 0
+    changes = store.changes
+    at = next(at for at, (what, path) in enumerate(changes, 1) if what == "finish" and ".data-00002" in path)
+    assert changes[at][1].endswith("/ckpt.journal")
+    store.clear()
+    store.start(at + 1, dies=True)
+    assert ckpt("convert", *words, "--resume").code == 130
+    store.start()
+    assert any(".data-00002" in path for path in store.names)
+    done = ckpt("state", "mem://b/out", "--fix", "--json")
+    assert (done.code, done.json["leftovers"]) == (0, [])
+    assert store.names == []
+
+
 @pytest.mark.parametrize("name", ["bundle", "safetensors"])
 def test_state_removes_nothing_that_an_index_names(name: str, ckpt: Ckpt, store: Cut, here: Path) -> None:
     words = TARGETS[name]
