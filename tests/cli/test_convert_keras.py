@@ -86,3 +86,20 @@ def test_bfloat16_that_keras_does_not_load_is_refused(ckpt: Callable[..., Any], 
         assert "--cast float32" in result.err
     assert not list(tmp_path.iterdir())
     assert ckpt("convert", source, tmp_path / "conv-1", *narrow, "--to", "object").code == 0
+
+
+def test_rules_that_a_models_configuration_would_not_follow_are_refused(
+    ckpt: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Layers that were to change places stayed where they were, with exit 0."""
+    source = data_path("optimizers", "tf1", "adam", "ckpt-3")
+    config = data_path("optimizers", "new", "adam", "model.h5")
+    names, swapped = tmp_path / "names-3", ("--sub", "^d0/=>d_/", "--sub", "^d1/=>d0/", "--sub", "^d_/=>d1/")
+    assert ckpt("rename", source, names, "--sub", "^net/=>").code == 0
+    told = ("--config", config, "--weights-only")
+    result = ckpt("convert", names, tmp_path / "a.h5", *told, *swapped)
+    assert (result.code, result.out) == (3, "")
+    assert "by the names that SRC has" in result.err
+    assert "ckpt rename SRC NEW" in result.err
+    assert ckpt("rename", names, tmp_path / "swapped-3", *swapped).code == 0
+    assert ckpt("convert", tmp_path / "swapped-3", tmp_path / "a.h5", *told).code == 0

@@ -102,6 +102,7 @@ def lay_out(chosen: Chosen) -> Laid:
     source, target = chosen.source, chosen.into.name
     if source.format is chosen.into and not _is_for_another_keras(chosen):
         return _same_layout(chosen)
+    _refuse_rules(chosen)
     try:
         model = _model(chosen)
         fill(model.unit, source)
@@ -113,6 +114,18 @@ def lay_out(chosen: Chosen) -> Laid:
         shapes = {key: spec.shape for key, spec in source.specs.items()}
         model = model._replace(optimizer=model.optimizer.owned(model.unit, shapes))
     return _LAYOUTS[target](chosen, model)
+
+
+def _refuse_rules(chosen: Chosen) -> None:
+    """Refuse other names for tensors that the model places by those that SRC has."""
+    changed = next((key for key in chosen.keys if chosen.renamed(key) != key), None)
+    if changed is not None:
+        message = (
+            "the model's configuration says where tensors go, by the names that SRC has: no rule changes"
+        )
+        hints = ("ckpt rename SRC NEW gives it other names, which are converted then",)
+        path = chosen.source.location.path
+        raise ConversionError(f"{message}: rules change nothing", path=path, key=changed, hints=hints)
 
 
 def _is_for_another_keras(chosen: Chosen) -> bool:
