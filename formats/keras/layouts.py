@@ -155,11 +155,13 @@ def _tell_apart(variables: list[Variable]) -> None:
 # keras-weights, keras -------------------------------------------------------------------
 
 
-def weights_layout(model: Unit, spell: Spelling = snake_case) -> tuple[list[Placed], dict[str, str]]:
+def weights_layout(
+    model: Unit, spell: Spelling = snake_case, major: str = "3"
+) -> tuple[list[Placed], dict[str, str]]:
     """Return the key of each variable, and the objects' names by the paths of their `vars`."""
     placed: list[Placed] = []
     names: dict[str, str] = {}
-    for group, unit in objects_in(model, spell=spell):
+    for group, unit in objects_in(model, spell=spell, major=major):
         names[group] = unit.name
         placed += [(variable, f"{group}/{number}") for number, variable in enumerate(unit.variables())]
     return placed, names
@@ -172,26 +174,28 @@ def objects_in(
     spell: Spelling = snake_case,
     names: Mapping[str, str] | None = None,
     held: Collection[str] = (),
+    major: str = "3",
 ) -> Iterator[tuple[str, Unit]]:
     """Yield an object and all below it that may have variables, each with the path of its `vars`.
 
-    Of a file that there is, `held` are those paths, and `names` the objects' names by them.
+    Of a file that there is, `held` are those paths, and `names` the objects' names by them; of one to be
+    written, `major` is the Keras that looks for them.
     """
     above = f"{path}/" if path else ""
     if not unit.is_container:
         yield f"{above}vars", unit
-    below = [(part, _spelled(above, edge, held)) for edge, part in unit.parts()]
+    below = [(part, _spelled(above, edge, held, major)) for edge, part in unit.parts()]
     container = path if unit.is_container else f"{above}layers"
     below += groups_of(unit.layers, container, names or {}, spell)
     for part, group in below:
-        yield from objects_in(part, group, spell=spell, names=names, held=held)
+        yield from objects_in(part, group, spell=spell, names=names, held=held, major=major)
 
 
-def _spelled(above: str, edge: Edge, held: Collection[str]) -> str:
+def _spelled(above: str, edge: Edge, held: Collection[str], major: str) -> str:
     """Return the path of a part: Keras 3 goes by the attribute, or the property, Keras 2 by the edge."""
     spellings = [f"{above}{name}" for name in (edge.attribute, edge.name)]
     there = (at for at in spellings if any(group.startswith(f"{at}/") for group in held))
-    return next(there, spellings[0])
+    return next(there, spellings[major == "2"])
 
 
 def groups_of(

@@ -385,8 +385,8 @@ def _weights(chosen: Chosen, model: Model) -> Laid:
 
 
 def _weights_of(chosen: Chosen, model: Model) -> Laid:
-    placed, names = weights_layout(model.unit)
     major = model.facts.major
+    placed, names = weights_layout(model.unit, major=major)
     state = _state_of(chosen, model, lambda optimizer: optimizer.weights_paths(model.unit, major))
     if state is not None and model.optimizer is not None and model.optimizer.name:
         # Keras 2 writes no names and reads none, but the class is not told otherwise.
