@@ -18,11 +18,11 @@ from .blocks import Blocks
 from .objects import plain
 from .pieces import REQUEST
 from .server import ListedStore, Refused, changed, count
-from .transport import Again, timeout, trying, within
+from .transport import Again, OverdueError, timeout, trying, within
 from .urls import public, refuse_query
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from .base import Identity
@@ -102,7 +102,7 @@ class Buckets(ListedStore):
             obstore = library(folder)
             with self.told(folder):
                 client = self.client(bucket)
-                return _ended(folder, lambda: obstore.list_with_delimiter_async(client, key or None))
+                return _ended(folder, lambda: obstore.list_with_delimiter(client, key or None))
 
         try:
             listed = trying(folder, ask)
@@ -210,21 +210,16 @@ def _taken(got: Any, size: int) -> bytes | memoryview:
     return data
 
 
-def _ended(folder: str, ask: Callable[[], Awaitable[Any]]) -> Any:
+def _ended(folder: str, ask: Callable[[], Any]) -> Any:
     """Return what a listing is, which takes as many requests as the server wants it to, and has to end.
 
-    Raises InaccessibleError where it does not; nothing more is asked for then.
+    Raises InaccessibleError where it does not; what has come is let go of with the process.  What could
+    be called off, obstore's coroutines, ends some processes by a signal when they end.
     """
-    import asyncio
-
     seconds = _LISTING * timeout()
-
-    async def ended() -> Any:
-        return await asyncio.wait_for(ask(), seconds)
-
-    try:  # By another thread: this one may run a loop of its own.
-        return within(seconds + timeout(), lambda: asyncio.run(ended()))
-    except TimeoutError:
+    try:
+        return within(seconds, ask)
+    except OverdueError:
         message = f"the server's listing has not ended after {seconds:g} seconds"
         found = InaccessibleError(message, path=folder)
         found.hints = ("with CKPT_TIMEOUT it is given more time, twice as many seconds",)

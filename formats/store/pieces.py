@@ -33,7 +33,7 @@ AT_ONCE = 64 << 20
 _LOOKS_AT_ONCE, _MOST_LOOKS = 8, 512
 _WORTH_A_THREAD = 1 << 20
 _MOST_ROWS = 16
-_MOST_HELD = 32 << 20
+_MOST_HELD = 64 << 20
 """Bytes held of all files together; what is under way counts, and stays, what was read up goes first."""
 
 
