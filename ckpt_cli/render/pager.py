@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["paging"]
 
-_VARIABLES = ("CKPT_PAGER", "PAGER")
 _USUAL = "less"
 _SETTINGS = {"LESS": "FRX", "LV": "-c"}
 """What less does unless told: end where all fits a screen, show colours, leave the screen as it is."""
@@ -47,7 +46,7 @@ def _chosen() -> str | None:
     """Return the command line of the pager; None where there is to be none."""
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         return None
-    asked = next((os.environ[name] for name in _VARIABLES if name in os.environ), None)
+    asked = os.environ.get("CKPT_PAGER", os.environ.get("PAGER"))
     if asked is None:
         return _USUAL if _is_there(_USUAL) and _has_keyboard() else None
     if asked in ("", "cat"):

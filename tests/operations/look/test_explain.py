@@ -305,7 +305,7 @@ def test_the_topic_of_exit_codes_is_what_the_program_does() -> None:
 def test_the_topic_of_the_environment_names_what_is_looked_at() -> None:
     entries = topics()["environment"].entries
     text = " ".join(text for entry in entries for text in entry)
-    told = set(re.findall(r"[A-Z]+(?:_[A-Z]+)+|TERM", text))
+    told = set(re.findall(r"[A-Z]+(?:_[A-Z]+)+|TERM|PAGER", text))
     asked = set(re.findall(r'environ\.get\("(\w+)"|environ\["(CKPT_\w+)"\]', sources()))
     looked_at = {first or second for first, second in asked}
     assert looked_at <= told

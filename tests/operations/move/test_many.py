@@ -34,8 +34,10 @@ def bundle(tmp_path) -> str:
 
 def test_a_renaming_looks_for_the_slot_of_a_key_once(bundle, tmp_path, monkeypatch) -> None:
     asked = []
-    real = kinds._named_slot
-    monkeypatch.setattr(kinds, "_named_slot", lambda key, *more: asked.append(key) or real(key, *more))
+    real = kinds._Names.slot
+    monkeypatch.setattr(
+        kinds._Names, "slot", lambda names, key, spec: asked.append(key) or real(names, key, spec)
+    )
     with formats.open_checkpoint(bundle) as reader:
         rename = plan_rename(reader, str(tmp_path / "new-1"), Rules(subs=(("kernel$", "weight"),)))
         assert rename.changed["layer_7/kernel/Adam"] == "layer_7/weight/Adam"
