@@ -203,7 +203,7 @@ def test_without_the_option_all_is_removed(ckpt: Ckpt, here: Path, places: Inter
     assert not os.path.exists("out")
 
 
-@pytest.mark.parametrize("name", ["bundle", "object-based", "safetensors", "sharded safetensors", "slices"])
+@pytest.mark.parametrize("name", ["bundle", "object-based", "safetensors", "slices"])
 def test_what_is_finished_is_known_without_its_journal(name: str, ckpt: Ckpt, here: Path) -> None:
     """A kill can come when the journal is gone, and the command has not ended yet."""
     words = TARGETS[name]

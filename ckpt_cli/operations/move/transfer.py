@@ -136,7 +136,9 @@ def execute(
     if resume is not None:
         rehearsed = create(overwrite=True, rehearsal=True)
         journal = resume.journal(plan, rehearsed)
-        if not overwrite and not journal.is_there and _is_made(plan, rehearsed, workers, advance):
+        # Of how large shards were to be, what lies there tells nothing.
+        may_be_made = not overwrite and shard_size is None and not journal.is_there
+        if may_be_made and _is_made(plan, rehearsed, workers, advance):
             return Outcome([*plan.notes, f"{plan.target}: was finished already, all of it was compared"])
         if not dry_run:
             journal.begin()
