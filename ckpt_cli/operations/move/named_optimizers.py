@@ -107,7 +107,7 @@ class NamedOptimizers:
             if steps is not None:
                 key = add_count(invented.graph, one.state.path)
                 moves.append(self._count(key, f"{one.state.path}/iter", steps))
-        if self.given.iterations is not None and not moves:
+        if self.given.iterations is not None and not self.given.whatever and not moves:
             why = "no optimizer among these names gets a count of steps"
             raise changes_nothing(self.source, "--iterations", why)
         return moves

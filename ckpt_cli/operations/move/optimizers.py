@@ -61,6 +61,8 @@ class Given(NamedTuple):
 
     iterations: int | None = None
     learning_rate: float | None = None
+    whatever: bool = False
+    """Whether the count is any, for a way there and back, on which nothing may need one."""
 
 
 def changes_nothing(source: CheckpointReader, option: str, why: str) -> ConversionError:

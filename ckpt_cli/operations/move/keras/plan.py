@@ -25,7 +25,7 @@ from formats.model.reader import Family
 from formats.store.paths import open_file
 from formats.wire.jsontext import parse_object
 
-from ..optimizers import reason_of_idle
+from ..optimizers import Given, reason_of_idle
 from ..plans import Dropped, Move
 from .optimizer import RATE, NoPlaceError, Optimizer, generation_told, optimizer_of, wanted_by
 
@@ -145,7 +145,7 @@ def _is_for_another_keras(chosen: Chosen) -> bool:
 
 
 def _same_layout(chosen: Chosen) -> Laid:
-    if any(said is not None for said in chosen.settings.given):
+    if chosen.settings.given != Given():
         message = (
             "between files of one layout tensors are taken as they are: no count of steps, no rate changes"
         )
