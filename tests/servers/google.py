@@ -75,6 +75,7 @@ class Google:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     google: Google
 
     def log_message(self, *_: Any) -> None:

@@ -75,6 +75,7 @@ class Proxy:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     proxy: Proxy
 
     def _answer(self) -> None:

@@ -76,6 +76,7 @@ class Web:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # Else a body waits 40 ms for its header's receipt.
     web: Web
 
     def do_HEAD(self) -> None:
