@@ -44,6 +44,7 @@ from .dtypes import (
 from .functions import *  # noqa: F403
 from .functions import __all__ as _functions
 from .indexed_slices import IndexedSlices
+from .memory import keep_freed
 from .module import Module
 from .names import name_scope
 from .specs import TensorSpec
@@ -53,6 +54,8 @@ from .variable import Variable
 
 half, double = float16, float64
 bool = bool_
+
+keep_freed()
 
 __version__ = "2.15.0"
 """The version whose behaviour is followed."""

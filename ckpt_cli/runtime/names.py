@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "clear_names",
     "current_scope",
+    "fresh_counts",
     "fresh_names",
     "name_scope",
     "scoped",
@@ -82,14 +83,24 @@ def clear_names() -> None:
 
 
 @contextlib.contextmanager
-def fresh_names() -> Iterator[None]:
-    """Count and scope names anew within, and go on as before after."""
-    scopes, used = _scopes[:], _used.copy()
-    _scopes[:] = [""]
+def fresh_counts() -> Iterator[None]:
+    """Count names anew within, and go on as before after."""
+    used = _used.copy()
     _used.clear()
     try:
         yield
     finally:
-        _scopes[:] = scopes
         _used.clear()
         _used.update(used)
+
+
+@contextlib.contextmanager
+def fresh_names() -> Iterator[None]:
+    """Count and scope names anew within, and go on as before after."""
+    scopes = _scopes[:]
+    _scopes[:] = [""]
+    try:
+        with fresh_counts():
+            yield
+    finally:
+        _scopes[:] = scopes

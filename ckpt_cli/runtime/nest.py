@@ -6,13 +6,23 @@ Dicts are walked in sorted order of keys, whatever order they were filled in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["assert_same_structure", "flatten", "is_nested", "map_structure", "pack_sequence_as"]
 
 
+_SEQUENCES = (list, tuple)
+
+
 def _is_sequence(value: Any) -> bool:
-    return isinstance(value, list | tuple)
+    return isinstance(value, _SEQUENCES)
+
+
+@lru_cache(maxsize=1024)
+def _is_mapping(kind: type) -> bool:
+    # Asking an abstract class takes as long as all else that is done for a leaf.
+    return issubclass(kind, Mapping)
 
 
 def is_nested(value: Any) -> bool:
@@ -21,9 +31,9 @@ def is_nested(value: Any) -> bool:
 
 def flatten(structure: Any) -> list[Any]:
     """Return the leaves; something that is no structure is its own only leaf."""
-    if isinstance(structure, Mapping):
+    if _is_mapping(structure.__class__):
         return [leaf for key in sorted(structure) for leaf in flatten(structure[key])]
-    if _is_sequence(structure):
+    if isinstance(structure, _SEQUENCES):
         return [leaf for part in structure for leaf in flatten(part)]
     return [structure]
 
@@ -38,6 +48,8 @@ def _like(structure: Any, parts: list[Any]) -> Any:
 def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
     """Return the same structure with `function` of the leaves in each place."""
     first = structures[0]
+    if len(structures) == 1:
+        return _mapped(function, first)
     if isinstance(first, Mapping):
         filled = {key: map_structure(function, *(one[key] for one in structures)) for key in sorted(first)}
         return {key: filled[key] for key in first}
@@ -46,6 +58,16 @@ def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
             raise ValueError(f"The two structures don't have the same number of elements: {structures!r}")
         return _like(first, [map_structure(function, *parts) for parts in zip(*structures, strict=True)])
     return function(*structures)
+
+
+def _mapped(function: Callable[..., Any], structure: Any) -> Any:
+    """Return what `map_structure` returns for one structure, which is what most steps of a dataset ask."""
+    if _is_mapping(structure.__class__):
+        filled = {key: _mapped(function, structure[key]) for key in sorted(structure)}
+        return {key: filled[key] for key in structure}
+    if isinstance(structure, _SEQUENCES):
+        return _like(structure, [_mapped(function, part) for part in structure])
+    return function(structure)
 
 
 def pack_sequence_as(structure: Any, flat: list[Any]) -> Any:

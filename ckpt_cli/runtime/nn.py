@@ -19,7 +19,7 @@ from .keras.activations import (
     tanh,
 )
 from .keras.activations import softmax as _softmax
-from .ops import neural
+from .ops import convolution, windows
 from .ops.elementwise import cast
 from .ops.neural import sigmoid_cross_entropy
 from .tensor import OPERATIONS, Tensor, as_tensor
@@ -43,24 +43,24 @@ def conv2d(
     input: Any, filters: Any, strides: Any, padding: str, dilations: Any = 1, **options: Any
 ) -> Tensor:
     del options
-    return neural.conv2d(input, filters, strides, padding, dilations or 1)
+    return convolution.conv2d(input, filters, strides, padding, dilations or 1)
 
 
 def depthwise_conv2d(
     input: Any, filter: Any, strides: Any, padding: str, dilations: Any = None, **options: Any
 ) -> Tensor:
     del options
-    return neural.depthwise_conv2d(input, filter, strides, padding, dilations or 1)
+    return convolution.depthwise_conv2d(input, filter, strides, padding, dilations or 1)
 
 
 def max_pool2d(input: Any, ksize: Any, strides: Any, padding: str, **options: Any) -> Tensor:
     del options
-    return neural.max_pool2d(input, ksize, strides, padding)
+    return windows.max_pool2d(input, ksize, strides, padding)
 
 
 def avg_pool2d(input: Any, ksize: Any, strides: Any, padding: str, **options: Any) -> Tensor:
     del options
-    return neural.avg_pool2d(input, ksize, strides, padding)
+    return windows.avg_pool2d(input, ksize, strides, padding)
 
 
 def bias_add(value: Any, bias: Any, **options: Any) -> Tensor:

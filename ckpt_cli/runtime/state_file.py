@@ -83,6 +83,7 @@ def update_state_file(
     paths: Sequence[str],
     timestamps: Sequence[float] = (),
     last_preserved: float | None = None,
+    name: str = FILE_NAME,
 ) -> None:
     """Write a directory's state file, with paths relative to it; it is replaced in one piece."""
 
@@ -90,4 +91,4 @@ def update_state_file(
         return os.path.relpath(path, directory or ".")
 
     state = StateFile(relative(latest), tuple(map(relative, paths)), tuple(timestamps), last_preserved)
-    replace_file(os.path.join(directory, FILE_NAME), state.text())
+    replace_file(os.path.join(directory, name), state.text())

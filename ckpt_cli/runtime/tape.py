@@ -184,6 +184,14 @@ class GradientTape:
         rules = operation.rules
         if gradient.__class__ is IndexedSlices and operation is not OPERATIONS["identity"]:
             gradient = dense(gradient)
+        if operation.joint:
+            assert rules[0] is not None
+            parts = rules[0](gradient, output, *record.inputs, **record.attributes)
+            for tensor, part in zip(record.inputs, parts, strict=True):
+                key = id(tensor)
+                if key in tracked and part is not None:
+                    gradients[key] = gradients[key] + part if key in gradients else part
+            return
         for position, tensor in enumerate(record.inputs):
             key = id(tensor)
             if key not in tracked:

@@ -194,9 +194,11 @@ class TensorLike:
 
 
 class Tensor(TensorLike):
-    """An immutable value."""
+    """An immutable value; `_keras_mask` is there where a layer of Keras has said which places count."""
 
-    __slots__ = ("__weakref__", "_value")
+    __slots__ = ("__weakref__", "_keras_mask", "_value")
+
+    _keras_mask: Any
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -366,10 +368,11 @@ class Operation:
     With `promotes`, two operands are brought to one dtype.  Where `forward` returns a
     tuple the operation has several outputs, and its rules are called with a tuple of
     gradients.  A single rule in a list stands for any number of inputs; it is called
-    with the position of the input as `position`.
+    with the position of the input as `position`, or, where it is `joint`, once for all
+    inputs, and returns the gradients of all.
     """
 
-    __slots__ = ("forward", "name", "promotes", "rules", "variadic")
+    __slots__ = ("forward", "joint", "name", "promotes", "rules", "variadic")
 
     def __init__(
         self,
@@ -378,12 +381,14 @@ class Operation:
         rules: tuple[Rule | None, ...],
         promotes: bool,
         variadic: bool,
+        joint: bool = False,
     ) -> None:
         self.name = name
         self.forward = forward
         self.rules = rules
         self.promotes = promotes
         self.variadic = variadic
+        self.joint = joint
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
         tensors: tuple[Tensor, ...]
@@ -423,9 +428,16 @@ def define(
     *rules: Rule | None,
     promotes: bool = False,
     each: Rule | None = None,
+    together: Rule | None = None,
 ) -> Operation:
-    """Add a row to the table and return it; `each` is the rule of every input of a variadic operation."""
+    """Add a row to the table and return it.
+
+    `each` is the rule of every input of a variadic operation, `together` one rule for all inputs.
+    """
     assert name not in OPERATIONS, name
-    operation = Operation(name, forward, (each,) if each else rules, promotes, each is not None)
+    one = each or together
+    operation = Operation(
+        name, forward, (one,) if one else rules, promotes, each is not None, together is not None
+    )
     OPERATIONS[name] = operation
     return operation

@@ -12,7 +12,7 @@ from formats.model.object_keys import VARIABLE_VALUE
 
 from . import dtypes, graphs
 from .errors import InvalidArgumentError
-from .names import scoped
+from .names import fresh_counts, scoped
 from .reader import cpp_name
 from .shapes import TensorShape
 from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor, observers, shown
@@ -34,13 +34,15 @@ _trials: list[dict[int, tuple[Variable, Any]]] = []
 def without_effect() -> Iterator[None]:
     """Compute for the sake of shapes alone: nobody records it, and variables are as they were afterwards.
 
-    What a variable is given by a restore stays, for it may be made here and restored at once.
+    What a variable is given by a restore stays, for it may be made here and restored at once.  Names of
+    layers that are made within are counted anew, as TensorFlow counts them in a graph of its own.
     """
     recording, trial = observers[:], dict[int, tuple[Variable, Any]]()
     observers.clear()
     _trials.append(trial)
     try:
-        yield
+        with fresh_counts():
+            yield
     finally:
         _trials.pop()
         observers[:] = recording

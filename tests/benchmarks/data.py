@@ -7,7 +7,8 @@ import shutil
 
 import numpy as np
 
-from formats.wire.crc32c import combine, extend, mask
+from formats.wire.crc32c import extend, mask
+from formats.wire.joining import CRC32C, joined
 from formats.wire.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto, VersionDef
 from formats.wire.sstable import TableBuilder
 
@@ -71,8 +72,8 @@ def one_tensor(prefix: str, nbytes: int) -> str:
     total = 0
     while left:  # a checksum of twice as many zeros is made of two of these
         if left & 1:
-            total = combine(total, crc, size) if total else crc
-        crc, size, left = combine(crc, crc, size), 2 * size, left >> 1
+            total = joined(CRC32C, total, crc, size) if total else crc
+        crc, size, left = joined(CRC32C, crc, crc, size), 2 * size, left >> 1
     with open(f"{prefix}.data-00000-of-00001", "wb") as file:
         file.truncate(nbytes)
     _write_index(prefix, {b"huge": _entry((nbytes // 4096, 1024), 0, total)})

@@ -17,14 +17,18 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CKPT = [os.path.join(os.path.dirname(sys.executable), "ckpt")]
-TENSORFLOW = os.environ.get("CKPT_TF221", os.path.join(ROOT, ".venv-tf221"))
+TENSORFLOW = {
+    "2.15": os.environ.get("CKPT_TF215", os.path.join(ROOT, ".venv-tf215")),
+    "2.21": os.environ.get("CKPT_TF221", os.path.join(ROOT, ".venv-tf221")),
+}
 TORCH = os.environ.get("CKPT_TORCH", os.path.join(ROOT, ".venv-torch"))
 
 # Compiled modules are what an installed program has, and TensorFlow's greetings are not part of its work.
@@ -113,10 +117,11 @@ def printed(command: Sequence[str]) -> float:
     return float(run(command, keep=True, watch=False).out)
 
 
-def tensorflow(code: str) -> list[str]:
-    interpreter = os.path.join(TENSORFLOW, "bin", "python")
+def tensorflow(code: str, release: str = "2.21") -> list[str]:
+    interpreter = os.path.join(TENSORFLOW[release], "bin", "python")
     if not os.path.exists(interpreter):
-        raise Missing("TensorFlow 2.21 is not installed: make .venv-tf221/installed")
+        target = f".venv-tf{release.replace('.', '')}/installed"
+        raise Missing(f"TensorFlow {release} is not installed: make {target}")
     return python(code, interpreter=interpreter)
 
 
@@ -125,6 +130,19 @@ def torch(code: str) -> list[str]:
     if not os.path.exists(interpreter):
         raise Missing("PyTorch is not installed: make .venv-torch/installed")
     return python(code, interpreter=interpreter)
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """Have another process compete for each processor of the machine."""
+    spinning = python("import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass")
+    others = [subprocess.Popen(spinning) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 class Missing(Exception):

@@ -2,7 +2,9 @@
 
 import hashlib
 
+import described
 import expressions
+import masked
 import numpy as np
 import programs
 import tensorflow as tf
@@ -62,6 +64,18 @@ def managed(directory, saves):
     for _ in range(saves):
         manager.save()
     return [*before, list(manager.checkpoints)]
+
+
+def json_texts():
+    return {name: described.written(tf, name) for name in described.models(tf)}
+
+
+def read_json(name, text):
+    return described.read(tf, name, text)
+
+
+def masks():
+    return masked.answers(tf)
 
 
 def evaluate(text):

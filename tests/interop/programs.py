@@ -134,7 +134,31 @@ def models(tf, keras):
         h = layers.Bidirectional(layers.GRU(2, reset_after=False))(layers.Embedding(7, 3)(tokens))
         return keras.Model(tokens, layers.Dense(1)(h))
 
+    def masked():
+        tokens = layers.Input([5], dtype="int32")
+        h = layers.LSTM(3, return_sequences=True)(layers.Embedding(6, 3, mask_zero=True)(tokens))
+        h = layers.Add()([h, layers.MultiHeadAttention(2, 2)(h, h)])
+        h = layers.GRU(2, go_backwards=True)(layers.Dropout(0.0)(h))
+        return keras.Model(tokens, layers.Dense(1)(h))
+
+    def masked_rows():
+        return keras.Sequential(
+            [
+                layers.Input([6, 1]),
+                layers.ReLU(),
+                layers.Masking(),
+                layers.Bidirectional(layers.GRU(2, return_sequences=True), merge_mode="sum"),
+                layers.TimeDistributed(layers.Dense(2, activation="tanh")),
+                layers.BatchNormalization(momentum=0.9),
+                layers.LSTM(2, return_sequences=True, zero_output_for_mask=True),
+                layers.SimpleRNN(2),
+                layers.Dense(1),
+            ]
+        )
+
     return {
+        "masked": (masked, [3, 5]),
+        "masked_rows": (masked_rows, [3, 6, 1]),
         "net": (Net, [2, 1]),
         "tower": (Tower, [3, 4]),
         "mixed": (Mixed, [3, 4]),
@@ -150,7 +174,7 @@ def models(tf, keras):
 def inputs(name, shape, step):
     """Return the batch of a step."""
     values = np.sin(np.arange(np.prod(shape)) * (step + 1.7)).reshape(shape).astype("f4")
-    return (np.abs(values) * 6).astype("i4") if name == "embedding" else values
+    return (np.abs(values) * 6).astype("i4") if name in ("embedding", "masked") else values
 
 
 def first_values(variables):
@@ -222,6 +246,29 @@ def weights(tf, keras, model, path, save):
     else:
         net.load_weights(path)
     return [[weight.name, float(np.sum(weight.numpy(), dtype="f8"))] for weight in net.weights]
+
+
+def save_by_name(tf, keras, directory):
+    """Save a model's weights and a counter by name, without a session; return the path."""
+    keras.backend.clear_session()
+    variables = _named(tf, keras)
+    first_values(variables[:-1])
+    return tf.compat.v1.train.Saver(variables).save(None, os.path.join(directory, "m"), variables[-1])
+
+
+def restore_by_name(tf, keras, path):
+    keras.backend.clear_session()
+    variables = _named(tf, keras)
+    tf.compat.v1.train.Saver(variables).restore(None, path)
+    return [[one.name, np.asarray(one, "f8").tolist()] for one in variables]
+
+
+def _named(tf, keras):
+    layers = keras.layers
+    model = keras.Sequential(
+        [layers.Dense(3, input_shape=(2,)), layers.BatchNormalization(), layers.Dense(1)]
+    )
+    return [*model.weights, tf.Variable(7, dtype=tf.int64, name="global_step")]
 
 
 def containers(tf, keras, directory):

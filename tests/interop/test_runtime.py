@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,11 @@ import pytest
 
 import ckpt_cli.runtime as tf
 import formats
-from tests.interop import expressions, programs
+from tests.interop import described, expressions, programs
+from tests.runtime.test_json import assert_outputs
+from tests.runtime.test_json import recorded as recorded_models
+from tests.runtime.test_masks import assert_same
+from tests.runtime.test_masks import recorded as recorded_masks
 from tests.runtime.test_optimizers import recorded
 from tests.support import digest
 
@@ -47,8 +52,8 @@ def laid_out(path: str) -> Any:
 
 
 MODELS = [
-    "attention", "convolution", "convolutions", "embedding", "mixed", "net", "recurrent", "sequential",
-    "tower",
+    "attention", "convolution", "convolutions", "embedding", "masked", "masked_rows", "mixed", "net",
+    "recurrent", "sequential", "tower",
 ]  # fmt: skip
 RUNS = [(model, "adam") for model in MODELS] + [
     ("sequential", name) for name in sorted(programs.optimizers(tf.keras)) if name != "adam"
@@ -98,6 +103,27 @@ def test_recorded_steps_are_tensorflows(tensorflow: TensorFlow) -> None:
         np.testing.assert_allclose(found["values"], row["values"], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
+def test_recorded_masks_are_tensorflows(tensorflow: TensorFlow) -> None:
+    """What the runtime's layers, losses and metrics are held against is what TensorFlow makes of masks."""
+    found = tensorflow.ask("runtime", "masks")
+    assert list(found) == list(recorded_masks())
+    for name, row in recorded_masks().items():
+        assert_same(found[name], row)
+
+
+@pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
+def test_json_texts_go_both_ways(tensorflow: TensorFlow) -> None:
+    """What is recorded is what Keras writes, and it makes the same models of the runtime's texts."""
+    texts = recorded_models()
+    assert tensorflow.ask("runtime", "json_texts") == texts
+    for name, row in texts.items():
+        mine = described.written(tf, name)
+        found = tensorflow.ask("runtime", "read_json", name=name, text=mine["text"])
+        assert json.loads(found["text"]) == json.loads(row["text"])
+        assert_outputs(found["outputs"], row["outputs"])
+
+
 def datasets(path: str) -> dict[str, Any]:
     found = {}
     with h5py.File(path) as file:
@@ -112,6 +138,17 @@ def test_every_release_restores_what_was_saved(tensorflow: TensorFlow, model: st
     with formats.open_checkpoint(mine["path"]) as reader:
         expected = {key: digest(reader[key].read()) for key in reader if key.endswith("VARIABLE_VALUE")}
     assert tensorflow.ask("runtime", "mirrored", path=mine["path"]) == expected
+
+
+@pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
+def test_savers_without_sessions(tensorflow: TensorFlow, tmp_path: Path) -> None:
+    """The same bytes, and each side restores the other's."""
+    mine = ours("save_by_name", directory=folder(tmp_path, "ours"))
+    other = theirs(tensorflow, "save_by_name", directory=folder(tmp_path, "theirs"))
+    for suffix in (".index", ".data-00000-of-00001"):
+        with open(mine + suffix, "rb") as one, open(other + suffix, "rb") as two:
+            assert one.read() == two.read(), suffix
+    assert ours("restore_by_name", path=other) == theirs(tensorflow, "restore_by_name", path=mine)
 
 
 def test_containers(tensorflow: TensorFlow, tmp_path: Path) -> None:

@@ -602,7 +602,6 @@ def test_attention_with_a_causal_mask_sees_no_later_place():
 REFUSED = {
     "a map over nothing": lambda: tf.map_fn(abs, tf.zeros([0, 3])),
     "a model saved whole": lambda: K.callbacks.ModelCheckpoint("m.keras"),
-    "masking": lambda: L.Embedding(3, 2, mask_zero=True),
     "recurrent dropout": lambda: L.LSTM(2, recurrent_dropout=0.5),
     "stateful": lambda: L.LSTM(2, stateful=True),
     "channels first": lambda: L.Conv2D(2, 3, data_format="channels_first"),

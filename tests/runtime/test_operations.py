@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ckpt_cli.runtime as tf
-from ckpt_cli.runtime.ops.neural import Window
+from ckpt_cli.runtime.ops.windows import Window
 from ckpt_cli.runtime.tensor import OPERATIONS as OP
 
 RNG = np.random.default_rng(3)
@@ -28,6 +28,9 @@ def inside(*shape):
 
 
 WINDOW = Window((2, 2), (1, 2), (1, 1), True)
+DENSE = Window((2, 2), (1, 1), (1, 2), True)
+IMAGE, KERNEL = away_from_zero(2, 3, 4, 2), away_from_zero(2, 2, 2, 3)
+POOLED = OP["max_pool"](IMAGE, window=WINDOW).numpy()
 SAME = {"axis": 1, "keepdims": False}
 INDICES = np.array([[0, 2], [1, 1]])
 # Name, inputs in float64, which of them have a gradient, attributes.
@@ -86,8 +89,26 @@ CASES = {
     "einsum": ([away_from_zero(2, 3), away_from_zero(3, 4)], {"equation": "ij,jk->ki"}),
     "windows": ([away_from_zero(1, 3, 4, 2)], {"window": WINDOW, "fill": 0.0}),
     "windows_back": ([away_from_zero(1, 3, 2, 2, 2, 1), np.zeros((1, 3, 4, 1))], {"window": WINDOW}),
-    "windows_onto": ([away_from_zero(1, 3, 2, 2, 2, 1)], {"window": WINDOW, "image": (3, 4)}),
-    "window_max": ([away_from_zero(1, 2, 2, 2, 2, 1)], {"axis": (3, 4)}),
+    "max_pool": ([IMAGE], {"window": WINDOW}),
+    "max_pool_back": ([away_from_zero(2, 3, 2, 2), IMAGE, POOLED], {"window": WINDOW}),
+    "max_pool_pick": ([away_from_zero(2, 3, 4, 2), IMAGE, POOLED], {"window": WINDOW}),
+    "convolve": ([IMAGE, KERNEL], {"window": WINDOW}),
+    "convolve_back": ([away_from_zero(2, 3, 2, 3), KERNEL, IMAGE], {"window": WINDOW}),
+    "convolve_onto": ([away_from_zero(2, 3, 4, 3), KERNEL], {"window": DENSE, "image": (3, 4)}),
+    "convolve_kernel": ([IMAGE, away_from_zero(2, 3, 2, 3)], {"window": WINDOW}),
+    "normalize": ([IMAGE, away_from_zero(2), away_from_zero(2)], {"epsilon": 0.1}),
+    "normalize_back": (
+        [
+            away_from_zero(4, 2),
+            *(away_from_zero(2) for _ in "ab"),
+            away_from_zero(4, 2),
+            away_from_zero(2),
+            positive(2),
+            away_from_zero(2),
+        ],
+        {"epsilon": 0.1},
+    ),
+    "relu_back": ([away_from_zero(2, 3), away_from_zero(2, 3)], {}),
     "cross_entropy": ([away_from_zero(2, 3), np.array([[0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])], {}),
     "take_along": ([away_from_zero(2, 3), np.array([[2, 0], [1, 1]])], {"axis": 1}),
     "put_along": ([away_from_zero(2, 2), np.zeros((2, 3)), np.array([[2, 0], [1, 1]])], {"axis": 1}),
@@ -110,7 +131,7 @@ def differentiable(name):
     return [
         at
         for at in range(len(inputs))
-        if operation.variadic or (at < len(operation.rules) and operation.rules[at])
+        if operation.variadic or operation.joint or (at < len(operation.rules) and operation.rules[at])
     ]
 
 
@@ -304,6 +325,14 @@ class TestDtypes:
             tf.constant(1.0) + tf.constant(1)
         with pytest.raises(TypeError, match=r"Cannot convert 1\.5"):
             tf.constant(1) + 1.5
+
+    @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16, tf.float64, tf.int32])
+    @pytest.mark.parametrize("size", [2, 400])
+    def test_products_keep_the_dtype(self, dtype, size):
+        x = tf.ones([size, size], dtype)
+        product = x @ x
+        assert product.dtype == dtype
+        assert product.numpy().tolist() == [[size] * size] * size
 
     def test_shapes_that_do_not_fit(self):
         with pytest.raises(tf.errors.InvalidArgumentError, match="matmul"):

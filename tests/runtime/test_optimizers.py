@@ -49,3 +49,44 @@ def test_nadam_is_refused_where_keras_compiles_it(where: str) -> None:
     step()
     model.compile(tf.keras.optimizers.Nadam(), "mse", run_eagerly=True)
     assert len(model.fit(np.ones((2, 1)), np.ones((2, 1))).history["loss"]) == 1
+
+
+def adam_steps(variables, count):
+    """Take steps of Adam with gradients of the variables' own size and place; return values and slots."""
+    optimizer = tf.keras.optimizers.Adam(0.1, amsgrad=True)
+    for step in range(count):
+        optimizer.apply_gradients([(tf.sin(variable * (step + 1.0)), variable) for variable in variables])
+    kinds = optimizer._momentums, optimizer._velocities, optimizer._velocity_hats
+    return [np.concatenate([slot.numpy() for slot in slots]) for slots in kinds]
+
+
+def test_a_large_variable_changes_as_its_parts_would():
+    initial = np.linspace(-2, 2, 100_000, dtype=np.float32).reshape(1000, 100)
+    whole, parts = tf.Variable(initial), [tf.Variable(rows) for rows in np.split(initial, 10)]
+    for one, other in zip(adam_steps([whole], 3), adam_steps(parts, 3), strict=True):
+        assert one.shape == (1000, 100)
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(whole.numpy(), np.concatenate([part.numpy() for part in parts]))
+
+
+def test_a_value_that_was_read_stays_though_a_large_variable_changes_in_place():
+    variable = tf.Variable(np.ones((1000, 100), np.float32))
+    optimizer = tf.keras.optimizers.Adam(0.1)
+    gradient = tf.ones([1000, 100])
+    optimizer.apply_gradients([(gradient, variable)])
+    slot = optimizer._momentums[0]
+    array = slot._value
+    place = array.__array_interface__["data"][0]
+    del array
+    read, row, moment = variable.value(), variable._value[3], slot.value()
+    before = [one.numpy() for one in (read, moment)]
+    optimizer.apply_gradients([(gradient, variable)])
+    for one, value in zip((read, moment), before, strict=True):
+        np.testing.assert_array_equal(one.numpy(), value)
+    np.testing.assert_array_equal(row, before[0][3])
+    assert variable.numpy()[0, 0] < before[0][0, 0]
+    assert slot._value.__array_interface__["data"][0] != place
+    place = slot._value.__array_interface__["data"][0]
+    del read, row, moment, one
+    optimizer.apply_gradients([(gradient, variable)])
+    assert slot._value.__array_interface__["data"][0] == place

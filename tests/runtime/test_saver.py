@@ -98,7 +98,7 @@ class TestSaver:
         assert [float(one.numpy().sum()) for one in other] == [1.0, 1.0, 0.0]
         with pytest.raises(tf.errors.NotFoundError, match="Key a not found in checkpoint"):
             v1.train.Saver([weight, other[2]]).restore(None, path)
-        with pytest.raises(tf.errors.NotFoundError, match="Failed to find any matching files"):
+        with pytest.raises(ValueError, match="The passed save_path is not a valid checkpoint"):
             v1.train.Saver([weight]).restore(None, str(tmp_path / "none"))
 
     def test_long_lists_are_cut(self, tmp_path):
@@ -110,14 +110,10 @@ class TestSaver:
     def test_arguments(self):
         with pytest.raises(RuntimeError, match="`var_list` must specify"):
             v1.train.Saver()
-        with pytest.raises(ValueError, match="No variables to save"):
-            v1.train.Saver([])
-        with pytest.raises(ValueError, match="At least two variables have the same name: w"):
-            v1.train.Saver([tf.Variable(1.0, name="w"), tf.Variable(2.0, name="w")])
         with pytest.raises(TypeError, match="not a Variable"):
-            v1.train.Saver({"w": 1.0})
-        with pytest.raises(NotImplementedError, match="reshape"):
-            v1.train.Saver(variables(), reshape=True)
+            v1.train.Saver({"w": 1.0}).save(None, "w")
+        with pytest.raises(NotImplementedError, match="filename"):
+            v1.train.Saver(variables(), filename="w")
 
     def test_partitioned_variables_of_tensorflow_are_read_whole(self):
         """Each of two parts has its slice in the file; one variable of the full shape takes both."""

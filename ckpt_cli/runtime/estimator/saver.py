@@ -11,6 +11,7 @@ tensorflow/python/training/saver.py
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from abc import ABC, abstractmethod
@@ -20,16 +21,17 @@ import numpy as np
 
 from formats.store.base import FILE
 from formats.store.paths import entry_at, real_path
+from formats.tf.run.state_file import FILE_NAME
 
 from .. import graphs
 from ..checkpoint import read_into, write_checkpoint
 from ..compat.v1.train import remove_checkpoint
 from ..errors import InvalidArgumentError, NotFoundError
-from ..reader import cpp_name, opened
+from ..reader import checkpoint_exists, cpp_name, opened
 from ..saving import NamedArray, save_arrays
 from ..state_file import get_checkpoint_state, update_state_file
-from ..tensor import TensorLike
 from ..unknown import refuse
+from ..variable import Variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
 
     from ..checkpoint import Checkpoint
-    from ..variable import Variable
 
 __all__ = ["ObjectSaver", "Saver", "keys_by_name"]
 
@@ -59,15 +60,19 @@ class _Keeper(ABC):
         self._hours = keep_checkpoint_every_n_hours or 0.0
         self._next_preserved = time.time() + self._hours * 3600.0
         self._kept: list[_Kept] = []
+        self._step_digits = 0
         self.restored_from: str | None = None
 
     @property
     def last_checkpoints(self) -> list[str]:
-        """The checkpoints that may one day be deleted, oldest first."""
+        """The checkpoints that may one day be deleted, oldest first; none where all are kept."""
         return [one.path for one in self._kept]
 
     def set_last_checkpoints(self, last_checkpoints: Iterable[str]) -> None:
         self._kept = [_Kept(path, time.time()) for path in last_checkpoints]
+
+    def set_last_checkpoints_with_time(self, last_checkpoints_with_time: Iterable[tuple[str, float]]) -> None:
+        self._kept = [_Kept(path, saved) for path, saved in last_checkpoints_with_time]
 
     def recover_last_checkpoints(self, checkpoint_paths: Iterable[str]) -> None:
         """Take over checkpoints that an earlier saver wrote and that are still there."""
@@ -107,22 +112,35 @@ class _Keeper(ABC):
         write_state: bool = True,
         **options: Any,
     ) -> str:
-        """Write `<save_path>-<step>`; then name it in the state file and delete what is one too many."""
+        """Write `<save_path>-<step>`; then name it in the state file and delete what is one too many.
+
+        Raises ValueError for a state file elsewhere, or of the checkpoint's own name.
+        """
         del sess, meta_graph_suffix, write_meta_graph, options
-        refuse("Saver.save", latest_filename=latest_filename)
-        path = os.fspath(save_path)
+        path, state = os.fspath(save_path), latest_filename or FILE_NAME
+        if os.path.dirname(state):
+            raise ValueError("'latest_filename' must not contain path components")
         if global_step is not None:
-            path = f"{path}-{int(global_step)}"
+            path = f"{path}-{int(global_step):0{self._step_digits}d}"
+        elif os.path.basename(path) == state:
+            raise ValueError(f"'latest_filename' collides with 'save_path': '{state}' and '{path}'")
         self._write(path)
         if write_state:
-            others = (one for one in self._kept if real_path(one.path) != real_path(path))
-            self._kept = [*others, _Kept(path, time.time())]
-            surplus = len(self._kept) - self._max_to_keep if self._max_to_keep else 0
-            gone, self._kept = self._kept[: max(surplus, 0)], self._kept[max(surplus, 0) :]
-            update_state_file(os.path.dirname(path), path, self.last_checkpoints)
+            gone = self._note(path)
+            update_state_file(os.path.dirname(path), path, self.last_checkpoints or [path], name=state)
             for one in gone:
                 self._delete(one)
         return path
+
+    def _note(self, path: str) -> list[_Kept]:
+        """Note the newest checkpoint, if not all are kept; return those that are too many now."""
+        if not self._max_to_keep:
+            return []
+        others = (one for one in self._kept if real_path(one.path) != real_path(path))
+        kept = [*others, _Kept(path, time.time())]
+        surplus = max(len(kept) - self._max_to_keep, 0)
+        self._kept = kept[surplus:]
+        return kept[:surplus]
 
     def _delete(self, one: _Kept) -> None:
         if self._hours and one.saved > self._next_preserved:
@@ -133,7 +151,12 @@ class _Keeper(ABC):
     def restore(self, sess: Any, save_path: str | os.PathLike[str]) -> None:
         """Restore a checkpoint, or nothing of it: raise before the first variable is changed."""
         del sess
+        if save_path is None:
+            raise ValueError("Can't load save_path when it is None.")
         path = os.fspath(save_path)
+        # Within a graph an Estimator looks for another where one was deleted meanwhile: NotFoundError.
+        if graphs.current() is None and not checkpoint_exists(path):
+            raise ValueError(f"The passed save_path is not a valid checkpoint: {path}")
         self._read(path)
         self.restored_from = real_path(path)
 
@@ -168,26 +191,33 @@ class Saver(_Keeper):
         filename: str | None = None,
     ) -> None:
         refuse(
-            "Saver", reshape=reshape, saver_def=saver_def, builder=builder, pad_step_number=pad_step_number,
-            filename=filename, write_version=write_version != 2,
-        )  # fmt: skip
+            "Saver", saver_def=saver_def, builder=builder, filename=filename, write_version=write_version != 2
+        )
+        if defer_build and var_list is not None:
+            raise ValueError(
+                "If `var_list` is provided then build cannot be deferred. Either set defer_build=False or "
+                "var_list=None."
+            )
         # Paths are always relative here, and a directory that was moved stays whole.
         del sharded, name, restore_sequentially, save_relative_paths
         super().__init__(max_to_keep, keep_checkpoint_every_n_hours)
         self._var_list = var_list
-        self._allow_empty = allow_empty
+        self._allow_empty, self._is_reshaping = allow_empty, reshape
+        self._step_digits = 8 if pad_step_number else 0
         self._graph = graphs.current()
         if self._graph is None and var_list is None:
             raise RuntimeError(
                 "When eager execution is enabled, `var_list` must specify a list or dict of variables to save"
             )
-        self._built = None if defer_build else self._found()
+        # Eagerly TensorFlow looks at the list each time, and nothing is wrong with it before.
+        self._built = None if defer_build or self._graph is None else self._found()
 
     def _variables(self) -> dict[str, Variable]:
-        """Return the variables by key: those that there were when the saver was built."""
-        if self._built is None:
-            self._built = self._found()
-        return self._built
+        """Return the variables by key: in a graph those that there were when the saver was built."""
+        found = self._found() if self._built is None else self._built
+        if self._graph is not None:
+            self._built = found
+        return found
 
     def _found(self) -> dict[str, Variable]:
         if self._var_list is None:
@@ -198,7 +228,7 @@ class Saver(_Keeper):
         else:
             found = _by_name(self._var_list)
         for key, variable in found.items():
-            if not isinstance(variable, TensorLike):
+            if not isinstance(variable, Variable):
                 raise TypeError(f"Variable to save is not a Variable: {key}: {variable}")
         if not found and not self._allow_empty:
             raise ValueError("No variables to save")
@@ -212,17 +242,18 @@ class Saver(_Keeper):
         variables = self._variables()
         with opened(path) as reader:
             keys = keys_by_name(reader)
-            _check(path, variables, keys, reader)
+            _check(path, variables, keys, reader, is_reshaping=self._is_reshaping)
             values = {name: reader[keys[name]].read() for name in variables}
         for name, variable in variables.items():
-            variable._set(np.asarray(values[name]))
+            value = np.asarray(values[name])
+            variable._set(value.reshape(variable._value.shape) if self._is_reshaping else value)
 
 
 def _by_name(variables: Iterable[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for variable in variables:
         name = getattr(variable, "_shared_name", None)
-        if name in found:
+        if found.get(str(name), variable) is not variable:
             raise ValueError(f"At least two variables have the same name: {name}")
         found[str(name)] = variable
     return found
@@ -237,14 +268,21 @@ def keys_by_name(reader: CheckpointReader) -> dict[str, str]:
     return {one.full_name: one.checkpoint_key for one in attributes if one.full_name}
 
 
-def _check(path: str, variables: dict[str, Variable], keys: dict[str, str], reader: CheckpointReader) -> None:
+def _check(
+    path: str,
+    variables: dict[str, Variable],
+    keys: dict[str, str],
+    reader: CheckpointReader,
+    *,
+    is_reshaping: bool,
+) -> None:
     """Raise NotFoundError or InvalidArgumentError where variables and checkpoint do not go together."""
     missing, other = [], []
     for name, variable in variables.items():
         spec = reader.specs.get(keys[name]) if name in keys else None
         if spec is None:
             missing.append(f"Key {name} not found in checkpoint")
-        elif not variable.shape.is_compatible_with(spec.shape):
+        elif not _fits(variable, spec.shape, is_reshaping=is_reshaping):
             wanted, stored = ",".join(map(str, variable._value.shape)), ",".join(map(str, spec.shape))
             other.append(
                 f"tensor_name = {name}; shape in shape_and_slice spec [{wanted}] does not match the shape "
@@ -261,11 +299,18 @@ def _check(path: str, variables: dict[str, Variable], keys: dict[str, str], read
         raise NotFoundError(_refusal(path, missing))
 
 
+def _fits(variable: Variable, shape: tuple[int, ...], *, is_reshaping: bool) -> bool:
+    if is_reshaping:
+        return math.prod(shape) == variable._value.size
+    return variable.shape.is_compatible_with(shape)
+
+
 def _refusal(path: str, reasons: list[str]) -> str:
     shown = reasons[:_MOST_SHOWN]
     if len(reasons) > len(shown):
         shown.append(f"and {len(reasons) - len(shown)} more")
-    return _REFUSED.format(path=path, reasons="\n".join(shown))
+    refused = _REFUSED.format(path=path, reasons="\n".join(shown))
+    return refused if graphs.current() is None else refused + _OF_ESTIMATORS
 
 
 _REFUSED = """\
@@ -276,7 +321,8 @@ checkpoint. Original error:
 {path}: {reasons}
 
 Nothing was restored and nothing was written. To go on with this checkpoint, give the model the sizes and \
-names it was trained with (`ckpt ls` lists them); to train the changed model, give it another model_dir."""
+names it was trained with (`ckpt ls` lists them)"""
+_OF_ESTIMATORS = "; to train the changed model, give it another model_dir."
 
 
 def _names(variables: list[Any]) -> str:

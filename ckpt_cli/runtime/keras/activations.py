@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ..dtypes import as_numpy
 from ..ops.elementwise import cast, where
 from ..tensor import OPERATIONS, Tensor, as_tensor
 
@@ -127,7 +128,9 @@ def name_of(function: Callable[..., Any]) -> str:
 def as_float(x: Any, dtype: Any) -> Tensor:
     """Return an input brought to a layer's dtype, if it is of another floating one."""
     tensor = as_tensor(x)
-    return cast(tensor, dtype) if tensor.dtype.is_floating and tensor.dtype != dtype else tensor
+    if tensor._value.dtype == as_numpy(dtype):  # by far the most common case
+        return tensor
+    return cast(tensor, dtype) if tensor.dtype.is_floating else tensor
 
 
 def is_known(name: str, function: Any) -> bool:

@@ -27,7 +27,8 @@ from ..trackable import AutoTrackable, Trackable
 from ..variable import Variable, has_no_effect
 from . import initializers, regularizers
 from .activations import as_float
-from .configs import options_of
+from .configs import config_of, known_options
+from .masks import hang_mask, mask_of, masks_of
 from .symbolic import Call, KerasTensor, call_symbolically
 
 if TYPE_CHECKING:
@@ -41,12 +42,15 @@ _training: list[Any] = []
 
 
 class CallSpec(NamedTuple):
-    """What a layer's `call` takes: the name of its inputs, and where `training` stands, with what default."""
+    """What `call` takes: the name of its inputs, all names, and where `training` and `mask` stand."""
 
     inputs: str
+    names: tuple[str, ...]
     takes_training: bool
     training_at: int | None
     training_default: Any
+    takes_mask: bool
+    mask_at: int | None
 
     @classmethod
     def of(cls, call: Callable[..., Any]) -> CallSpec:
@@ -54,13 +58,28 @@ class CallSpec(NamedTuple):
         parameters = list(inspect.signature(call).parameters.values())[1:]
         names = [one.name for one in parameters]
         positional = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
         default = next((one.default for one in parameters if one.name == "training"), None)
         return cls(
             inputs=positional[0] if positional else "inputs",
-            takes_training="training" in names or any(one.kind is one.VAR_KEYWORD for one in parameters),
+            names=tuple(positional) or ("inputs",),
+            takes_training="training" in names or takes_any,
             training_at=positional.index("training") if "training" in positional else None,
             training_default=None if default is inspect.Parameter.empty else default,
+            takes_mask="mask" in names or takes_any,
+            mask_at=positional.index("mask") if "mask" in positional else None,
         )
+
+    def settle_masks(self, inputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the masks of a call: what it was given, else those of the inputs, which `call` gets then."""
+        if "mask" in kwargs:
+            return kwargs["mask"]
+        if self.mask_at is not None and self.mask_at < len(args):
+            return args[self.mask_at]
+        masks = masks_of(inputs)
+        if masks is not None and self.takes_mask:
+            kwargs["mask"] = masks
+        return masks
 
     def settle_training(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
         """Return the positional arguments and whether this call is training, which goes to `call` if it asks.
@@ -93,6 +112,12 @@ class Layer(Module):
 
     _row: ClassVar[LayerRow] = LayerRow()
     """What the table of layers knows of the class."""
+
+    _passes_masks: ClassVar[bool] = False
+    """Whether a mask of the inputs is one of the outputs, or `compute_mask` says which is."""
+
+    _hangs_masks: ClassVar[bool] = False
+    """Whether `call` gives the outputs their masks itself."""
 
     _initial: Mapping[str, Any]
     _constraints: Mapping[str, Any]
@@ -140,7 +165,7 @@ class Layer(Module):
         put("_regularizers", {name: regularizers.get(given) for name, given in on_weights.items()})
         put("_constraints", constraints)
         put("built", False)
-        put("supports_masking", False)
+        put("supports_masking", self._passes_masks or type(self).compute_mask is not Layer.compute_mask)
 
     def _put(self, name: str, value: Any) -> None:
         """Set an attribute that is nobody's child."""
@@ -206,10 +231,7 @@ class Layer(Module):
 
     def _sublayers(self) -> list[Any]:
         """Return the layers, containers and modules in attributes, in order of assignment, each once."""
-        children = [
-            child for child in self._links.children.values() if isinstance(child, Layer | Container | Module)
-        ]
-        return deduplicated(children)
+        return deduplicated([child for child in self._links.children.values() if isinstance(child, _PARTS)])
 
     # Weights.
 
@@ -369,6 +391,8 @@ class Layer(Module):
             raise RuntimeError("You must call `super().__init__()` in the layer constructor.")
         spec = self._call_spec()
         inputs = args[0] if args else kwargs.pop(spec.inputs, None)
+        is_masking = self.supports_masking or spec.takes_mask
+        masks = spec.settle_masks(inputs, args, kwargs) if is_masking else None
         if inputs.__class__ is not Tensor or inputs._value.dtype.kind == "f":
             inputs = self._converted(inputs)
         args, training = spec.settle_training(args, kwargs)
@@ -383,10 +407,37 @@ class Layer(Module):
             outputs = self.call(inputs, *args[1:], **kwargs)
             if self._activity_regularizer is not None:
                 self._penalize(outputs)
+            if self.supports_masking:
+                self._hang_masks(inputs, outputs, masks)
             return outputs
         finally:
             scope.__exit__(None, None, None)
             _training.pop()
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Return the masks of the outputs for inputs and their masks: here the same, if masks are supported.
+
+        Raises TypeError for a mask of a layer that supports none.
+        """
+        if not self.supports_masking:
+            if any(one is not None for one in flatten(mask)):
+                raise TypeError(
+                    f"Layer {self.name} does not support masking, but was passed an input_mask: {mask}"
+                )
+            return None
+        return mask
+
+    def _hang_masks(self, inputs: Any, outputs: Any, masks: Any) -> None:
+        """Hang on outputs the masks that they have for inputs with these masks."""
+        if self._hangs_masks or (masks is None and type(self).compute_mask is Layer.compute_mask):
+            return
+        leaves = flatten(outputs)
+        if all(mask_of(leaf) is not None for leaf in leaves):
+            return
+        found = self.compute_mask(inputs, masks)
+        if found is not None:
+            for leaf, mask in zip(leaves, flatten(found), strict=False):
+                hang_mask(leaf, mask)
 
     def _penalize(self, outputs: Any) -> None:
         """Add what the regularizer says of outputs, for each example, to the losses of this call."""
@@ -435,17 +486,24 @@ class Layer(Module):
         if self._batch_input_shape is not None:
             config["batch_input_shape"] = tuple(self._batch_input_shape)
         if type(self) is not Layer and type(self).__module__.startswith(_OURS):
-            config |= options_of(self, self.__dict__["_made_with"])
+            config |= config_of(self)
         return config
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        return cls(**config)
+        """Return a layer with these options; those that Keras writes and that are off need not be known."""
+        off = known_options(cls.__name__) if cls.__module__.startswith(_OURS) else {}
+        missing = object()
+        return cls(**{name: value for name, value in config.items() if off.get(name, missing) != value})
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__qualname__} object at {id(self):#x}>"
 
     __hash__ = object.__hash__
+
+
+_PARTS = (Layer, Container, Module)
+_NESTS = (list, tuple, dict)
 
 
 def _has_symbols(values: Any) -> bool:
@@ -454,7 +512,7 @@ def _has_symbols(values: Any) -> bool:
     for value in values:
         if isinstance(value, KerasTensor):
             return True
-        if isinstance(value, list | tuple | dict) and _has_symbols(value):
+        if isinstance(value, _NESTS) and _has_symbols(value):
             return True
     return False
 

@@ -14,7 +14,7 @@ keras/src/engine/functional.py: reconstruct_from_config
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from formats.errors import UnsupportedFeatureError
 from formats.keras.layers import LAYERS, LayerRow
@@ -28,7 +28,10 @@ from .layers.structural import InputLayer, TFOpLambda
 from .model import Model, Sequential
 from .symbolic import KerasTensor
 
-__all__ = ["model_from_config"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Builder", "model_from_config"]
 
 _MOST_DEPTH = 32
 _MOST_INPUT = 1 << 22
@@ -43,6 +46,7 @@ _MODELS = ("Sequential", "Functional", "Model")
 _OPERATIONS = {
     "__operators__.add": "add", "math.add": "add", "math.subtract": "subtract",
     "math.multiply": "multiply", "math.truediv": "divide", "math.negative": "negative",
+    "math.not_equal": "not_equal",
 }  # fmt: skip
 """What Keras 2 calls the operators of symbolic tensors."""
 _OPERATION_CLASSES = {"Add": "add", "Subtract": "subtract", "Multiply": "multiply", "Divide": "divide"}
@@ -59,16 +63,21 @@ def model_from_config(text: str, elements: int, *, keras3: bool) -> Model:
         item = parse_object(text)
     except ValueError as error:
         raise UnsupportedFeatureError(f"the model's configuration: {error}") from error
+    budget = Budget(elements)
     try:
-        return _Builder(Budget(elements), keras3=keras3).model(item, 0)
+        return Builder(lambda one: layer_from_config(one, budget, keras3=keras3)).model(item, 0)
     except MemoryError as error:
         raise UnsupportedFeatureError("the model needs more memory than there is") from error
 
 
-class _Builder:
-    def __init__(self, budget: Budget, *, keras3: bool) -> None:
-        self._budget = budget
-        self._keras3 = keras3
+class Builder:
+    """Builds models of layers that `make_layer` makes of their configurations."""
+
+    _needs_input = True
+    """Whether a model must be built, for which the shape of its input is to be known."""
+
+    def __init__(self, make_layer: Callable[[Config], Any]) -> None:
+        self._make_layer = make_layer
 
     def model(self, item: Config, depth: int) -> Model:
         config, class_name = item.get("config"), item.get("class_name")
@@ -99,7 +108,7 @@ class _Builder:
         operation = _operation_of(item)
         if operation is not None:
             return TFOpLambda(operation, {})
-        return layer_from_config(item, self._budget, keras3=self._keras3)
+        return self._make_layer(item)
 
     @staticmethod
     def _input(config: Config) -> InputLayer:
@@ -123,7 +132,7 @@ class _Builder:
             model.add(InputLayer(batch_input_shape=_bounded(shape), dtype=first.input_dtype))
         for layer in made:
             model.add(layer)
-        if model._input is None:
+        if model._input is None and self._needs_input:
             raise UnsupportedFeatureError(f"model {model.name!r} was saved without the shape of its input")
         return model
 
@@ -261,7 +270,7 @@ class _Called:
 
 
 def _arguments(node: Any) -> tuple[Any, Config]:
-    """Return the arguments of a call, without those that only say that it is no training."""
+    """Return the arguments of a call; UnsupportedFeatureError for one that nobody here looks at."""
     if isinstance(node, dict):
         args, kwargs = node.get("args", []), node.get("kwargs", {})
     else:
@@ -271,10 +280,12 @@ def _arguments(node: Any) -> tuple[Any, Config]:
     kept = {
         key: value
         for key, value in kwargs.items()
-        if value is not None and not (key in ("training", "use_causal_mask") and value is False)
+        if value is not None and not (key == "use_causal_mask" and value is False)
     }
     foreign = [
-        key for key, value in kept.items() if not isinstance(value, KerasTensor) and key not in _SIMPLE
+        key
+        for key, value in kept.items()
+        if not isinstance(value, KerasTensor) and key not in _SIMPLE and (key, value) != ("training", False)
     ]
     if foreign:
         raise unknown(f"a call with {foreign[0]}={kept[foreign[0]]!r}")

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from ..names import unique_name
 from ..nest import flatten, map_structure
 from .layers.structural import InputLayer
+from .masks import hang_masks, mask_of
 from .model import Model, layer_edges
-from .symbolic import Call, KerasTensor
+from .symbolic import Call, KerasTensor, conformed
 
 if TYPE_CHECKING:
     from ..trackable import Trackable
@@ -32,6 +33,7 @@ class Functional(Model):
     _outputs: Any
     _calls: list[Call]
     _ordered: list[Layer]
+    _hangs_masks = True
 
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
         # A class of its own is Keras' business; to a program it is a Model.
@@ -86,14 +88,32 @@ class Functional(Model):
     def _lookup_child(self, name: str) -> Trackable | None:
         return self._trackable_children().get(name)
 
+    def get_config(self) -> dict[str, Any]:
+        """Return the configurations of the layers, with the calls of each, and of inputs and outputs."""
+        return self._texts.config_of_functional(self)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
+        """Return the model that a configuration describes; ValueError for what is none or not known."""
+        return cls._texts.model_of({"class_name": "Functional", "config": config}, custom_objects)
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        return map_structure(mask_of, self.call(inputs, mask=mask))
+
+    def _flat(self, given: Any) -> list[Any]:
+        """Return what was given for each input, in their order; a dict may go by the names of the inputs."""
+        if isinstance(given, Mapping) and not isinstance(self._inputs, Mapping):
+            return [given[one.call.layer.name] for one in flatten(self._inputs)]
+        return flatten(given)
+
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
-        del mask
-        given = inputs
-        if isinstance(inputs, Mapping) and not isinstance(self._inputs, Mapping):
-            given = [inputs[one.call.layer.name] for one in flatten(self._inputs)]
-        values = {
-            id(symbol): value for symbol, value in zip(flatten(self._inputs), flatten(given), strict=True)
-        }
+        symbols, given = flatten(self._inputs), self._flat(inputs)
+        hang_masks(given, None if mask is None else self._flat(mask))
+        values = {id(one): conformed(value, one) for one, value in zip(symbols, given, strict=True)}
+        return self._computed(values, training)
+
+    def _computed(self, values: dict[int, Any], training: Any = None) -> Any:
+        """Make every call, from the values of the inputs by `id` of their symbols, which get all others."""
 
         def value_of(leaf: Any) -> Any:
             return values[id(leaf)] if isinstance(leaf, KerasTensor) else leaf

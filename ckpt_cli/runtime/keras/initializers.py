@@ -160,6 +160,10 @@ class VarianceScaling(Initializer):
         width = dtype.numpy_dtype.type(limit) - dtype.numpy_dtype.type(-limit)
         return self._draw(distributions.uniform, shape, dtype, width, -limit)
 
+    def get_config(self) -> dict[str, Any]:
+        """Return the options; of a class that has a scale and a distribution of its own the seed alone."""
+        return super().get_config() if type(self) is VarianceScaling else {"seed": self.seed}
+
 
 def _fans(shape: tuple[int, ...]) -> tuple[float, float]:
     """Return the inputs and outputs of one unit: of a kernel, those under its whole window."""

@@ -34,7 +34,7 @@ _IRRELEVANT = frozenset(
     [
         "name", "trainable", "dtype", "batch_input_shape", "batch_shape", "build_input_shape", "seed",
         "noise_shape", "dropout", "recurrent_dropout", "implementation", "unroll", "synchronized",
-        "input_length", "query_shape", "key_shape", "value_shape", "zero_output_for_mask",
+        "input_length", "query_shape", "key_shape", "value_shape",
         "renorm_clipping", "renorm_momentum",
     ]
 )  # fmt: skip
@@ -93,6 +93,8 @@ def layer_from_config(item: Config, budget: Budget, *, keras3: bool) -> Any:
         if not _is_off(option, value):
             raise unknown(f"{what}: {option}={value!r}")
     _check(what, options, keras3=keras3)
+    if keras3 and (class_name == "Masking" or options.get("mask_zero")):
+        raise unknown(f"{what}: a mask, which Keras 3 passes on otherwise,")
     _check_dtype(what, config.get("dtype", "float32"))
     options |= dict.fromkeys(row.initializers(), budget)
     made = _made(what, getattr(layers, class_name), {**options, "name": name})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..functions import argmax, reduce_sum
+from ..functions import argmax, reduce_mean, reduce_sum
 from ..module import Module
 from ..ops.elementwise import cast
 from ..shaping import reshape
 from ..tensor import OPERATIONS, Tensor, as_tensor
 from ..variable import Variable
+from .losses import of_rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ class Metric(Module):
         number = cast(values, "float32")
         weights = _op["ones_like"](number)
         if sample_weight is not None:
-            weights = weights * cast(sample_weight, "float32")
+            number, weights = _weighted(number, of_rank(cast(sample_weight, "float32"), number))
         self.total.assign_add(reduce_sum(number * weights))
         self.count.assign_add(reduce_sum(weights))
 
@@ -55,8 +56,7 @@ class Metric(Module):
         raise NotImplementedError
 
     def result(self) -> Tensor:
-        has_any = cast(self.count > 0, "float32")
-        return self.total / _op["maximum"](self.count, 1 - has_any) * has_any
+        return _op["divide_no_nan"](self.total, self.count)
 
     def reset_state(self) -> None:
         self.total.assign(0.0)
@@ -65,6 +65,14 @@ class Metric(Module):
     def __call__(self, *arguments: Any, **options: Any) -> Tensor:
         self.update_state(*arguments, **options)
         return self.result()
+
+
+def _weighted(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return values and a weight for each: weights are spread, or values averaged over axes weights lack."""
+    pairs = zip(weights.shape, values.shape, strict=False)
+    if not weights.ndim or (weights.ndim == values.ndim and all(one in (1, of) for one, of in pairs)):
+        return values, weights * _op["ones_like"](values)
+    return reduce_mean(values, list(range(weights.ndim, values.ndim))), weights
 
 
 class Mean(Metric):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,10 +20,11 @@ from ..reader import opened
 from ..state_file import latest_checkpoint, update_state_file
 from ..tensor import TensorShape, as_tensor
 from ..variable import without_effect
-from . import base_layer, layers
+from . import base_layer
 from .base_layer import Layer, deduplicated
 from .layers.structural import InputLayer
-from .symbolic import KerasTensor
+from .masks import hang_masks, mask_of
+from .symbolic import KerasTensor, conformed
 from .training import Trainer
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ _OBJECT_PATHS = ".weights.h5"
 
 class Model(Trainer, Layer):
     """Base of models.  `Model(inputs, outputs)` is a Functional model, a subclass writes `call`."""
+
+    _texts: ClassVar[Any]
+    """Writes and reads configurations of models; `model_json`, which knows all kinds, sets it."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is Model and (args or "inputs" in kwargs):
@@ -191,6 +195,13 @@ class Model(Trainer, Layer):
                 return False
         return True
 
+    def to_json(self, **kwargs: Any) -> str:
+        """Return what the model is made of, as Keras 2.15 writes it; `kwargs` are those of `json.dumps`.
+
+        Raises NotImplementedError for what cannot be written so: a class of a program's own, a function.
+        """
+        return self._texts.to_json(self, **kwargs)
+
     def summary(self, print_fn: Any = None, **options: Any) -> None:
         """Print the layers with their numbers of parameters."""
         del options
@@ -229,20 +240,6 @@ def layer_edges(layers: list[Layer], first: int = 0) -> dict[str, Trackable]:
     return edges
 
 
-def _described(layer: Layer) -> dict[str, Any]:
-    """Return a layer's class and configuration."""
-    return {"class_name": type(layer).__name__, "config": layer.get_config()}
-
-
-def _made_of(item: dict[str, Any], custom_objects: dict[str, Any] | None) -> Layer:
-    """Return a layer like one that was described, here or by Keras 2; ValueError for an unknown class."""
-    name = item["class_name"]
-    cls = (custom_objects or {}).get(name) or getattr(layers, name, None)
-    if cls is None:
-        raise ValueError(f"Unknown layer: '{name}'. Please ensure you are using `custom_objects`.")
-    return cls.from_config(item["config"])
-
-
 def _input_of(first: Layer, shape: tuple[Any, ...], dtype: str) -> InputLayer:
     """Return the input of a Sequential model, named after the first of its layers."""
     return InputLayer(batch_input_shape=shape, dtype=dtype, name=f"{first.name}_input")
@@ -253,22 +250,25 @@ class Sequential(Model):
 
     _stack: list[Layer]
     _input: InputLayer | None
+    _is_input_told: bool
+    _passes_masks = _hangs_masks = True
 
     def __init__(self, layers: Any = None, name: str | None = None) -> None:
         super().__init__(name=name)
         self._put("_stack", [])
         self._put("_input", None)
+        self._put("_is_input_told", False)
         for layer in layers or ():
             self.add(layer)
 
     def get_config(self) -> dict[str, Any]:
         """Return the configurations of the layers, before them that of the input if it is known."""
-        known = [] if self._input is None else [self._input]
-        return {"name": self.name, "layers": [_described(layer) for layer in [*known, *self._stack]]}
+        return self._texts.config_of_sequential(self)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Sequential:
-        return cls([_made_of(item, custom_objects) for item in config["layers"]], name=config["name"])
+        """Return the model that a configuration describes; ValueError for what is none or not known."""
+        return cls._texts.model_of({"class_name": "Sequential", "config": config}, custom_objects)
 
     def add(self, layer: Any) -> None:
         """Add a layer at the end; once the input's shape is known, it is built at once."""
@@ -285,17 +285,20 @@ class Sequential(Model):
                 "already the name of a layer in this model. Update the `name` argument to pass a unique name."
             )
         if isinstance(layer, InputLayer):
-            self._put("_input", layer)
-            self._put("built", True)
+            self._begin_with(layer)
             return
         if not self._stack and self._input is None and layer._batch_input_shape is not None:
-            self._put("_input", _input_of(layer, layer._batch_input_shape, layer.dtype))
-            self._put("built", True)
+            self._begin_with(_input_of(layer, layer._batch_input_shape, layer.dtype))
         self._stack.append(layer)
         # A restore may be waiting under either of the names the layer has just got.
         if self._input is not None:
             self._build_stack()
         self._settle_layers()
+
+    def _begin_with(self, layer: InputLayer) -> None:
+        self._put("_input", layer)
+        self._put("_is_input_told", True)
+        self._put("built", True)
 
     def pop(self) -> None:
         self._stack.pop()
@@ -357,8 +360,13 @@ class Sequential(Model):
         self._build_stack(is_called=True)
         self._settle_layers()
 
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        return mask_of(self.call(inputs, mask=mask))
+
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
-        del mask
+        hang_masks(flatten(inputs), None if mask is None else flatten(mask))
+        if self._input is not None and self._is_input_told:
+            inputs = conformed(inputs, self._input._inbound[0].outputs)
         for layer in self._stack:
             inputs = layer(inputs, training=training) if layer._call_spec().takes_training else layer(inputs)
         return inputs

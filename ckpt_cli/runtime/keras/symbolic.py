@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..nest import flatten, map_structure
-from ..tensor import Tensor, TensorShape
+from ..ops.elementwise import cast
+from ..tensor import OPERATIONS, Tensor, TensorLike, TensorShape, as_tensor
 from ..variable import without_effect
 
 if TYPE_CHECKING:
     from .. import dtypes
     from .base_layer import Layer
 
-__all__ = ["Call", "KerasTensor", "call_symbolically"]
+__all__ = ["Call", "KerasTensor", "call_symbolically", "conformed"]
 
 
 class Call:
@@ -94,12 +95,29 @@ class KerasTensor:
     def __pow__(self, other: Any) -> Any:
         return self._operate("pow", self, other)
 
+    def __ne__(self, other: object) -> Any:
+        return True if other is None else self._operate("not_equal", self, other)
+
+    __hash__ = object.__hash__
+
     def __getitem__(self, key: Any) -> Any:
         return self._operate("slice", self, index=key)
 
 
 def _zeros(value: Any) -> Any:
     return value.zeros if isinstance(value, KerasTensor) else value
+
+
+def conformed(value: Any, symbol: KerasTensor) -> Any:
+    """Return a tensor in the dtype of an input, and with or without a last axis of one as that has it."""
+    if not isinstance(value, TensorLike):
+        return value
+    tensor = as_tensor(value)
+    if tensor.ndim == symbol.ndim + 1 and tensor.shape[-1] == 1:
+        tensor = OPERATIONS["squeeze"](tensor, axis=-1)
+    elif tensor.ndim == symbol.ndim - 1 and symbol.shape[-1] == 1:
+        tensor = OPERATIONS["expand_dims"](tensor, axis=-1)
+    return cast(tensor, symbol.dtype)
 
 
 def call_symbolically(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

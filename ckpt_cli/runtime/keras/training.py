@@ -26,6 +26,7 @@ from ..tensor import OPERATIONS, TensorLike, as_tensor
 from ..unknown import refuse
 from . import losses, metrics, optimizers
 from .callbacks import CallbackList, History, Logs
+from .masks import mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +83,7 @@ class Trainer:
         with GradientTape() as tape:
             predictions = self(x, training=True)  # type: ignore[operator]
             y = _matched(y, predictions)
-            loss = self._with_added_losses(loss_function(y, predictions))
+            loss = self._with_added_losses(loss_function(y, predictions, mask_of(predictions)))
         variables = self.trainable_variables  # type: ignore[attr-defined]
         self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return self._progress.after(x, y, loss, predictions)  # type: ignore[attr-defined]
@@ -92,7 +93,7 @@ class Trainer:
         x, y = unpacked(data)
         predictions = self(x, training=False)  # type: ignore[operator]
         y = _matched(y, predictions)
-        loss = self._with_added_losses(self._loss_function()(y, predictions))
+        loss = self._with_added_losses(self._loss_function()(y, predictions, mask_of(predictions)))
         return self._progress.after(x, y, loss, predictions)  # type: ignore[attr-defined]
 
     def _with_added_losses(self, loss: Any) -> Any:
@@ -314,8 +315,10 @@ class _Metrics:
     def update(self, y: Any, predictions: Any) -> None:
         if not self._metrics:
             self._metrics = {name: metrics.get(one, y, predictions) for name, one in self._given.items()}
+        mask = mask_of(predictions)
+        weighted = {} if mask is None else {"sample_weight": mask}
         for metric in self._metrics.values():
-            metric.update_state(y, predictions)
+            metric.update_state(y, predictions, **weighted)
 
     def result(self) -> dict[str, float]:
         return {name: float(metric.result()) for name, metric in self._metrics.items()}

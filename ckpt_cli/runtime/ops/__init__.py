@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
-from . import arrays, elementwise, neural, random, reductions, state, training
+from . import (
+    arrays,
+    convolution,
+    elementwise,
+    neural,
+    normalization,
+    random,
+    reductions,
+    state,
+    training,
+    windows,
+)
 
-__all__ = ["arrays", "elementwise", "neural", "random", "reductions", "state", "training"]
+__all__ = [
+    "arrays", "convolution", "elementwise", "neural", "normalization", "random", "reductions", "state",
+    "training", "windows",
+]  # fmt: skip

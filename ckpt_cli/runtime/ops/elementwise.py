@@ -13,6 +13,7 @@ import numpy as np
 
 from ..dtypes import as_numpy
 from ..tensor import OPERATIONS, Operation, Tensor, as_tensor, define, observers
+from .rows import LARGE, Rows, in_parts
 
 __all__ = ["abs_", "add", "cast", "maximum", "minimum", "multiply", "sum_like", "where"]
 
@@ -22,7 +23,11 @@ def _sum_to(value: Any, like: Any) -> Any:
     if value.shape == shape:
         return value
     extra = value.ndim - len(shape)
-    if extra:
+    if extra == value.ndim - 1 and value.size >= LARGE:
+        rows = Rows(value)
+        flat = rows.of(value)
+        value = rows.sums(lambda piece: flat[piece])[0].astype(value.dtype)
+    elif extra:
         value = value.sum(axis=tuple(range(extra)))
     axes = tuple(axis for axis, dim in enumerate(shape) if dim == 1 and value.shape[axis] != 1)
     return value.sum(axis=axes, keepdims=True) if axes else value
@@ -56,21 +61,21 @@ def sum_like(g: Tensor, x: Tensor) -> Tensor:
 
 add = define(
     "add",
-    np.add,
+    in_parts(np.add),
     lambda g, out, x, y: sum_like(g, x),
     lambda g, out, x, y: sum_like(g, y),
     promotes=True,
 )
 subtract = define(
     "subtract",
-    np.subtract,
+    in_parts(np.subtract),
     lambda g, out, x, y: sum_like(g, x),
     lambda g, out, x, y: sum_like(-g, y),
     promotes=True,
 )
 multiply = define(
     "multiply",
-    np.multiply,
+    in_parts(np.multiply),
     lambda g, out, x, y: sum_like(g * y, x),
     lambda g, out, x, y: sum_like(g * x, y),
     promotes=True,
@@ -197,7 +202,7 @@ def _quiet(function: Any) -> Any:
 def _sigmoid(x: Any) -> Any:
     # exp of a negative number never overflows.
     small = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1 / (1 + small), small / (1 + small)).astype(x.dtype)
+    return (np.where(x >= 0, 1, small) / (1 + small)).astype(x.dtype, copy=False)
 
 
 def _softplus(x: Any) -> Any:
@@ -237,7 +242,17 @@ define(
     lambda x: _erf(x).astype(x.dtype),
     lambda g, out, x: g * (2 / math.sqrt(math.pi)) * _op["exp"](-x * x),
 )
-define("relu", lambda x: np.maximum(x, 0), lambda g, out, x: g * cast(x > 0, g.dtype))
+define(
+    "relu",
+    in_parts(lambda x, out=None: np.maximum(x, 0, out=out)),
+    lambda g, out, x: _op["relu_back"](g, x),
+)
+define(
+    "relu_back",
+    in_parts(lambda g, x, out=None: np.multiply(g, x > 0, out=out)),
+    lambda h, out, g, x: _op["relu_back"](h, x),
+    None,
+)
 define("zeros_like", np.zeros_like, None)
 define("ones_like", np.ones_like, None)
 

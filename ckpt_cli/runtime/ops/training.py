@@ -11,13 +11,70 @@ evaluation.  Hyperparameters come as numbers, or as the variables that legacy op
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..parts import share_unbroken
 from ..tensor import define
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__: list[str] = []
+
+_ELEMENTS = 1 << 16
+"""That a step takes at a time: the 256 KiB of each of its temporary arrays stay in a processor's cache."""
+
+
+class _Holder:
+    """What holds an array that nobody else has."""
+
+    def __init__(self) -> None:
+        self._value = np.empty(0)
+
+
+def _count(holder: Any) -> int:
+    """Return how many references there are to a holder's array, those that asking takes among them."""
+    return sys.getrefcount(holder._value)
+
+
+_ALONE = _count(_Holder())
+
+
+def _target(variable: Any) -> Any:
+    """Return the array for a variable's new value: its own, unless anybody could see that it changes."""
+    value = variable._value
+    is_seen = not (value.flags.owndata and value.flags.writeable and value.flags.c_contiguous)
+    del value
+    return np.empty_like(variable._value) if is_seen or _count(variable) > _ALONE else variable._value
+
+
+def _step(formula: Callable[..., tuple[Any, ...]], g: Any, *variables: Any) -> Any:
+    """Give variables the values that a formula makes of a gradient and their values; return the first one's.
+
+    The formula goes element by element, so that large variables are changed in parts.
+    """
+    if g.size <= _ELEMENTS or any(one._value.shape != g.shape for one in variables):
+        values = formula(g, *[variable._value for variable in variables])
+        for variable, value in zip(variables, values, strict=True):
+            variable._set(value)
+        return variables[0]._value
+    targets = [_target(variable) for variable in variables]
+    olds = [variable._value.reshape(-1) for variable in variables]
+    flat, into = g.reshape(-1), [target.reshape(-1) for target in targets]
+
+    def work(piece: slice) -> None:
+        for target, value in zip(into, formula(flat[piece], *(one[piece] for one in olds)), strict=True):
+            target[piece] = value
+
+    try:
+        share_unbroken(work, [slice(at, at + _ELEMENTS) for at in range(0, g.size, _ELEMENTS)])
+    finally:  # an interrupt comes when all is done
+        for variable, target in zip(variables, targets, strict=True):
+            variable._set(target)
+    return targets[0]
 
 
 def _rate(lr: Any, step: Any, decay: Any, dtype: Any) -> Any:
@@ -51,17 +108,23 @@ def _adam(
     b1, b2 = dtype(beta_1), dtype(beta_2)
     count = dtype(step._value + 1)
     alpha = lr * np.sqrt(dtype(1) - b2**count) / (dtype(1) - b1**count)
-    m_old, v_old = m._value, v._value
-    m_new = m_old + (g - m_old) * dtype(1 - beta_1)
-    v_new = v_old + (np.square(g) - v_old) * dtype(1 - beta_2)
-    m._set(m_new)
-    v._set(v_new)
-    if vhat is not None:
-        v_new = np.maximum(vhat._value, v_new)
-        vhat._set(v_new)
-    out = variable._value - (m_new * alpha) / (np.sqrt(v_new) + dtype(epsilon))
-    variable._set(out)
-    return out
+    new_m, new_v, eps = dtype(1 - beta_1), dtype(1 - beta_2), dtype(epsilon)
+
+    def formula(g: Any, value: Any, m: Any, v: Any, *most: Any) -> tuple[Any, ...]:
+        change, squared = g - m, np.square(g)
+        change *= new_m
+        change += m
+        squared -= v
+        squared *= new_v
+        squared += v
+        largest = tuple(np.maximum(one, squared) for one in most)
+        below = np.sqrt(largest[0] if largest else squared)
+        below += eps
+        step = change * alpha
+        step /= below
+        return (value - step, change, squared, *largest)
+
+    return _step(formula, g, variable, m, v, *([] if vhat is None else [vhat]))
 
 
 def _apply_adam(

@@ -1512,3 +1512,67 @@ def callbacks_save_weights(tf, directory):
     raises(ValueError, checkpoint, path, save_freq="now", save_weights_only=True)
     wrong = checkpoint("w-{nothing}", save_weights_only=True)
     raises(KeyError, model.fit, x, y, callbacks=[wrong], verbose=0)
+
+
+def savers_without_sessions(tf, directory):
+    """tf.compat.v1.train.Saver keeps the latest few, and says which in the state file."""
+    saver, state_of = tf.compat.v1.train.Saver, tf.train.get_checkpoint_state
+    a, b = tf.Variable([1.0, 2.0], name="a"), tf.Variable(3, name="b", dtype=tf.int64)
+
+    def saved(folder, steps, **how):
+        made = saver([a], **how)
+        prefix = os.path.join(directory, folder, "m")
+        os.mkdir(os.path.dirname(prefix))
+        for step in steps:
+            made.save(None, prefix, global_step=step)
+        found = sorted(name for name in os.listdir(os.path.dirname(prefix)) if name.endswith(".index"))
+        return made, found, [os.path.basename(one) for one in made.last_checkpoints]
+
+    for kept, found, last in (
+        (2, ["m-2.index", "m-3.index"], ["m-3", "m-2"]),
+        (1, ["m-2.index"], ["m-2"]),
+        (0, ["m-1.index", "m-2.index", "m-3.index"], []),
+        (None, ["m-1.index", "m-2.index", "m-3.index"], []),
+    ):
+        assert saved(f"kept {kept}", [1, 2, tf.constant(3), 2], max_to_keep=kept)[1:] == (found, last)
+        paths = state_of(os.path.join(directory, f"kept {kept}")).all_model_checkpoint_paths
+        assert [os.path.basename(path) for path in paths] == (last or ["m-2"])
+    made, found, _ = saved("hours", range(4), max_to_keep=1, keep_checkpoint_every_n_hours=1e-9)
+    assert found == [f"m-{step}.index" for step in range(4)]
+    made, found, _ = saved("padded", [7], pad_step_number=True)
+    assert found == ["m-00000007.index"]
+    made.set_last_checkpoints_with_time([("x", 1.0)])
+    assert made.last_checkpoints == ["x"]
+
+    path = saver([a, b, a]).save(None, os.path.join(directory, "other"), latest_filename="latest")
+    assert os.path.basename(tf.train.latest_checkpoint(directory, "latest")) == "other"
+    assert tf.train.latest_checkpoint(directory) is None
+    assert tf.train.list_variables(path) == [("a", [2]), ("b", [])]
+    renamed = saver({"deep/x": b, "y": a}).save(None, os.path.join(directory, "renamed"), write_state=False)
+    assert tf.train.list_variables(renamed) == [("deep/x", []), ("y", [2])]
+    a.assign([0.0, 0.0])
+    b.assign(0)
+    saver([a, b]).restore(None, path)
+    same(a, np.float32([1, 2]))
+    wide, listed = tf.Variable([[0.0], [0.0]]), []
+    saver({"a": wide}, reshape=True).restore(None, path)
+    same(wide, np.float32([[1], [2]]))
+    objects = tf.train.Checkpoint(one=a, two=b).save(os.path.join(directory, "objects"))
+    a.assign([0.0, 0.0])
+    saver([a, b]).restore(None, objects)
+    same(a, np.float32([1, 2]))
+    late = saver(listed)
+    raises(ValueError, late.save, None, path)
+    listed.append(b)
+    late.save(None, path)
+    assert tf.train.list_variables(path) == [("b", [])]
+
+    raises(RuntimeError, saver)
+    raises(ValueError, saver, [a], defer_build=True)
+    raises(ValueError, saver([a]).restore, None, None)
+    raises(ValueError, saver([a]).restore, None, os.path.join(directory, "none"))
+    raises(tf.errors.NotFoundError, saver([a]).restore, None, path)
+    raises(tf.errors.InvalidArgumentError, saver({"b": tf.Variable(1.0)}).restore, None, path)
+    raises(ValueError, saver([a, tf.Variable([5.0], name="a")]).save, None, path)
+    raises(ValueError, saver([a]).save, None, path, latest_filename="a/b")
+    raises(ValueError, saver([a]).save, None, os.path.join(directory, "checkpoint"))

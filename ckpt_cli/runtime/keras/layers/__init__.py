@@ -11,13 +11,15 @@ from .convolution import (
     Conv2DTranspose,
     Conv3D,
     DepthwiseConv2D,
+    GlobalAveragePooling1D,
     GlobalAveragePooling2D,
+    GlobalMaxPooling1D,
     GlobalMaxPooling2D,
     MaxPooling2D,
     SeparableConv2D,
 )
-from .core import Activation, Dense, Dropout, Embedding, Flatten, LeakyReLU, ReLU, Reshape, Softmax
-from .normalization import BatchNormalization, GroupNormalization, LayerNormalization
+from .core import Activation, Dense, Dropout, Embedding, Flatten, LeakyReLU, Masking, ReLU, Reshape, Softmax
+from .normalization import BatchNormalization, GroupNormalization, LayerNormalization, UnitNormalization
 from .recurrent import (
     GRU,
     LSTM,
@@ -52,9 +54,11 @@ __all__ = [
     "GRU", "LSTM", "RNN", "Activation", "Add", "Average", "AveragePooling2D", "AvgPool2D",
     "BatchNormalization", "Bidirectional", "Concatenate", "Conv1D", "Conv2D", "Conv2DTranspose", "Conv3D",
     "Convolution1D", "Convolution2D", "Convolution2DTranspose", "Convolution3D", "Dense", "DepthwiseConv2D",
-    "Dropout", "EinsumDense", "Embedding", "Flatten", "GRUCell", "GlobalAveragePooling2D",
-    "GlobalMaxPooling2D", "GroupNormalization", "Input", "InputLayer", "LSTMCell", "Lambda", "Layer",
-    "LayerNormalization", "LeakyReLU", "MaxPool2D", "MaxPooling2D", "Maximum", "MultiHeadAttention",
-    "Multiply", "Permute", "ReLU", "Rescaling", "Reshape", "SeparableConv2D", "SeparableConvolution2D",
-    "SimpleRNN", "SimpleRNNCell", "Softmax", "StackedRNNCells", "Subtract", "TimeDistributed",
+    "Dropout", "EinsumDense", "Embedding", "Flatten", "GRUCell", "GlobalAveragePooling1D",
+    "GlobalAveragePooling2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "GroupNormalization", "Input",
+    "InputLayer", "LSTMCell", "Lambda", "Layer", "LayerNormalization", "LeakyReLU", "Masking", "MaxPool2D",
+    "MaxPooling2D", "Maximum", "MultiHeadAttention", "Multiply", "Permute", "ReLU", "Rescaling", "Reshape",
+    "SeparableConv2D", "SeparableConvolution2D", "SimpleRNN", "SimpleRNNCell", "Softmax", "StackedRNNCells",
+    "Subtract", "TimeDistributed",
+    "UnitNormalization",
 ]  # fmt: skip

@@ -9,10 +9,10 @@ import numpy as np
 
 from formats.keras.layers import LAYERS
 
-from ...ops.elementwise import cast
 from ...tensor import OPERATIONS, Tensor, as_tensor
 from .. import activations, initializers
 from ..base_layer import Layer
+from ..masks import all_of, as_mask, mask_of
 from .core import Dropout, Softmax
 
 if TYPE_CHECKING:
@@ -70,6 +70,17 @@ class EinsumDense(Layer):
         return self.activation(out)
 
 
+def _masks_along(query: Any, value: Any, key: Any) -> list[Any]:
+    """Return the masks of the inputs, those that there are, so that they lie along [batch, to, from]."""
+    masks = (mask_of(query), 2), (mask_of(value), 1), (mask_of(key), 1)
+    return [_op["expand_dims"](as_mask(mask), axis=axis) for mask, axis in masks if mask is not None]
+
+
+def _causal(scores: Tensor) -> Tensor:
+    """Return which places each place sees that sees no later one."""
+    return as_tensor(np.tril(np.ones(scores.shape[-2:], bool))[None])
+
+
 class MultiHeadAttention(Layer):
     """softmax(query · key / √key_dim) · value for each head, and all heads projected back.
 
@@ -77,6 +88,7 @@ class MultiHeadAttention(Layer):
     """
 
     _how: dict[str, Any]
+    _passes_masks = True
 
     def __init__(
         self,
@@ -136,9 +148,9 @@ class MultiHeadAttention(Layer):
         keys = self._key_dense(value if key is None else key)
         values = self._value_dense(value)
         scores = _op["einsum"](keys, queries, equation="aecd,abcd->acbe")
-        if use_causal_mask:
-            earlier = as_tensor(np.tril(np.ones(scores.shape[-2:], bool))[None])
-            attention_mask = earlier if attention_mask is None else cast(attention_mask, "bool") & earlier
+        automatic = all_of([*_masks_along(query, value, key), _causal(scores) if use_causal_mask else None])
+        if automatic is not None:
+            attention_mask = automatic if attention_mask is None else as_mask(attention_mask) & automatic
         if attention_mask is not None and attention_mask.ndim == 3:
             attention_mask = _op["expand_dims"](attention_mask, axis=1)
         weights = self._softmax(scores, mask=attention_mask)

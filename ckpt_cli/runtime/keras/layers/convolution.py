@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from formats.keras.layers import LAYERS
 
-from ...ops import neural
+from ...ops import convolution, windows
+from ...ops.elementwise import cast
 from ...tensor import OPERATIONS, Tensor
 from ...unknown import refuse
 from .. import activations, initializers
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AveragePooling2D", "Conv1D", "Conv2D", "Conv2DTranspose", "Conv3D", "DepthwiseConv2D",
-    "GlobalAveragePooling2D", "GlobalMaxPooling2D", "MaxPooling2D", "SeparableConv2D",
+    "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D",
+    "MaxPooling2D", "SeparableConv2D",
 ]  # fmt: skip
 
 _op = OPERATIONS
@@ -103,10 +105,10 @@ class _Convolution(Layer):
             padding = "valid"
         how = self.strides, padding, self.dilation_rate
         if self.groups == 1:
-            return neural.convolution(inputs, self.kernel, *how)
+            return convolution.convolution(inputs, self.kernel, *how)
         width, count = inputs.shape[-1] // self.groups, self.filters // self.groups
         parts = [
-            neural.convolution(
+            convolution.convolution(
                 inputs[..., group * width : (group + 1) * width],
                 self.kernel[..., group * count : (group + 1) * count],
                 *how,
@@ -194,7 +196,7 @@ class Conv2DTranspose(Conv2D):
         if self.most_elements is not None and math.prod(image) * self.filters > self.most_elements:
             raise ValueError(f"{self.name}: an output of {image} with {self.filters} channels is too large")
         how = self.strides, self.padding, self.dilation_rate
-        return neural.transposed(inputs, self.kernel, image, *how)
+        return convolution.transposed(inputs, self.kernel, image, *how)
 
 
 class DepthwiseConv2D(_Convolution):
@@ -228,7 +230,7 @@ class DepthwiseConv2D(_Convolution):
         self._make_weights(CHANNELS=input_shape[-1])
 
     def _convolved(self, inputs: Tensor) -> Tensor:
-        return neural.depthwise_conv2d(
+        return convolution.depthwise_conv2d(
             inputs, self.depthwise_kernel, self.strides, self.padding, self.dilation_rate
         )
 
@@ -265,7 +267,7 @@ class SeparableConv2D(DepthwiseConv2D):
 
     def _convolved(self, inputs: Tensor) -> Tensor:
         apart = super()._convolved(inputs)
-        return neural.convolution(apart, self.pointwise_kernel, (1, 1), "valid", (1, 1))
+        return convolution.convolution(apart, self.pointwise_kernel, (1, 1), "valid", (1, 1))
 
 
 class MaxPooling2D(Layer):
@@ -274,7 +276,7 @@ class MaxPooling2D(Layer):
     pool_size: tuple[int, int]
     strides: tuple[int, int]
 
-    _pool = staticmethod(neural.max_pool2d)
+    _pool = staticmethod(windows.max_pool2d)
 
     def __init__(
         self,
@@ -287,8 +289,8 @@ class MaxPooling2D(Layer):
         _channels_last(data_format)
         super().__init__(**kwargs)
         self.padding = _padding(padding)
-        self._put("pool_size", neural.pair(pool_size))
-        self._put("strides", neural.pair(pool_size if strides is None else strides))
+        self._put("pool_size", windows.pair(pool_size))
+        self._put("strides", windows.pair(pool_size if strides is None else strides))
 
     def call(self, inputs: Tensor) -> Tensor:
         return self._pool(inputs, self.pool_size, self.strides, self.padding)
@@ -297,11 +299,12 @@ class MaxPooling2D(Layer):
 class AveragePooling2D(MaxPooling2D):
     """The mean of each window."""
 
-    _pool = staticmethod(neural.avg_pool2d)
+    _pool = staticmethod(windows.avg_pool2d)
 
 
 class GlobalAveragePooling2D(Layer):
     _reduction = "reduce_mean"
+    _axes: ClassVar[tuple[int, ...]] = (1, 2)
 
     def __init__(self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any) -> None:
         _channels_last(data_format)
@@ -309,8 +312,32 @@ class GlobalAveragePooling2D(Layer):
         self.keepdims = keepdims
 
     def call(self, inputs: Tensor) -> Tensor:
-        return _op[self._reduction](inputs, axis=(1, 2), keepdims=self.keepdims)
+        return _op[self._reduction](inputs, axis=self._axes, keepdims=self.keepdims)
 
 
 class GlobalMaxPooling2D(GlobalAveragePooling2D):
     _reduction = "reduce_max"
+
+
+class GlobalAveragePooling1D(GlobalAveragePooling2D):
+    """The mean over time, of the times that a mask lets through."""
+
+    _axes = (1,)
+    _passes_masks = True
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        del inputs, mask
+
+    def call(self, inputs: Tensor, mask: Any = None) -> Tensor:
+        if mask is None:
+            return super().call(inputs)
+        weights = _op["expand_dims"](cast(mask, inputs.dtype), axis=2)
+        total, count = (
+            _op["reduce_sum"](one, axis=self._axes, keepdims=self.keepdims)
+            for one in (inputs * weights, weights)
+        )
+        return total / count
+
+
+class GlobalMaxPooling1D(GlobalMaxPooling2D):
+    _axes = (1,)

@@ -11,6 +11,8 @@ from ...tensor import OPERATIONS, Tensor, as_tensor
 from ...unknown import refuse
 from .. import activations, initializers
 from ..base_layer import Layer
+from ..masks import hang_mask
+from ..symbolic import KerasTensor
 
 if TYPE_CHECKING:
     from ...variable import Variable
@@ -22,6 +24,7 @@ __all__ = [
     "Embedding",
     "Flatten",
     "LeakyReLU",
+    "Masking",
     "ReLU",
     "Reshape",
     "Softmax",
@@ -34,6 +37,7 @@ class Dense(Layer):
     """activation(x · kernel + bias)."""
 
     _row = LAYERS["Dense"]
+    _passes_masks = True
     _last_dim: int
     kernel: Variable
     bias: Variable | None
@@ -91,16 +95,10 @@ class Dense(Layer):
             out = _op["add"](out, self.bias)
         return self.activation(out)
 
-    def get_config(self) -> dict[str, Any]:
-        own = {
-            "units": self.units,
-            "activation": activations.name_of(self.activation),
-            "use_bias": self.use_bias,
-        }
-        return super().get_config() | own
-
 
 class Activation(Layer):
+    _passes_masks = True
+
     def __init__(self, activation: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.activation = activations.get(activation)
@@ -110,6 +108,8 @@ class Activation(Layer):
 
 
 class ReLU(Layer):
+    _passes_masks = True
+
     def __init__(
         self,
         max_value: float | None = None,
@@ -129,6 +129,8 @@ class ReLU(Layer):
 
 
 class LeakyReLU(Layer):
+    _passes_masks = True
+
     def __init__(self, alpha: float = 0.3, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.alpha = alpha
@@ -138,6 +140,8 @@ class LeakyReLU(Layer):
 
 
 class Softmax(Layer):
+    _passes_masks = True
+
     def __init__(self, axis: int = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = axis
@@ -150,6 +154,8 @@ class Softmax(Layer):
 
 class Dropout(Layer):
     """In training, zeros for a share of the elements and the rest scaled up; else the input."""
+
+    _passes_masks = True
 
     def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -197,11 +203,32 @@ class Reshape(Layer):
         return _op["reshape"](inputs, shape=(-1, *shape))
 
 
+class Masking(Layer):
+    """The input, and a mask that leaves out places all of whose elements are one value; those become 0."""
+
+    _passes_masks = _hangs_masks = True
+
+    def __init__(self, mask_value: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.mask_value = mask_value
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        del mask
+        return _op["reduce_any"](as_tensor(inputs) != self.mask_value, axis=-1, keepdims=False)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        mask = self.compute_mask(inputs)
+        out = inputs * cast(_op["expand_dims"](mask, axis=-1), inputs.dtype)
+        hang_mask(out, mask)
+        return out
+
+
 class Embedding(Layer):
-    """A row of a table for each integer."""
+    """A row of a table for each integer; with `mask_zero` places that are 0 are masked."""
 
     _row = LAYERS["Embedding"]
     embeddings: Variable
+    _length: Any
 
     def __init__(
         self,
@@ -215,8 +242,6 @@ class Embedding(Layer):
         input_length: Any = None,
         **kwargs: Any,
     ) -> None:
-        del input_length
-        refuse("Embedding", mask_zero=mask_zero)
         if input_dim <= 0 or output_dim <= 0:
             raise ValueError(
                 "Both `input_dim` and `output_dim` should be positive, "
@@ -228,18 +253,26 @@ class Embedding(Layer):
             embeddings_constraint=embeddings_constraint,
             **kwargs,
         )
-        self.input_dim, self.output_dim = input_dim, output_dim
+        self.input_dim, self.output_dim, self.mask_zero = input_dim, output_dim, mask_zero
+        self.supports_masking = mask_zero
+        self._put("_length", input_length)
         self._put("_initial", initializers.by_name(embeddings=embeddings_initializer))
 
     def build(self, input_shape: Any) -> None:
         del input_shape
         self._make_weights()
 
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        del mask
+        if not self.mask_zero:
+            return None
+        return (inputs if isinstance(inputs, KerasTensor) else as_tensor(inputs)) != 0
+
+    def get_config(self) -> dict[str, Any]:
+        return {"batch_input_shape": (None, self._length)} | super().get_config()
+
     def call(self, inputs: Any) -> Tensor:
         indices = as_tensor(inputs)
         return _op["gather"](
             self.embeddings, cast(indices, "int32") if indices.dtype.is_floating else indices, axis=0
         )
-
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {"input_dim": self.input_dim, "output_dim": self.output_dim}

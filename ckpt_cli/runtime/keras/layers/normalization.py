@@ -8,16 +8,22 @@ from formats.keras.layers import LAYERS
 
 from ...functions import reduce_mean, reduce_variance
 from ...ops.elementwise import cast
+from ...shaping import broadcast_to
 from ...tensor import OPERATIONS, Tensor
 from .. import initializers
 from ..base_layer import Layer
+from ..masks import weighted_moments
 
 if TYPE_CHECKING:
     from ...variable import Variable
 
-__all__ = ["BatchNormalization", "GroupNormalization", "LayerNormalization"]
+__all__ = ["BatchNormalization", "GroupNormalization", "LayerNormalization", "UnitNormalization"]
 
 _op = OPERATIONS
+_SHORTEST = 1e-12
+"""The least square of a length that is divided by."""
+_FUSED = ((4, [1]), (4, [3]), (5, [1]), (5, [4]))
+"""Ranks of batches and their axes of channels of which TensorFlow has a kernel of its own."""
 
 
 def _aligned(weight: Any, rank: int, axes: list[int]) -> Any:
@@ -35,6 +41,7 @@ class _Normalization(Layer):
 
     gamma: Variable | None
     beta: Variable | None
+    _passes_masks = True
 
     def __init__(
         self,
@@ -97,26 +104,41 @@ class BatchNormalization(_Normalization):
         moving = {"moving_mean": moving_mean_initializer, "moving_variance": moving_variance_initializer}
         self._put("_initial", {**self._initial, **initializers.by_name(**moving)})
 
-    def call(self, inputs: Tensor, training: Any = None) -> Tensor:
+    def call(self, inputs: Tensor, training: Any = None, mask: Any = None) -> Tensor:
         inputs, axes = cast(inputs, self._dtype), list(self.axis)
         if not (training and self.trainable):
             mean, variance = (
                 _aligned(one, inputs.ndim, axes) for one in (self.moving_mean, self.moving_variance)
             )
             return self._normalized(inputs, mean, variance)
-        others = [axis for axis in range(inputs.ndim) if axis not in axes]
-        mean = reduce_mean(inputs, others, keepdims=True)
-        variance = reduce_variance(inputs, others, keepdims=True)
+        is_fused = (inputs.ndim, axes) in _FUSED  # That kernel takes no notice of masks.
+        out, mean, variance = self._of_batch(inputs, axes, None if is_fused else mask)
         kept = variance
-        if inputs.ndim == 4 and axes == [3]:
-            # The fused kernel of image batches keeps the unbiased variance, the other path the plain one.
+        if is_fused:
+            # The fused kernel keeps the unbiased variance, the other path the plain one.
             dtype = variance._value.dtype
             count = _op["size"](inputs, dtype=dtype) / _op["size"](mean, dtype=dtype)
             kept = variance * (count / _op["maximum"](count - 1, 1))
         for average, value in ((self.moving_mean, mean), (self.moving_variance, kept)):
             flat = _op["reshape_like"](value, average)
             average.assign_sub((average - flat) * (1 - self.momentum))
-        return self._normalized(inputs, mean, variance)
+        return out
+
+    def _of_batch(self, inputs: Tensor, axes: list[int], mask: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the inputs normalized by their own mean and variance, and these."""
+        if axes == [inputs.ndim - 1] and mask is None:
+            like = self.moving_mean
+            gamma = _op["ones_like"](like) if self.gamma is None else self.gamma
+            beta = _op["zeros_like"](like) if self.beta is None else self.beta
+            out, mean, variance = _op["normalize"](inputs, gamma, beta, epsilon=self.epsilon)
+            return out, mean, variance
+        others = [axis for axis in range(inputs.ndim) if axis not in axes]
+        if mask is None:
+            mean = reduce_mean(inputs, others, keepdims=True)
+            variance = reduce_variance(inputs, others, keepdims=True)
+        else:
+            mean, variance = weighted_moments(inputs, others, _op["expand_dims"](mask, axis=-1))
+        return self._normalized(inputs, mean, variance), mean, variance
 
 
 class LayerNormalization(_Normalization):
@@ -141,6 +163,26 @@ class LayerNormalization(_Normalization):
         return self._normalized(
             inputs, reduce_mean(inputs, axes, keepdims=True), reduce_variance(inputs, axes, keepdims=True)
         )
+
+
+class UnitNormalization(Layer):
+    """Scale each example, or each row of it along some axes, to the length 1; one of nothing stays so."""
+
+    _passes_masks = True
+
+    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis: Any = list(axis) if isinstance(axis, list | tuple) else axis
+
+    def build(self, input_shape: Any) -> None:
+        axes = [self.axis] if isinstance(self.axis, int) else list(self.axis)
+        self.axis = [axis % len(input_shape) for axis in axes]
+        self.built = True
+
+    def call(self, inputs: Tensor) -> Tensor:
+        inputs = cast(inputs, self._dtype)
+        square = _op["reduce_sum"](inputs * inputs, axis=tuple(self.axis), keepdims=True)
+        return inputs * _op["rsqrt"](_op["maximum"](square, _SHORTEST))
 
 
 class GroupNormalization(_Normalization):
@@ -175,15 +217,25 @@ class GroupNormalization(_Normalization):
             raise ValueError(f"{channels} channels cannot be cut into {self.groups} groups")
         self._make_weights(AXES=[channels])
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def call(self, inputs: Tensor, mask: Any = None) -> Tensor:
         inputs = cast(inputs, self._dtype)
         shape, axis = list(inputs.shape), self.axis % inputs.ndim
-        parts = [self.groups, shape[axis] // self.groups]
-        grouped = _op["reshape"](inputs, shape=(-1, *shape[1:axis], *parts, *shape[axis + 1 :]))
+        grouped = self._grouped(inputs)
         others = [other for other in range(1, grouped.ndim) if other != axis]
-        mean = reduce_mean(grouped, others, keepdims=True)
-        out = self._normalized(grouped, mean, reduce_variance(grouped, others, keepdims=True))
+        if mask is None:
+            moments = (
+                reduce_mean(grouped, others, keepdims=True),
+                reduce_variance(grouped, others, keepdims=True),
+            )
+        else:
+            moments = weighted_moments(grouped, others, self._grouped(broadcast_to(mask, shape)))
+        out = self._normalized(grouped, *moments)
         return _op["reshape"](out, shape=(-1, *shape[1:]))
+
+    def _grouped(self, x: Tensor) -> Tensor:
+        shape, axis = list(x.shape), self.axis % x.ndim
+        parts = [self.groups, shape[axis] // self.groups]
+        return _op["reshape"](x, shape=(-1, *shape[1:axis], *parts, *shape[axis + 1 :]))
 
     def _along(self, weight: Any, x: Tensor) -> Any:
         behind = self.axis % (x.ndim - 1) + 2

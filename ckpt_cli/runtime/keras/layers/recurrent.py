@@ -4,6 +4,10 @@
     GRU with `reset_after` (Keras 2's own) has two rows of biases, for input and state.
 
 The loop is made of ordinary operations, so gradients need nothing more.
+
+Where a mask leaves out a time, states stay as they were, and what is put out is what was before,
+or zeros by `zero_output_for_mask`; before the first time that is zeros.
+keras/src/backend.py: rnn
 """
 
 from __future__ import annotations
@@ -15,10 +19,14 @@ import numpy as np
 from formats.keras.layers import LAYERS
 
 from ...names import name_scope, to_snake_case
+from ...nest import flatten
+from ...ops.elementwise import where
 from ...tensor import OPERATIONS, Tensor, TensorShape
 from ...unknown import refuse
 from .. import activations, initializers
 from ..base_layer import Layer
+from ..masks import as_mask
+from ..symbolic import KerasTensor
 
 if TYPE_CHECKING:
     from ...variable import Variable
@@ -185,7 +193,9 @@ class StackedRNNCells(Layer):
 
 
 class RNN(Layer):
-    """A cell run over time: inputs [batch, time, features]."""
+    """A cell run over time: inputs [batch, time, features], mask [batch, time]."""
+
+    _passes_masks = True
 
     def __init__(
         self,
@@ -199,7 +209,8 @@ class RNN(Layer):
         if stateful:
             raise NotImplementedError("stateful=True is not known here")
         kwargs.pop("unroll", None)  # The loop is unrolled anyway.
-        others = ("time_major", "dropout", "recurrent_dropout", "zero_output_for_mask")
+        zero_output_for_mask = bool(kwargs.pop("zero_output_for_mask", False))
+        others = ("time_major", "dropout", "recurrent_dropout")
         refuse(type(self).__name__, **{name: kwargs.pop(name, None) for name in others})
         super().__init__(**kwargs)
         self.cell = StackedRNNCells(cell) if isinstance(cell, list | tuple) else cell
@@ -208,28 +219,78 @@ class RNN(Layer):
             return_state,
             go_backwards,
         )
+        self.zero_output_for_mask = zero_output_for_mask
         self.state_spec: Any = []
+
+    def __call__(self, inputs: Any, initial_state: Any = None, **kwargs: Any) -> Any:
+        return super().__call__(*_with_states(inputs, initial_state, kwargs), **kwargs)
 
     def build(self, input_shape: Any) -> None:
         if not self.cell.built:
             with name_scope(self.cell.name):
-                self.cell.build((None, input_shape[-1]))
+                self.cell.build((None, _first(input_shape)[-1]))
         self.built = True
 
-    def call(self, inputs: Tensor, mask: Any = None, training: Any = None, initial_state: Any = None) -> Any:
-        refuse(self.name, mask=mask)
-        times = list(_op["unstack"](inputs, axis=1))
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        first = flatten(mask)[0] if self.return_sequences else None
+        return [first, *[None] * _count(self.cell.state_size)] if self.return_state else first
+
+    def call(self, inputs: Any, mask: Any = None, training: Any = None, initial_state: Any = None) -> Any:
+        inputs, initial_state = _apart(inputs, initial_state)
+        times, there = list(_op["unstack"](inputs, axis=1)), _steps(flatten(mask)[0], inputs.shape[1])
         if self.go_backwards:
             times.reverse()
+            there.reverse()
         states = list(initial_state) if initial_state is not None else self.cell.first_states(times[0])
-        outputs = []
-        for x in times:
-            out, states = self.cell.call(x, states, training=training)
+        outputs: list[Tensor] = []
+        for x, is_there in zip(times, there, strict=True):
+            out, after = self.cell.call(x, states, training=training)
+            if is_there is not None:
+                is_first = self.zero_output_for_mask or not outputs
+                out = where(is_there, out, _op["zeros_like"](out) if is_first else outputs[-1])
+                after = [where(is_there, *pair) for pair in zip(after, states, strict=True)]
+            states = after
             outputs.append(out)
         result = _op["stack"](*outputs, axis=1) if self.return_sequences else outputs[-1]
         if self.return_state and isinstance(self.cell, StackedRNNCells):
             raise NotImplementedError("return_state=True of stacked cells is not known here")
         return [result, *states] if self.return_state else result
+
+
+def _first(shapes: Any) -> Any:
+    """Return the shape of the input, where the shapes of states come behind it."""
+    return shapes[0] if isinstance(shapes, list) else shapes
+
+
+def _count(state_size: Any) -> int:
+    return len(flatten(state_size))
+
+
+def _steps(mask: Any, length: int) -> list[Any]:
+    """Return which examples have each of so many times, [batch, 1]; None, of each, without a mask."""
+    if mask is None:
+        return [None] * length
+    mask = as_mask(mask)
+    return list(_op["unstack"](_op["expand_dims"](mask, axis=-1) if mask.ndim == 2 else mask, axis=1))
+
+
+def _with_states(inputs: Any, initial_state: Any, kwargs: dict[str, Any]) -> tuple[Any]:
+    """Return the argument of a call: symbolic states are inputs, others a keyword argument."""
+    states = (
+        initial_state if initial_state is None or isinstance(initial_state, list | tuple) else [initial_state]
+    )
+    if states and isinstance(states[0], KerasTensor):
+        return ([inputs, *states],)
+    if states is not None:
+        kwargs["initial_state"] = states
+    return (inputs,)
+
+
+def _apart(inputs: Any, initial_state: Any) -> tuple[Any, Any]:
+    """Return the input and the states that came with it."""
+    if not isinstance(inputs, list):
+        return inputs, initial_state
+    return inputs[0], inputs[1:] or None
 
 
 def _cell_of(cell: type[_Cell], units: int, options: dict[str, Any]) -> _Cell:
@@ -265,6 +326,7 @@ class Bidirectional(Layer):
 
     # The layer that both were copied from is no node of the graph, but has a place in weight files.
     _also_walked = ("layer",)
+    _passes_masks = True
 
     def __init__(self, layer: RNN, merge_mode: str | None = "concat", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -278,17 +340,40 @@ class Bidirectional(Layer):
         self.forward_layer = _renamed(layer, f"forward_{layer.name}", layer.go_backwards)
         self.backward_layer = _renamed(layer, f"backward_{layer.name}", not layer.go_backwards)
 
+    def __call__(self, inputs: Any, initial_state: Any = None, **kwargs: Any) -> Any:
+        return super().__call__(*_with_states(inputs, initial_state, kwargs), **kwargs)
+
     def build(self, input_shape: Any) -> None:
         for layer in (self.forward_layer, self.backward_layer):
             with name_scope(layer.name):
-                layer.build(input_shape)
+                layer.build(_first(input_shape))
         self.built = True
 
-    def call(self, inputs: Tensor, training: Any = None) -> Any:
-        forward = self.forward_layer(inputs, training=training)
-        backward = self.backward_layer(inputs, training=training)
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        first = _first(mask) if self.forward_layer.return_sequences else None
+        masks = [first] if self.merge_mode else [first, first]
+        if self.forward_layer.return_state:
+            masks += [None] * 2 * _count(self.forward_layer.cell.state_size)
+        return masks[0] if len(masks) == 1 else masks
+
+    def call(self, inputs: Any, training: Any = None, mask: Any = None, initial_state: Any = None) -> Any:
+        inputs, initial_state = _apart(inputs, initial_state)
+        half = len(initial_state) // 2 if initial_state is not None else 0
+        halves = (initial_state[:half], initial_state[half:]) if initial_state is not None else (None, None)
+        forward, backward = (
+            layer(inputs, initial_state=states, training=training, mask=mask)
+            for layer, states in zip((self.forward_layer, self.backward_layer), halves, strict=True)
+        )
+        states = []
+        if self.forward_layer.return_state:
+            states = [*forward[1:], *backward[1:]]
+            forward, backward = forward[0], backward[0]
         if self.forward_layer.return_sequences:
             backward = _op["reverse"](backward, axis=1)
+        joined = self._joined_outputs(forward, backward)
+        return [*(joined if isinstance(joined, list) else [joined]), *states] if states else joined
+
+    def _joined_outputs(self, forward: Tensor, backward: Tensor) -> Any:
         if self.merge_mode == "concat":
             return _op["concat"](forward, backward, axis=-1)
         if self.merge_mode is None:
@@ -301,6 +386,7 @@ class TimeDistributed(Layer):
     """A layer run at each time of [batch, time, ...] by itself; all of them are one batch to it."""
 
     layer: Any
+    _passes_masks = True
 
     def __init__(self, layer: Any, **kwargs: Any) -> None:
         # Keras runs a program's own layers once for each time, which a batch of all may differ from.
@@ -323,14 +409,30 @@ class TimeDistributed(Layer):
         self.built = True
 
     def call(self, inputs: Tensor, training: Any = None, mask: Any = None) -> Tensor:
-        refuse(self.name, mask=mask)
-        shape = list(inputs.shape)
-        every = _op["reshape"](inputs, shape=(-1, *shape[2:]))
-        told = {"training": training} if self.layer._call_spec().takes_training else {}
-        out = self.layer(every, **told)
+        shape, spec = list(inputs.shape), self.layer._call_spec()
+        told: dict[str, Any] = {"training": training} if spec.takes_training else {}
+        if mask is not None and spec.takes_mask:
+            told["mask"] = _times_as_batch(mask)
+        out = self.layer(_times_as_batch(inputs), **told)
         if not isinstance(out, Tensor):
             raise NotImplementedError(f"{self.name}: a layer of several outputs is not known here")
         return _op["reshape"](out, shape=(-1, shape[1], *out.shape[1:]))
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        within = self.layer.compute_mask(
+            _times_as_batch(inputs), None if mask is None else _times_as_batch(mask)
+        )
+        if within is not None:
+            return _op["reshape"](within, shape=(-1, inputs.shape[1], *within.shape[1:]))
+        return (
+            mask
+            if mask is None or mask.ndim < 3
+            else _op["reduce_any"](mask, axis=tuple(range(2, mask.ndim)), keepdims=False)
+        )
+
+
+def _times_as_batch(x: Tensor) -> Tensor:
+    return _op["reshape"](x, shape=(-1, *x.shape[2:]))
 
 
 _OURS = __name__.rpartition(".")[0] + "."
@@ -357,5 +459,5 @@ def _renamed(layer: RNN, name: str, go_backwards: bool) -> RNN:
     fresh = type(cell)(cell.units, name=cell.name, **options)
     return RNN(
         fresh, layer.return_sequences, layer.return_state, go_backwards, name=name,
-        activity_regularizer=layer._activity_regularizer,
+        activity_regularizer=layer._activity_regularizer, zero_output_for_mask=layer.return_sequences,
     )  # fmt: skip

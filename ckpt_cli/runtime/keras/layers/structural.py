@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from ... import dtypes
 from ...names import unique_name
+from ...ops.elementwise import cast
 from ...tensor import OPERATIONS, Tensor, as_tensor
 from ...unknown import refuse
 from ..base_layer import Layer
+from ..masks import all_of
 from ..symbolic import Call, KerasTensor
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ class InputLayer(Layer):
         call.outputs.call = call
         self._inbound.append(call)
         self._put("built", True)
+        self._put("supports_masking", True)
 
     def call(self, inputs: Any) -> Any:
         return inputs
@@ -89,6 +93,7 @@ _OPERATION_NAMES = {
     "negative": "tf.math.negative",
     "pow": "tf.math.pow",
     "slice": "tf.__operators__.getitem",
+    "not_equal": "tf.math.not_equal",
 }
 """What Keras calls the layers it makes of operators."""
 
@@ -113,14 +118,22 @@ class TFOpLambda(Layer):
     def call(self, inputs: Any) -> Any:
         return _op[self._operation](*inputs, **self._attributes)
 
+    def get_config(self) -> dict[str, Any]:
+        function = _OPERATION_NAMES[self._operation].removeprefix("tf.")
+        return {"name": self.name, "trainable": self.trainable, "dtype": self.dtype, "function": function}
+
 
 KerasTensor.layer_of_operation = TFOpLambda
 
 
 class _Merge(Layer):
-    """Several tensors into one, pair by pair."""
+    """Several tensors into one, pair by pair; a place counts where it does in all that have a mask."""
 
     _operation = "add"
+    _passes_masks = True
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        return None if mask is None else all_of(_listed_masks(inputs, mask))
 
     def call(self, inputs: Any) -> Any:
         return reduce(_op[self._operation], inputs)
@@ -152,8 +165,34 @@ class Concatenate(Layer):
         super().__init__(**kwargs)
         self.axis = axis
 
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        if mask is None or all(one is None for one in _listed_masks(inputs, mask)):
+            return None
+        parts = [_spread(one, of) for of, one in zip(inputs, mask, strict=True)]
+        return _op["reduce_all"](_op["concat"](*parts, axis=self.axis), axis=-1, keepdims=False)
+
     def call(self, inputs: Any) -> Any:
         return _op["concat"](*inputs, axis=self.axis)
+
+
+def _listed_masks(inputs: Any, masks: Any) -> Any:
+    """Return the masks of several inputs, one or None for each; ValueError where there are not as many."""
+    for name, value in (("mask", masks), ("inputs", inputs)):
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"`{name}` should be a list. Received: {name}={value}")  # noqa: TRY004  Keras'
+    if len(masks) != len(inputs):
+        raise ValueError(
+            "The lists `inputs` and `mask` should have the same length. "
+            f"Received: {len(inputs)} inputs and {len(masks)} masks"
+        )
+    return masks
+
+
+def _spread(mask: Any, of: Tensor) -> Any:
+    """Return a mask that can be joined with others: with a last axis, and all true where there is none."""
+    if mask is None:
+        return cast(_op["ones_like"](of), "bool")
+    return _op["expand_dims"](mask, axis=-1) if mask.ndim < of.ndim else mask
 
 
 class Permute(Layer):
@@ -181,13 +220,35 @@ class Lambda(Layer):
 
     function: Callable[..., Any]
     arguments: dict[str, Any]
+    mask: Any
+    _asks_for: list[str]
 
     def __init__(
-        self, function: Callable[..., Any], arguments: dict[str, Any] | None = None, **kwargs: Any
+        self,
+        function: Callable[..., Any],
+        output_shape: Any = None,
+        mask: Any = None,
+        arguments: dict[str, Any] | None = None,
+        **kwargs: Any,
     ) -> None:
+        del output_shape  # It is found out by calling the function.
         super().__init__(**kwargs)
         self._put("function", function)
         self._put("arguments", arguments or {})
+        self._put("mask", mask)
+        self._put("_asks_for", [name for name in ("mask", "training") if name in _names_of(function)])
 
-    def call(self, inputs: Any) -> Any:
-        return self.function(inputs, **self.arguments)
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        return self.mask(inputs, mask) if callable(self.mask) else self.mask
+
+    def call(self, inputs: Any, mask: Any = None, training: Any = None) -> Any:
+        told = {"mask": mask, "training": training}
+        return self.function(inputs, **self.arguments, **{name: told[name] for name in self._asks_for})
+
+
+def _names_of(function: Callable[..., Any]) -> list[str]:
+    """Return the names of a function's arguments; none of a function that does not tell."""
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []

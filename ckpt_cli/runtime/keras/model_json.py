@@ -1,0 +1,272 @@
+"""Models as the JSON texts of Keras 2.15: what they are made of, without weights.
+
+    {"class_name": "Sequential", "config": {"name", "layers": [layer, ...]}, "keras_version", "backend"}
+    {"class_name": "Functional", "config": {"name", "trainable", "layers": [layer with inbound_nodes, ...],
+     "input_layers": places, "output_layers": places}, ...}
+
+A layer comes with the shape it was built for.  Which lengths of it are free is found out by computing
+with two: what differs is None.  A shape that a Sequential model has only learned from a call has a free
+batch here; Keras keeps the first call's until there is another.
+keras/src/engine/functional.py: get_network_config
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from formats.errors import UnsupportedFeatureError
+from formats.wire.jsontext import parse_object
+
+from ..nest import flatten, map_structure
+from ..tensor import Tensor
+from ..variable import without_effect
+from . import layers
+from .configs import described
+from .from_config import Builder
+from .functional import Functional
+from .layers.structural import InputLayer, TFOpLambda
+from .model import Model, Sequential
+from .symbolic import Call, KerasTensor
+
+if TYPE_CHECKING:
+    from .base_layer import Layer
+
+__all__ = ["config_of_functional", "config_of_sequential", "model_from_json", "model_of", "to_json"]
+
+Item = dict[str, Any]
+
+_VERSION = {"keras_version": "2.15.0", "backend": "tensorflow"}
+_ATTENDED = ("query_shape", "key_shape", "value_shape")
+_LENGTHS = (2, 3)
+"""What free dimensions are computed with."""
+
+
+def to_json(model: Model, **kwargs: Any) -> str:
+    return json.dumps({"class_name": _class_of(model), "config": model.get_config(), **_VERSION}, **kwargs)
+
+
+def model_from_json(json_string: str, custom_objects: dict[str, Any] | None = None) -> Model:
+    """Return the model that a text describes, with new weights; ValueError for what is none or not known."""
+    return model_of(parse_object(json_string), custom_objects)
+
+
+def model_of(item: Item, custom_objects: dict[str, Any] | None = None) -> Any:
+    """Return the model that a configuration describes, with new weights; ValueError as `model_from_json`."""
+    try:
+        return _Anew(lambda one: _made_of(one, custom_objects or {})).model(item, 0)
+    except UnsupportedFeatureError as error:
+        raise ValueError(str(error)) from error
+
+
+class _Anew(Builder):
+    _needs_input = False
+
+
+def _made_of(item: Item, custom_objects: dict[str, Any]) -> Layer:
+    name = item.get("class_name")
+    cls = custom_objects.get(str(name)) or getattr(layers, str(name), None)
+    if cls is None:
+        raise ValueError(f"Unknown layer: '{name}'. Please ensure you are using `custom_objects`.")
+    config = {key: _with_layers(value, custom_objects) for key, value in item["config"].items()}
+    # What shapes an attention had is known again once it was called.
+    return cls.from_config({key: None if key in _ATTENDED else value for key, value in config.items()})
+
+
+def _with_layers(value: Any, custom_objects: dict[str, Any]) -> Any:
+    """Return the value of an option with layers in place of their configurations."""
+    if isinstance(value, list):
+        return [_with_layers(part, custom_objects) for part in value]
+    is_layer = isinstance(value, dict) and hasattr(layers, str(value.get("class_name")))
+    return _made_of(value, custom_objects) if is_layer else value
+
+
+def _class_of(model: Model) -> str:
+    for kind in (Sequential, Functional):
+        if type(model) is kind:
+            return kind.__name__
+    raise NotImplementedError(
+        f"{model.name}: a model of a program's own ({type(model).__name__}) has no JSON"
+    )
+
+
+def _described(layer: Layer, shape: Any) -> Item:
+    if isinstance(layer, Model):
+        _class_of(layer)
+        if "_metric_names" in layer.__dict__:
+            raise NotImplementedError(f"{layer.name}: a compiled model within another is not known in JSON")
+    item = described(layer)
+    if shape is None or isinstance(layer, InputLayer):
+        return item
+    if type(layer) is layers.RNN:
+        _say_cells(
+            item["config"]["cell"], layer.cell, (shape[0] if isinstance(shape[0], list) else shape)[-1]
+        )
+    return {**item, "build_config": {"input_shape": shape}}
+
+
+def _say_cells(item: Item, cell: Any, width: int | None) -> None:
+    """Say of the configuration of a cell, or of each in a stack, what it was built for."""
+    if not isinstance(cell, layers.StackedRNNCells):
+        item["build_config"] = {"input_shape": [None, width]}
+        return
+    for one, within in zip(item["config"]["cells"], cell.cells, strict=True):
+        _say_cells(one, within, width)
+        width = within.units
+
+
+# Sequential -----------------------------------------------------------------------------
+
+
+def config_of_sequential(model: Any) -> Item:
+    stack: list[Layer] = model.layers
+    if model._input is None:
+        return {"name": model.name, "layers": [_described(layer, None) for layer in stack]}
+    found = []
+    for length in _LENGTHS:
+        with without_effect():
+            x, shapes = _zeros(model._input, length), []
+            for layer in stack:
+                shapes.append(_shape(x))
+                x = layer(x)
+        found.append(shapes)
+    shapes = map_structure(_joined, *found)
+    items = [_described(layer, shape) for layer, shape in zip(stack, shapes, strict=True)]
+    return {"name": model.name, "layers": [_described(model._input, None), *items]}
+
+
+# Functional -----------------------------------------------------------------------------
+
+
+def config_of_functional(model: Functional) -> Item:
+    shapes = _shapes(model)
+    nodes = _Nodes(model)
+    items = []
+    for layer in model.layers:
+        calls = nodes.of(layer)
+        item = _described(layer, _input_shape(calls[0], shapes))
+        if isinstance(layer, layers.MultiHeadAttention):
+            item["config"] |= _attention_shapes(calls[0], shapes)
+        inbound = [] if isinstance(layer, InputLayer) else [nodes.written(call) for call in calls]
+        items.append({**item, "name": layer.name, "inbound_nodes": inbound})
+    return {
+        "name": model.name,
+        "trainable": model.trainable,
+        "layers": items,
+        "input_layers": nodes.places(model._inputs),
+        "output_layers": nodes.places(model._outputs),
+    }
+
+
+def _zeros(layer: InputLayer, length: int) -> Tensor:
+    shape = layer._batch_input_shape or ()
+    dtype = layer._inbound[0].outputs.dtype.numpy_dtype
+    return Tensor(np.zeros([length if dim is None else dim for dim in shape], dtype))
+
+
+def _shape(value: Any) -> Any:
+    return map_structure(lambda one: list(one.shape), value)
+
+
+def _joined(*dims: Any) -> Any:
+    return dims[0] if len(set(dims)) == 1 else None
+
+
+def _shapes(model: Functional) -> dict[int, Any]:
+    """Return the shape of each symbolic tensor of a model by its `id`."""
+    found = []
+    for length in _LENGTHS:
+        values: dict[int, Any] = {id(one): _zeros(one.call.layer, length) for one in model.inputs}  # type: ignore[union-attr,arg-type]
+        with without_effect():
+            model._computed(values)
+        found.append({key: list(value.shape) for key, value in values.items()})
+    return {
+        key: [_joined(*dims) for dims in zip(*(one[key] for one in found), strict=True)] for key in found[0]
+    }
+
+
+def _input_shape(call: Call, shapes: dict[int, Any]) -> Any:
+    if not call.args:
+        return None
+    if isinstance(call.layer, TFOpLambda):
+        return shapes.get(id(call.args[0][0]))
+    return map_structure(lambda one: shapes[id(one)], call.args[0])
+
+
+def _attention_shapes(call: Call, shapes: dict[int, Any]) -> Item:
+    query, given = _arguments(call)
+    value = given["value"]
+    key = given.get("key", value)
+    attended = ("query", query), ("key", key), ("value", value)
+    return {**{f"{name}_shape": shapes[id(one)] for name, one in attended}, "attention_axes": [1]}
+
+
+class _Nodes:
+    """The calls of a model, and the places of what they put out: `[layer, number of the call, which]`."""
+
+    def __init__(self, model: Functional) -> None:
+        self._calls: dict[int, list[Call]] = {id(layer): [] for layer in model.layers}
+        own = {id(call) for call in model._calls}
+        for layer in model.layers:
+            self._calls[id(layer)] = [call for call in layer._inbound if id(call) in own]
+
+    def of(self, layer: Layer) -> list[Call]:
+        return self._calls[id(layer)]
+
+    def place(self, symbol: KerasTensor) -> list[Any]:
+        assert symbol.call is not None
+        layer = symbol.call.layer
+        calls = [id(call) for call in self.of(layer)]
+        # A model that begins with its input was called once when it was made.
+        is_called = isinstance(layer, Functional) or (
+            isinstance(layer, Sequential) and layer._input is not None
+        )
+        outputs = [id(one) for one in flatten(symbol.call.outputs)]
+        return [layer.name, calls.index(id(symbol.call)) + is_called, outputs.index(id(symbol))]
+
+    def places(self, symbols: Any) -> Any:
+        return (
+            [self.place(symbols)] if isinstance(symbols, KerasTensor) else map_structure(self.place, symbols)
+        )
+
+    def written(self, call: Call) -> Any:
+        """Return a node: the places of the first argument, each with the other arguments."""
+        first, others = _arguments(call)
+        others = map_structure(self._value, others)
+
+        def with_others(one: Any) -> list[Any]:
+            if isinstance(one, KerasTensor):
+                return [*self.place(one), others]
+            return ["_CONSTANT_VALUE", -1, self._value(one), others]
+
+        if isinstance(call.layer, TFOpLambda):
+            return with_others(first)
+        node = map_structure(with_others, first)
+        return [node] if isinstance(first, KerasTensor) else node
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, KerasTensor):
+            return self.place(value)
+        if isinstance(value, np.ndarray | Tensor):
+            return np.asarray(value).tolist()
+        if value is None or isinstance(value, str | int | float | bool):
+            return value
+        raise NotImplementedError(f"a call with {value!r} is not known in JSON")
+
+
+def _arguments(call: Call) -> tuple[Any, Item]:
+    """Return the first argument of a call, and the others by name."""
+    if isinstance(call.layer, TFOpLambda):
+        operands = call.args[0]
+        if call.layer._attributes:
+            raise NotImplementedError(f"{call.layer.name} is not known in JSON")
+        return operands[0], {**({"y": operands[1]} if len(operands) > 1 else {}), "name": None}
+    names = call.layer._call_spec().names
+    given = dict(zip(names, call.args, strict=False)) | call.kwargs
+    return given.pop(names[0]), given
+
+
+Model._texts = sys.modules[__name__]

@@ -1,0 +1,151 @@
+"""Work that is cut into parts, which a few threads take as they are free.
+
+A BLAS that shares each product among threads of its own has them wait for each other by spinning:
+on a machine that is busy with other work a product takes several times as long.  So numpy's is told
+to use one thread, and work is cut here.  These threads sleep while they wait, and one that is held up
+takes fewer parts.
+
+How work is cut depends on its size alone, never on the number of threads or on who is faster: what is
+computed is the same to the bit on every number of processors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+
+__all__ = ["cut", "share", "share_unbroken"]
+
+_MOST_PARTS = 32
+"""More would not make the last part much shorter, and each costs some microseconds of Python."""
+
+_SET_THREADS = (
+    "scipy_openblas_set_num_threads64_",
+    "scipy_openblas_set_num_threads",
+    "openblas_set_num_threads64_",
+    "openblas_set_num_threads",
+)
+"""What OpenBLAS calls the function, in numpy 2's wheels, in numpy 1's, and elsewhere."""
+
+
+_PROCESSORS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+"""Those that the process may use; none where the system does not tell."""
+
+
+def _threads() -> int:
+    """Return how many threads there are to be: as many as OpenBLAS was told, or one a processor."""
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        told = os.environ.get(name, "")
+        if told.isdecimal() and int(told):
+            return int(told)
+    return len(_PROCESSORS) or os.cpu_count() or 1
+
+
+def _leave_blas_one_thread() -> None:
+    """Have products run in the thread that asks; another BLAS than OpenBLAS stays as it is."""
+    # A symbol is looked for in a library and in those that it was linked with.
+    library = ctypes.CDLL(np.linalg._umath_linalg.__file__)
+    for name in _SET_THREADS:
+        if hasattr(library, name):
+            getattr(library, name)(ctypes.c_int(1))
+            return
+
+
+THREADS = _threads()
+
+
+@cache
+def _helpers(count: int) -> ThreadPoolExecutor:
+    """Return so many threads, each of which stays on a processor, the last ones of those that there are.
+
+    Linux wakes a thread up where the one runs that wakes it, and leaves the other processors idle for
+    milliseconds.  The asking thread is moved nowhere: it soon runs where no helper is.
+    """
+    processors = iter(_PROCESSORS[-count:])
+
+    def stay() -> None:
+        processor = next(processors, None)
+        if processor is not None:
+            os.sched_setaffinity(0, {processor})
+
+    return ThreadPoolExecutor(count, "ckpt-parts", stay)
+
+
+# A process that has been forked has none of the threads.
+os.register_at_fork(after_in_child=_helpers.cache_clear)
+_leave_blas_one_thread()
+
+
+class _Work:
+    """Parts that threads take until none is left."""
+
+    def __init__(self, work: Callable[[Any], object], parts: Sequence[Any]) -> None:
+        self._work = work
+        self._left = list(parts)
+
+    def take(self) -> None:
+        # As in TensorFlow, infinities are no matter for a warning; numpy's settings are a thread's own.
+        with np.errstate(all="ignore"):
+            while self._left:
+                try:
+                    part = self._left.pop()
+                except IndexError:
+                    return  # another has taken it in between
+                self._work(part)
+
+    def end(self, helping: list[Future[None]]) -> None:
+        """Wait for those who have begun: for the others nothing is left."""
+        self._left.clear()
+        wait([one for one in helping if not one.cancel()])
+
+
+def share(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
+    """Do work for each part, in any order and by several threads; what it raises is raised here."""
+    shared = _Work(work, parts)
+    count = min(THREADS, len(parts)) - 1
+    if count < 1:
+        shared.take()
+        return
+    helping = [_helpers(THREADS - 1).submit(shared.take) for _ in range(count)]
+    try:
+        shared.take()
+    finally:
+        shared.end(helping)
+    for one in helping:
+        if not one.cancelled():
+            one.result()
+
+
+def share_unbroken(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
+    """Do the same by threads that no interrupt reaches: one is raised here when the work is done.
+
+    For what is changed in place: a program that is interrupted saves it.
+    """
+    shared = _Work(work, parts)
+    taking: list[Future[None]] = []
+    try:
+        for _ in range(THREADS):
+            taking.append(_helpers(THREADS).submit(shared.take))
+        wait(taking)
+    finally:
+        shared.take()  # what is left where the interrupt came before there was a thread
+        wait(taking)
+    for one in taking:
+        one.result()
+
+
+def cut(length: int, least: int) -> list[slice]:
+    """Return a range cut into nearly equal parts of `least` or more, as far as there are so many."""
+    count = max(1, min(_MOST_PARTS, length // max(least, 1)))
+    bounds = [length * part // count for part in range(count + 1)]
+    return [slice(start, stop) for start, stop in itertools.pairwise(bounds)]
