@@ -56,10 +56,18 @@ def commands(names: Iterable[str], incomplete: str) -> Items:
     return [_item(name, "plain") for name in names if name.startswith(incomplete)]
 
 
+def _meant(path: str) -> str:
+    """Return the path that is meant by what is typed; what is secret in a URL goes to its server."""
+    from formats.store.paths import named
+
+    path = os.path.expanduser(path)
+    return named(path) if "://" in path else path
+
+
 def checkpoints(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
     """Offer checkpoints by their prefixes or files, and directories."""
     head, names = _listing(incomplete)
-    found = [_item(head + name, "path") for name in _checkpoint_names(os.path.expanduser(head), names)]
+    found = [_item(head + name, "path") for name in _checkpoint_names(_meant(head), names)]
     below = _directories(head, names)
     if not found and not below:
         # It may be one under a name that tells nothing.
@@ -73,8 +81,8 @@ def paths(incomplete: str) -> Items:
     from formats.store.paths import is_file
 
     head, names = _listing(incomplete)
-    files = [name for name in names if is_file(os.path.expanduser(head + name)) and not is_part(name)]
-    named = {*_checkpoint_names(os.path.expanduser(head), names), *files}
+    files = [name for name in names if is_file(_meant(head + name)) and not is_part(name)]
+    named = {*_checkpoint_names(_meant(head), names), *files}
     return [*(_item(head + name, "path") for name in sorted(named)), *_directories(head, names)]
 
 
@@ -85,7 +93,7 @@ def directories(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 def checkpoints_of_directory(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
     """Offer the checkpoints of the directory that is named before, or of the current one."""
-    directory = _named_before(ctx) or "."
+    directory = _meant(_named_before(ctx) or ".")
     names = [name for name in _names_in(directory) if name.startswith(incomplete)]
     return [_item(name, "plain") for name in _checkpoint_names(directory, names)]
 
@@ -99,7 +107,7 @@ def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     if path is None:
         return []
     try:
-        with open_checkpoint(os.path.expanduser(path)) as reader:
+        with open_checkpoint(_meant(path)) as reader:
             paths, every = reader.object_paths, list(reader.specs)
     except (CheckpointError, OSError):
         return []
@@ -152,7 +160,7 @@ def _names_in(directory: str) -> list[str]:
     from formats.errors import CheckpointError
     from formats.store.paths import join, list_folder
 
-    folder = os.path.expanduser(directory)
+    folder = _meant(directory)
     try:
         names = [name for name, _ in list_folder(folder) if name.isprintable()]
         return [join(folder, name).rpartition("/")[2] for name in names] if "://" in folder else names
@@ -175,7 +183,7 @@ def _directories(head: str, names: list[str]) -> Items:
     return [
         _item(head + name, "dir")
         for name in names
-        if is_folder(os.path.expanduser(head + name)) and not is_leftover(name, directory=True)
+        if is_folder(_meant(head + name)) and not is_leftover(name, directory=True)
     ]
 
 
@@ -379,7 +387,7 @@ class ZshCompletion(_Completion):
     (( ${#dirs} )) && compadd -f -q -S / -a dirs
 }
 
-if [[ ${zsh_eval_context[-1]} == loadautofunc ]]; then
+if [[ ${funcstack[1]} == _%(prog_name)s ]]; then # found in fpath: all of this is the function
     %(complete_func)s "$@"
 else
     compdef %(complete_func)s %(prog_name)s

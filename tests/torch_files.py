@@ -154,11 +154,12 @@ class Piece(NamedTuple):
 def distributed_metadata(
     tensors: Mapping[str, tuple[tuple[int, ...], list[Piece]]],
     dtype: str | Mapping[str, str] = "torch.float32",
+    ways: Mapping[str, tuple[Any, ...]] | None = None,
     **more: Any,
 ) -> bytes:
     """Return the `.metadata` of tensors of these shapes, in these chunks.
 
-    `dtype` is that of all, or of each by its key; `more` are fields of each place.
+    `dtype` is that of all, or of each by its key; `ways` are what leads to them, `more` fields of each place.
     """
     described, places = [], []
     for key, (shape, chunks) in tensors.items():
@@ -178,6 +179,6 @@ def distributed_metadata(
     fields = {
         "state_dict_metadata": Opcodes(b"}(" + b"".join(described) + b"u"),
         "storage_data": Opcodes(b"}(" + b"".join(places) + b"u"),
-        "planner_data": None,
+        "planner_data": ways,
     }
     return pickled(record("Metadata", fields))

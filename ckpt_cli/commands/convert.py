@@ -25,7 +25,7 @@ from ..operations.choose.select import choose
 from ..operations.move import convert, pairing, transfer
 from ..operations.move.chosen import Settings
 from ..operations.move.keras.plan import read_config
-from ..operations.move.layouts import check_target, holds_optimizer, lay_out
+from ..operations.move.layouts import TENSORFLOW, check_target, holds_optimizer, lay_out
 from ..operations.move.optimizers import Given
 from ..operations.move.run_directory import converted_names, converted_state, refuse_state_file
 from ..option_rules import excludes, needs, option_rules
@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from formats.model.location import Location
     from formats.model.reader import CheckpointReader, Format
 
+    from ..operations.choose.keys import Renamed
+    from ..operations.move.layouts import Layout
     from ..operations.move.plans import Plan
 
 
@@ -198,42 +200,63 @@ def command(source: str, target: str, **options: Any) -> int:
 def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any]) -> dict[str, Any]:
     """Convert one checkpoint, or rehearse that; return what `_carry_out` does."""
     keys = choose(reader, selection_of(options))
-    into = convert.target_format(reader, target, options["to"]) if options["like"] is None else None
-    layout = layout_of(options)
+    if options["like"] is not None:
+        with _open(options["like"], options) as template:
+            return _convert_like(reader, keys, target, template, options)
     given = Given(options["iterations"], options["learning_rate"])
+    into = convert.target_format(reader, target, options["to"])
+    layout, laid = layout_of(options), None
     if layout is not None:
-        layout = layout._replace(nests=into is not None and holds_optimizer(into, layout), given=given)
-    laid = lay_out(reader, keys, layout) if layout is not None else None
-    if laid is not None and layout is not None:
-        if into is not None:
-            check_target(into, layout, target)
+        layout = layout._replace(nests=holds_optimizer(into, layout), given=given)
+        laid = lay_out(reader, keys, layout)
+        check_target(into, layout, target)
         if options["save_map"]:
             _save_map(options, map_lines(laid.names.rows))
         reader, keys = laid.reader, list(laid.reader.specs)
+        given = Given() if laid.holds_optimizer else given  # which the layout has taken
+    names = _renamed(reader, layout, options)
+    config = read_config(options["config"]) if options["config"] else None
+    optimizer = laid.optimizer if laid is not None else None
+    settings = Settings(options["cast"], options["merge_slices"], names, given, config, optimizer)
+    plan = convert.plan_conversion(reader, keys, target, into, settings)
+    return _carry_out(plan if laid is None else laid.told(plan), options)
+
+
+def _convert_like(
+    reader: CheckpointReader,
+    keys: list[str],
+    target: str,
+    template: CheckpointReader,
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    """Convert one checkpoint into the structure of TEMPLATE."""
+    layout, laid = layout_of(options), None
+    given = Given(options["iterations"], options["learning_rate"])
+    if layout is not None:
+        if layout.way == TENSORFLOW and layout.config is None and template.object_graph is not None:
+            layout = layout._replace(like=template)  # which tells the model, too
+        laid = lay_out(reader, keys, layout._replace(given=given))
+        reader, keys = laid.reader, list(laid.reader.specs)
+    names = _renamed(reader, layout, options)
+    template.prove_specs()  # of which no more than these is taken, as a rule
+    _check_format(template, reader, target, options["to"])
+    strictness = pairing.Strictness(options["pair_by_shape"], options["partial"], options["cast"], given)
+    if options["save_map"]:
+        # Before the plan, which is refused where pairs are missing: the map is there to add them.
+        pairs = pairing.pair(reader, keys, template, strictness._replace(partial=True), names)
+        _save_map(options, map_lines(row_of(mine, theirs) for theirs, mine in pairs.rows().items()))
+    plan, _ = pairing.plan_like(reader, keys, template, target, strictness, names)
+    if options["merge_slices"]:
+        plan = plan._replace(slices={})
+    return _carry_out(plan if laid is None else laid.told(plan), options)
+
+
+def _renamed(reader: CheckpointReader, layout: Layout | None, options: dict[str, Any]) -> Renamed | None:
     rules = rules_of(options, layout)
     names = renamed(reader, rules) if rules else None
-    if laid is not None and laid.holds_optimizer:
-        given = Given()  # which the layout has taken
     for text in names.notes if names and not options.get("rehearsal") else ():
         render.note(text)
-    if into is not None:
-        config = read_config(options["config"]) if options["config"] else None
-        optimizer = laid.optimizer if laid is not None else None
-        settings = Settings(options["cast"], options["merge_slices"], names, given, config, optimizer)
-        plan = convert.plan_conversion(reader, keys, target, into, settings)
-        return _carry_out(plan if laid is None else laid.told(plan), options)
-    with _open(options["like"], options) as template:
-        template.prove_specs()  # of which no more than these is taken, as a rule
-        _check_format(template, reader, target, options["to"])
-        strictness = pairing.Strictness(options["pair_by_shape"], options["partial"], options["cast"], given)
-        if options["save_map"]:
-            # Before the plan, which is refused where pairs are missing: the map is there to add them.
-            pairs = pairing.pair(reader, keys, template, strictness._replace(partial=True), names)
-            _save_map(options, map_lines(row_of(mine, theirs) for theirs, mine in pairs.rows().items()))
-        plan, _ = pairing.plan_like(reader, keys, template, target, strictness, names)
-        if options["merge_slices"]:
-            plan = plan._replace(slices={})
-        return _carry_out(plan if laid is None else laid.told(plan), options)
+    return names
 
 
 def _save_map(options: dict[str, Any], lines: list[str]) -> None:

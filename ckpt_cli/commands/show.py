@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -195,7 +194,7 @@ def _held(step: Step) -> str:
 def _values(reader: CheckpointReader, part: parts.Part) -> None:
     from ..operations.look.values import as_text
 
-    width = shutil.get_terminal_size((100, 24)).columns
+    width = render.room()
     text = as_text(part.read(reader), part.spec.dtype, width)
     render.lines(
         render.escape(line) if part.spec.dtype.itemsize is None else line for line in text.split("\n")

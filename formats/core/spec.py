@@ -94,12 +94,12 @@ class SpecColumns(NamedTuple):
 
 def spec_columns(specs: Iterable[TensorSpec], before: Iterable[TensorSpec] = ()) -> SpecColumns:
     """Return specs in columns; `before` are the `specs` of the columns that came before these."""
-    numbers = {spec: number for number, spec in enumerate(before)}
+    numbers = {spec[1:]: number for number, spec in enumerate(before)}
     keys, column = [], []
     for spec in specs:
         keys.append(spec.key)
-        column.append(numbers.setdefault(spec._replace(key=""), len(numbers)))
-    return SpecColumns(keys, column, list(numbers))
+        column.append(numbers.setdefault(spec[1:], len(numbers)))
+    return SpecColumns(keys, column, [TensorSpec("", *behind) for behind in numbers])
 
 
 class Stored(NamedTuple):

@@ -223,7 +223,7 @@ def _absent(path: str) -> CheckpointError:
         return _absent(path[:-5])
     prefix = _prefix_meant(path)
     for place in dict.fromkeys((prefix + ".index", path)):
-        found = obstacle_at(place)
+        found = obstacle_at(place) if place == path or store_of(place).can_be_file(place) else None
         if found is not None:
             if not found.startswith("this is"):  # it lies on the way there
                 return InaccessibleError(found, path=path)

@@ -18,7 +18,7 @@ from ..store.staging import refusing
 from .writer import NAMES, H5Writer, check_paths, copy_pieces
 
 if TYPE_CHECKING:
-    from ..model.reader import Format
+    from ..model.reader import CheckpointReader, Format
     from ..model.writer import Target
     from .writer import H5Skeleton
 
@@ -98,6 +98,23 @@ class ArchiveWriter(WeightsWriter):
                     copy_pieces(source, sink)
             if self.target.journal is None:  # else another process may have to make the archive again
                 os.unlink(weights)
+
+    def is_said_by(self, found: CheckpointReader) -> bool:  # noqa: ARG002  as its base
+        texts = {name: text.encode("utf-8", "surrogateescape") for name, text in self._texts().items()}
+        try:
+            with refusing(self.target.path), zipfile.ZipFile(self.target.path) as archive:
+                *told, weights = members = archive.infolist()
+                if [member.filename for member in members] != [*texts, self._h5_name()]:
+                    return False
+                if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+                    return False
+                if [member.file_size for member in told] != [*map(len, texts.values())]:
+                    return False
+                with archive.open(weights) as there:
+                    is_laid_out = self._is_laid_out_as(there, weights.file_size)
+                return is_laid_out and [*map(archive.read, told)] == [*texts.values()]
+        except (zipfile.BadZipFile, RuntimeError):  # of an archive that this library does not write
+            return False
 
     def _texts(self) -> dict[str, str]:
         import json

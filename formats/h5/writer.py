@@ -16,8 +16,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import tempfile
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ..core.chunks import PIECE
 from ..core.dtypes import BY_NAME
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ..core.chunks import Chunk
     from ..core.region import Extents
     from ..core.spec import TensorSpec
+    from ..model.reader import CheckpointReader
     from ..store.staging import StagedFile
 
 
@@ -137,8 +139,15 @@ class H5Writer(CheckpointWriter):
         name = self._h5_name()
         is_begun = isinstance(self.staging, Staging) and self.staging.has_begun(name)
         made = _SKELETON if is_begun else name
+        self._make(self.staging.path(made))
+        if is_begun:
+            self._graft(self.staging.path(made), self.staging.path(name))
+        self._h5: StagedFile = self.staging.adopt(name)
+
+    def _make(self, path: str) -> None:
+        """Make a file with everything in its place, and no values."""
         with refusing(self.target.path):
-            skeleton = H5Skeleton(self.staging.path(made), self.target.path)
+            skeleton = H5Skeleton(path, self.target.path)
             try:
                 self._lay_out(skeleton)
                 self._offsets = skeleton.close()
@@ -149,23 +158,45 @@ class H5Writer(CheckpointWriter):
             except BaseException:
                 skeleton.abandon()
                 raise
-        if is_begun:
-            self._graft(self.staging.path(made), self.staging.path(name))
-        self._h5: StagedFile = self.staging.adopt(name)
+
+    def is_said_by(self, found: CheckpointReader) -> bool:  # noqa: ARG002  it says more than that tells
+        """Whether what lies there is the same bytes, but for the values."""
+        with refusing(self.target.path), open(self.target.path, "rb") as there:
+            return self._is_laid_out_as(there, os.fstat(there.fileno()).st_size)
+
+    def _is_laid_out_as(self, there: IO[bytes], nbytes: int) -> bool:
+        with tempfile.TemporaryDirectory(prefix="ckpt-") as folder:
+            path = os.path.join(folder, _SKELETON)
+            self._make(path)
+            with open(path, "rb") as made:
+                size = os.path.getsize(path)
+                if nbytes != size:
+                    return False
+                for begin, end in self._between_values(size):
+                    made.seek(begin)
+                    there.seek(begin)
+                    if made.read(end - begin) != there.read(end - begin):
+                        return False
+        return True
+
+    def _between_values(self, size: int) -> Iterator[tuple[int, int]]:
+        """Yield what holds no values, in pieces: where each begins and ends."""
+        places = sorted((self._offsets.get(key, 0), spec.nbytes or 0) for key, spec in self.specs.items())
+        at = 0
+        for offset, nbytes in [*places, (size, 0)]:
+            for begin in range(at, offset, PIECE):
+                yield begin, min(begin + PIECE, offset)
+            at = max(at, offset + nbytes)
 
     def _graft(self, skeleton: str, begun: str) -> None:
         """Write over all but the values of a file that another process has begun what stands there now."""
-        places = sorted((self._offsets.get(key, 0), spec.nbytes or 0) for key, spec in self.specs.items())
         with refusing(self.target.path), open(skeleton, "rb") as source, open(begun, "r+b") as sink:
             size = os.path.getsize(skeleton)
             sink.truncate(size)
-            at = 0
-            for offset, nbytes in [*places, (size, 0)]:
-                for begin in range(at, offset, PIECE):
-                    source.seek(begin)
-                    sink.seek(begin)
-                    sink.write(source.read(min(PIECE, offset - begin)))
-                at = max(at, offset + nbytes)
+            for begin, end in self._between_values(size):
+                source.seek(begin)
+                sink.seek(begin)
+                sink.write(source.read(end - begin))
         os.unlink(skeleton)
 
     def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:

@@ -108,6 +108,7 @@ LAYERS_IN_PYTORCH: dict[str, tuple[TorchRow, ...]] = {
         *_gates("gates(1,0,2)"),
         *(TorchRow("cell/bias", f"bias_{kind}_l0", "unstack(0) gates(1,0,2)") for kind in ("ih", "hh")),
     ),
+    "GroupNormalization": _SCALE_AND_SHIFT,
     "LSTM": (*_gates(), *_TWO_BIASES),
     "LayerNormalization": _SCALE_AND_SHIFT,
     "MultiHeadAttention": (
@@ -121,6 +122,7 @@ LAYERS_IN_PYTORCH: dict[str, tuple[TorchRow, ...]] = {
     "SimpleRNN": (*_gates(), *_TWO_BIASES),
 }
 
+_NORMALIZING = [name for name, rows in LAYERS_IN_PYTORCH.items() if rows[:2] == _SCALE_AND_SHIFT]
 _ONES_AND_ZEROS = {"weight": 1.0, "bias": 0.0}
 COUNT = "num_batches_tracked"
 _REVERSE = "_reverse"
@@ -132,6 +134,7 @@ _REVERSE = "_reverse"
 def model_names(model: Unit) -> dict[str, Variable]:
     """Return the variables of a model by names that do not depend on a format: `<layer>/<part>/<variable>`.
 
+    Of a model that an object graph alone tells they are object paths.
     Raises ModelError where two layers of nested models have one name.
     """
     names: dict[str, Variable] = {}
@@ -143,7 +146,8 @@ def model_names(model: Unit) -> dict[str, Variable]:
 
 def _named(unit: Unit, prefix: str) -> Iterator[tuple[str, Variable]]:
     above = f"{prefix}/" if prefix else ""
-    yield from ((f"{above}{variable.name}", variable) for variable in unit.variables())
+    for variable in unit.variables():
+        yield variable.path or f"{above}{variable.name}", variable
     for child in unit.children():
         yield from _named(child, prefix if child.is_model else f"{above}{child.name}")
 
@@ -200,7 +204,7 @@ def _rows(unit: Unit, path: str, suffix: str, names: Mapping[int, str]) -> Itera
             continue
         old = names[id(variable)]
         try:
-            steps = parse_steps(_filled_in(row.steps, unit))
+            steps = parse_steps(filled_in(row.steps, unit.config))
         except (KeyError, ValueError) as error:
             raise ModelError(f"{old!r}: its configuration does not say {error}") from error
         yield LayoutRow(old, f"{path}.{row.name}{suffix}", steps, variable)
@@ -215,9 +219,8 @@ def _variable(unit: Unit, path: str) -> Variable | None:
     return next((variable for variable in unit.variables() if variable.name == name), None)
 
 
-def _filled_in(steps: str, unit: Unit) -> str:
+def filled_in(steps: str, told: Mapping[str, Any]) -> str:
     """Return operations with the numbers of a layer's configuration in them; KeyError where it has none."""
-    told = unit.config
     words: dict[str, str] = {}
     for word in ("depth_multiplier", "kernel_size"):
         if f"{{{word}}}" in steps:
@@ -254,7 +257,7 @@ def _lack(unit: Unit) -> str:
 
 def _fillers(unit: Unit, path: str, made: set[str]) -> Iterator[Filler]:
     """Yield what a normalizing layer of PyTorch has beside what Keras' has."""
-    if unit.class_name not in ("BatchNormalization", "LayerNormalization"):
+    if unit.class_name not in _NORMALIZING:
         return
     affine = [name for name in _ONES_AND_ZEROS if f"{path}.{name}" in made]
     if len(affine) == 1:
@@ -270,14 +273,16 @@ _TORCH_EPSILON = 1e-5
 _RECURRENT = {"LSTM": "tanh", "GRU": "tanh", "SimpleRNN": "tanh"}
 
 
-def remarks_on(model: Unit, *, back: bool = False) -> list[str]:
+def remarks_on(model: Unit, *, back: bool = False, configured: bool = True) -> list[str]:
     """Return what a program in PyTorch must be told beside the weights, as a configuration shows it.
 
-    Or, on the way `back`, what it must have been told.
+    Or, on the way `back`, what it must have been told.  Of a model that is not `configured` the weights
+    alone tell something.
     """
     found: dict[str, list[str]] = {}
     for unit in _all_layers(model):
-        for remark in (*_remarks(unit), *(_taken_together(unit) if back else _made_up(unit))):
+        shown = _remarks(unit) if configured else ()
+        for remark in (*shown, *(_taken_together(unit) if back else _made_up(unit))):
             found.setdefault(remark, []).append(unit.name)
     return [f"{_some(names)}: {remark}" for remark, names in found.items()]
 
@@ -296,7 +301,7 @@ def _all_layers(unit: Unit) -> Iterator[Unit]:
 
 def _remarks(unit: Unit) -> Iterator[str]:
     told, name = unit.config, unit.class_name
-    if name in ("BatchNormalization", "LayerNormalization"):
+    if name in _NORMALIZING:
         epsilon = told.get("epsilon", 1e-3)
         if epsilon != _TORCH_EPSILON:
             yield f"epsilon is {epsilon}, PyTorch's is {_TORCH_EPSILON} where eps= does not say so"

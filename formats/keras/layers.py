@@ -219,7 +219,10 @@ _AXIS = ("axis",)
 _CONV = ("strides", "padding", "data_format", "dilation_rate", "activation", "use_bias")
 _POOL = ("pool_size", "strides", "padding", "data_format")
 _GLOBAL_POOL = ("data_format", "keepdims")
-_LOOP = ("units", "activation", "use_bias", "return_sequences", "return_state", "go_backwards")
+_LOOP = (
+    "units", "activation", "use_bias", "return_sequences", "return_state", "go_backwards",
+    "zero_output_for_mask",
+)  # fmt: skip
 _STATE = ("state_spec",)
 
 LAYERS: dict[str, LayerRow] = {
@@ -255,7 +258,9 @@ LAYERS: dict[str, LayerRow] = {
         lists=("partial_output_shape", "full_output_shape"),
     ),
     "Embedding": LayerRow(
-        (WeightRow("embeddings", "input_dim output_dim"),), ("input_dim", "output_dim"), input_dtype="int32"
+        (WeightRow("embeddings", "input_dim output_dim"),),
+        ("input_dim", "output_dim", "mask_zero"),
+        input_dtype="int32",
     ),
     "Flatten": LayerRow(options=("data_format",)),
     "GRU": LayerRow(
@@ -268,7 +273,9 @@ LAYERS: dict[str, LayerRow] = {
             WeightRow("bias", "3*units", "use_bias !reset_after"),
         )
     ),
+    "GlobalAveragePooling1D": LayerRow(options=_GLOBAL_POOL),
     "GlobalAveragePooling2D": LayerRow(options=_GLOBAL_POOL),
+    "GlobalMaxPooling1D": LayerRow(options=_GLOBAL_POOL),
     "GlobalMaxPooling2D": LayerRow(options=_GLOBAL_POOL),
     "GroupNormalization": LayerRow(
         _SCALE_AND_SHIFT, ("groups", "axis", "epsilon", "center", "scale"), one_axis=True
@@ -282,6 +289,7 @@ LAYERS: dict[str, LayerRow] = {
         _SCALE_AND_SHIFT, ("axis", "epsilon", "center", "scale"), lists=_AXIS, unless=("rms_scaling",)
     ),
     "LeakyReLU": LayerRow(options=("alpha",), in_keras_2=(("negative_slope", "alpha"),)),
+    "Masking": LayerRow(options=("mask_value",)),
     "MaxPooling2D": LayerRow(options=_POOL),
     "Maximum": LayerRow(options=()),
     "MultiHeadAttention": LayerRow(
@@ -317,7 +325,11 @@ LAYERS: dict[str, LayerRow] = {
     "Softmax": LayerRow(options=("axis",)),
     "Subtract": LayerRow(options=()),
     "TimeDistributed": LayerRow(wraps=(WrapRow("layer"),)),
+    "UnitNormalization": LayerRow(options=("axis",), lists=_AXIS),
 }
+
+SEEDS = "seed_generator"
+"""What the state of Keras 3's random numbers lies below, which is no weight."""
 
 WEIGHTS = {weight.name: weight for row in reversed(LAYERS.values()) for weight in row.weights}
 """A row for each name of a weight, for what names alone have to tell."""

@@ -45,6 +45,9 @@ class Variable:
     key: str | None = None
     value: float | None = None
     like: str | None = None
+    path: str = ""
+    """Its object path, where a graph alone tells of it."""
+
     live: Any = None
     """The variable of a running program that this presents."""
 

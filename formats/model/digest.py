@@ -103,7 +103,7 @@ def digests(
                 continue
             total.add(found.sum)
             if is_last:
-                task.values.check(total.crc)
+                task.values.check(total)
                 yield key, f"sha256:{found.sha256}" if found.sha256 else spelled("crc32c", total.crc)
                 total = Sum()
 
@@ -136,11 +136,11 @@ def _work(task: Task | None) -> _Found | None:
     if task is None:
         return None
     values, is_sha = task.values, task.algorithm == "sha256"
-    found, sha, room = Sum(), hashlib.sha256(), buffers()[0]
+    found, sha, room = values.sum(), hashlib.sha256(), buffers()[0]
     values.expect(task.begin, task.end)
     for begin in range(task.begin, task.end, PIECE):
         piece = values.read(begin, min(begin + PIECE, task.end), room)
-        if not is_sha or values.crc32c is not None:
+        if not is_sha or values.is_checked:
             found.extend(piece)
         if is_sha:
             sha.update(piece.data)

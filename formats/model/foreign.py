@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 class Foreign(NamedTuple):
-    """What a file is, and the next step."""
+    """What a file is, and the next step; another one where the file lies on a server."""
 
     what: str
     hint: str
+    hint_on_server: str = ""
 
 
 # What a file begins with ----------------------------------------------------------------
@@ -97,13 +98,20 @@ _POINTED = re.compile(rb"^oid (?P<oid>sha256:[0-9a-f]{64})\n(?:.*\n)*?size (?P<s
 _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
     (
         _starts(_POINTER),
-        Foreign("this is a Git LFS pointer, not the file", "fetch the file itself: git lfs pull"),
+        Foreign(
+            "this is a Git LFS pointer, not the file",
+            "fetch the file itself: git lfs pull",
+            "the file itself has another URL: of the Hub hf://ORG/REPO/PATH, of GitHub "
+            "https://media.githubusercontent.com/media/ORG/REPO/REVISION/PATH",
+        ),
     ),
     (
         lambda head: bool(_HTML.match(head)),
         Foreign(
             "this is an HTML page, not a checkpoint",
             "the download saved a web page; download the file itself",
+            "the server asks for a login with it, or it is about the file, which has another URL: "
+            "of the Hub hf://ORG/REPO/PATH, of GitHub https://github.com/ORG/REPO/raw/REVISION/PATH",
         ),
     ),
     (
@@ -204,7 +212,8 @@ def recognise(probe: Probe) -> Foreign | None:
         return Foreign("the file is empty", "the copy or the save was interrupted; copy it again")
     for matches, foreign in _CONTENTS:
         if matches(probe.head):
-            return foreign
+            is_on_server = bool(foreign.hint_on_server and "://" in probe.location.head)
+            return foreign._replace(hint=foreign.hint_on_server) if is_on_server else foreign
     if probe.is_renamed_index:
         return _RENAMED_INDEX
     if probe.location.head.endswith(HUB_INDEXES):

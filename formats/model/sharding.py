@@ -31,6 +31,7 @@ from ..store.sent import SentJournal, SentObject
 from ..store.staging import Staging, remove_files
 from .location import Location, shards_beside
 from .probe import Probe
+from .shards import ShardedReader
 from .weight_map import INDEX, WEIGHT_MAP, files_by_name, is_map, named_files
 from .writer import CheckpointWriter, bounded
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from ..core.spec import TensorSpec
     from ..store.staging import StagedFile
     from ..store.upload import Upload
-    from .reader import Format
+    from .reader import CheckpointReader, Format
     from .writer import Target
 
 
@@ -152,6 +153,13 @@ class ShardWriter(CheckpointWriter):
             _ShardExchange(self.staging, self.target.path, index, self._files).run()
         else:
             self.staging.move_in(_old_files(index))
+
+    def is_said_by(self, found: CheckpointReader) -> bool:
+        shards = found.shards() if isinstance(found, ShardedReader) else [found]
+        cut = {frozenset(shard.specs) for shard in shards}
+        return super().is_said_by(found) and cut == {
+            frozenset(spec.key for spec in file.specs) for file in self._files
+        }
 
     def tidy(self) -> None:
         """Keep what the index names that lies there: what is planned here may have other names."""

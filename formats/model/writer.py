@@ -28,7 +28,7 @@ from ..model.facts import Facts, Nothing
 from ..store.held import Held
 from ..store.links import followed
 from ..store.paths import is_in_store, is_there, refuse_closed, refuse_missing_place
-from ..store.ranges import buffers
+from ..store.ranges import Sum, buffers
 from ..store.staging import Staging, refuse_irreplaceable
 from ..wire.crc32c import extend
 from .location import Location
@@ -93,6 +93,13 @@ class Place(NamedTuple):
 
     file: StagedFile
     offset: int
+    is_zipped: bool = False
+    """Whether it is a member of a zip, which has a CRC-32."""
+
+    @property
+    def sum(self) -> Sum:
+        """What to take the checksum of all that goes there with."""
+        return Sum(crc32=0 if self.is_zipped else None)
 
     def write(self, at: int, data: Chunk) -> None:
         self.file.write_at(self.offset + at, data)
@@ -310,15 +317,15 @@ class CheckpointWriter(ABC):
             self._unfilled[key, extents] = spec, place
         return place
 
-    def filled(self, key: str, extents: Extents | None, crc: int) -> None:
-        """Take note that a place is filled, with bytes of this unmasked checksum."""
-        self._filled(*self._unfilled.pop((key, extents)), extents, crc)
+    def filled(self, key: str, extents: Extents | None, found: Sum) -> None:
+        """Take note that a place is filled, with bytes of this checksum."""
+        self._filled(*self._unfilled.pop((key, extents)), extents, found)
 
     def _place(self, spec: TensorSpec) -> Place | None:  # noqa: ARG002  most formats have none
         """Reserve the room of a fixed-width tensor, or of a slice, whose own shape `spec` then has."""
         return None
 
-    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, crc: int) -> None:  # noqa: B027
+    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, found: Sum) -> None:  # noqa: B027
         """Note what a place has been filled with."""
 
     def _begin_slice(self, key: str, extents: Extents) -> TensorSpec:
@@ -379,6 +386,13 @@ class CheckpointWriter(ABC):
         with self.staging.opening() as path:
             return self.format.reader(Probe(self.location(path)), False)
 
+    def is_said_by(self, found: CheckpointReader) -> bool:
+        """Whether what lies there says of itself what this rehearsal would write, and is cut as that is.
+
+        Tensors and the object graph are held against their sources before.  Raises CorruptCheckpointError.
+        """
+        return _said(found.proved_facts()) == _said(self.target.facts)
+
     @property
     def is_readable(self) -> bool:
         """Whether what was written can be read before it is in its place; one object of a store cannot."""
@@ -425,6 +439,11 @@ class CheckpointWriter(ABC):
             self.commit()
         else:
             self.abandon()
+
+
+def _said(facts: Facts) -> dict[str, Any]:
+    """Return what a checkpoint says of itself, but for what it leaves empty."""
+    return {name: value for name, value in facts.document().items() if value}
 
 
 def bounded(target: Target) -> Target:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..core.spec import TensorSpec
     from ..model.reader import Format
     from ..model.writer import Target
+    from ..store.ranges import Sum
     from ..store.upload import Upload
 
 
@@ -69,7 +70,7 @@ class SafetensorsWriter(ShardWriter):
         self._unfilled_in[name] += 1
         return Place(file, file.reserve(spec.nbytes or 0))
 
-    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, crc: int) -> None:  # noqa: ARG002
+    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, found: Sum) -> None:  # noqa: ARG002
         self._unfilled_in[self._file_of[spec.key].name] -= 1
 
 

@@ -36,6 +36,9 @@ _PASSING = ("error sending request", "error decoding response body", "timed out"
 _NOBODY = ("ConnectionRefused", "dns error", "certificate")
 """What it says where asking again is no use."""
 
+_OTHER_SCHEME = "BadScheme"
+"""What it says of a redirect from https to http, or to what is neither."""
+
 _PANIC = "PanicException"
 """What it raises where its own code did not foresee something; it is no Exception."""
 
@@ -111,6 +114,8 @@ def _in_our_words(error: BaseException, path: str, settings: str) -> Exception:
         return InaccessibleError("the server sends no ranges", path=path)
     if NOWHERE in str(error):
         return InaccessibleError("the server redirects to another host, which is not followed", path=path)
+    if _OTHER_SCHEME in str(error):
+        return InaccessibleError("the server redirects to another scheme, which is not followed", path=path)
     if any(each in str(error) for each in _NOBODY):
         return InaccessibleError("the server cannot be reached", path=path)
     if any(each in text for each in _PASSING):

@@ -222,9 +222,8 @@ class Archive:
                 raise UnsupportedFeatureError(message, path=self.path, code="header")
             if info.header_offset < end:
                 message = f"member {info.filename!r} shares bytes with another"
-                raise CorruptCheckpointError(
-                    message, path=self.path, offset=info.header_offset, code="overlap"
-                )
+                offset = self.file.where(info.header_offset)
+                raise CorruptCheckpointError(message, path=self.path, offset=offset, code="overlap")
             end = info.header_offset + _LOCAL_SIZE + info.compress_size
 
     @property
@@ -278,7 +277,8 @@ class Archive:
         return UnsupportedFeatureError(message, path=self.path, code="header")
 
     def _corrupt(self, message: str, offset: int | None) -> CorruptCheckpointError:
-        return CorruptCheckpointError(message, path=self.path, offset=offset, code="header")
+        where = None if offset is None else self.file.where(offset)
+        return CorruptCheckpointError(message, path=self.path, offset=where, code="header")
 
     def pieces(self, member: Member, head: int = 0) -> Iterator[bytes]:
         """Yield a member's bytes in bounded pieces; ChecksumError at the end where its CRC-32 differs.
@@ -303,7 +303,8 @@ class Archive:
             )
         if crc != member.crc:
             message = f"member {member.name!r}: CRC-32 {crc:#010x}, stored {member.crc:#010x}"
-            raise ChecksumError(message, path=self.path, offset=member.offset, code="tensor-checksum")
+            where = self.file.where(member.offset)
+            raise ChecksumError(message, path=self.path, offset=where, code="tensor-checksum")
 
     def _stored(self, member: Member, head: int) -> Iterator[bytes]:
         begin = min(head, member.size)

@@ -95,9 +95,13 @@ class File(ABC):
         """Be told that so many bytes will be read at each of these places, as headers are."""
         del offsets, size
 
+    def where(self, offset: int) -> int:
+        """Return an offset as errors tell it: counted from the beginning of what lies at `path`."""
+        return offset
+
     def _ends(self, offset: int, expected: int, found: int) -> CorruptCheckpointError:
         message = f"{expected} bytes expected, the file ends after {found}"
-        return CorruptCheckpointError(message, path=self.path, offset=offset, code="shard-short")
+        return CorruptCheckpointError(message, path=self.path, offset=self.where(offset), code="shard-short")
 
     @property
     @abstractmethod
@@ -246,6 +250,10 @@ class Store(ABC):
 
     def expect_files(self, paths: Sequence[str]) -> None:  # noqa: B027  where asking costs little
         """Be told that the beginnings of these files, and indexes whole, will be read one after the other."""
+
+    def can_be_file(self, path: str) -> bool:  # noqa: ARG002  of whatever path
+        """Whether a file can lie at a path; where none can, as in the place of a bucket, nobody is asked."""
+        return True
 
     def obstacle(self, path: str) -> str | None:  # noqa: ARG002  of whatever path
         """Return in words what keeps a path from being opened; None also where nothing is there."""

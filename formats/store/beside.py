@@ -107,11 +107,11 @@ def files_beside(
 
 def _asked_for(prefix: str, pattern: re.Pattern[str], count: int | None) -> list[str]:
     if count is not None:
-        from concurrent.futures import ThreadPoolExecutor  # which nobody needs who reads a disk
+        from .transport import together  # which nobody needs who reads a disk
 
         paths = _shards(prefix, pattern, count) if count <= _MOST_ASKED_FOR else []
-        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-            return [path for path, is_there in zip(paths, pool.map(is_file, paths), strict=True) if is_there]
+        there = together(is_file, paths, _ASKED_AT_ONCE)
+        return [path for path, is_there in zip(paths, there, strict=True) if is_there]
     counts = range(1, _MOST_GUESSED + 1)
     found = (guess for guess in counts if is_file(_shards(prefix, pattern, guess)[0]))
     guess = next(found, None)

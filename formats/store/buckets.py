@@ -64,7 +64,11 @@ class Buckets(ListedStore):
             message = f"no bucket, expected {self.scheme}://BUCKET/KEY"
             if _SHORT.fullmatch(bucket):
                 message = f"{bucket!r} is no bucket: their names have three characters or more"
-            hints = ("who asks is said by the environment, never by a URL",) if "@" in path else ()
+            hints = (
+                ("who asks, and of which account, is said by the environment: ckpt explain environment",)
+                if "@" in path
+                else ()
+            )
             raise UnsupportedFeatureError(message, path=public(path), hints=hints)
         names = path.partition("://")[2].rstrip("/").split("/")[1:]
         if any(each in ("", ".", "..") for each in names):

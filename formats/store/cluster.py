@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 
 _NO_SCHEDULER = "the scheduler has ended, or cannot be reached any more"
+_HINTS = {
+    "worker": "what the workers print says why they ended, or did not begin",
+    "has ended": "what the scheduler prints says why",
+    "no scheduler": "to begin one: dask scheduler; Dask's configuration tells of TLS (docs/cluster.md)",
+}
+"""What to do, by a word of the message."""
 
 
 class Dask(Travelling):
@@ -64,6 +70,7 @@ class Dask(Travelling):
             raise
         # A worker may be killed three times over a task, which is then taken for what kills it.
         super().__init__(self._client.get_executor(pure=False, retries=2), 1, elsewhere=self._cluster is None)
+        self.is_far = True  # its scheduler and its clients take 5 to 10 ms a task, wherever they are
 
     def _connected(self, distributed: Any, address: str | None) -> Any:
         """Return who asks the scheduler; by TLS where Dask's own configuration wants that."""
@@ -99,8 +106,7 @@ class Dask(Travelling):
 
     def _gone(self, what: str) -> InaccessibleError:
         error = InaccessibleError(f"{self.name}: {what}")
-        if "worker" in what:
-            error.hints = ("what the workers print says why they ended, or did not begin",)
+        error.hints = tuple(hint for word, hint in _HINTS.items() if word in what)
         return error
 
     @property

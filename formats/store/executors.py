@@ -43,7 +43,7 @@ from .tally import add_reads, count_reads, is_counting, reads_of_task
 from .workers import Threads, Workers, default_jobs, each_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Executor
 
     from .workers import Hands
@@ -97,6 +97,14 @@ class _Runs:
         with self._changed:
             return run in self._busy
 
+    def until_over(self, run: str, group: Iterable[T]) -> Iterator[T]:
+        """Yield a group's items; raise where the rest of them was called off."""
+        for item in group:
+            with self._changed:
+                if run in self._over:
+                    raise _called_off()
+            yield item
+
 
 RUNS = _Runs()
 
@@ -112,14 +120,19 @@ def work_on(version: str, run: str, parcel: bytes, *, synced: bool) -> Done:
         hints = ("install one version everywhere",)
         return Done([], {}, UnsupportedFeatureError(message, hints=hints))
     if not RUNS.begin(run):
-        return Done([], {}, CheckpointError("called off"))
+        return Done([], {}, _called_off())
     try:
-        return _opened(parcel, synced=synced)
+        return _opened(run, parcel, synced=synced)
     finally:
         RUNS.end(run)
 
 
-def _opened(parcel: bytes, *, synced: bool) -> Done:
+def _called_off() -> CheckpointError:
+    """Return what nobody waits for any more."""
+    return CheckpointError("called off")
+
+
+def _opened(run: str, parcel: bytes, *, synced: bool) -> Done:
     if not is_counting():
         count_reads()
     with emptied() as hand:
@@ -127,7 +140,7 @@ def _opened(parcel: bytes, *, synced: bool) -> Done:
         error: CheckpointError | None = None
         try:
             work, group = pickle.loads(parcel)  # noqa: S301  of who hands out, see above
-            results = each_of(work, group)
+            results = each_of(work, RUNS.until_over(run, group))
             for file in hand.filled:
                 file.close(synced=synced)
         except CheckpointError as raised:
@@ -164,6 +177,7 @@ class Travelling:
     """
 
     def __init__(self, executor: Executor, count: int, *, elsewhere: bool = True) -> None:
+        self.is_far = elsewhere
         self._executor = executor
         self._count = count
         self._elsewhere = elsewhere

@@ -40,17 +40,20 @@ _ASK_OTHERWISE = frozenset({400, 403, 405, 501})
 
 _IN_PATHS = "/%:@!$&'()*+,;=~"
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
+_NO_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CUT = re.compile(r"\*\*\*\d*")
+_ESCAPED = "write @ in a path as %40, and / in a password as %2F"
 _QUESTION = r"(?:\?|%3[Ff])"
 _PATTERN = re.compile(rf"-{_QUESTION}{{5}}-of-(?:\d{{5,}}|{_QUESTION}{{5}})$")
 """How the name of a sharded V1 checkpoint ends: `?` stands for itself there, and begins no query."""
 
 
 class Secrets(NamedTuple):
-    """What was taken out of a URL."""
+    """What was taken out of a URL, and of whom it is asked: nobody else is told it."""
 
     authorization: str | None
     query: str
+    place: str
 
 
 _secrets: dict[str, Secrets] = {}
@@ -79,26 +82,30 @@ class HttpStore(ServerStore):
         except ValueError:
             host = None
         if not host:
-            raise UnsupportedFeatureError(
-                "a URL without a host, or with a port that is none", path=f"{self.scheme}://"
-            )
+            hints = (_ESCAPED,) if "@" in path else ()
+            message = "a URL without a host, or with a port that is none"
+            raise UnsupportedFeatureError(message, path=f"{self.scheme}://", hints=hints)
         refuse_unescaped(path, parts.netloc)
         place = parts.netloc.rpartition("@")[2]
-        mark = parts.username if parts.username in _secrets else None
+        known = _secrets.get(parts.username or "")
+        mark = parts.username if known is not None and known.place == place else None
         if mark is None and parts.username is not None and _CUT.fullmatch(parts.username):
             message = "*** stands for what was cut out of a URL: name the URL itself"
             raise UnsupportedFeatureError(message, path=f"{self.scheme}://{place}{parts.path}")
         if mark is None and (parts.username is not None or parts.query):
             means = None if parts.username is None else basic(parts.username, parts.password or "")
-            mark = _mark(Secrets(means, parts.query))
-        inside = _PATTERN.sub(_plain, quote(parts.path, safe=_IN_PATHS))
+            mark = _mark(Secrets(means, parts.query, place))
+        path = _NO_ESCAPE.sub("%25", parts.path.rstrip("/"))
+        inside = _PATTERN.sub(_plain, quote(path, safe=_IN_PATHS))
         return f"{self.scheme}://{f'{mark}@' if mark else ''}{place}{inside}"
 
     def asked(self, path: str) -> Asked:
         """Return what to ask for a path."""
         parts = urlsplit(path.replace("?", "%3F"))  # a query is kept with the secrets
-        secrets = _secrets.get(parts.username or "", Secrets(None, ""))
         place = parts.netloc.rpartition("@")[2]
+        secrets = _secrets.get(parts.username or "")
+        if secrets is None or secrets.place != place:
+            secrets = Secrets(None, "", place)
         query = f"?{secrets.query}" if secrets.query else ""
         url = f"{self.scheme}://{place}{parts.path or '/'}{query}"
         return Asked(url, path, secrets.authorization)
@@ -124,8 +131,12 @@ class HttpStore(ServerStore):
 
     # What a server is asked -------------------------------------------------------
 
+    def can_be_file(self, path: str) -> bool:
+        """Whether there is anything behind the host: what is joined to that alone names another one."""
+        return bool(_parted(path)[2])
+
     def look(self, path: str) -> Entry | Refused | None:
-        return look_at(self.asked(path))
+        return look_at(self.asked(path)) if self.can_be_file(path) else Entry(FOLDER, 0, 0.0, ())
 
     def names(self, folder: str) -> Iterable[tuple[str, Entry | str]]:
         answer = trying(folder, lambda: self._listing(folder))
@@ -135,6 +146,8 @@ class HttpStore(ServerStore):
         found = parsed_listing(answer)
         if found is None:
             message = "cannot be listed: the server does not answer in JSON (nginx: autoindex_format json)"
+            if answer.status == 401:
+                message = f"cannot be listed: {_refusal(answer)}"
             error = UnlistedError(message, path=folder)
             error.hints = ("name a checkpoint in it, or a file",)
             raise error
@@ -142,7 +155,7 @@ class HttpStore(ServerStore):
 
     def _listing(self, folder: str) -> Answer:
         asked = self.asked(folder + "/")._replace(path=folder)
-        answer = ask("GET", asked, lambda _, __: _LARGEST_LISTING, {"Accept": "application/json"})
+        answer = ask("GET", asked, _room_of_listing, {"Accept": "application/json"})
         if answer.cut:
             raise Again("the connection was cut")
         return answer
@@ -178,6 +191,10 @@ class HttpStore(ServerStore):
             raise
 
     def _whole_of(self, answer: Answer, path: str, identity: Identity) -> bytes:
+        if answer.more:
+            raise InaccessibleError(
+                f"the server sends more than the {identity[-1]:,} bytes that it told of", path=path
+            )
         if answer.cut or len(answer.body) != identity[-1]:
             raise Again(f"{len(answer.body):,} of {identity[-1]:,} bytes came")
         self._wholes[path, identity] = answer.body
@@ -195,8 +212,7 @@ def refuse_unescaped(url: str, host: str) -> None:
     if "@" in host or is_plain or "@" not in url:
         return
     message = "an @ behind the host: what stands before it may be a password"
-    hints = ("write @ in a path as %40, and / in a password as %2F",)
-    raise UnsupportedFeatureError(message, path=f"{url.partition('://')[0]}://***", hints=hints)
+    raise UnsupportedFeatureError(message, path=f"{url.partition('://')[0]}://***", hints=(_ESCAPED,))
 
 
 def _mark(secrets: Secrets) -> str:
@@ -231,7 +247,7 @@ def look_at(asked: Asked) -> Entry | Refused | None:
     count(path, 0)
     if urlsplit(answer.url).path == urlsplit(asked.url).path + "/":
         return Entry(FOLDER, 0, 0.0, ())
-    is_silent = answer.status == 200 and answer.headers.get("Content-Length") is None
+    is_silent = answer.status == 200 and answer.headers.get("Content-Length") in (None, "0")
     if answer.status in _ASK_OTHERWISE or is_silent:
         answer = trying(path, lambda: ask("GET", asked, lambda _, __: 0, {"Range": "bytes=0-0"}))
         count(path, 0)
@@ -254,7 +270,7 @@ def entry_of(answer: Answer, path: str) -> Entry | Refused | None:
     if answer.status in (404, 410):
         return None
     if answer.status in REFUSED:
-        return Refused(f"the server answered {answer.words}")
+        return Refused(_refusal(answer))
     size = _size(answer)
     if answer.status not in (200, 206, 416):
         raise InaccessibleError(f"the server answered {answer.words}", path=path)
@@ -262,6 +278,15 @@ def entry_of(answer: Answer, path: str) -> Entry | Refused | None:
     if size is None:
         raise InaccessibleError("the server does not say how large it is", path=path)
     return Entry(FILE, size, _time(answer.headers.get("Last-Modified")), identity_of(answer, size))
+
+
+def _refusal(answer: Answer) -> str:
+    advice = ""
+    if answer.status == 401:
+        advice = "; who asks is said in the URL, as https://USER:PASSWORD@HOST/PATH"
+    elif answer.status == 403 and urlsplit(answer.url).query:
+        advice = "; the signature in the URL may have expired"
+    return f"the server answered {answer.words}{advice}"
 
 
 def identity_of(answer: Answer, size: int) -> Identity:
@@ -316,7 +341,7 @@ def ranged(asked: Asked, identity: Identity, begin: int, end: int) -> Answer:
     if answer.status in (404, 410, 412, 416):
         raise changed(path)
     if answer.status not in (200, 206):
-        raise InaccessibleError(f"the server answered {answer.words}", path=path)
+        raise InaccessibleError(_refusal(answer), path=path)
     refuse_encoded(answer, path)
     told = _size(answer)
     found = identity_of(answer, size if told is None else told)
@@ -334,17 +359,22 @@ def ranged(asked: Asked, identity: Identity, begin: int, end: int) -> Answer:
     return answer
 
 
+def _room_of_listing(status: int, headers: Mapping[str, str]) -> int:
+    is_one = status == 200 and "json" in (headers.get("Content-Type") or "").lower()
+    return _LARGEST_LISTING if is_one else 0
+
+
 def parsed_listing(answer: Answer) -> list[tuple[str, Entry | str]] | None:
     """Return the names of a listing as nginx writes them in JSON; None where it is none."""
     import json
 
-    if answer.status != 200 or "json" not in (answer.headers.get("Content-Type") or "").lower():
+    if not _room_of_listing(answer.status, answer.headers) or answer.more:
         return None
     try:
         document: Any = json.loads(answer.body)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(document, list) or len(answer.body) > _LARGEST_LISTING:
+    if not isinstance(document, list):
         return None
     found: list[tuple[str, Entry | str]] = []
     for each in document:

@@ -74,7 +74,8 @@ class HubStore(ListedStore):
         return f"hf://{place.page}{revision}" + (f"/{place.inside}" if place.inside else "")
 
     def is_top(self, path: str) -> bool:
-        return not place_of(path).inside
+        names = path.partition("://")[2].strip("/").split("/")
+        return len(names) <= (3 if names[0] in _KINDS else 2)
 
     def split(self, path: str) -> tuple[str, str]:
         if self.is_top(path):
@@ -106,7 +107,7 @@ class HubStore(ListedStore):
             answer = trying(folder, lambda asked=asked: _page(asked))  # type: ignore[misc]
             count(folder, 0)
             if answer.status == 404:
-                raise CheckpointNotFoundError(_missing(answer), path=folder)
+                raise CheckpointNotFoundError(_said(answer, NO_FOLDER), path=folder)
             if answer.status != 200:
                 raise _refused(answer, folder)
             yield from _entries(answer, place.inside, folder)
@@ -270,22 +271,28 @@ def _checksum(answer: Answer, header: str) -> str | None:
     return text if _CHECKSUM.fullmatch(text) else None
 
 
-_UNKNOWN = {
+_SAID = {
     "RepoNotFound": "there is no such repository on the Hub, or not for everybody",
     "RevisionNotFound": "there is no such revision of the repository",
+    "GatedRepo": "the Hub gives this to those alone who have accepted its terms",
 }
+"""What the Hub means by its codes; to who does not say who asks it answers 401 also of what is not there."""
+
+_WHO_ASKS = "HF_TOKEN, or `hf auth login`, says who asks"
 
 
-def _missing(answer: Answer) -> str:
-    """Return what the Hub says of something that it does not find."""
-    return _UNKNOWN.get(answer.headers.get("X-Error-Code") or "", NO_FOLDER)
+def _said(answer: Answer, otherwise: str) -> str:
+    return _SAID.get(answer.headers.get("X-Error-Code") or "", otherwise)
 
 
 def _refused(answer: Answer, path: str) -> InaccessibleError:
-    error = InaccessibleError(f"the Hub answered {answer.words}", path=path)
-    if answer.status in REFUSED:
-        hint = "there is none of this name, or not for everybody: HF_TOKEN, or `hf auth login`, says who asks"
-        error.hints = (hint,)
+    error = InaccessibleError(_said(answer, f"the Hub answered {answer.words}"), path=path)
+    if answer.headers.get("X-Error-Code") == "GatedRepo":
+        error.hints = (f"accept them on the repository's page; {_WHO_ASKS}",)
+    elif answer.status == 401 and authorization() is not None:
+        error.hints = ("the token that proves who asks may count no longer: HF_TOKEN, or `hf auth login`",)
+    elif answer.status in REFUSED:
+        error.hints = (f"there may be none of this name, or not for everybody: {_WHO_ASKS}",)
     return error
 
 

@@ -338,6 +338,11 @@ class Journal:
                 shutil.rmtree(self.directory, ignore_errors=True)
                 remove_empty(self.made)
 
+    def sweep(self) -> None:
+        """Remove the directory where a kill has left nothing in it."""
+        with contextlib.suppress(OSError):  # there is none, or somebody has begun anew
+            os.rmdir(self.directory)
+
     def __del__(self) -> None:
         for fd in (self._fd, self.lock):
             if fd is not None and fd >= 0:

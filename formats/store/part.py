@@ -21,6 +21,9 @@ class Part(File):
     def read(self, offset: int, size: int) -> bytes:
         return self.whole.read(self.begin + offset, min(size, max(0, self.size - offset)))
 
+    def where(self, offset: int) -> int:
+        return self.whole.where(self.begin + offset)
+
     def expect(self, offset: int, size: int) -> None:
         self.whole.expect(self.begin + offset, size)
 

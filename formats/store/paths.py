@@ -13,6 +13,7 @@ million names.  So what a listing found is kept, until the store says that a nam
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -21,7 +22,7 @@ from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from .base import CLOSED, FILE, FOLDER, LINK, NO_FOLDER, Entry, File, UnlistedError
 from .local import LOCAL
 from .objects import ObjectStore
-from .urls import local_path, no_store, no_target, only_read, scheme_of
+from .urls import local_path, no_store, no_target, only_read, public, scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -35,6 +36,9 @@ _MOST_KEPT = 16
 _AT_A_TIME = 32
 """Files that a server is asked for before the first of them is read."""
 
+_NEARLY = re.compile(r"(?P<scheme>[A-Za-z0-9]{2,5})(?P<sign>:/?|//)/*(?P<rest>[^/].*)", re.DOTALL)
+"""What may be a URL that lacks a sign: `s3:/bucket`, `https//host`."""
+
 T = TypeVar("T")
 
 _lent: dict[str, Store] = {}
@@ -46,7 +50,7 @@ def store_of(path: str) -> Store:
         return _revision_of(path) if _revisions and ":" in path else LOCAL
     found = _lent.get(scheme) or _stores().get(scheme)
     if found is None:
-        raise no_store(path, scheme)
+        raise no_store(path, scheme, _schemes())
     return found
 
 
@@ -57,7 +61,10 @@ def named(path: str) -> str:
     alone.  Raises UnsupportedFeatureError where there is no such store.
     """
     if "://" not in path or not (scheme := scheme_of(path)):
-        return _named_revision(path) if ":" in path else path
+        found = _named_revision(path) if ":" in path else path
+        if found == path:
+            _refuse_nearly_a_url(path)
+        return found
     return local_path(path) if scheme == "file" else store_of(path).named(path)
 
 
@@ -86,6 +93,27 @@ def _revision_of(path: str) -> Store:
     """Return the store of git in which a path lies, or this machine's."""
     beginnings = [begin for begin in _revisions if path.startswith(begin)]
     return _revisions[max(beginnings, key=len)] if beginnings else LOCAL
+
+
+def _schemes() -> list[str]:
+    """Return what URLs begin with that are read, sorted."""
+    return sorted({*_stores(), "file"})
+
+
+def _refuse_nearly_a_url(path: str) -> None:
+    """Raise CheckpointNotFoundError for a URL that lacks a `/` or a `:`; what is secret in it is cut out."""
+    match = _NEARLY.fullmatch(path)
+    if match is None or match["scheme"].lower() not in _schemes():
+        return
+    if LOCAL.stat(path.partition("/")[0], follow=False) is not None:
+        return
+    scheme = match["scheme"].lower()
+    meant = public(f"{scheme}://{'/' if scheme == 'file' else ''}{match['rest']}")
+    raise CheckpointNotFoundError(
+        "no such file, prefix or directory",
+        path=meant.replace("://", match["sign"], 1),
+        hints=(f"did you mean {meant}?",),
+    )
 
 
 @cache
@@ -200,7 +228,7 @@ def other_names(path: str) -> list[str]:
 
 
 def is_file(path: str) -> bool:
-    found = entry_at(path)
+    found = entry_at(path) if store_of(path).can_be_file(path) else None
     return found is not None and found.kind == FILE
 
 

@@ -101,8 +101,8 @@ class Pieces:
     def expect(self, begin: int, end: int) -> None:
         """Take note that all from `begin` to `end` will be read, in a row."""
         with _lock:
-            if any(row.end >= begin and row.until == end for row in self._rows):
-                return
+            if any(begin <= row.end < end == row.until for row in self._rows):
+                return  # Who has come to its end, and expects it once more, begins again.
             if any(row.end <= begin and end <= row.until for row in self._rows):
                 return
             row = next((row for row in reversed(self._rows) if row.continues(begin)), None)

@@ -5,8 +5,9 @@ Who asks is said in the variables and files that each provider's own programs re
 obstore follows redirects, and has no setting against that.  What signs a request stays behind then, and
 two secrets go along: the token of a session, in a header of its own, and an Azure SAS, in the Referer.  So
 other hosts than a bucket's own, and those that say which role a machine has, are asked through a proxy that
-there is none of: nothing reaches them.  It is left as it is where a proxy of the environment has to be asked:
-who redirects has had what it would send on.
+there is none of: nothing reaches them.  It is left as it is where a proxy of the environment has to be asked,
+and for other ports of one host: who redirects has had what it would send on.  Where a server of https is
+asked, no redirect leads to http.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ NOWHERE = "127.0.0.1:0"
 """Where nobody can listen, and an error of who asks there."""
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_THIS_MACHINE = {"127.0.0.1", "::1", "localhost"}
 _TRUE = ("1", "true", "yes", "on", "y", "t")
 _REGION = re.compile(r"[\w.-]*", re.ASCII)
 
@@ -56,14 +58,31 @@ def _options(retries: int, *, http: bool, alone: Iterable[str] = ()) -> dict[str
     """
     seconds = f"{timeout():g}s"
     client = {"timeout": seconds, "connect_timeout": seconds, "allow_http": http}
-    if alone and not any(os.environ.get(name) for name in os.environ if name.lower() in _PROXIES):
+    if alone and not _has_proxy():
         client |= {"proxy_url": f"http://{NOWHERE}", "proxy_excludes": ",".join(alone)}
     return {"client_options": client, "retry_config": {"max_retries": retries}}
+
+
+def _has_proxy() -> bool:
+    """Whether the environment names a proxy."""
+    return any(os.environ.get(name) for name in os.environ if name.lower() in _PROXIES)
 
 
 def _hosts(servers: Mapping[str, str | None], usual: str) -> list[str]:
     """Return the hosts of servers that the environment names, the provider's own where it names none."""
     return [urlsplit(text).hostname or "" for text in servers.values() if text] or [usual]
+
+
+def _asks_http(servers: Mapping[str, str | None]) -> bool:
+    """Whether a server is asked by http; where none is, https is not left, by a redirect either."""
+    return any(text and urlsplit(text).scheme == "http" for text in servers.values())
+
+
+def _arrives_whole(servers: Mapping[str, str | None]) -> bool:
+    """Whether nobody can change what is sent on its way: it goes by https, or does not leave this machine."""
+    named = [urlsplit(text) for text in servers.values() if text]
+    by_http = {each.hostname for each in named if each.scheme == "http"}
+    return not by_http or (by_http <= _THIS_MACHINE and not _has_proxy())
 
 
 def _check_servers(path: str, servers: Mapping[str, str | None], allowing: str, *, http: bool) -> None:
@@ -104,7 +123,10 @@ def _s3(bucket: str, retries: int) -> Any:
     alone = _hosts(named, "amazonaws.com")
     if not has_key and not has_profile:  # An anonymous request has nothing to send on.
         alone = [] if _is_set("AWS_SKIP_SIGNATURE") else [*alone, *_role_hosts()]
-    settings = _options(retries, http=http, alone=alone)
+    settings = _options(retries, http=_asks_http(named), alone=alone)
+    # The MD5 of parts is held against the store's.  Their SHA-256, which is signed, costs half as much again.
+    if retries and "AWS_UNSIGNED_PAYLOAD" not in os.environ and _arrives_whole(named):
+        settings["unsigned_payload"] = True
     if has_profile and not has_key:
         settings["credential_provider"] = _profile()
     return S3Store(bucket, **settings)
@@ -152,7 +174,8 @@ def _gs(bucket: str, retries: int) -> Any:
         "private_key": "",
         "private_key_id": "",
     }
-    return GCSStore(bucket, service_account_key=json.dumps(key), **_options(retries, http=True))
+    options = _options(retries, http=_asks_http({"STORAGE_EMULATOR_HOST": url}))
+    return GCSStore(bucket, service_account_key=json.dumps(key), **options)
 
 
 _SIGNED = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
@@ -170,7 +193,7 @@ def _az(container: str, retries: int) -> Any:
 
     signed = any(os.environ.get(name) for name in _SIGNED)
     alone = [*_hosts(named, "core.windows.net"), _AZURE_LOGIN] if signed and not is_emulated else ()
-    return AzureStore(container, **_options(retries, http=http, alone=alone))
+    return AzureStore(container, **_options(retries, http=is_emulated or _asks_http(named), alone=alone))
 
 
 PROVIDERS = (

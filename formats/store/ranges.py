@@ -1,7 +1,7 @@
 """Values that lie in a file just as they are: what can be read, and checked, a range at a time.
 
 Ranges of one tensor do not wait for each other.  Each has its own checksum, and those
-of neighbours make that of the whole (`formats.wire.crc32c.combine`), which is compared
+of neighbours make that of the whole (`formats.wire.joining`), which is compared
 with the stored one when the last range has been read.
 """
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import mmap
 import threading
+import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.chunks import PIECE
+from ..core.chunks import PIECE, view_of
 from ..core.slicing import allocate
 from ..errors import ChecksumError
-from ..wire.crc32c import combine, extend, mask
+from ..wire.crc32c import extend, mask
+from ..wire.joining import CRC32, CRC32C, joined
 from .hand import HAND
 from .workers import TASK_BYTES
 
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 class FileRange(NamedTuple):
     """All values of the tensor `key`, as `LazyTensor.chunks` gives them, in one piece of a file.
 
-    `crc32c` is their stored, masked checksum; None where there is none.
+    `crc32c` is their stored, masked checksum, `crc32` that of the member of a zip that they are; None where
+    there is none.
     """
 
     file: File
@@ -39,6 +42,25 @@ class FileRange(NamedTuple):
     size: int
     key: str
     crc32c: int | None = None
+    crc32: int | None = None
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether a checksum of them is stored."""
+        return self.crc32c is not None or self.crc32 is not None
+
+    @property
+    def unchecked(self) -> FileRange:
+        """The same without checksums: they were compared already."""
+        return self._replace(crc32c=None, crc32=None)
+
+    def sum(self, size: int = 0, told: int = 0) -> Sum:
+        """Return the checksum of its first `size` bytes, where that is `told`, in the kind that is stored."""
+        return Sum(told, size) if self.crc32 is None else Sum(0, size, told)
+
+    def told(self, found: Sum) -> int:
+        """Return the checksum that is of the stored kind."""
+        return found.crc if self.crc32 is None else found.crc32 or 0
 
     def read(self, begin: int, end: int, buffer: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the bytes from `begin` to `end`, counted from the first value, in the buffer's beginning.
@@ -68,42 +90,61 @@ class FileRange(NamedTuple):
 
         out = allocate(spec, spec.shape, self.file.path)
         flat = out.reshape(-1).view(np.uint8)
-        crc = 0
+        found = self.sum()
         self.file.expect(self.offset, self.size)
         for begin in range(0, self.size, PIECE):
             piece = flat[begin : begin + PIECE]
             self.file.read_into(self.offset + begin, piece.data)
-            if self.crc32c is not None:
-                crc = extend(crc, piece)
-        self.check(crc)
+            if self.is_checked:
+                found.extend(piece)
+        self.check(found)
         return out
 
-    def check(self, crc: int) -> None:
-        """Raise ChecksumError unless `crc`, of all bytes, is what is stored."""
-        if self.crc32c is not None and mask(crc) != self.crc32c:
-            message = f"checksum {mask(crc):#010x}, stored {self.crc32c:#010x}"
-            raise ChecksumError(
-                message, path=self.file.path, key=self.key, offset=self.offset, code="tensor-checksum"
-            )
+    def check(self, found: Sum) -> None:
+        """Raise ChecksumError unless what was found, of all bytes, is what is stored."""
+        if self.fits(found):
+            return
+        if self.crc32 is not None:
+            message = f"CRC-32 {found.crc32 or 0:#010x}, stored {self.crc32:#010x}"
+        else:
+            message = f"checksum {mask(found.crc):#010x}, stored {self.crc32c or 0:#010x}"
+        raise ChecksumError(
+            message, path=self.file.path, key=self.key, offset=self.offset, code="tensor-checksum"
+        )
+
+    def fits(self, found: Sum) -> bool:
+        """Whether what was found, of all bytes, is what is stored, if anything is."""
+        return self.crc32c in (None, mask(found.crc)) and self.crc32 in (None, found.crc32)
 
 
 class Sum:
-    """The checksum of a range, and how many bytes it is of; unmasked."""
+    """The checksum of a range, and how many bytes it is of; unmasked.
 
-    __slots__ = ("crc", "size")
+    With `crc32` it has the other kind, too, which is as much work again.
+    """
 
-    def __init__(self, crc: int = 0, size: int = 0) -> None:
+    __slots__ = ("crc", "crc32", "size")
+
+    def __init__(self, crc: int = 0, size: int = 0, crc32: int | None = None) -> None:
         self.crc = crc
         self.size = size
+        self.crc32 = crc32
 
     def extend(self, piece: Chunk) -> None:
         """Take in the next bytes."""
         self.crc = extend(self.crc, piece)
+        if self.crc32 is not None:
+            self.crc32 = zlib.crc32(view_of(piece), self.crc32)
         self.size += len(piece)
 
     def add(self, following: Sum) -> None:
-        """Take in the next range."""
-        self.crc = combine(self.crc, following.crc, following.size) if self.size else following.crc
+        """Take in the next range, which has the same kinds; the first may be any."""
+        if not self.size:
+            self.crc, self.crc32 = following.crc, following.crc32
+        else:
+            self.crc = joined(CRC32C, self.crc, following.crc, following.size)
+            one, other = self.crc32, following.crc32
+            self.crc32 = None if one is None or other is None else joined(CRC32, one, other, following.size)
         self.size += following.size
 
 

@@ -56,8 +56,12 @@ class _Upload(objects.Stream):
             return  # An end that failed was taken back.
         # The library takes back what was sent where a block of code is left by an exception.
         error = InaccessibleError("not sent to its end", path=self._path)
-        with self._store.told(self._path):
-            self._writer.__exit__(type(error), error, None)
+        try:
+            with suppress(CheckpointNotFoundError), self._store.told(self._path):
+                self._writer.__exit__(type(error), error, None)
+        except Again as why:
+            message = f"was not sent to its end, and what was sent cannot be taken back: {why}"
+            raise InaccessibleError(message, path=self._path) from None
 
     def _sent(self, send: Callable[[], object]) -> None:
         try:

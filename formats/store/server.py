@@ -12,14 +12,15 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..core.spec import is_utf8
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from .base import CLOSED, FILE, FOLDER, Entry, File, Identity, Listed, Store, UnlistedError
 from .pieces import LOOK, Pieces
 from .tally import tally_of
+from .transport import GivenUpError, together
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -88,6 +89,7 @@ class ServerStore(Store):
         self._seen: dict[str, tuple[float, Entry | Refused | None]] = {}
         self._listed: dict[str, float] = {}
         self._unlisted: dict[str, tuple[float, UnlistedError]] = {}
+        self._given_up: dict[str, tuple[float, str]] = {}
         self._pieces: OrderedDict[tuple[str, Identity], Pieces] = OrderedDict()
 
     def forget_listings(self) -> None:
@@ -95,6 +97,7 @@ class ServerStore(Store):
         self._seen.clear()
         self._listed.clear()
         self._unlisted.clear()
+        self._given_up.clear()
 
     # What a store of servers does -------------------------------------------------
 
@@ -131,8 +134,7 @@ class ServerStore(Store):
 
     def expect_files(self, paths: Sequence[str]) -> None:
         if len(paths) > 1:
-            with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-                list(pool.map(self._look_into, paths))
+            together(self._look_into, paths, _ASKED_AT_ONCE)
 
     def _look_into(self, path: str) -> None:
         with suppress(CheckpointError), self.open(path) as file:  # who reads it is told
@@ -158,7 +160,7 @@ class ServerStore(Store):
     def _names_of(self, folder: str, now: float) -> Sequence[Listed]:
         found: dict[str, Listed] = {}
         for name, entry in self.names(folder):
-            if name in ("", ".", "..") or "/" in name or "\0" in name:
+            if name in ("", ".", "..") or "/" in name or "\0" in name or not is_utf8(name):
                 raise InaccessibleError(
                     f"the server lists the name {name!r}, which is none in it", path=folder
                 )
@@ -205,8 +207,14 @@ class ServerStore(Store):
 
     def _fetching(self, path: str, identity: Identity) -> Any:
         def fetch(begin: int, end: int) -> bytes | memoryview:
+            since, what = self._given_up.get(path, (0.0, ""))
+            if what and time.monotonic() - since <= COUNTS:  # who asks next does not wait as long once more
+                raise GivenUpError(what, path=path)
             try:
                 data = self.fetch(path, identity, begin, end)
+            except GivenUpError as error:
+                self._given_up[path] = time.monotonic(), error.message
+                raise
             except ChangedError:
                 self.forget_listings()  # so that who opens it again gets what is there now
                 raise
@@ -252,6 +260,9 @@ class ListedStore(ServerStore):
     @abstractmethod
     def is_top(self, path: str) -> bool:
         """Whether a path is a bucket or a repository, beside which nothing is listed."""
+
+    def can_be_file(self, path: str) -> bool:
+        return not self.is_top(path)
 
     def look_alone(self, path: str, error: UnlistedError) -> Entry | Refused | None:  # noqa: ARG002
         """Return what lies at a path whose folder is not listed, for a reason."""

@@ -197,18 +197,32 @@ class StagedFile:
     def __reduce__(self) -> tuple[object, ...]:
         if not self.travels:
             raise StaysHereError(self.path)
-        return FilledHere, (os.path.abspath(self.path), self._about)
+        return FilledHere, (os.path.abspath(self.path), self._about, self.memory)
+
+    @property
+    def memory(self) -> tuple[str, int] | None:
+        """By what one knows the memory in which the file waits for the disk: a kernel's, of a file system.
+
+        Another process that knows it by the same may leave `sync` to this one; None where nothing tells.
+        """
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                return file.read().strip(), os.fstat(self._fd).st_dev
+        except OSError:
+            return None
 
 
 class FilledHere:
     """A staged file of another process, written to at places, and never made: it may be gone by now.
 
     Until it is closed, what was written may be on this machine alone, where the file system is a network's.
+    Where that `memory` is also its own, its `sync` does for both.
     """
 
-    def __init__(self, path: str, about: str) -> None:
+    def __init__(self, path: str, about: str, memory: tuple[str, int] | None) -> None:
         self._path = path
         self._about = about
+        self._memory = memory
         self._file: StagedFile | None = None
         HAND.filled.append(self)
 
@@ -232,11 +246,11 @@ class FilledHere:
         self._opened().start_sync(offset, size)
 
     def close(self, *, synced: bool) -> None:
-        """Close it, and bring what was written to the disk before that, where asked to."""
+        """Close it, and bring what was written to the disk before that, if asked to and nobody else can."""
         file, self._file = self._file, None
         if file is not None:
             try:
-                if synced:
+                if synced and (self._memory is None or self._memory != file.memory):
                     file.sync()
             finally:
                 file.close()

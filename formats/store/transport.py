@@ -11,23 +11,30 @@ import os
 import random
 import threading
 import time
+from functools import partial
+from io import BufferedReader, RawIOBase
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from ..errors import InaccessibleError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from http.client import HTTPConnection, HTTPResponse
+    from socket import socket
+
+    from _typeshed import WriteableBuffer
 
     Room = Callable[[int, Mapping[str, str]], int]
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 ATTEMPTS = 5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 _MOST_REDIRECTS = 5
+_IN_URLS = "%/:?#[]@!$&'()*+,;=|"
 _MOST_IDLE = 8
 """Connections to one server that wait for the next request."""
 
@@ -46,6 +53,10 @@ class Again(Exception):  # noqa: N818  nothing is wrong yet
         self.pause = pause
 
 
+class GivenUpError(InaccessibleError):
+    """What was asked for did not come in any of the attempts."""
+
+
 class Asked(NamedTuple):
     """What a server is asked for: `path` is what messages call it, `authorization` proves who asks."""
 
@@ -55,13 +66,17 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a server said; `body` is short where the connection was cut, which `cut` tells."""
+    """What a server said.
+
+    `body` is short where the connection was cut, which `cut` tells, or where there was `more` than room for.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     url: str
     cut: bool = False
+    more: bool = False
 
     @property
     def words(self) -> str:
@@ -113,6 +128,32 @@ def within(seconds: float, ask: Callable[[], T]) -> T:
     return cast("T", answer)
 
 
+def together(ask: Callable[[A], T], items: Sequence[A], at_once: int) -> list[T]:
+    """Return what is asked for each item, some at a time; what asking one raises is raised.
+
+    Who leaves before that, as by Ctrl-C, waits for nobody: the threads go with the process.
+    """
+    answers: Queue[tuple[int, T | None, BaseException | None]] = Queue()
+    waiting = iter(enumerate(items))  # which threads may share
+
+    def run() -> None:
+        for at, item in waiting:
+            try:
+                answers.put((at, ask(item), None))
+            except BaseException as error:
+                answers.put((at, None, error))
+
+    for _ in items[:at_once]:
+        threading.Thread(target=run, daemon=True).start()
+    found: dict[int, T] = {}
+    for _ in items:
+        at, answer, error = answers.get()
+        if error is not None:
+            raise error
+        found[at] = cast("T", answer)
+    return [found[at] for at in range(len(items))]
+
+
 def pause(seconds: float) -> None:
     """Wait before something is asked again."""
     time.sleep(seconds)
@@ -121,7 +162,7 @@ def pause(seconds: float) -> None:
 def trying(path: str, ask: Callable[[], T]) -> T:
     """Return what `ask` returns, which is called again where it raises Again.
 
-    Raises InaccessibleError with what was the matter the last time.
+    Raises GivenUpError with what was the matter the last time.
     """
     for attempt in range(ATTEMPTS):
         try:
@@ -131,7 +172,7 @@ def trying(path: str, ask: Callable[[], T]) -> T:
         if attempt < ATTEMPTS - 1:
             usual = _FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311  so that not all come at once
             pause(min(max(usual, wanted or 0.0), _LONGEST_PAUSE))
-    raise InaccessibleError(f"{what}, in each of {ATTEMPTS} attempts", path=path)
+    raise GivenUpError(f"{what}, in each of {ATTEMPTS} attempts", path=path)
 
 
 def origin(url: str) -> tuple[str, str, int]:
@@ -160,7 +201,9 @@ def ask(method: str, asked: Asked, room: Room, headers: Mapping[str, str], *, fo
 def redirected(answer: Answer, path: str) -> str:
     """Return where an answer sends who asked.  Raises InaccessibleError for where nobody should go."""
     try:
-        url = urljoin(answer.url, answer.headers.get("Location", ""))
+        # Servers write blanks, and bytes that are no ASCII, as they are.
+        location = quote(answer.headers.get("Location", "").encode("latin-1", "replace"), safe=_IN_URLS)
+        url = urljoin(answer.url, location)
         before, after = urlsplit(answer.url).scheme, urlsplit(url).scheme
         host = origin(url)[1]
     except ValueError:
@@ -190,17 +233,18 @@ def _once(method: str, asked: Asked, room: Room, headers: Mapping[str, str]) -> 
         raise InaccessibleError("no URL that can be asked", path=path) from None
     kept = False
     try:
-        connection.request(method, target, headers={"Accept-Encoding": "identity", **headers})
+        connection.response_class = partial(_response, deadline)  # type: ignore[assignment]
         if connection.sock is not None:
-            connection.sock.settimeout(max(0.001, deadline - time.monotonic()))
+            connection.sock.settimeout(seconds)
+        connection.request(method, target, headers={"Accept-Encoding": "identity", **headers})
         response = connection.getresponse()
         told = dict(response.headers.items())
         answer = Answer(response.status, _Folded(told), b"", url)
         if response.status in BUSY:
             raise Again(f"the server answered {answer.words}", _seconds(answer.headers.get("Retry-After")))
-        body, cut, rest = _body(connection, response, room(response.status, answer.headers), deadline)
+        body, cut, rest = _body(response, room(response.status, answer.headers))
         kept = not cut and not rest and not response.will_close
-        return answer._replace(body=body, cut=cut)
+        return answer._replace(body=body, cut=cut, more=rest and not cut)
     except TimeoutError as error:
         raise Again(f"no answer within {seconds:g} seconds (CKPT_TIMEOUT)") from error
     except (socket.gaierror, ConnectionRefusedError, ssl.SSLCertVerificationError) as error:
@@ -209,7 +253,12 @@ def _once(method: str, asked: Asked, room: Room, headers: Mapping[str, str]) -> 
     except InvalidURL:
         raise InaccessibleError("no URL that can be asked", path=path) from None
     except (OSError, HTTPException) as error:
-        raise Again("the connection was cut") from error
+        is_cut = not isinstance(error, ssl.SSLError | HTTPException)
+        is_cut = is_cut or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionError)
+        what = (
+            "the connection was cut" if is_cut else f"what answers there is no {parts.scheme.upper()} server"
+        )
+        raise Again(what) from error
     except ValueError:  # what a URL holds that a request cannot
         raise InaccessibleError("no URL that can be asked", path=path) from None
     finally:
@@ -219,20 +268,46 @@ def _once(method: str, asked: Asked, room: Room, headers: Mapping[str, str]) -> 
             connection.close()
 
 
-def _body(
-    connection: HTTPConnection, response: HTTPResponse, most: int, deadline: float
-) -> tuple[bytes, bool, bool]:
+class _Punctual(RawIOBase):
+    """What comes by a connection up to a deadline, which a byte now and then does not put off."""
+
+    def __init__(self, sock: socket, deadline: float) -> None:
+        self._sock = sock
+        self._deadline = deadline
+        self._raw = sock.makefile("rb", buffering=0)
+
+    def makefile(self, _: str) -> BufferedReader:
+        return BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: WriteableBuffer) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left)
+        return self._raw.readinto(room)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _response(deadline: float, sock: socket, method: str | None = None) -> HTTPResponse:
+    """Return the response that a connection makes, all of which comes up to a deadline, or never."""
+    from http.client import HTTPResponse
+
+    return HTTPResponse(cast("socket", _Punctual(sock, deadline)), method=method)
+
+
+def _body(response: HTTPResponse, most: int) -> tuple[bytes, bool, bool]:
     """Return up to `most` bytes of an answer, whether it was cut short, and whether there is more."""
     from http.client import HTTPException
 
     found = bytearray()
     try:
         while len(found) <= most:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return bytes(found), True, True
-            if connection.sock is not None:
-                connection.sock.settimeout(left)
             piece = response.read1(min(_AT_A_TIME, most + 1 - len(found)))
             if not piece:
                 return bytes(found), bool(response.length), False

@@ -223,7 +223,8 @@ class Upload:
             what = "nothing" if found is None else f"{found.size:,} bytes"
             raise ConversionError(f"{self.size:,} bytes were sent, {what} lies there", path=self.path)
         if self._prove and not self._is_proven(found):
-            raise ConversionError("other bytes lie there than were sent", path=self.path)
+            hints = ("it was left there, for another may have put it: delete it before this is run again",)
+            raise ConversionError("other bytes lie there than were sent", path=self.path, hints=hints)
 
     def _is_proven(self, found: Entry) -> bool:
         """Whether an object has the MD5 of what was sent, where its store tells one."""

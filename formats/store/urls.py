@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from ..errors import UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 
@@ -52,11 +56,10 @@ def refuse_query(url: str) -> None:
         raise UnsupportedFeatureError(message, path=public(url), hints=hints)
 
 
-def no_store(path: str, scheme: str) -> UnsupportedFeatureError:
-    """Return the error about a URL that no store here reads."""
-    return UnsupportedFeatureError(
-        f"{scheme}:// is not read or written here", path=public(path), hints=(_COPY,)
-    )
+def no_store(path: str, scheme: str, known: Iterable[str]) -> UnsupportedFeatureError:
+    """Return the error about a URL that no store here reads; those of the `known` schemes are."""
+    hints = (f"what is read here begins with {', '.join(f'{each}://' for each in known)}; else {_COPY}",)
+    return UnsupportedFeatureError(f"{scheme}:// is not read or written here", path=public(path), hints=hints)
 
 
 def only_read(path: str, scheme: str) -> UnsupportedFeatureError:

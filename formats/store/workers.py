@@ -37,6 +37,9 @@ _MUCH = 10**12
 _MOST_TASKS = 200_000
 _LARGER, _LARGEST = 256 << 20, 1 << 30
 _MOST_TOGETHER = 1024
+_GROUPS_EACH = 16
+"""Groups that each of those who are far away is sent of all the work: nobody waits long for the last."""
+
 _MOST_FILES = 16
 """Files that tasks of one group write to: those of all groups that were handed out are open at once."""
 
@@ -54,8 +57,19 @@ def task_bytes(total: int) -> int:
     return size
 
 
+def group_bytes(total: int, count: int) -> int:
+    """Return how many bytes travel together to `count` who are far away, of so many bytes in all.
+
+    To send a group there, and to have its results, costs milliseconds of everybody's, however much it is.
+    """
+    return max(task_bytes(total), min(_LARGER, total // (_GROUPS_EACH * count)))
+
+
 class Hands(Protocol):
     """Those who do tasks, several at a time."""
+
+    is_far: bool
+    """Whether handing out costs so much that also large tasks travel together."""
 
     @property
     def count(self) -> int:
@@ -76,6 +90,8 @@ class Hands(Protocol):
 
 class Threads:
     """Threads of this process, or whoever else sees what it sees."""
+
+    is_far = False
 
     def __init__(self, executor: Executor, count: int) -> None:
         self._executor = executor
@@ -109,12 +125,14 @@ class Workers:
         self._shares_all = shares_all
         self._made: list[Hands] = []
         self.task_bytes = TASK_BYTES
+        self._total = 0
         self.kept = [0, 0]
         self.sent = [0, 0]
 
     def expecting(self, total: int) -> Workers:
         """Return these workers for work of so many bytes in all."""
         self.task_bytes = task_bytes(total)
+        self._total = total
         return self
 
     @property
@@ -133,10 +151,12 @@ class Workers:
         items: Iterable[T],
         size: Callable[[T], int] = lambda _: TASK_BYTES,
         file: Callable[[T], object] = lambda _: None,
+        *,
+        alone: bool = False,
     ) -> Generator[R]:
         """Yield `work(item)` of every item, in their order.
 
-        `size` says how many bytes an item is of, `file` what it writes to.
+        `size` says how many bytes an item is of, `file` what it writes to; `alone` has each be a group.
 
         What a task raises is raised in its turn.  When the generator has ended, or was
         closed, no task is running any more and no other will.
@@ -144,7 +164,7 @@ class Workers:
         if self._hands is None:
             yield from map(work, items)
             return
-        groups = self._together(items, size, file)
+        groups = ([item] for item in items) if alone else self._together(items, size, file)
         first, second = next(groups, None), next(groups, None)
         if first is None or (second is None and not self._shares_all):
             yield from map(work, first or ())  # nothing to share, and nobody to be found for it
@@ -192,13 +212,19 @@ class Workers:
             nbytes = size(item)
             files.add(file(item))
             is_full = len(group) == _MOST_TOGETHER or len(files) > _MOST_FILES
-            if group and (is_full or total + nbytes > self.task_bytes):
+            if group and (is_full or total + nbytes > self._group_bytes):
                 yield group
                 group, total, files = [], 0, {file(item)}
             group.append(item)
             total += nbytes
         if group:
             yield group
+
+    @property
+    def _group_bytes(self) -> int:
+        """How many bytes are handed out together to those who were found; nobody was for the first group."""
+        far = [hands for hands in self._made if hands.is_far]
+        return group_bytes(self._total, far[0].count) if far else self.task_bytes
 
     def close(self) -> None:
         """Let everybody go who was found."""
@@ -209,7 +235,7 @@ class Workers:
 SERIAL = Workers()
 
 
-def each_of(work: Callable[[T], R], group: list[T]) -> list[R]:
+def each_of(work: Callable[[T], R], group: Iterable[T]) -> list[R]:
     """Do the tasks of a group."""
     return [work(item) for item in group]
 

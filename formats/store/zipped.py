@@ -1,4 +1,4 @@
-"""Zip archives written from beginning to end: members stored as they are, each where it can be mapped.
+"""Zip archives that are written: members stored as they are, each where it can be mapped.
 
     members:            (PK 3 4) name, where 4 GiB are passed both sizes (extra field 1), padding
                         (extra field FB), data; behind data (PK 7 8) CRC-32, both sizes
@@ -6,7 +6,8 @@
     end:                (PK 5 6), behind (PK 6 6) and (PK 6 7) where numbers are too large for it
 
 It is what torch.save writes: data begin at multiples of 64 bytes, sums stand behind them, and there
-are no times, so that the same members make the same bytes.
+are no times, so that the same members make the same bytes.  A member's bytes are given one after the other,
+or its room is reserved, for others to fill in any order.
 PKWARE APPNOTE.TXT; caffe2/serialize/inline_container.cc, third_party/miniz
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.chunks import view_of
 from ..wire.magic import EMPTY_ZIP, ZIP
@@ -31,6 +32,7 @@ _BEHIND, _BEHIND_64 = struct.Struct("<4sIII"), struct.Struct("<4sIQQ")
 _ENTRY = struct.Struct("<4sHHHHHHIIIHHHHHII")
 _END, _END_64, _LOCATOR = struct.Struct("<4sHHHHIIH"), struct.Struct("<4sQHHIIQQQQ"), struct.Struct("<4sIQI")
 _FIELD = struct.Struct("<HH")
+_BEHIND_MAGIC = b"PK\7\x08"
 
 _UTF8_NAME, _SUMS_BEHIND = 0x800, 0x8
 _ZIP64, _PADDING = 1, 0x4246
@@ -46,13 +48,19 @@ class _Written(NamedTuple):
     size: int
     offset: int
 
+    @property
+    def behind(self) -> bytes:
+        """What stands behind its data."""
+        form = _BEHIND_64 if self.size >= _MOST else _BEHIND
+        return form.pack(_BEHIND_MAGIC, self.crc, self.size, self.size) if self.size else b""
+
 
 class Zipped:
     """A zip archive that is being written to a file."""
 
     def __init__(self, file: StagedFile | Upload) -> None:
         self._file = file
-        self._members: list[_Written] = []
+        self._members: dict[str, _Written] = {}
 
     def begin(self, name: str, size: int) -> None:
         """Begin a member of so many bytes, which `write` is then given."""
@@ -67,7 +75,7 @@ class Zipped:
         flags = self._member.flags
         head = _LOCAL.pack(ZIP, version, flags, 0, 0, 0, 0, short, short, len(encoded), len(extra))
         self._file.write(head + encoded + extra)
-        self._begun = self._file.size
+        self._name, self._begun = name, self._file.size
 
     def write(self, chunk: Chunk) -> None:
         """Write what comes next of a member."""
@@ -80,11 +88,27 @@ class Zipped:
         _, _, crc, size, _ = self._member
         if self._file.size - self._begun != size:
             raise ValueError(f"a member of {self._file.size - self._begun} bytes, {size} were announced")
-        if size:
-            behind = _BEHIND_64 if size >= _MOST else _BEHIND
-            self._file.write(behind.pack(b"PK\7\x08", crc, size, size))
-        self._members.append(self._member)
+        self._file.write(self._member.behind)
+        self._members[self._name] = self._member
         return crc
+
+    def reserve(self, name: str, size: int) -> int:
+        """Return where the data of a member of so many bytes go, in a file that is written at places.
+
+        When they are there, `fill` is called.
+        """
+        self.begin(name, size)
+        self._members[name] = self._member
+        return self._reserved().reserve(size + len(self._member.behind))
+
+    def fill(self, name: str, offset: int, crc: int) -> None:
+        """Take note of the CRC-32 of what lies at an offset that was reserved."""
+        member = self._members[name] = self._members[name]._replace(crc=crc)
+        self._reserved().write_at(offset + member.size, member.behind)
+
+    def _reserved(self) -> StagedFile:
+        """Return the file, where it has places: what is sent has none."""
+        return cast("StagedFile", self._file)
 
     def add(self, name: str, data: bytes) -> None:
         """Write a small member."""
@@ -94,10 +118,10 @@ class Zipped:
 
     def finish(self) -> None:
         """Write the directory, which goes last."""
-        begin = self._file.size
-        for first in range(0, len(self._members), 1000):
-            self._file.write(b"".join(map(_entry, self._members[first : first + 1000])))
-        self._file.write(_end(len(self._members), begin, self._file.size))
+        begin, members = self._file.size, [*self._members.values()]
+        for first in range(0, len(members), 1000):
+            self._file.write(b"".join(map(_entry, members[first : first + 1000])))
+        self._file.write(_end(len(members), begin, self._file.size))
 
 
 def _entry(member: _Written) -> bytes:

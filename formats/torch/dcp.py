@@ -275,14 +275,17 @@ class StoredChunk:
         for pieces in self.container.other_pieces(set()):
             yield from pieces
 
+    def file_range(self) -> FileRange | None:
+        return self._in_whole(self.tensor.file_range())
+
     def shard_range(self) -> FileRange | None:
-        """Return where its values lie in the file that it is a part of."""
-        found = self.tensor.shard_range()
-        return (
-            None
-            if found is None
-            else found._replace(file=self._part.whole, offset=self._part.begin + found.offset)
-        )
+        return self._in_whole(self.tensor.shard_range())
+
+    def _in_whole(self, found: FileRange | None) -> FileRange | None:
+        """Return where values lie in the file that it is a part of."""
+        if found is None:
+            return None
+        return found._replace(file=self._part.whole, offset=self._part.begin + found.offset)
 
 
 class DcpTensor(LazyTensor):
@@ -320,6 +323,9 @@ class DcpTensor(LazyTensor):
         if only is not None:
             return only.region_chunks(index, max_bytes)
         return region_chunks(self.read_region, index, self.spec.dtype.itemsize or 1, max_bytes)
+
+    def file_range(self) -> FileRange | None:
+        return self.parts[0].file_range() if len(self.parts) == 1 else None
 
     def shard_range(self) -> FileRange | None:
         return self.parts[0].shard_range() if len(self.parts) == 1 else None

@@ -2,7 +2,7 @@
 
     Metadata
         state_dict_metadata   key -> TensorStorageMetadata(properties, size, chunks) or BytesStorageMetadata
-        planner_data          key -> what leads to it in the object that was saved
+        planner_data          key -> what leads to it in the object that was saved, joined by dots the key
         storage_data          MetadataIndex(fqn, offset) -> _StorageInfo(relative_path, offset, length)
 
 Classes are records here, of the fields that the pickle gives them; what else it names is refused.
@@ -12,23 +12,26 @@ torch/distributed/checkpoint/metadata.py, filesystem.py
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .objects import GLOBALS, ElementType, counts, element_type
 from .pickle import Global, Machine, Made, Pairs, Record
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 _MODULE = "torch.distributed.checkpoint.metadata"
 
 _STORED = "torch.distributed.checkpoint.filesystem._StorageInfo"
-_CLASSES = (
-    *(f"{_MODULE}.{name}" for name in ("Metadata", "TensorStorageMetadata", "TensorProperties")),
-    *(f"{_MODULE}.{name}" for name in ("ChunkStorageMetadata", "MetadataIndex", "BytesStorageMetadata")),
-    f"{_MODULE}.StorageMeta",
-    _STORED,
-)
+_FIELDS = {
+    "Metadata": {"state_dict_metadata", "planner_data", "storage_data"},
+    "TensorStorageMetadata": {"properties", "size", "chunks"},
+    "TensorProperties": {"dtype"},
+    "ChunkStorageMetadata": {"offsets", "sizes"},
+    "MetadataIndex": {"fqn"},
+    "BytesStorageMetadata": set[str](),
+    "_StorageInfo": {"relative_path", "offset", "length"},
+}
+"""The fields that an object of each class has, whichever PyTorch has written it; there may be more."""
+
+_CLASSES = (*(f"{_MODULE}.{name}" for name in (*_FIELDS, "StorageMeta")), _STORED)
 _MADE = (f"{_MODULE}._MEM_FORMAT_ENCODING", "pathlib.PosixPath", "pathlib._local.PosixPath")
 
 
@@ -78,16 +81,16 @@ def decode(data: bytes) -> Distributed:
     root = Machine(data, _GLOBALS, _nothing_else).run()
     fields = _fields(root, "Metadata")
     places = _places(fields.get("storage_data"))
-    ways = dict(_texts(fields.get("planner_data")))
+    ways = _ways(fields["planner_data"])
     tensors: dict[str, Described] = {}
     others = []
-    for key, told in _texts(fields.get("state_dict_metadata")):
-        if key in tensors:
-            raise ValueError(f"{key!r:.60} is described twice")
-        if type(told) is Record and told.name.endswith(".BytesStorageMetadata"):
+    for key, told in _texts(fields["state_dict_metadata"]).items():
+        if type(told) is not Record or not told.name.endswith(".BytesStorageMetadata"):
+            tensors[key] = _described(key, told, places, ways.get(key) or tuple(key.split(".")))
+        elif told.fields is None or not _texts(told.fields):
             others.append(key)
         else:
-            tensors[key] = _described(key, told, places, ways.get(key))
+            raise ValueError(f"{key!r:.60} is said to be no tensor, and described as one")
     return Distributed(tensors, tuple(others))
 
 
@@ -95,16 +98,27 @@ def _nothing_else(_: Any) -> Any:
     raise ValueError("a storage, of which it holds none")
 
 
-def _described(key: str, told: Any, places: dict[Any, Record], way: Any) -> Described:
+def _described(key: str, told: Any, places: dict[Any, Record], way: tuple[str, ...]) -> Described:
     fields = _fields(told, "TensorStorageMetadata")
-    properties = _fields(fields.get("properties"), "TensorProperties")
-    shape = counts(fields.get("size"), "a size")
-    chunks = fields.get("chunks")
+    properties = _fields(fields["properties"], "TensorProperties")
+    shape = counts(fields["size"], "a size")
+    chunks = fields["chunks"]
     if type(chunks) is not list:
         raise ValueError(f"{key!r:.60} without a list of chunks")
     found = tuple(_chunk(key, chunk, places) for chunk in chunks)
-    parts = tuple(map(str, way)) if type(way) is tuple and len(way) < _MOST_PARTS else tuple(key.split("."))
-    return Described(element_type(properties.get("dtype")), shape, found, parts)
+    return Described(element_type(properties["dtype"]), shape, found, way)
+
+
+def _ways(told: Any) -> dict[str, tuple[str, ...]]:
+    """Return what leads to each key, which tells its kind; what others plan by is none of that."""
+    found = {}
+    for key, way in _texts(told).items() if type(told) is Pairs else ():
+        if type(way) is not tuple or len(way) >= _MOST_PARTS:
+            continue
+        found[key] = tuple(map(str, way))
+        if ".".join(found[key]) != key:
+            raise ValueError(f"{key!r:.60} is said to be saved as {'.'.join(found[key])!r:.60}")
+    return found
 
 
 _MOST_PARTS = 64
@@ -112,14 +126,14 @@ _MOST_PARTS = 64
 
 def _chunk(key: str, told: Any, places: dict[Any, Record]) -> Place:
     fields = _fields(told, "ChunkStorageMetadata")
-    offsets, sizes = counts(fields.get("offsets"), "offsets"), counts(fields.get("sizes"), "sizes")
+    offsets, sizes = counts(fields["offsets"], "offsets"), counts(fields["sizes"], "sizes")
     place = places.get((key, offsets))
     if place is None:
         raise ValueError(f"{key!r:.60} has a chunk that is stored nowhere")
     stored = _fields(place, "_StorageInfo")
     if stored.get("transform_descriptors"):
         raise NotReadError(f"{key!r:.60} is transformed where it is stored, which is not read here")
-    file, begin, length = (stored.get(name) for name in ("relative_path", "offset", "length"))
+    file, begin, length = (stored[name] for name in ("relative_path", "offset", "length"))
     if type(file) is not str or type(begin) is not int or type(length) is not int or min(begin, length) < 0:
         raise ValueError(f"{key!r:.60} has a chunk at no place")
     return Place(offsets, sizes, file, begin, length)
@@ -132,7 +146,7 @@ def _places(told: Any) -> dict[Any, Record]:
     found = {}
     for index, place in told.items:
         fields = _fields(index, "MetadataIndex")
-        key, offset = fields.get("fqn"), fields.get("offset")
+        key, offset = fields["fqn"], fields.get("offset")
         if type(key) is not str:
             raise ValueError("a place of what has no name")
         found[key, None if offset is None else counts(offset, "offsets")] = place
@@ -143,16 +157,23 @@ def _fields(record: Any, name: str) -> dict[str, Any]:
     """Return the fields of a record of a class, by name."""
     if type(record) is not Record or record.name.rpartition(".")[2] != name:
         raise ValueError(f"a {type(record).__name__} where {name} is expected")
-    fields = record.fields
-    if name == "TensorProperties" and type(fields) is tuple:
-        return dict(zip(_PROPERTIES, fields, strict=False))
-    return dict(_texts(fields))
+    if name == "TensorProperties" and type(record.fields) is tuple:
+        fields = dict(zip(_PROPERTIES, record.fields, strict=False))
+    else:
+        fields = _texts(record.fields)
+    if not fields.keys() >= _FIELDS[name]:
+        raise ValueError(f"{name} without {min(_FIELDS[name] - fields.keys())}")
+    return fields
 
 
 _PROPERTIES = ("dtype", "layout", "requires_grad", "memory_format", "pin_memory")
 
 
-def _texts(pairs: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the items of a dictionary whose keys are text; nothing of what is none."""
-    if type(pairs) is Pairs:
-        yield from ((key, value) for key, value in pairs.items if type(key) is str)
+def _texts(pairs: Any) -> dict[str, Any]:
+    """Return the items of a dictionary whose keys are text, each once.  Raises ValueError for another."""
+    if type(pairs) is not Pairs or not all(type(key) is str for key, _ in pairs.items):
+        raise ValueError("no dictionary of names")
+    found = dict(pairs.items)
+    if len(found) < len(pairs.items):
+        raise ValueError("a dictionary with a name that stands there twice")
+    return found

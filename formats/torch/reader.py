@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..core.collector import collector_paused
 from ..core.dtypes import INVALID
 from ..core.spec import TensorSpec, key_bytes
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError, leave_out
@@ -187,10 +188,12 @@ class LegacyReader(TorchReader):
 def open_torch(probe: Probe, format: Format, *, lenient: bool) -> TorchReader:  # noqa: A002  the word of the field
     """Return a reader of a file that its sniffer said yes to."""
     if probe.zip is not None:
-        return TorchReader(probe, format, ZipContainer(probe.zip), lenient=lenient)
+        with collector_paused():
+            return TorchReader(probe, format, ZipContainer(probe.zip), lenient=lenient)
     file = open_file(probe.location.head)
     try:
-        return LegacyReader(probe, format, LegacyContainer(file), lenient=lenient)
+        with collector_paused():
+            return LegacyReader(probe, format, LegacyContainer(file), lenient=lenient)
     except BaseException:
         file.close()
         raise

@@ -11,7 +11,8 @@
         for each key in the list: elements: uint64, their bytes; little-endian, wherever written
 
 A storage is checked once: when all its bytes have gone by, its CRC-32 has been compared, and
-parts of it are read where they lie after that.  The legacy form has no checksums.
+parts of it are read where they lie after that.  Who reads all of it in ranges compares it himself.
+The legacy form has no checksums.
 torch/serialization.py, caffe2/serialize/inline_container.cc, torch/csrc/generic/serialization.cpp
 """
 
@@ -85,6 +86,13 @@ class Container(ABC):
         """Return where in the file a storage lies; None where it is deflated."""
 
     @abstractmethod
+    def crc32(self, storage: Storage) -> int | None:
+        """Return the CRC-32 of all of a storage, for whoever reads it; None where none is stored.
+
+        What else checks it is compared.  Raises CorruptCheckpointError.
+        """
+
+    @abstractmethod
     def source(self, storage: Storage) -> Callable[[int, int], bytes]:
         """Return what reads a storage's bytes at rising places."""
 
@@ -102,7 +110,7 @@ class Container(ABC):
         except RefusedGlobalError as error:
             raise self._refused(error.name, machine.data) from error
         except ValueError as error:
-            message, offset = f"its pickle: {error}", begin + machine.at
+            message, offset = f"its pickle: {error}", self.file.where(begin + machine.at)
             raise CorruptCheckpointError(message, path=self.path, offset=offset, code="header") from error
 
     def _refused(self, name: str, data: bytes) -> UnsupportedFeatureError:
@@ -180,6 +188,9 @@ class ZipContainer(Container):
     def offset_of(self, storage: Storage) -> int | None:
         member = self._archive.member(self._name(storage))
         return None if member.deflated else member.offset
+
+    def crc32(self, storage: Storage) -> int | None:
+        return self._archive.member(self._name(storage)).crc
 
     def source(self, storage: Storage) -> Callable[[int, int], bytes]:
         member = self._archive.member(self._name(storage))
@@ -300,6 +311,10 @@ class LegacyContainer(Container):
 
     def offset_of(self, storage: Storage) -> int | None:
         return self._offsets[storage.key]
+
+    def crc32(self, storage: Storage) -> int | None:
+        self.prove(storage)
+        return None
 
     def source(self, storage: Storage) -> Callable[[int, int], bytes]:
         begin = self._offsets[storage.key]

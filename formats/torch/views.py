@@ -19,7 +19,7 @@ from ..model.tensor import LazyTensor
 from ..store.ranges import FileRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy as np
 
@@ -33,11 +33,14 @@ Axes = list[tuple[int, int]]
 """Dimensions as they lie, the widest stride first: how many elements, how far from each other."""
 
 
-def span(axes: Axes) -> int:
+def span(axes: Iterable[tuple[int, int]]) -> int:
     """Return how many elements lie from the first to the last; 0 where there are none."""
-    if any(count == 0 for count, _ in axes):
-        return 0
-    return sum((count - 1) * stride for count, stride in axes) + 1
+    reach = 1
+    for count, stride in axes:
+        if not count:
+            return 0
+        reach += (count - 1) * stride
+    return reach
 
 
 def is_in_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
@@ -73,7 +76,7 @@ def view_flaw(view: View, container: Container) -> str | None:
     if size < storage.nbytes:
         made = f"{storage.whole} {storage.type.name} make {storage.nbytes}"
         return f"storage {storage.key!r:.60} has {size} bytes, {made}"
-    reach = span([*zip(view.shape, view.strides, strict=True)])
+    reach = span(zip(view.shape, view.strides, strict=True))
     end = (view.first + reach) * view.type.itemsize if reach else 0
     if end > storage.elements * storage.type.itemsize:
         return f"shape {list(view.shape)} of strides {list(view.strides)} ends behind its storage"
@@ -144,18 +147,25 @@ class TorchTensor(LazyTensor):
             return region_chunks(self.read_region, index, self._view.type.itemsize, max_bytes)
         return super().region_chunks(index, max_bytes)
 
+    def file_range(self) -> FileRange | None:
+        return self.shard_range() if self._is_all else None
+
     def shard_range(self) -> FileRange | None:
         if not self._is_as_stored:
             return None
-        offset = self._container.offset_of(self._storage)
-        if offset is None:
-            return None
-        return FileRange(self._container.file, offset + self._begin, self.spec.nbytes or 0, self.spec.key)
+        found = self._range()
+        return found._replace(crc32=self._container.crc32(self._storage)) if found and self._is_all else found
 
     def digest_range(self) -> FileRange | None:
-        if self.spec.dtype.name != "bool" or not is_contiguous(self._view.shape, self._view.strides):
+        if self.spec.dtype.name != "bool":
+            return self.file_range()
+        if not is_contiguous(self._view.shape, self._view.strides):
             return None
         self._prove()
+        return self._range()
+
+    def _range(self) -> FileRange | None:
+        """Return where the elements lie, which do so in one piece; None where they are deflated."""
         offset = self._container.offset_of(self._storage)
         if offset is None:
             return None

@@ -12,14 +12,17 @@ Shards are flat state dicts, as Hugging Face's are.  torch/serialization.py: _sa
 
 from __future__ import annotations
 
-import zlib
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 from ..core.chunks import view_of
 from ..core.words import first_of
 from ..errors import ConversionError
 from ..model.sharding import PlannedFile, ShardWriter
 from ..model.weight_map import INDEX, PYTORCH
+from ..model.writer import Place
+from ..store.staging import StagedFile
 from ..store.zipped import Zipped
 from .encoding import Stored, encode
 from .facts import TorchFacts
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from ..core.spec import TensorSpec
     from ..model.reader import Format
     from ..model.writer import Target
-    from ..store.staging import StagedFile
+    from ..store.ranges import Sum
     from ..store.upload import Upload
 
 _ROOT = "archive/"
@@ -57,6 +60,7 @@ class TorchWriter(ShardWriter):
     def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
         self._zips: dict[str, Zipped] = {}
         self._sums: dict[str, int] = {}
+        self._tied_sums: dict[str, int] = {}
         self._left_out: list[str] = []
         self._turned: list[str] = []
         self.tied = _tied(target)
@@ -123,6 +127,7 @@ class TorchWriter(ShardWriter):
         zipped.add(_ROOT + "byteorder", b"little")
 
     def _write_tail(self, file: PlannedFile, staged: StagedFile | Upload) -> None:  # noqa: ARG002  as its base
+        self._check_tied(file)
         zipped = self._zips.pop(file.name)
         zipped.add(_ROOT + "version", b"3\n")
         zipped.finish()
@@ -131,22 +136,42 @@ class TorchWriter(ShardWriter):
         file = self._file_of[spec.key]
         self._begin_file(file)
         if spec.key in self.tied:
-            self._compare(spec.key, chunks)
+            self._tied_sums[spec.key] = reduce(lambda crc, chunk: crc32(view_of(chunk), crc), chunks, 0)
             return
         zipped = self._zips[file.name]
-        zipped.begin(f"{_ROOT}data/{file.head.tensors[spec.key].storage}", spec.nbytes or 0)
+        zipped.begin(_member(file, spec), spec.nbytes or 0)
         for chunk in chunks:
             zipped.write(chunk)
         self._sums[spec.key] = zipped.end()
 
-    def _compare(self, key: str, chunks: Iterator[Chunk]) -> None:
-        """Hold what is not written again against what was."""
-        crc = 0
-        for chunk in chunks:
-            crc = zlib.crc32(view_of(chunk), crc)
-        if crc != self._sums[self.tied[key]]:
-            message = f"is one tensor with {self.tied[key]!r} in the structure, and has other values"
-            raise ConversionError(message, path=self.target.path, key=key)
+    def _place(self, spec: TensorSpec) -> Place | None:
+        if spec.key in self.tied:
+            return None
+        file = self._file_of[spec.key]
+        staged = self._begin_file(file)
+        assert isinstance(staged, StagedFile)
+        self._unfilled_in[file.name] += 1
+        offset = self._zips[file.name].reserve(_member(file, spec), spec.nbytes or 0)
+        return Place(staged, offset, is_zipped=True)
+
+    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, found: Sum) -> None:  # noqa: ARG002
+        assert found.crc32 is not None
+        file = self._file_of[spec.key]
+        self._zips[file.name].fill(_member(file, spec), place.offset, found.crc32)
+        self._sums[spec.key] = found.crc32
+        self._unfilled_in[file.name] -= 1
+
+    def _check_tied(self, file: PlannedFile) -> None:
+        """Hold what was not written again against what was, when all of a file is there."""
+        for key in [spec.key for spec in file.specs if spec.key in self.tied]:
+            if self._tied_sums[key] != self._sums[self.tied[key]]:
+                message = f"is one tensor with {self.tied[key]!r} in the structure, and has other values"
+                raise ConversionError(message, path=self.target.path, key=key)
+
+
+def _member(file: PlannedFile, spec: TensorSpec) -> str:
+    """Return the name of the storage that a tensor is."""
+    return f"{_ROOT}data/{file.head.tensors[spec.key].storage}"
 
 
 _HINTS = ("give it another key with --sub or --map, or leave it out: --exclude",)

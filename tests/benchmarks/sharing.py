@@ -1,12 +1,14 @@
 """The same work by threads, by processes, and by workers of dask.distributed on this machine.
 
 The cluster runs before anything is measured, and what a command takes to reach it is subtracted: it is what
-the same command takes over a small checkpoint.
+the same command takes over a small checkpoint.  A conversion finds no target to remove, and memory for
+a new one.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from contextlib import contextmanager
 from functools import partial
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.benchmarks.data import large_bundle
-from tests.benchmarks.harness import ROOT, Missing, faster, run
+from tests.benchmarks.harness import ROOT, Missing, faster, run, supply_memory
 from tests.cluster.programs import cluster
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ def rows(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]
     large = {"verify": 8, "convert": 2}
     for command, gigabytes in large.items():
         path = large_bundle(os.path.join(directory, "large-1"), 64, scale.of(gigabytes << 30))
-        shared = _Shared(command, path, small, os.path.join(directory, "target-1"), scale)
+        shared = _Shared(command, path, small, os.path.join(directory, "target"), scale)
         name = f"{command} {gigabytes} GB by"
         yield f"{name} 2 processes, as fast as 2 threads", partial(shared.by_processes, name)
         yield f"{name} 2 workers of Dask, as fast as 2 threads", partial(shared.by_dask, name)
@@ -52,10 +54,16 @@ class _Shared:
     def _seconds(self, executor: str) -> float:
         found = []
         for path in (self._path, self._small):
-            more = [self._target, "--overwrite"] if self._command == "convert" else []
+            more = self._place_for(path) if self._command == "convert" else []
             line = [PYTHON, "-m", "ckpt_cli", self._command, path, *more, "--executor", executor]
             found.append(run(line, watch=False).seconds)
         return found[0] - found[1]
+
+    def _place_for(self, path: str) -> list[str]:
+        """Return where a conversion writes to, with nothing there, and as much memory as it needs."""
+        shutil.rmtree(self._target, ignore_errors=True)
+        supply_memory(os.path.getsize(f"{path}.data-00000-of-00001") * 5 // 4)
+        return [os.path.join(self._target, "target-1")]
 
     def _row(self, name: str, ours: str, theirs: str, bar: float | None) -> Row:
         if not os.path.exists(PYTHON):

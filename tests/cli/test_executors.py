@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,14 @@ import formats
 from ckpt_cli.operations.look.stats import statistics_of
 from ckpt_cli.operations.move.computed import values_of
 from ckpt_cli.operations.move.tasks import Part
+from formats.core.version import VERSION
 from formats.errors import CheckpointError
 from formats.store import executors, ranges, upload, workers
 from formats.store.executors import Travelling, begin_worker, lent_by
 from formats.store.memory import MemoryStore
 from formats.store.paths import reachable
-from formats.store.workers import task_bytes
+from formats.store.staging import StagedFile
+from formats.store.workers import Threads, group_bytes, task_bytes
 from tests.executing import GOLDENS, LINES, came_of, lay_out, line
 from tests.support import shard_path, strings, write_bundle
 
@@ -216,6 +219,31 @@ def test_a_task_is_less_than_a_kilobyte(tmp_path: Path) -> None:
         assert pickle.loads(pickle.dumps(part)).values.size == 36
 
 
+@pytest.mark.parametrize("where", ["here", "another machine", "another mount"])
+def test_what_another_machine_has_written_is_synced_there(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else can; on the same one, the command's own sync brings all to the disk."""
+    file = StagedFile(str(tmp_path / "shard-0"), "out")
+    assert file.memory is not None
+    kernel, device = file.memory
+    told = {"here": file.memory, "another machine": ("x", device), "another mount": (kernel, device + 1)}
+    with monkeypatch.context() as patch:
+        patch.setattr(StagedFile, "memory", told[where])
+        parcel = pickle.dumps((_write, [file]))
+    synced = []
+    monkeypatch.setattr(StagedFile, "sync", lambda opened: synced.append(opened.path))
+    done = executors.work_on(VERSION, "a run", parcel, synced=True)
+    file.close()
+    assert done.error is None
+    assert synced == ([] if where == "here" else [str(tmp_path / "shard-0")])
+    assert (tmp_path / "shard-0").read_bytes() == b"written"
+
+
+def _write(file: Any) -> None:
+    file.write_at(0, b"written")
+
+
 def test_tasks_grow_with_the_work() -> None:
     terabyte = 10**12
     assert task_bytes(0) == task_bytes(terabyte) == 16 << 20
@@ -223,6 +251,57 @@ def test_tasks_grow_with_the_work() -> None:
     assert task_bytes(10**6 * terabyte) == 1 << 30
     for total in (terabyte, 10 * terabyte, 100 * terabyte):
         assert total / task_bytes(total) <= 400_000
+
+
+def test_those_far_away_are_sent_much_at_a_time() -> None:
+    """A task costs Dask 4 ms: a gigabyte in ranges of 16 MiB took it longer than reading that."""
+    mib, terabyte = 1 << 20, 10**12
+    assert group_bytes(100 * mib, 2) == 16 * mib
+    assert group_bytes(2048 * mib, 2) == 64 * mib
+    assert group_bytes(8192 * mib, 2) == 256 * mib == group_bytes(terabyte, 100)
+    assert group_bytes(100 * terabyte, 100) == 512 * mib
+
+
+class Far(Threads):
+    """Hands that note what they are sent."""
+
+    is_far = True
+
+    def __init__(self) -> None:
+        super().__init__(ThreadPoolExecutor(2), 2)
+        self.groups: list[list[int]] = []
+
+    def submit(self, work: Callable, group: list[int]) -> Any:
+        self.groups.append(group)
+        return super().submit(work, group)
+
+
+@pytest.mark.parametrize(
+    ("alone", "sizes"), [(False, [1, 1, *[16] * 31, 14]), (True, [1] * 512)], ids=["together", "alone"]
+)
+def test_ranges_travel_together(alone: bool, sizes: list[int]) -> None:
+    """But for the first two, which go before anybody was found, and for whole objects."""
+    far = Far()
+    with closing(workers.Workers(lambda: far, shares_all=True).expecting(512 * workers.TASK_BYTES)) as pool:
+        assert list(pool.map(abs, range(512), lambda _: workers.TASK_BYTES, alone=alone)) == [*range(512)]
+        assert [len(group) for group in far.groups] == sizes
+        assert pool.sent == [len(sizes), 512 * workers.TASK_BYTES]
+
+
+def _call_off(run: str) -> None:
+    executors.RUNS.call_off(run)
+    counted.append(run)
+
+
+counted: list[str] = []
+
+
+def test_a_task_that_is_called_off_ends_between_its_ranges() -> None:
+    counted.clear()
+    done = executors.work_on(VERSION, "a run", pickle.dumps((_call_off, ["a run"] * 9)), synced=False)
+    assert str(done.error) == "called off"
+    assert counted == ["a run"]
+    assert not executors.RUNS.is_busy("a run")
 
 
 def _refused(reader: formats.CheckpointReader, pool: ProcessPoolExecutor) -> str:

@@ -146,6 +146,7 @@ def test_two_biases_are_one(ckpt: Callable, tmp_path: Path) -> None:
         ("a\tb\tT\nc\tb\n", "both end on this key"),
         ("a\tb\tperm(1,0,2)\nc\td\n", "wants 3 dimensions, there are 2"),
         ("a\tb\tTT\nc\td\n", "line 1: 'TT' is no operation"),
+        ("a\tb\treshape(*,2)\nc\td\n", "no way back: reshape(*,2) does not say what it was"),
         ("a\tb\tT\na\tc\tT\n", "is to become 'b' and 'c'"),
         ("a\tb\tT concat(0)\nx\tb\tT concat(0)\nc\td\n", "1 of them are not there"),
     ],
@@ -171,7 +172,11 @@ def test_a_map_that_misses_doubles_or_contradicts_writes_nothing(
             3,
             "tensor 'a': npz without a model's configuration does not tell names and axes",
         ),
-        (["convert", "{}/m.npz", "{}/x.h5", "--layout", "tensorflow"], 3, "needs the model's configuration"),
+        (
+            ["convert", "{}/m.npz", "{}/x.h5", "--layout", "tensorflow"],
+            3,
+            "--like TEMPLATE takes names and axes",
+        ),
         (
             ["convert", "{}/m.npz", "{}/x.h5", "--layout", "tensorflow", "--config", CONV],
             3,
@@ -260,6 +265,158 @@ def test_a_part_of_an_optimizer_is_refused(
     assert not (tmp_path / "x.pt").exists()
 
 
+# Without a configuration ----------------------------------------------------------------
+
+
+def objects(ckpt: Callable, path: Path, shapes: dict[str, tuple[int, ...]], value: int | None = None) -> Path:
+    """Write an object-based checkpoint of weights that are all different, or all one value."""
+    filled = {
+        key: np.full(shape, number if value is None else value, "f")
+        + (np.arange(np.prod(shape), dtype="f").reshape(shape) if value is None else 0)
+        for number, (key, shape) in enumerate(shapes.items())
+    }
+    np.savez(path.with_suffix(".npz"), **filled)
+    assert ckpt("convert", path.with_suffix(".npz"), path, "--to", "object").code == 0
+    return path
+
+
+GRAPHS = {
+    "mlp": data_path("keras_mlp", "mlp"),
+    "attention": data_path("keras_attention", "attn"),
+    "a SavedModel": data_path("saved_model", "keras_model"),
+}
+
+
+@pytest.mark.parametrize("name", ["mlp", "attention"])
+def test_names_of_an_object_graph_tell_what_a_configuration_does(
+    name: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    by_names, by_config, back = (tmp_path / name for name in ("n.safetensors", "c.safetensors", "back"))
+    line = ("--layout", "pytorch", "--weights-only")
+    done = ckpt("convert", GRAPHS[name], by_names, *line)
+    assert done.code == 0, done.err
+    assert "no configuration: names of weights tell what layers are" in done.err
+    assert "Dense: " in done.err
+    config = GRAPHS[name] + ".full.h5"
+    assert ckpt("convert", GRAPHS[name], by_config, *line, "--config", config).code == 0
+    assert by_names.read_bytes() == by_config.read_bytes()
+    like = ("--layout", "tensorflow", "--like", GRAPHS[name], "--partial")  # which has an optimizer's state
+    assert ckpt("convert", by_names, back, *like).code == 0
+    assert ckpt("diff", back, GRAPHS[name], "--exact").code == 0
+    assert ckpt("diff", by_names, GRAPHS[name], "--layout", "tensorflow", "--kind", "variable").code == 0
+    assert ckpt("diff", GRAPHS[name], by_names, "--layout", "pytorch", "--kind", "variable").code == 0
+
+
+def test_a_saved_models_lists_are_no_layers(ckpt: Callable, tmp_path: Path) -> None:
+    done = ckpt("convert", GRAPHS["a SavedModel"], tmp_path / "x.safetensors", "--layout", "pytorch")
+    assert done.code == 0, done.err
+    assert read(tmp_path / "x.safetensors").keys() > {"a.weight", "a.bias", "b.running_var"}
+
+
+TOLD = {
+    "Dense": {"net/l/kernel": (3, 4), "net/l/bias": (4,)},
+    "Dense by its own name": {"net/dense_2/kernel": (4, 4)},
+    "Conv2D by its own name": {"conv2d/kernel": (3, 3, 4, 4), "conv2d/bias": (4,)},
+    "Conv2DTranspose": {"conv2d_transpose/kernel": (3, 3, 4, 2), "conv2d_transpose/bias": (4,)},
+    "DepthwiseConv2D": {"l/depthwise_kernel": (3, 3, 2, 2), "l/bias": (4,)},
+    "SeparableConv1D": {"l/depthwise_kernel": (3, 2, 2), "l/pointwise_kernel": (1, 4, 4)},
+    "BatchNormalization": {"l/beta": (3,), "l/moving_mean": (3,), "l/moving_variance": (3,)},
+    "LayerNormalization": {"l/gamma": (3,), "l/beta": (3,)},
+    "Embedding": {"l/_embeddings": (5, 3)},
+    "LSTM": {"l/cell/kernel": (3, 16), "l/cell/recurrent_kernel": (4, 16), "l/cell/bias": (16,)},
+    "GRU": {"l/cell/kernel": (3, 12), "l/cell/recurrent_kernel": (4, 12), "l/cell/bias": (2, 12)},
+    "SimpleRNN": {"l/cell/kernel": (4, 4), "l/cell/recurrent_kernel": (4, 4)},
+    "Conv2D or Conv2DTranspose": {
+        "layer_with_weights-0/kernel": (3, 3, 4, 4), "layer_with_weights-0/bias": (4,),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("title", TOLD)
+def test_a_class_that_names_and_sizes_tell(title: str, ckpt: Callable, tmp_path: Path) -> None:
+    source, there = objects(ckpt, tmp_path / "o", TOLD[title]), tmp_path / "x.safetensors"
+    done = ckpt("convert", source, there, "--layout", "pytorch")
+    assert done.code == 0, done.err
+    assert f"what layers are: {title.partition(' by ')[0]}: " in done.err.replace(
+        "GroupNormalization or ", ""
+    )
+    empty = objects(ckpt, tmp_path / "e", TOLD[title], 0)
+    assert ckpt("convert", there, tmp_path / "b", "--layout", "tensorflow", "--like", empty).code == 0
+    assert ckpt("diff", source, tmp_path / "b").code == 0
+
+
+def test_a_square_kernel_is_turned(ckpt: Callable, tmp_path: Path) -> None:
+    source = objects(ckpt, tmp_path / "o", TOLD["Dense by its own name"])
+    assert ckpt("convert", source, tmp_path / "x.safetensors", "--layout", "pytorch").code == 0
+    (kernel,) = (value for key, value in read(source).items() if "kernel" in key)
+    assert same(read(tmp_path / "x.safetensors")["net.dense_2.weight"], kernel.T)
+
+
+NOT_TOLD = {
+    "is Dense or EinsumDense": {"l/kernel": (4, 4), "l/bias": (4,)},
+    "is Conv2D or EinsumDense": {"l/_kernel": (3, 3, 2, 4), "l/bias": (4,)},
+    "is Conv2D or Conv2DTranspose or LocallyConnected1D": {"layer_with_weights-0/kernel": (3, 3, 4, 4)},
+    "or LayerNormalization with rms_scaling": {"l/gamma": (4,)},
+    "is GRUCell or GRUCell with reset_after=False": {
+        "l/cell/kernel": (3, 12), "l/cell/recurrent_kernel": (4, 12),
+    },
+    "PyTorch has no GRU that resets before": {
+        "l/cell/kernel": (3, 12), "l/cell/recurrent_kernel": (4, 12), "l/cell/bias": (12,),
+    },
+    "these names and sizes: kernel [3, 16]": {"l/cell/kernel": (3, 16), "l/cell/recurrent_kernel": (5, 16)},
+    "is of class 'LSTMCell'": {"l/kernel": (3, 16), "l/recurrent_kernel": (4, 16)},
+    "these names and sizes: w [2, 2]": {"l/w": (2, 2)},
+    "is a weight of an object with layers below it": {"scale": (3,), "dense/kernel": (3, 4)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", NOT_TOLD)
+def test_a_class_that_is_not_told_is_refused_by_name(words: str, ckpt: Callable, tmp_path: Path) -> None:
+    source = objects(ckpt, tmp_path / "o", {**NOT_TOLD[words], "told/dense/kernel": (3, 4)})
+    line = ("convert", source, tmp_path / "x.safetensors", "--layout", "pytorch")
+    done = ckpt(*line)
+    assert (done.code, done.out) == (3, "")
+    assert words in done.err
+    assert any(f"'{key}" in done.err for key in NOT_TOLD[words])
+    assert "--config FILE" in done.err
+    assert not (tmp_path / "x.safetensors").exists()
+    left_out = [option for key in NOT_TOLD[words] for option in ("--exclude", f"{key}/*")]
+    assert ckpt(*line, *left_out).code == 0
+    assert "told.dense.weight" in read(tmp_path / "x.safetensors")
+
+
+def test_without_a_configuration_an_optimizers_state_is_refused(ckpt: Callable, tmp_path: Path) -> None:
+    trained = data_path("keras_mlp", "mlp_ckpt-1")
+    done = ckpt("convert", trained, tmp_path / "x.pt", "--layout", "pytorch")
+    assert done.code == 3
+    assert "nothing tells amsgrad of Adam" in done.err
+    done = ckpt("convert", trained, tmp_path / "x.safetensors", "--layout", "pytorch")
+    assert done.code == 3
+    assert "state of an optimizer, of which this layout tells nothing" in done.err
+    line = ("convert", trained, tmp_path / "x.pt", "--layout", "pytorch", "--save-map", tmp_path / "n.tsv")
+    assert ckpt(*line, "--weights-only").code == 0
+    assert "model/layer_with_weights-0/kernel\tmodel.hidden.weight\tT\n" in (tmp_path / "n.tsv").read_text()
+    line = ("convert", trained, tmp_path / "y.pt", "--layout", "pytorch", "--map", tmp_path / "n.tsv")
+    assert ckpt(*line, "--weights-only").code == 0
+    assert (tmp_path / "y.pt").read_bytes() == (tmp_path / "x.pt").read_bytes()
+
+
+def test_a_template_may_have_what_is_no_layer(ckpt: Callable, tmp_path: Path) -> None:
+    guide = data_path("guide_adam_new", "tf_ckpts", "ckpt-10")
+    there, back = tmp_path / "x.safetensors", tmp_path / "ckpt-1"
+    line = ("convert", guide, there, "--layout", "pytorch", "--weights-only")
+    assert "is a weight of an object with layers below it" in ckpt(*line).err
+    done = ckpt(*line, "--exclude", "step/*")
+    assert done.code == 0, done.err
+    assert sorted(read(there)) == ["net.l1.bias", "net.l1.weight"]
+    line = ("convert", there, back, "--layout", "tensorflow", "--like", guide)
+    done = ckpt(*line)
+    assert done.code == 3
+    assert "5 tensors of TEMPLATE get no value: 'step'" in done.err
+    assert ckpt(*line, "--partial").code == 0
+    assert ckpt("diff", back, guide, "--exact").code == 0
+
+
 # An optimizer's state on the way back -------------------------------------------------
 
 KERAS = {
@@ -319,6 +476,13 @@ SGD = {
 }
 
 
+def into_keras(source: Path) -> tuple[object, ...]:
+    """Return the line that makes a file of Keras of what `training` writes."""
+    folder = source.parent
+    target, config = folder / "m.weights.h5", folder / "config.json"
+    return "convert", source, target, "--layout", "tensorflow", "--config", config
+
+
 def training(path: Path, group: dict[str, Any], state: dict[str, Any], **beside: Any) -> Path:
     """Write a training checkpoint of PyTorch, of a model of one weight, and its configuration."""
     path.with_name("config.json").write_text(json.dumps(CONFIG))
@@ -336,8 +500,8 @@ KEPT = {"step": 3, "exp_avg": M, "exp_avg_sq": V}
 
 def test_state_of_pytorch_becomes_that_of_each_keras(ckpt: Callable, tmp_path: Path) -> None:
     source = training(tmp_path / "t.pt", ADAM, KEPT, epoch=7)
-    line = ("--layout", "tensorflow", "--config", tmp_path / "config.json")
-    done = ckpt("convert", source, tmp_path / "m.weights.h5", *line)
+    line = into_keras(source)[3:]
+    done = ckpt(*into_keras(source))
     assert done.code == 0, done.err
     assert "left out epoch: no tensors" in done.err
     found = read(tmp_path / "m.weights.h5")
@@ -357,15 +521,7 @@ def test_state_of_pytorch_becomes_that_of_each_keras(ckpt: Callable, tmp_path: P
 
 def test_momentum_becomes_the_step_that_follows_of_it(ckpt: Callable, tmp_path: Path) -> None:
     source = training(tmp_path / "t.pt", SGD, {"momentum_buffer": M})
-    line = (
-        "convert",
-        source,
-        tmp_path / "m.weights.h5",
-        "--layout",
-        "tensorflow",
-        "--config",
-        tmp_path / "config.json",
-    )
+    line = into_keras(source)
     done = ckpt(*line)
     assert done.code == 3
     assert "--iterations N gives it" in done.err
@@ -412,15 +568,7 @@ def test_state_that_keras_has_no_equal_of_is_refused(
     group: dict[str, Any], state: dict[str, Any], words: str, ckpt: Callable, tmp_path: Path
 ) -> None:
     source = training(tmp_path / "t.pt", group, state)
-    line = (
-        "convert",
-        source,
-        tmp_path / "m.weights.h5",
-        "--layout",
-        "tensorflow",
-        "--config",
-        tmp_path / "config.json",
-    )
+    line = into_keras(source)
     done = ckpt(*line)
     assert (done.code, done.out) == (3, ""), done.err
     assert words in done.err
@@ -431,15 +579,7 @@ def test_state_that_keras_has_no_equal_of_is_refused(
 def test_two_models_or_optimizers_are_told_apart_by_the_user(ckpt: Callable, tmp_path: Path) -> None:
     second = {"state": {0: KEPT}, "param_groups": [ADAM]}
     source = training(tmp_path / "t.pt", ADAM, KEPT, second=second, ema={"d.weight": V})
-    line = (
-        "convert",
-        source,
-        tmp_path / "m.weights.h5",
-        "--layout",
-        "tensorflow",
-        "--config",
-        tmp_path / "config.json",
-    )
+    line = into_keras(source)
     assert "2 dictionaries have all of the model's tensors: 'ema/', 'model/'" in ckpt(*line).err
     done = ckpt(*line, "--exclude", "ema/*")
     assert done.code == 3
@@ -462,8 +602,7 @@ def test_numbers_that_differ_from_the_configurations_are_told(ckpt: Callable, tm
 
 def test_a_step_that_is_more_than_its_dtype_holds_is_refused(ckpt: Callable, tmp_path: Path) -> None:
     source = training(tmp_path / "t.pt", {**SGD, "lr": 3e38}, {"momentum_buffer": M})
-    line = ("--layout", "tensorflow", "--config", tmp_path / "config.json", "--iterations", "1")
-    done = ckpt("convert", source, tmp_path / "m.weights.h5", *line)
+    done = ckpt(*into_keras(source), "--iterations", "1")
     assert (done.code, done.out) == (3, "")
     assert "times -3e+38 is more than float32 holds" in done.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "t.pt"]

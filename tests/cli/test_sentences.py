@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shlex
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ import pytest
 
 from ckpt_cli.carrying_out import say_dropped
 from ckpt_cli.operations.move.plans import Dropped
-from ckpt_cli.render.progress import passes, progress
 from formats.core.words import counted
 from tests.support import data_path, write_bundle
 
@@ -162,38 +160,6 @@ def test_hdf5_by_keys_is_offered_where_a_configuration_is_missing(tmp_path: Path
     result = ckpt("convert", SLOTS, tmp_path / "x.h5")
     assert result.code == 3
     assert "hint: --to hdf5" in result.err
-
-
-def test_a_bar_says_what_it_does_and_never_more_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[str, int]] = []
-
-    class Bar:
-        def update(self, _: object, *, completed: int, description: str) -> None:
-            told.append((description, completed))
-
-        def add_task(self, *_: object, **__: object) -> int:
-            return 0
-
-        def stop(self) -> None:
-            pass
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    times = iter(range(100))
-    monkeypatch.setattr("ckpt_cli.render.progress._begun", Bar)
-    monkeypatch.setattr("sys.stderr", Terminal())
-    monkeypatch.setattr("time.monotonic", lambda: next(times) * 10)
-    with progress(100, "x.npz", passes(verify=True)) as advance:
-        for _ in range(4):
-            advance(50)
-    assert told == [
-        ("x.npz writing", 50),
-        ("x.npz verifying", 0),
-        ("x.npz verifying", 50),
-        ("x.npz verifying", 100),
-    ]
 
 
 def test_an_error_of_usage_is_one_line_without_tabs(ckpt: Callable) -> None:

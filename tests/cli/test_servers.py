@@ -104,6 +104,70 @@ def test_a_line_takes_few_requests(line: str, web: Web, ckpt: Callable[..., Resu
         assert sum(each.sent for each in web.requests if ".data-" in each.path) == nbytes
 
 
+@pytest.mark.parametrize(
+    ("body", "message", "hint"),
+    [
+        (b"<!DOCTYPE html><html>Sign in</html>", "an HTML page, not", "the server asks for a login with it"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\n",
+            "a Git LFS pointer, not",
+            "has another URL: of the Hub",
+        ),
+    ],
+)
+def test_what_a_server_has_in_place_of_a_file_is_said(
+    body: bytes, message: str, hint: str, web: Web, ckpt: Callable[..., Result]
+) -> None:
+    """With what to do about a URL: nothing was downloaded that could be downloaded once more."""
+    web.files["/page.h5"] = body
+    done = ckpt("ls", f"{web.url}/page.h5")
+    assert (done.code, done.out) == (3, "")
+    error, advice = done.err.splitlines()
+    assert message in error
+    assert advice.startswith("hint: ")
+    assert hint in advice
+    assert "download" not in advice
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("s3:/bucket/run", "did you mean s3://bucket/run?"),
+        ("S3:bucket/run", "did you mean s3://bucket/run?"),
+        ("http//host/run", "did you mean http://host/run?"),
+        ("file:/run/ckpt-1", "did you mean file:///run/ckpt-1?"),
+        (
+            "htp://host/run",
+            "what is read here begins with abfs://, az://, file://, gcs://, gs://, hf://, http",
+        ),
+        ("http://user:a/b@host/run", "write @ in a path as %40, and / in a password as %2F"),
+        ("nosuch:run/ckpt-1", "no git repository here has a revision 'nosuch'"),
+    ],
+)
+def test_a_url_that_is_nearly_one_is_taken_for_one(
+    typed: str, hint: str, ckpt: Callable[..., Result]
+) -> None:
+    """What lacks a slash or a colon was said to be no revision of a git repository."""
+    done = ckpt("ls", typed)
+    assert (done.code, done.out) == (3, "")
+    assert f"hint: {hint}" in done.err
+
+
+@pytest.mark.parametrize("typed", ["http:/", "http:", "https//"])
+@pytest.mark.parametrize("line", ["ls {}", "verify --json {}", "convert {} to-1", "convert hf {}"])
+def test_what_is_secret_in_nearly_a_url_is_not_printed(
+    typed: str, line: str, ckpt: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was a path of this machine, and printed as such."""
+    monkeypatch.chdir(tmp_path)
+    done = ckpt(*line.format(f"{typed}user:topsecret@host/run?sig=topsecret").split())
+    assert (done.code, done.out) == (3, "")
+    assert f"{typed}***" in done.err
+    assert "topsecret" not in done.err
+    (tmp_path / typed.partition("/")[0]).mkdir(exist_ok=True)  # who has such a directory means that
+    assert "did you mean" not in ckpt("ls", f"{typed}/run").err
+
+
 def test_shards_are_asked_for_by_the_count_that_is_known(
     web: Web, tmp_path: Path, ckpt: Callable[..., Result]
 ) -> None:
@@ -343,6 +407,17 @@ def test_paths_and_keys_of_servers_are_completed(
     assert offered("show", "hf://org/repo/run/ckpt-1", "lar") == ["large"]
     assert offered("show", f"{web.url}/run/ckpt-1", "lar") == ["large"]
     assert offered("ls", f"{web.url}/run/ck") == []
+
+
+def test_names_of_a_server_are_completed_by_what_proves_who_asks(
+    web: Web, offered: Callable[..., list[str]]
+) -> None:
+    """Paths were completed without it, and a folder asked for with two slashes."""
+    web.lists = True
+    web.fault = lambda handler, _: "Authorization" not in handler.headers and (handler.say(401) or True)
+    folder = f"{web.url}/run/".replace("://", "://user:secret@")
+    assert offered("ls", f"{folder}ck") == [f"{folder}ckpt-0", f"{folder}ckpt-1"]
+    assert all("//" not in path for _, path in web.asked())
 
 
 @pytest.mark.parametrize(

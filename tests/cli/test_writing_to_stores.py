@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 
 import formats
-from formats.store import upload
+from formats.store import ranges, upload
 from formats.store.memory import MemoryStore
 from formats.store.paths import reachable
+from formats.tf.bundle import stream, writer
+from formats.wire import crc32c
 from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
@@ -130,6 +132,33 @@ def test_shards_are_bounded(store: MemoryStore, tmp_path: Path, ckpt: Callable[.
     assert sum(path.endswith("-of-00005.safetensors") for path in sizes) == 5
     assert {size for path, size in sizes.items() if ".data-" in path} == {800}
     assert ckpt("diff", "--exact", "mem://b/c-1", "mem://b/x.safetensors").code == 0
+
+
+def test_each_byte_is_summed_once_on_its_way(
+    store: MemoryStore, tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read and what is written have one checksum; a byte that has changed goes nowhere."""
+    prefix, size = str(tmp_path / "c-1"), 3 << 20
+    write_bundle(prefix, {"a": np.ones(size, np.uint8), "b": np.zeros(size, np.uint8)})
+    summed = 0
+
+    def extend(crc: int, data: Any) -> int:
+        nonlocal summed
+        summed += len(data)
+        return crc32c.extend(crc, data)
+
+    for module in (ranges, stream, writer):
+        monkeypatch.setattr(module, "extend", extend)
+    assert ckpt("convert", prefix, PREFIX).code == 0
+    assert summed == 2 * size
+    with open(f"{prefix}.data-00000-of-00001", "r+b") as file:
+        file.seek(size + 5)
+        file.write(b"x")
+    done = ckpt("convert", prefix, PREFIX, "--overwrite")
+    assert done.code == 3
+    assert f"tensor 'b': offset {size}: checksum 0x" in done.err
+    assert content(store, f"{PREFIX}.data-00000-of-00001") == b"\1" * size + b"\0" * size
+    assert len(store.names) == 2
 
 
 def test_without_overwrite_nothing_is_touched(store: MemoryStore, ckpt: Callable[..., Result]) -> None:
@@ -351,7 +380,7 @@ def test_what_a_store_keeps_otherwise_is_an_error(
     with reachable(lossy):
         done = ckpt("convert", NEW, target, "--weights-only")
         assert done.code == 3
-        assert "other bytes lie there than were sent" in done.err
+        assert "other bytes lie there than were sent\nhint: it was left there, for another" in done.err
         assert ckpt("convert", NEW, target, "--weights-only", "--overwrite", "--verify", "none").code == 0
 
 

@@ -48,7 +48,8 @@ class Cluster:
         self.scheduler = self._begin("scheduler", directory, *map(str, arguments))
         wait_for(lambda: self._file.exists() and bool(self._file.read_text()), "a scheduler")
         address: str = json.loads(self._file.read_text())["address"]
-        self.executor = address.replace("tcp://", "dask://")
+        self.address = address
+        self.executor = "dask://" + address.partition("://")[2]
 
     def _begin(self, what: str, cwd: Path, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         command = [self._python, "-m", f"distributed.cli.dask_{what}", *arguments]
@@ -76,8 +77,9 @@ class Cluster:
     def wait(self, workers: int) -> None:
         """Wait until so many workers are there."""
         code = "import sys, distributed as d; d.Client(sys.argv[1]).wait_for_workers(int(sys.argv[2]), 60)"
-        address = self.executor.replace("dask://", "tcp://")
-        subprocess.run([self._python, "-c", code, address, str(workers)], check=True, capture_output=True)
+        subprocess.run(
+            [self._python, "-c", code, self.address, str(workers)], check=True, capture_output=True
+        )
 
     def begin(self, *line: object, cwd: Path | None = None, **environment: str) -> subprocess.Popen[str]:
         """Begin a command that has its work done here."""

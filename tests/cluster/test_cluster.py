@@ -18,6 +18,7 @@ import pytest
 from tests.cluster.programs import ENVIRONMENT, OLDER, ROOT, SLOWLY, Cluster, cluster, wait_for
 from tests.executing import GOLDENS, LINES, came_of, lay_out
 from tests.servers.programs import KEY, SECRET, seaweed
+from tests.servers.web import certified
 from tests.support import shard_path, write_bundle
 
 if TYPE_CHECKING:
@@ -173,6 +174,31 @@ def test_nobody_there(large: str, tmp_path: Path, ckpt: Callable, monkeypatch: p
     assert "has no worker after 1 s" in done.err
 
 
+def test_a_cluster_with_certificates(large: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask's own configuration says which; without it the scheduler does not answer."""
+    certified("127.0.0.1", tmp_path)
+    words = {"REQUIRE_ENCRYPTION": "true", "TLS__CA_FILE": str(tmp_path / "cert.pem")}
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        words |= {f"TLS__{role}__{what.upper()}": str(tmp_path / f"{what}.pem") for what in ("cert", "key")}
+    with monkeypatch.context() as patch:
+        for name, value in words.items():
+            patch.setenv(f"DASK_DISTRIBUTED__COMM__{name}", value)
+        found = Cluster(tmp_path)
+        try:
+            found.worker()
+            assert found.address.startswith("tls://")
+            done = found.run("convert", large, tmp_path / "b-1")
+            assert done.code == 0, done.err
+            assert same_bytes(large, tmp_path / "b-1")
+            patch.undo()
+            done = found.run("verify", large, CKPT_TIMEOUT="2")
+            assert (done.code, done.out) == (3, "")
+            assert "no scheduler answers there" in done.err
+            assert "TLS" in done.err
+        finally:
+            found.close()
+
+
 # Who is killed ---------------------------------------------------------------------------
 
 
@@ -209,7 +235,9 @@ def test_the_scheduler_is_killed(large: str, slow: Cluster, tmp_path: Path) -> N
     slow.scheduler.send_signal(signal.SIGKILL)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (3, "")
-    assert err == f"ckpt: error: {slow.executor}: the scheduler has ended, or cannot be reached any more\n"
+    line, hint = err.splitlines()
+    assert line == f"ckpt: error: {slow.executor}: the scheduler has ended, or cannot be reached any more"
+    assert hint == "hint: what the scheduler prints says why"
     assert os.listdir(tmp_path / "out") == []
 
 

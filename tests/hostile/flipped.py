@@ -171,7 +171,7 @@ def _distributed(path: str) -> None:
     with open(os.path.join(path, "__0_0.distcp"), "wb") as file:
         file.write(data)
     with open(os.path.join(path, ".metadata"), "wb") as file:
-        file.write(torch_files.distributed_metadata(tensors, dtypes))
+        file.write(torch_files.distributed_metadata(tensors, dtypes, {key: (key,) for key in tensors}))
 
 
 KERAS = ("layers/dense/vars/0", "layers/dense/vars/1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckpt_cli.main import cli
-from ckpt_cli.render.progress import progress
+from ckpt_cli.render import progress as shown
 from tests.counts import count
 from tests.hostile import nasty
 from tests.hostile.commands import COMMANDS, Terminal, arguments, check, run_command
@@ -66,9 +65,13 @@ def test_a_bar_shows_names_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(io.BytesIO(), encoding="utf-8", write_through=True)
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(time, "monotonic", itertools.count(0, 10).__next__)
-    with progress(10, f"{nasty.BLINK}[bold]x[/bold]\u202e") as advance:
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr(shown, "_PATIENCE", 0)
+    with shown.progress(10, f"{nasty.BLINK}[bold]x[/bold]\u202e") as advance:
         advance(5)
+        until = time.monotonic() + 60
+        while b"[bold]" not in terminal.buffer.getvalue() and time.monotonic() < until:
+            time.sleep(0.01)
     printed = terminal.buffer.getvalue().decode()
     assert "\\x1b[5;7m[bold]x[/bold]\\xe2\\x80\\xae" in printed
     assert nasty.BLINK not in printed

@@ -1,6 +1,8 @@
 """Models of Keras with random weights, saved, and what they answer; run by TensorFlow's Python."""
 
+import json
 import os
+import re
 
 import numpy as np
 import tensorflow as tf
@@ -65,6 +67,7 @@ MODELS = {
     "BatchNormalization shifted": lambda: _one(L.BatchNormalization(scale=False, name="layer"), 4, 3),
     "LayerNormalization": lambda: _one(L.LayerNormalization(name="layer"), 6),
     "LayerNormalization scaled": lambda: _one(L.LayerNormalization(center=False, name="layer"), 6),
+    "GroupNormalization": lambda: _one(L.GroupNormalization(2, name="layer"), 5, 6),
     "Embedding": lambda: _one(L.Embedding(11, 4, name="layer"), 6, dtype="int32"),
     "LSTM": lambda: _one(L.LSTM(4, return_sequences=True, name="layer"), 6, 3),
     "LSTM square": lambda: _one(L.LSTM(3, use_bias=False, return_sequences=True, name="layer"), 6, 3),
@@ -83,8 +86,29 @@ MODELS = {
 }
 
 
+def _called_as_keras_does(model):
+    """Return the model with layers that have the names of their classes, and whose these are in PyTorch.
+
+    A wrapper's layer has the way to it for a name, and so has a wrapper that Keras 3 makes from JSON.
+    """
+    text = model.to_json()
+    paths = dict.fromkeys(("layer_with_weights-0.layer", "_operations.1.layer", "_operations.1"), "layer")
+    inner = [(layer, layer.name) for layer in model.layers if hasattr(layer, "layers")]
+    flat = [(layer, f"{name}.{layer.name}") for one, name in inner for layer in one.layers]
+    for number, (layer, path) in enumerate([*flat, *((layer, layer.name) for layer in model.layers)]):
+        snake = re.sub("([a-z])([A-Z])", r"\1_\2", re.sub("(.)([A-Z][a-z]+)", r"\1_\2", type(layer).__name__))
+        paths[f"{snake.lower()}_{number}"] = path
+        text = re.sub(rf'("name": |\[)"{layer.name}"', rf'\1"{snake.lower()}_{number}"', text)
+    renamed = K.models.model_from_json(text)
+    renamed.set_weights(model.get_weights())
+    return renamed, paths
+
+
 def saved(folder, names, suffix):
-    """Save models as `<number><suffix>`, and what they are asked and answer as `<number>.npz`."""
+    """Save models as `<number><suffix>`, and what they are asked and answer as `<number>.npz`.
+
+    Without a suffix they are checkpoints of TensorFlow, and their layers have no names of their own.
+    """
     random = np.random.RandomState(7)
     for number, name in enumerate(names):
         K.backend.clear_session()
@@ -97,6 +121,40 @@ def saved(folder, names, suffix):
         x = random.randint(0, 11, shape).astype("int32") if whole else random.randn(*shape).astype("f")
         np.savez(os.path.join(folder, f"{number}.npz"), x=x, y=np.asarray(model(x, training=False)))
         path = os.path.join(folder, f"{number}{suffix}")
+        if not suffix:
+            model, paths = _called_as_keras_does(model)
+            tf.train.Checkpoint(root=model).write(path)
+            with open(os.path.join(folder, f"{number}.names.json"), "w") as file:
+                json.dump(paths, file)
+            continue
         model.save_weights(path) if suffix == ".weights.h5" else model.save(path)
         with open(os.path.join(folder, f"{number}.json"), "w") as file:
             file.write(model.to_json())
+
+
+class Net(K.Model):
+    """A program's own model, of which there is no configuration."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide, self.narrow = L.Dense(5), L.Dense(4)
+        self.bn = L.BatchNormalization()
+        self.memory = L.LSTM(6, return_sequences=True)
+        self.gru = L.GRU(5)
+        self.out = L.Dense(2)
+
+    def call(self, x, training=False):
+        x = self.bn(self.narrow(self.wide(x)), training=training)
+        return self.out(self.gru(self.memory(x)))
+
+
+def trained(folder):
+    """Save a program's own model after two steps, as the guide to checkpoints does, and its answer."""
+    K.utils.set_random_seed(5)
+    random = np.random.RandomState(5)
+    net, x = Net(), random.randn(3, 4, 3).astype("f")
+    net.compile(K.optimizers.Adam(0.1), "mse")
+    net.fit(x, random.randn(3, 2).astype("f"), epochs=2, verbose=0)
+    whole = tf.train.Checkpoint(step=tf.Variable(2), optimizer=net.optimizer, net=net)
+    whole.write(os.path.join(folder, "net"))
+    np.savez(os.path.join(folder, "net.npz"), x=x, y=np.asarray(net(x, training=False)))

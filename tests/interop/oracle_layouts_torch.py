@@ -3,6 +3,7 @@
 A module has the layer's name, so that `load_state_dict`, strict, tells what is missing or too many.
 """
 
+import json
 import os
 
 import numpy as np
@@ -109,6 +110,7 @@ MODULES = {
     "BatchNormalization shifted": _first(lambda: nn.BatchNorm1d(3, eps=1e-3)),
     "LayerNormalization": _last(lambda: nn.LayerNorm(6, eps=1e-3)),
     "LayerNormalization scaled": _last(lambda: nn.LayerNorm(6, eps=1e-3)),
+    "GroupNormalization": _first(lambda: nn.GroupNorm(2, 6, eps=1e-3)),
     "Embedding": _last(lambda: nn.Embedding(11, 4)),
     "LSTM": _recurrent(lambda: nn.LSTM(3, 4, batch_first=True)),
     "LSTM square": _recurrent(lambda: nn.LSTM(3, 3, batch_first=True, bias=False)),
@@ -127,15 +129,47 @@ MODULES = {
 }
 
 
+def _weights(folder, number):
+    """Return a state dict, with the names of modules where layers were saved under others."""
+    weights = load_file(os.path.join(folder, f"{number}.safetensors"))
+    renamed = os.path.join(folder, f"{number}.names.json")
+    if not os.path.exists(renamed):
+        return weights
+    with open(renamed) as file:
+        paths = json.load(file)
+    owners = {key: next(old for old in paths if key.startswith(f"{old}.")) for key in weights}
+    return {f"{paths[old]}{key.removeprefix(old)}": weights[key] for key, old in owners.items()}
+
+
 def answers(folder, names):
     """Return how far each module's answer is from the one in `<number>.npz`, relative to the largest."""
     found = {}
     for number, name in enumerate(names):
         holder, run = MODULES[name]()
-        holder.load_state_dict(load_file(os.path.join(folder, f"{number}.safetensors")), strict=True)
+        holder.load_state_dict(_weights(folder, number), strict=True)
         holder.eval()
         with np.load(os.path.join(folder, f"{number}.npz")) as truth, torch.no_grad():
             y = run(holder, torch.from_numpy(truth["x"])).numpy()
             assert y.shape == truth["y"].shape, (name, y.shape, truth["y"].shape)
             found[name] = float(np.abs(y - truth["y"]).max() / np.abs(truth["y"]).max())
     return found
+
+
+def trained(folder):
+    """Return how far the answer of the model in `net.safetensors` is from the one in `net.npz`."""
+    net = Holder(
+        wide=nn.Linear(3, 5),
+        narrow=nn.Linear(5, 4),
+        bn=nn.BatchNorm1d(4, eps=1e-3),
+        memory=nn.LSTM(4, 6, batch_first=True),
+        gru=nn.GRU(6, 5, batch_first=True),
+        out=nn.Linear(5, 2),
+    )
+    Holder(net=net).load_state_dict(load_file(os.path.join(folder, "net.safetensors")), strict=True)
+    net.eval()
+    with np.load(os.path.join(folder, "net.npz")) as truth, torch.no_grad():
+        h = net.narrow(net.wide(torch.from_numpy(truth["x"])))
+        h = net.bn(h.movedim(-1, 1)).movedim(1, -1)
+        y = net.out(net.gru(net.memory(h)[0])[0][:, -1]).numpy()
+        assert y.shape == truth["y"].shape
+        return float(np.abs(y - truth["y"]).max() / np.abs(truth["y"]).max())

@@ -47,7 +47,8 @@ class Hub:
         else:
             is_repository = parts.path.startswith(("/api/models/org/repo/", "/org/repo/"))
             missing = "RevisionNotFound" if is_repository else "RepoNotFound"
-            handler.say(404, b"", {"X-Error-Code": missing})
+            is_hidden = not is_repository and self.token is None
+            handler.say(401 if is_hidden else 404, b"", {"X-Error-Code": missing})
         return True
 
     def _list(self, handler: Handler, folder: str) -> None:

@@ -177,6 +177,7 @@ def test_redirects_on_one_host_are_followed_without_what_signs(web: Web) -> None
     assert all("authorization" in each.headers for each in web.requests)
     assert other.requests
     for each in other.requests:
+        assert "authorization" not in each.headers
         assert KEY not in str(each)
         assert SECRET not in str(each)
 
@@ -191,8 +192,36 @@ def test_redirects_lead_to_no_other_scheme_and_end(where: str, web: Web) -> None
     assert "topsecret" not in str(caught.value)
 
 
-def test_https_is_not_left_for_http(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_http_is_asked_where_that_is_allowed(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ALLOW_HTTP")
     with pytest.raises(CheckpointError):
         paths.list_folder("s3://bucket/run")
     assert web.requests == []
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/run/x", "az://bucket/run/x"])
+def test_https_is_not_left_for_http(
+    url: str, web: Web, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where http is allowed, and the host is the same: the server that is named is one of https."""
+    secure = Web()
+    with serving(secure, tls=tmp_path):
+        for name, value in {
+            "AWS_ENDPOINT_URL": secure.url,
+            "AZURE_STORAGE_ACCOUNT_NAME": "a",
+            "AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=topsecretsas",
+            "AZURE_STORAGE_ENDPOINT": secure.url,
+            "AZURE_ALLOW_HTTP": "true",
+            "SSL_CERT_FILE": str(tmp_path / "cert.pem"),
+        }.items():
+            monkeypatch.setenv(name, value)
+        secure.fault = lambda handler, _: (
+            bool(handler.say(307, b"", {"Location": f"{web.url}{handler.path}"})) or True
+        )
+        with pytest.raises(
+            CheckpointError, match="redirects to another scheme, which is not followed"
+        ) as caught:
+            paths.list_folder(url)
+    assert secure.requests
+    assert not web.requests
+    assert "topsecret" not in str(caught.value)

@@ -22,6 +22,7 @@ from formats.store.paths import open_file
 from tests.cli.conftest import ROOT
 from tests.servers.google import Google, google
 from tests.servers.programs import KEY, SECRET
+from tests.servers.proxy import proxied
 from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
@@ -115,6 +116,19 @@ def _uploads(prefix: str) -> list[str]:
     connection.close()
     assert answer.status == 200, text
     return [key for key in re.findall(r"<Key>([^<]*)</Key>", text) if key.startswith(prefix)]
+
+
+def test_parts_go_by_their_md5_and_all_else_is_signed(s3: str, large: str) -> None:
+    with proxied(os.environ["AWS_ENDPOINT_URL"]) as proxy:
+        done = _ckpt("convert", large, f"{s3}/unsigned/c-1", AWS_ENDPOINT_URL=proxy.url)
+        assert done.returncode == 0, done.stderr
+    sent = [
+        (each.target, each.body, each.headers["x-amz-content-sha256"]) for each in proxy.asked if each.body
+    ]
+    parts = [target for target, _, sha256 in sent if sha256 == "UNSIGNED-PAYLOAD" and "partNumber=" in target]
+    assert len(parts) == 4
+    (index,) = (each for each in sent if each[0].endswith("c-1.index"))
+    assert index[2] == hashlib.sha256(index[1]).hexdigest()
 
 
 TARGETS: dict[str, tuple[str, ...]] = {

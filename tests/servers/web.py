@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import email.utils
 import hashlib
+import ipaddress
 import json
 import os
 import re
 import socket
+import ssl
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
 MODIFIED = 1_700_000_000.0
 
@@ -188,20 +192,50 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def answering(handler: type[BaseHTTPRequestHandler], host: str = "127.0.0.1") -> Iterator[str]:
-    """Have requests answered on this machine as long as the context lasts; yield the URL."""
+def answering(
+    handler: type[BaseHTTPRequestHandler], host: str = "127.0.0.1", tls: Path | None = None
+) -> Iterator[str]:
+    """Have requests answered on this machine as long as the context lasts; yield the URL.
+
+    With `tls`, a folder, that is one of https; who trusts `cert.pem` there trusts it.
+    """
     with Server((host, 0), handler) as server:
+        if tls is not None:
+            server.socket = certified(host, tls).wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield f"http://{host}:{server.server_address[1]}"
+            yield f"http{'' if tls is None else 's'}://{host}:{server.server_address[1]}"
         finally:
             server.shutdown()
             thread.join()
 
 
+def certified(host: str, folder: Path) -> ssl.SSLContext:
+    """Return what proves a server of https, by a certificate of its own, which it puts into a folder."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
+    certificate = builder.add_extension(names, critical=False).sign(key, hashes.SHA256())
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(secret)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
+
+
 @contextmanager
-def serving(web: Web, host: str = "127.0.0.1") -> Iterator[Web]:
+def serving(web: Web, host: str = "127.0.0.1", tls: Path | None = None) -> Iterator[Web]:
     """Have files served on this machine as long as the context lasts."""
-    with answering(type("Bound", (Handler,), {"web": web}), host) as web.url:
+    with answering(type("Bound", (Handler,), {"web": web}), host, tls) as web.url:
         yield web

@@ -67,9 +67,10 @@ def relate(names: NameMap, shapes: Mapping[str, Shape]) -> Related:
     """Return the relations of the tensors of these shapes.
 
     Raises ConversionError, with the rows, for parts that are missing, and operations that do
-    not fit; DuplicateKeyError where two rows make one tensor.
+    not fit or have no way back; DuplicateKeyError where two rows make one tensor.
     """
     try:
+        inverted(names)
         found = _Relating(names, shapes).related()
         _refuse_doubles(found.relations, names)
         _refuse_detours(found.relations, names)

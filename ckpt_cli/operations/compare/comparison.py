@@ -147,7 +147,7 @@ class Comparison:
         """Hold the checksums of what was read against those stored; ChecksumError names the tensor."""
         if self._ranges is not None:
             for side, found in zip(self._ranges, self._sums, strict=True):
-                side.check(found.crc)
+                side.check(found)
 
 
 class Task(NamedTuple):
@@ -179,8 +179,8 @@ def compare_range(task: Task | None) -> Found | None:
     if task is None:
         return None
     found = SAME
-    one, other = Sum(), Sum()
-    checked = [side.crc32c is not None for side in (task.left, task.right)]
+    one, other = task.left.sum(), task.right.sum()
+    checked = [side.is_checked for side in (task.left, task.right)]
     room, apart = buffers(), Norms()
     for side in (task.left, task.right):
         side.expect(task.begin, task.end)
@@ -190,9 +190,9 @@ def compare_range(task: Task | None) -> Found | None:
         same = equal_bytes(left, right)
         if task.asks_norms:
             apart = apart.add(norms(left, right, task.dtype))
-        if same and all(checked) and one.crc == other.crc:
+        if same and all(checked) and (one.crc, one.crc32) == (other.crc, other.crc32):
             one.extend(left)
-            other = Sum(one.crc, one.size)  # of equal bytes the checksums are equal, too
+            other = Sum(one.crc, one.size, one.crc32)  # of equal bytes the checksums are equal, too
             continue
         if checked[0]:
             one.extend(left)

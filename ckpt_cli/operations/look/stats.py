@@ -154,17 +154,18 @@ def do_task(task: FileTask | None) -> Statistics | None:
 def checked_pieces(task: FileTask) -> Iterator[np.ndarray[Any, Any]]:
     """Yield the values in pieces; the checksum is compared when the last has passed."""
     from formats.core.chunks import PIECE
-    from formats.store.ranges import Sum, buffers
+    from formats.store.ranges import buffers
 
-    values, seen = task.values, Sum()
+    values = task.values
+    seen = values.sum()
     room = buffers()[0]
     values.expect(0, values.size)
     for begin in range(0, values.size, PIECE):
         piece = values.read(begin, min(begin + PIECE, values.size), room)
-        if values.crc32c is not None:
+        if values.is_checked:
             seen.extend(piece)
         yield piece.view(task.dtype.numpy)
-    values.check(seen.crc)
+    values.check(seen)
 
 
 def _blocks(arrays: Iterable[np.ndarray[Any, Any]]) -> Iterator[np.ndarray[Any, Any]]:

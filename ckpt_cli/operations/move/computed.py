@@ -145,16 +145,16 @@ def cast(tensor: LazyTensor, dtype: DType) -> LazyTensor:
 
 
 class Sums:
-    """Unmasked checksums of a range: of what was made, and of each source as it was read.
+    """Unmasked checksums of a range: of what was made, and of the sources that it was computed from.
 
     `kept` are the bytes that were in their place already, from an interrupted conversion.
     """
 
     __slots__ = ("kept", "made", "read")
 
-    def __init__(self, sources: int) -> None:
-        self.made = Sum()
-        self.read = [Sum() for _ in range(sources)]
+    def __init__(self, made: Sum, read: list[Sum]) -> None:
+        self.made = made
+        self.read = read
         self.kept = 0
 
     def add(self, following: Sums) -> Sums:
@@ -172,6 +172,17 @@ class Values(NamedTuple):
     size: int
     sources: tuple[FileRange, ...]
     make: Make | None = None
+
+    @property
+    def unchecked(self) -> Values:
+        """The same without checksums of the sources, which were compared already."""
+        return self._replace(sources=tuple(source.unchecked for source in self.sources))
+
+    def sums(self, *, zipped: bool = False) -> Sums:
+        """Return what to take checksums of a range with: CRC-32, too, of what is `zipped`."""
+        if self.make is not None:
+            return Sums(Sum(crc32=0 if zipped else None), [source.sum() for source in self.sources])
+        return Sums(Sum(crc32=0) if zipped else self.sources[0].sum(), [])
 
     def pieces(self, begin: int, end: int, sums: Sums) -> Iterator[Chunk]:
         """Yield the bytes from `begin` to `end`, a bounded number at a time, and add to their checksums.
@@ -191,20 +202,30 @@ class Values(NamedTuple):
             sums.made.extend(piece)
             yield piece
 
-    def claimed(self, begin: int, end: int, claim: Claim) -> Sums:
-        """Return the checksums of a range that is in its place, as a journal has them."""
-        sums = Sums(len(self.sources))
+    def told(self, sums: Sums) -> tuple[int, ...]:
+        """Return the checksums of what was read, where that of what was made does not tell them."""
+        if self.make is None:
+            return () if sums.made.crc32 is None else (sums.made.crc32,)
+        return tuple(source.told(read) for source, read in zip(self.sources, sums.read, strict=True))
+
+    def claimed(self, begin: int, end: int, claim: Claim) -> Sums | None:
+        """Return the checksums of a range that is in its place, as a journal has them; None without one."""
+        sums = self.sums()
+        if len(claim.read) != len(self.told(sums)):
+            return None
         sums.made, sums.kept = Sum(claim.made, claim.size), claim.size
-        for number, crc in enumerate(claim.read):
-            source = self.sources[number]
+        if self.make is None:
+            sums.made.crc32 = next(iter(claim.read), None)
+            return sums
+        for number, (source, crc) in enumerate(zip(self.sources, claim.read, strict=True)):
             first, last = (at * source.size // self.size for at in (begin, end))
-            sums.read[number] = Sum(crc, last - first)
+            sums.read[number] = source.sum(last - first, crc)
         return sums
 
     def check(self, sums: Sums) -> None:
         """Hold the checksums of all that was read against those stored; ChecksumError names the source."""
         for source, read in zip(self.sources, sums.read if self.make else (sums.made,), strict=True):
-            source.check(read.crc)
+            source.check(read)
 
     def _read(self, begin: int, end: int, buffer: np.ndarray[Any, Any], sums: Sums) -> Iterator[Chunk]:
         for number, source in enumerate(self.sources):

@@ -1,7 +1,8 @@
 """A checkpoint in the layout of PyTorch, or of TensorFlow again: names and axes of another library.
 
-What becomes what is told by a map, or by a model: one made from a configuration, whose classes
-`formats.keras.in_pytorch` knows.  Either way it is rows of names and operations, which are
+What becomes what is told by a map, or by a model: one made from a configuration, or from the names
+of an object graph, where these tell the classes of its layers.  Those of `formats.keras.in_pytorch`
+are known.  Either way it is rows of names and operations, which are
 held against the tensors that there are (`choose.relations`), and the result is a reader of
 the other layout (`choose.relaid`).  A map is written from TensorFlow to PyTorch; `tensorflow`
 asks for its inverse.
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.words import counted, first_of
 from formats.errors import ConversionError, leave_out
-from formats.keras.facts import keras_facts
+from formats.keras.classes import model_in
+from formats.keras.facts import KerasFacts, keras_facts
 from formats.keras.in_pytorch import COUNT, Filler, LayoutRow, model_names, remarks_on, rows_of
+from formats.keras.layers import SEEDS
 from formats.keras.match import fill
 from formats.keras.model import ModelError, Unit, from_config
 from formats.model.facts import Facts, Nothing, Rich
@@ -34,7 +37,6 @@ from .plans import Dropped
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from formats.keras.facts import KerasFacts
     from formats.model.reader import CheckpointReader, Format
 
     from ..choose.relations import Relation
@@ -52,6 +54,7 @@ _HINTS = (
     "--config FILE gives the model's configuration: model.to_json(), a config.json, or a Keras file with one",
     "--map FILE says it row by row: the name, the name in PyTorch, and operations such as T",
 )
+_LIKE = "convert --like TEMPLATE takes names and axes of a checkpoint that the same program has saved"
 
 
 class Layout(NamedTuple):
@@ -228,7 +231,8 @@ def _of_keys(relations: Iterable[Relation], called: Mapping[str, str]) -> list[R
 def _left_over(reader: CheckpointReader, keys: Sequence[str], why: str) -> list[Dropped]:
     """Return what is dropped of tensors that nothing tells of; ConversionError for weights and slots."""
     kinds = {
-        key: "state" if key.rpartition(".")[2] == COUNT else reader.kinds.get(key, "variable") for key in keys
+        key: "state" if key.rpartition(".")[2] == COUNT or SEEDS in key else reader.kinds.get(key, "variable")
+        for key in keys
     }
     for kind, hints in (
         ("variable", (_exclude(keys),)),
@@ -262,13 +266,54 @@ def _filled(config: str, reader: CheckpointReader) -> Unit:
     return model
 
 
-def _model_of(reader: CheckpointReader, layout: Layout) -> Unit:
-    facts = layout.config or keras_facts(reader.facts)
-    if facts.config is None:
-        key = next((key for key in reader.specs if reader.kinds.get(key) == "variable"), None)
+class _Model(NamedTuple):
+    """A model filled with the keys of a checkpoint; `facts` have its configuration, if there is one."""
+
+    unit: Unit
+    facts: KerasFacts
+    told: str = ""
+    """Without one, what its layers are taken for."""
+
+    @property
+    def is_configured(self) -> bool:
+        return self.facts.config is not None
+
+    @property
+    def lack(self) -> str:
+        """Why a tensor is none of it."""
+        if self.is_configured:
+            return "the model's configuration has no variable for it"
+        return "no layer of the object graph has it"
+
+    def notes(self, *, back: bool = False) -> list[str]:
+        remarks = remarks_on(self.unit, back=back, configured=self.is_configured)
+        if self.is_configured:
+            return remarks
+        classes = f"no configuration: names of weights tell what layers are: {self.told}"
+        return [classes, "epsilons, padding, activations and Flatten are told by --config alone", *remarks]
+
+
+def _model_of(reader: CheckpointReader, keys: Iterable[str], facts: KerasFacts) -> _Model:
+    """Return the model of a checkpoint that a configuration tells, or else the names of its object graph."""
+    if facts.config is not None:
+        return _Model(_filled(facts.config, reader), facts)
+    variables = _variables(reader, keys)
+    if reader.object_graph is None:
         message = f"{reader.format.name} without a model's configuration does not tell names and axes"
-        raise ConversionError(message, path=reader.location.path, key=key, hints=_HINTS)
-    return _filled(facts.config, reader)
+        raise ConversionError(
+            message, path=reader.location.path, key=next(iter(variables), None), hints=_HINTS
+        )
+    try:
+        unit, told = model_in(reader, variables)
+    except ConversionError as error:
+        error.hints = (*_HINTS, leave_out(error.key or ""))
+        raise
+    return _Model(unit, facts, told)
+
+
+def _variables(reader: CheckpointReader, keys: Iterable[str]) -> dict[str, None]:
+    kinds = reader.kinds
+    return dict.fromkeys(key for key in keys if kinds.get(key) == "variable" and SEEDS not in key)
 
 
 def _map_of(rows: Iterable[LayoutRow]) -> NameMap:
@@ -276,8 +321,8 @@ def _map_of(rows: Iterable[LayoutRow]) -> NameMap:
 
 
 def _to_pytorch(reader: CheckpointReader, keys: Sequence[str], layout: Layout) -> Laid:
-    model = _model_of(reader, layout)
-    rows, fillers = rows_of(model)
+    model = _model_of(reader, keys, layout.config or keras_facts(reader.facts))
+    rows, fillers = rows_of(model.unit)
     wanted = set(keys)
     rows = [row for row in rows if row.variable.key in wanted]
     called = {row.old: row.variable.key for row in rows if row.variable.key is not None}
@@ -288,14 +333,14 @@ def _to_pytorch(reader: CheckpointReader, keys: Sequence[str], layout: Layout) -
     optimizer = _optimizer(reader, wanted, layout)
     held = {*called.values(), *(optimizer.keys() if optimizer is not None else ())}
     left = [key for key in keys if key not in held]
-    dropped = _left_over(reader, left, "the model's configuration has no variable for it")
-    notes = remarks_on(model)
+    dropped = _left_over(reader, left, model.lack)
+    notes = model.notes()
     facts: Facts = Nothing()
     if optimizer is not None:
         order = list(dict.fromkeys(row.new for row in rows))
         weights = Weights(relations, constants, order)
         relations, constants, facts, idle, more = follow(
-            reader, model, optimizer.given(layout.given), weights
+            reader, model.unit, optimizer.given(layout.given), weights
         )
         dropped, notes = [*dropped, *idle], [*notes, *more]
     elif layout.like is not None:
@@ -351,13 +396,9 @@ def _constants(
 
 
 def _to_tensorflow(reader: CheckpointReader, keys: Sequence[str], layout: Layout) -> Laid:
-    facts = layout.config
-    if facts is None or facts.config is None:
-        raise ModelError("back to TensorFlow needs the model's configuration, or a map")
-    model = from_config(facts.config)
-    if layout.like is not None:
-        fill(model, layout.like)
-    rows, fillers = rows_of(model)
+    model = _model_back(layout)
+    facts = model.facts
+    rows, fillers = rows_of(model.unit)
     called = _weights_in(reader, keys, [row.new for row in rows])
     names = _map_of(rows)
     related = relate(inverted(names), {name: reader.specs[key].shape for name, key in called.items()})
@@ -368,11 +409,11 @@ def _to_tensorflow(reader: CheckpointReader, keys: Sequence[str], layout: Layout
     used = {called[source] for relation in related.relations for source in relation.sources}
     left = [key for key in keys if key not in used | taken | spare]
     dropped = [Dropped(key, "TensorFlow has none, and needs none") for key in keys if key in spare]
-    dropped += _left_over(reader, left, "the model's configuration has no variable for it")
+    dropped += _left_over(reader, left, model.lack)
     relations = _of_keys(related.relations, called)
-    notes = remarks_on(model, back=True)
-    # Which holds the shapes against the configuration.
-    fill(from_config(facts.config), Relaid(reader, relations, of_keras=True))
+    notes = model.notes(back=True)
+    if facts.config is not None:  # Which holds the shapes against it.
+        fill(from_config(facts.config), Relaid(reader, relations, of_keras=True))
     beside = reader.facts.beside() if isinstance(reader.facts, Rich) else []
     beside = [name for name in beside if torch is None or not name.startswith(torch.path)]
     if beside and layout.like is None:
@@ -380,13 +421,28 @@ def _to_tensorflow(reader: CheckpointReader, keys: Sequence[str], layout: Layout
     optimizer = None
     constants: list[Constant] = []
     if torch is not None:
-        returned = bring_back(reader, torch, Trained(model, related.relations), layout.given, facts)
+        returned = bring_back(reader, torch, Trained(model.unit, related.relations), layout.given, facts)
         relations, optimizer = [*relations, *returned.relations], returned.optimizer
         notes += returned.notes
     if layout.like is not None:
-        relations, constants = as_in(layout.like, facts, model, relations, optimizer)
+        relations, constants = as_in(layout.like, facts, model.unit, relations, optimizer)
     laid = Relaid(reader, relations, constants, of_keras=True)
     return Laid(laid, names, tuple(dropped), tuple(notes), optimizer=optimizer)
+
+
+def _model_back(layout: Layout) -> _Model:
+    """Return the model whose names and axes are wanted again; with the keys of `like`, where there is one.
+
+    What of that is not told stays out: whoever takes its keys sees what has no value.
+    """
+    facts, like = layout.config or KerasFacts(), layout.like
+    if facts.config is not None:
+        return _Model(from_config(facts.config) if like is None else _filled(facts.config, like), facts)
+    if like is None or like.object_graph is None:
+        message = "back to TensorFlow needs the model's configuration, a checkpoint of it, or a map"
+        raise ConversionError(message, hints=(*_HINTS, _LIKE))
+    unit, told = model_in(like, _variables(like, like.specs), whole=False)
+    return _Model(unit, facts, told)
 
 
 def _weights_in(reader: CheckpointReader, keys: Sequence[str], names: Sequence[str]) -> dict[str, str]:

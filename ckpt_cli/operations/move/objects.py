@@ -10,9 +10,6 @@ from collections import deque
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.wire.crc32c import mask
-
-from .computed import Sums, Values
 from .layout import laid_out
 
 if TYPE_CHECKING:
@@ -20,10 +17,12 @@ if TYPE_CHECKING:
 
     from formats.core.chunks import Chunk
     from formats.store.base import Entry
+    from formats.store.ranges import Sum
     from formats.store.upload import Handed, Maker
     from formats.store.workers import Workers
     from formats.tf.bundle.writer import BundleWriter
 
+    from .computed import Sums, Values
     from .layout import Name, Unit
     from .plans import Move, Plan
 
@@ -37,6 +36,9 @@ class Whole(NamedTuple):
 
     maker: Maker
     pieces: tuple[bytes | Values, ...]
+
+    def nbytes(self) -> int:
+        return sum(len(piece) if isinstance(piece, bytes) else piece.size for piece in self.pieces)
 
 
 class Sent(NamedTuple):
@@ -77,7 +79,7 @@ def sent(whole: Whole) -> Sent:
             if isinstance(piece, bytes):
                 yield piece
             else:
-                sums.append(Sums(len(piece.sources)))
+                sums.append(piece.sums())
                 yield from piece.pieces(0, piece.size, sums[-1])
 
     return Sent(whole.maker.make(chunks()), sums)
@@ -101,12 +103,12 @@ def send_objects(
     workers: Workers,
     advance: Callable[[int], None],
     write: Callable[[Unit], None],
-) -> dict[Name, int]:
-    """Have all data shards sent; return the masked checksums of what was read in ranges.
+) -> dict[Name, Sum]:
+    """Have all data shards sent; return the checksums of what was read in ranges.
 
     `write` gives the writer what is not.
     """
-    made: dict[Name, int] = {}
+    made: dict[Name, Sum] = {}
     waiting: deque[_Filling] = deque()
 
     def wholes() -> Iterator[Whole]:
@@ -114,14 +116,14 @@ def send_objects(
             waiting.append(filling)
             yield filling.whole()
 
-    with closing(workers.map(sent, wholes(), lambda _: workers.task_bytes)) as results:
+    with closing(workers.map(sent, wholes(), Whole.nbytes, alone=True)) as results:
         for entry, sums in results:
             filling = waiting.popleft()
             filling.object.arrived(entry)
             for (unit, values), found in zip(filling.units, sums, strict=True):
                 values.check(found)
                 writer.sent(*unit.name, found.made.crc)
-                made[unit.name] = mask(found.made.crc)
+                made[unit.name] = found.made
                 advance(values.size)
     return made
 

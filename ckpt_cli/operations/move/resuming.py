@@ -17,6 +17,7 @@ from formats.errors import CheckpointError, ConversionError, CorruptCheckpointEr
 from formats.store.interrupted import Journal
 from formats.store.journal import Claim
 from formats.store.paths import absolute, entry_at, name_of, store_of
+from formats.store.ranges import Sum
 from formats.store.sent import SentJournal
 
 from .plans import Outcome
@@ -171,25 +172,22 @@ class Ledger:
         if not isinstance(self._journal, Journal) or sums.kept or part.begin == part.end:
             return
         assert part.place is not None
-        read = tuple(each.crc for each in sums.read) if part.values.make else ()
-        self._filled(part.place, part.begin, Claim(part.end - part.begin, sums.made.crc, read))
+        claim = Claim(part.end - part.begin, sums.made.crc, part.values.told(sums))
+        self._filled(part.place, part.begin, claim)
 
-    def stream(self, place: Place, size: int, chunks: Callable[[], Iterator[Chunk]]) -> int:
-        """Fill a place from its beginning to its end; return the unmasked checksum."""
-        from formats.wire.crc32c import extend
-
+    def stream(self, place: Place, size: int, chunks: Callable[[], Iterator[Chunk]]) -> Sum:
+        """Fill a place from its beginning to its end; return the checksum."""
         claim = self.claim(place, 0, size)
         if claim is not None and place.holds(0, claim):
             self.kept += size
-            return claim.made
-        at = crc = 0
+            return Sum(claim.made, size)
+        found = place.sum
         for chunk in chunks():
-            place.write(at, chunk)
-            crc = extend(crc, chunk)
-            at += len(chunk)
+            place.write(found.size, chunk)
+            found.extend(chunk)
         if isinstance(self._journal, Journal) and size:
-            self._filled(place, 0, Claim(size, crc))
-        return crc
+            self._filled(place, 0, Claim(size, found.crc))
+        return found
 
     def _filled(self, place: Place, begin: int, claim: Claim) -> None:
         assert isinstance(self._journal, Journal)
@@ -232,3 +230,10 @@ def finished(
         journal.is_over = True
         journal.remove()
     return Outcome([*plan.notes, f"{plan.target}: was finished already"])
+
+
+def known(journal: Journal | SentJournal, plan: Plan, *, dry_run: bool) -> Outcome:
+    """Return the outcome of a conversion of which the target alone is left, and was compared."""
+    if not dry_run and isinstance(journal, Journal):
+        journal.sweep()
+    return Outcome([*plan.notes, f"{plan.target}: was finished already, all of it was compared"])

@@ -183,6 +183,7 @@ def share(
 
     with closing(done(partial(compared, plan.target), to_be_read(), workers, advance)) as read:
         for unit, part, sums in read:
+            part.values.check(sums)
             refer(unit, part.values.sources[0], mask(sums.made.crc))
     return shares
 

@@ -16,8 +16,6 @@ from formats.core.chunks import equal_bytes
 from formats.errors import ConversionError
 from formats.store.ranges import buffers
 
-from .computed import Sums, Values
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from formats.store.ranges import FileRange
     from formats.store.workers import Workers
 
+    from .computed import Sums, Values
     from .layout import Unit
 
 
@@ -46,9 +45,11 @@ class Part(NamedTuple):
 def copied(part: Part) -> Sums:
     """Do one task."""
     assert part.place is not None
-    if part.claim is not None and part.place.holds(part.begin, part.claim):
-        return part.values.claimed(part.begin, part.end, part.claim)
-    sums, at = Sums(len(part.values.sources)), part.begin
+    if part.claim is not None:
+        claimed = part.values.claimed(part.begin, part.end, part.claim)
+        if claimed is not None and part.place.holds(part.begin, part.claim):
+            return claimed
+    sums, at = part.values.sums(zipped=part.place.is_zipped), part.begin
     for piece in part.values.pieces(part.begin, part.end, sums):
         part.place.write(at, piece)
         at += len(piece)
@@ -93,7 +94,8 @@ def done(
 
 def compared(target: str, part: Part) -> Sums:
     """Do one task; ConversionError where the bytes are not the same."""
-    sums, at = Sums(len(part.values.sources)), part.begin
+    zipped = part.other is not None and part.other.crc32 is not None
+    sums, at = part.values.sums(zipped=zipped), part.begin
     _, buffer = buffers()
     if part.other is not None:
         part.other.expect(part.begin, part.end)

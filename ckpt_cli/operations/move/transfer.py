@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from formats.core.chunks import chunks_of, equal_bytes, view_of
 from formats.core.region import region_of, tiling_flaw
 from formats.core.words import counted
-from formats.errors import ConversionError, CorruptCheckpointError, leave_out
+from formats.errors import CheckpointNotFoundError, ConversionError, CorruptCheckpointError, leave_out
 from formats.find.creating import create_checkpoint
 from formats.find.registry import format_named
 from formats.store.paths import is_in_store
@@ -35,7 +35,7 @@ from .computed import Values, cast
 from .layout import Spot, laid_out, units
 from .objects import can_be_shared, send_objects
 from .plans import FULL, NONE, Outcome
-from .resuming import Ledger, finished, letting_go
+from .resuming import Ledger, finished, known, letting_go
 from .sharing import Shares, share
 from .tasks import Part, broken, compared, copied, different, done
 
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from formats.core.chunks import Chunk
     from formats.core.region import Extents
     from formats.core.spec import TensorSpec
-    from formats.model.facts import Facts
     from formats.model.reader import CheckpointReader
     from formats.model.tensor import LazyTensor
     from formats.model.writer import CheckpointWriter
     from formats.store.interrupted import Journal
+    from formats.store.ranges import Sum
     from formats.store.sent import SentJournal
 
     from .layout import Name, Unit
@@ -136,10 +136,9 @@ def execute(
     if resume is not None:
         rehearsed = create(overwrite=True, rehearsal=True)
         journal = resume.journal(plan, rehearsed)
-        # Of how large shards were to be, what lies there tells nothing.
-        may_be_made = not overwrite and shard_size is None and not journal.is_there
+        may_be_made = not overwrite and not journal.is_there
         if may_be_made and _is_made(plan, rehearsed, workers, advance):
-            return Outcome([*plan.notes, f"{plan.target}: was finished already, all of it was compared"])
+            return known(journal, plan, dry_run=dry_run)
         if not dry_run:
             journal.begin()
         if journal.is_done:
@@ -255,20 +254,15 @@ def _is_made(
             _compare(plan, found, Shares(), {}, workers, advance)
             graph = [*found[GRAPH_KEY].chunks()] if plan.object_graph is not None else []
             is_same = graph == ([] if plan.object_graph is None else [plan.object_graph.encode()])
-            return is_same and _said(found.proved_facts()) == _said(plan.facts)
-    except (ConversionError, CorruptCheckpointError):
+            return is_same and rehearsed.is_said_by(found)
+    except (CheckpointNotFoundError, ConversionError, CorruptCheckpointError):
         return False
-
-
-def _said(facts: Facts) -> dict[str, Any]:
-    """Return what a checkpoint says of itself, but for what it leaves empty."""
-    return {name: value for name, value in facts.document().items() if value}
 
 
 def _compare_in_place(
     plan: Plan,
     writer: CheckpointWriter,
-    made: Mapping[Name, int],
+    made: Mapping[Name, Sum],
     workers: Workers,
     advance: Callable[[int], None],
 ) -> None:
@@ -291,21 +285,21 @@ def _copy(  # noqa: PLR0917  what goes where, then who does it
     ledger: Ledger,
     workers: Workers,
     advance: Callable[[int], None],
-) -> dict[Name, int]:
-    """Write all tensors that are not shared; return the masked checksums of what could be written in ranges.
+) -> dict[Name, Sum]:
+    """Write all tensors that are not shared; return the checksums of what could be written in ranges.
 
     The order of what is laid out is the plan's, whoever does the copying.
     """
     if not writer.target.is_local and writer.target.is_shared:
         assert isinstance(writer, BundleWriter)
         return send_objects(plan, writer, workers, advance, partial(_write, plan, writer, advance))
-    made: dict[Name, int] = {}
+    made: dict[Name, Sum] = {}
     copies = _copies(plan, writer, shares, ledger, workers, advance)
     with closing(done(copied, copies, workers, advance, ledger.note)) as written:
         for unit, part, sums in written:
             part.values.check(sums)
-            writer.filled(*unit.name, sums.made.crc)
-            made[unit.name] = mask(sums.made.crc)
+            writer.filled(*unit.name, sums.made)
+            made[unit.name] = sums.made
     return made
 
 
@@ -333,11 +327,22 @@ def _copies(  # noqa: PLR0917  what goes where, then who does it
             continue
         workers.keep(move.spec.nbytes or 0)
         if place is not None:
-            crc = ledger.stream(place, move.spec.nbytes or 0, partial(_checked_chunks, move))
-            writer.filled(*unit.name, crc)
+            found = ledger.stream(place, move.spec.nbytes or 0, partial(_checked_chunks, move))
+            writer.filled(*unit.name, found)
             advance(move.spec.nbytes or 0)
             continue
+        if values is not None and isinstance(writer, BundleWriter):
+            _send(writer, unit, values)
+            advance(values.size)
+            continue
         _write(plan, writer, advance, unit)
+
+
+def _send(writer: BundleWriter, unit: Unit, values: Values) -> None:
+    """Write into an object what is read in ranges; what is read and what is written have one checksum."""
+    sums = values.sums()
+    writer.write_summed(*unit.name, values.pieces(0, values.size, sums), lambda: sums.made.crc)
+    values.check(sums)
 
 
 def _write(plan: Plan, writer: CheckpointWriter, advance: Callable[[int], None], unit: Unit) -> None:
@@ -359,7 +364,7 @@ def _compare(  # noqa: PLR0917  what is held against what, then who does it
     plan: Plan,
     written: CheckpointReader,
     shares: Shares,
-    made: Mapping[Name, int],
+    made: Mapping[Name, Sum],
     workers: Workers,
     advance: Callable[[int], None],
 ) -> None:
@@ -367,18 +372,19 @@ def _compare(  # noqa: PLR0917  what is held against what, then who does it
 
     Where target and source store checksums, what came from the source was held against
     its own on the way, so reading what was written against the checksum that passed is
-    the proof.  Otherwise both are read again and compared, byte by byte.  Of what is shared
-    there is but one, and the index alone is held against where it lies.
+    the proof.  Otherwise both are read again and compared, byte by byte; what was held against
+    checksums on the way is not held against them twice.  Of what is shared there is but one, and
+    the index alone is held against where it lies.
     """
     _check_specs(plan, written)
     comparisons = _comparisons(plan, written, shares, made, workers, advance)
     with closing(done(partial(compared, plan.target), comparisons, workers, advance)) as read:
         for unit, part, sums in read:
             if part.other is None:
-                same = mask(sums.made.crc) == made[unit.name]
+                same = sums.made.crc == made[unit.name].crc
             else:
                 part.values.check(sums)
-                same = part.other.crc32c in (None, mask(sums.made.crc))
+                same = part.other.fits(sums.made)
             if not same:
                 raise different(plan.target, unit.move.spec.key)
 
@@ -419,7 +425,7 @@ def _comparisons(  # noqa: PLR0917  as `_compare`
     plan: Plan,
     written: CheckpointReader,
     shares: Shares,
-    made: Mapping[Name, int],
+    made: Mapping[Name, Sum],
     workers: Workers,
     advance: Callable[[int], None],
 ) -> Iterator[tuple[Unit, Part]]:
@@ -433,9 +439,14 @@ def _comparisons(  # noqa: PLR0917  as `_compare`
             found = pieces.pop(extents)
         mine, values = found.file_range() if found.has_values else None, unit.values
         if mine is not None and values is not None:
-            proven = mine.crc32c is not None and all(source.crc32c is not None for source in values.sources)
+            passed = made.get(unit.name)
+            proven = passed is not None and all(each.is_checked for each in (mine, *values.sources))
+            if passed is not None:
+                if not mine.fits(passed):
+                    raise different(plan.target, move.spec.key)
+                mine, values = mine.unchecked, values.unchecked
             for begin, end in cut(mine.size, workers.task_bytes):
-                if proven and unit.name in made:
+                if proven:
                     yield unit, Part(Values(mine.size, (mine,)), begin, end)
                 else:
                     yield unit, Part(values, begin, end, other=mine)

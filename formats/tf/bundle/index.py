@@ -17,16 +17,16 @@ tensorflow/core/util/tensor_bundle/tensor_bundle.cc, core/protobuf/tensor_bundle
 from __future__ import annotations
 
 import bisect
-import gc
 import re
 from array import array
 from collections.abc import Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from ...core import dtypes
+from ...core.collector import collector_paused
 from ...core.dtypes import INVALID, DType
 from ...core.spec import TensorSpec, is_utf8, key_bytes, key_text
 from ...core.spec_table import Ascending, SpecRows, SpecTable, places_of
@@ -256,18 +256,6 @@ def refusal_of(version: VersionDef | None, path: str) -> CheckpointError | None:
     return None
 
 
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keep the garbage collector from looking at a million entries again and again while they are made."""
-    paused = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if paused:
-            gc.enable()
-
-
 class Values(Sequence[bytes]):
     """The entries of an index as they are stored, in one piece of memory."""
 
@@ -327,7 +315,7 @@ class BundleIndex:
             if table is None:
                 file = stack.enter_context(open_file(self.path))
                 table = Table(file.read, file.size, self.path)
-            stack.enter_context(_collector_paused())
+            stack.enter_context(collector_paused())
             self.size = table.size
             keys, header = self._read(table)
             self.header = self._decode_header(header)
@@ -497,7 +485,7 @@ class BundleIndex:
         keys, numbers = [*self.tensors], array("i")
         numbered: dict[TensorSpec, int] = {}
         heads: dict[bytes, int] = {}
-        with _collector_paused():
+        with collector_paused():
             for key, position in self.tensors.items():
                 value = values[position]
                 end = 4 + value[3] if len(value) > 3 else 0  # where an entry that was seen has its place

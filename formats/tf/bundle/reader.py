@@ -33,7 +33,7 @@ from ...model.reader import CheckpointReader
 from ...model.tensor import LazyTensor
 from ...store.base import CLOSED
 from ...store.paths import is_missing, open_file
-from ...store.ranges import FileRange
+from ...store.ranges import FileRange, Sum
 from ...store.readahead import ReadAhead
 from ...store.workers import SERIAL, Workers
 from ...wire.coding import encode_fixed32
@@ -480,7 +480,7 @@ class BundleReader(CheckpointReader):
             )
 
     def check_crc(self, key: str, entry: BundleEntry, crc: int) -> None:
-        self.data_range(key, entry).check(crc)
+        self.data_range(key, entry).check(Sum(crc))
 
     def corrupt(self, key: str, entry: BundleEntry, message: str, code: str) -> CorruptCheckpointError:
         in_index = code in ("slice", "tensor-size")

@@ -44,12 +44,13 @@ from .staged import SentBundle, StagedBundle
 from .tiling import scatter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ...core.chunks import Chunk
     from ...core.region import Extents, Region
-    from ...model.reader import Format
+    from ...model.reader import CheckpointReader, Format
     from ...model.writer import Target
+    from ...store.ranges import Sum
     from ...store.sent import SentJournal
     from ...store.upload import Handed, Upload
 
@@ -228,11 +229,28 @@ class BundleWriter(CheckpointWriter):
         self._open_places[file] += 1
         return Place(file, file.reserve(size))
 
-    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, crc: int) -> None:
+    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, found: Sum) -> None:
         assert isinstance(self._bundle, StagedBundle)
         shard = self._bundle.number_of(place.file)
-        self._add(spec, extents, (shard, place.offset, spec.nbytes or 0), mask(crc))
+        self._add(spec, extents, (shard, place.offset, spec.nbytes or 0), mask(found.crc))
         self._open_places[place.file] -= 1
+        self._close_full_shards()
+
+    def write_summed(
+        self, key: str, extents: Extents | None, chunks: Iterable[Chunk], crc: Callable[[], int]
+    ) -> None:
+        """Write a tensor, or slice, of fixed width into an object, as `write` does, summed by who reads it.
+
+        `crc` returns the unmasked checksum of all chunks, when they have passed.
+        """
+        spec = self._begin(key) if extents is None else self._begin_slice(key, extents)
+        self._state = "interrupted"
+        shard, file = self._shard(spec.nbytes or 0)
+        place = (shard, file.size, spec.nbytes or 0)
+        for chunk in chunks:
+            file.write(chunk)
+        self._add(spec, extents, place, mask(crc()))
+        self._end(key, extents)
         self._close_full_shards()
 
     def hand_over(self, key: str, extents: Extents | None = None) -> Handed:
@@ -377,6 +395,10 @@ class BundleWriter(CheckpointWriter):
     def _move_in(self) -> None:
         self._bundle.move_in()
 
+    def is_said_by(self, found: CheckpointReader) -> bool:
+        limit = self.target.shard_size
+        return super().is_said_by(found) and (limit is None or _is_cut(BundleIndex(self.target.path), limit))
+
     def tidy(self) -> None:
         path = self.target.path
         count = BundleIndex(path).header.num_shards
@@ -404,6 +426,20 @@ def _planned_shards(target: Target) -> int:
             count, filled = count + 1, 0
         filled += size
     return count
+
+
+def _is_cut(index: BundleIndex, limit: int) -> bool:
+    """Whether shards begin where the next tensor would carry the last past its size, and nowhere else."""
+    entries = map(index.entry, range(len(index.values)))
+    shard = filled = 0
+    for found, _, size in sorted(
+        (entry.shard, entry.offset, entry.size) for entry in entries if not entry.slices
+    ):
+        is_full = 0 < filled > limit - size
+        if found != shard + is_full:
+            return False
+        shard, filled = found, size if is_full else filled + size
+    return shard + 1 == index.header.num_shards
 
 
 def _check_keys(target: Target) -> None:

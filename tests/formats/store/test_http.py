@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import traceback
 from typing import TYPE_CHECKING, Any
@@ -107,7 +108,7 @@ def test_a_folder_is_listed_where_the_server_does_in_json(web: Web) -> None:
         paths.list_folder(f"{web.url}/other")
 
 
-@pytest.mark.parametrize("name", ["../up", "a/b", "", ".", "..", "/etc/passwd"])
+@pytest.mark.parametrize("name", ["../up", "a/b", "", ".", "..", "/etc/passwd", "a\0b", "\ud800"])
 def test_a_listing_names_nothing_elsewhere(name: str, web: Web) -> None:
     import json
 
@@ -309,6 +310,24 @@ def test_a_server_without_ranges_is_read_whole_once(web: Web) -> None:
     assert web.asked() == [("HEAD", "/run/x"), ("GET", "/run/x")]
 
 
+def test_more_than_a_server_tells_of_is_no_file_of_that_size(web: Web) -> None:
+    """A body in chunks says no length; what was read was its beginning."""
+
+    def more(handler: Handler, data: bytes | None) -> bool:
+        if handler.command == "HEAD":
+            return False
+        handler.send_response(200)
+        for name, value in {**handler.headers_of(data or b""), "Connection": "close"}.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write((data or b"") + b"more")
+        return True
+
+    web.fault = more
+    with pytest.raises(InaccessibleError, match="sends more than the 1,048,576 bytes that it told of"):
+        read(web, 0, 10)
+
+
 def test_a_large_file_of_a_server_without_ranges_is_refused(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,6 +335,17 @@ def test_a_large_file_of_a_server_without_ranges_is_refused(
     web.knows_ranges = False
     with pytest.raises(InaccessibleError, match="sends no ranges, and all of 1,048,576 bytes are too many"):
         read(web, 0, 10)
+
+
+def test_what_was_given_up_is_not_waited_for_once_more(web: Web) -> None:
+    """Whoever looks at a file to tell what it is took all attempts anew."""
+    web.fault = lambda handler, _: handler.command == "GET" and (handler.say(503) or True)
+    with pytest.raises(InaccessibleError, match="503 Service Unavailable, in each of 5 attempts"):
+        open_checkpoint(f"{web.url}/run/x")
+    assert web.asked("GET") == [("GET", "/run/x")] * transport.ATTEMPTS
+    web.fault = lambda _, __: False
+    with pytest.raises(CheckpointError, match="no checkpoint format"):  # who opens it anew asks anew
+        open_checkpoint(f"{web.url}/run/x")
 
 
 def test_compressed_answers_are_refused(web: Web) -> None:
@@ -342,6 +372,71 @@ def test_no_request_takes_longer_than_it_may(web: Web, monkeypatch: pytest.Monke
         read(web, path="/other")
 
 
+@pytest.mark.parametrize(
+    ("method", "begins", "goes_on", "message"),
+    [
+        ("HEAD", b"", b"H", "no answer within"),
+        ("HEAD", b"HTTP/1.1 200 OK\r\nX: ", b"x", "no answer within"),
+        ("HEAD", b"", b"HTTP/1.1 100 Continue\r\n\r\n", "no answer within"),
+        ("GET", b"", b"0", "0 of 10 bytes came"),
+        ("GET", b"0\r\n", b"X: y\r\n", "0 of 10 bytes came"),
+    ],
+)
+def test_a_byte_now_and_then_puts_no_end_off(
+    method: str, begins: bytes, goes_on: bytes, message: str, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte of a header, an interim answer or a trailer began the time anew."""
+    monkeypatch.setenv("CKPT_TIMEOUT", "0.05")
+    monkeypatch.setattr(transport, "ATTEMPTS", 2)
+    monkeypatch.setattr("formats.store.pieces.LOOK", 1)
+    ended = threading.Event()
+
+    def drip(handler: Handler, data: bytes | None) -> bool:
+        if handler.command == method:
+            if method == "GET":
+                handler.send_response(206)
+                chunks = {"Content-Range": f"bytes 0-9/{len(DATA)}", "Transfer-Encoding": "chunked"}
+                for name, value in {**handler.headers_of(data or b""), **chunks}.items():
+                    handler.send_header(name, value)
+                handler.end_headers()
+            handler.wfile.write(begins)
+            for _ in range(50):
+                if ended.wait(0.02):
+                    break
+                handler.wfile.write(goes_on)
+            handler.close_connection = True
+        return handler.command == method
+
+    web.fault = drip
+    try:
+        with pytest.raises(InaccessibleError, match=message):
+            read(web, 0, 10)
+    finally:
+        ended.set()
+
+
+def test_who_asks_of_many_waits_for_nobody_whom_it_leaves() -> None:
+    """Threads of a pool are waited for at the end of a process, and of its block: Ctrl-C took minutes."""
+    ended = threading.Event()
+    daemons = []
+
+    def ask(number: int) -> int:
+        daemons.append(threading.current_thread().daemon)
+        if number == 1:
+            raise InaccessibleError("no")
+        return number if ended.wait(30) else -1
+
+    try:
+        with pytest.raises(InaccessibleError, match="no"):
+            transport.together(ask, range(3), 2)
+        assert not ended.is_set()
+    finally:
+        ended.set()
+    assert set(daemons) == {True}
+    assert transport.together(lambda number: -number, range(20), 3) == [-number for number in range(20)]
+    assert transport.together(ask, [], 3) == []
+
+
 def test_nobody_there_is_said_at_once(web: Web, pauses: list[float]) -> None:
     with pytest.raises(InaccessibleError, match=r"127.0.0.1 cannot be reached: connection refused"):
         open_file("http://127.0.0.1:1/run/x")
@@ -352,6 +447,56 @@ def test_what_may_not_be_read_is_not_absent(web: Web) -> None:
     web.fault = lambda handler, _: handler.say(403) or True
     with pytest.raises(InaccessibleError, match="the server answered 403 Forbidden"):
         read(web)
+
+
+@pytest.mark.parametrize(
+    ("answer", "scheme", "message"),
+    [
+        (b"SSH-2.0-OpenSSH_9.9\r\n", "http", "what answers there is no HTTP server, in each of 5"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "https", "what answers there is no HTTPS server, in each of 5"),
+        (b"", "http", "the connection was cut, in each of 5"),
+    ],
+)
+def test_what_speaks_another_language_is_not_cut(answer: bytes, scheme: str, message: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def speak() -> None:
+            for _ in range(transport.ATTEMPTS):
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=speak, daemon=True)
+        thread.start()
+        with pytest.raises(InaccessibleError, match=message):
+            open_file(f"{scheme}://127.0.0.1:{server.getsockname()[1]}/x")
+        thread.join()
+
+
+def test_who_is_refused_is_told_what_may_help(web: Web) -> None:
+    for status, query, message in (
+        (401, "", "401 Unauthorized; who asks is said in the URL, as https://USER:PASSWORD@HOST/PATH$"),
+        (403, "", "403 Forbidden$"),
+        (403, "?sig=topsecret", "403 Forbidden; the signature in the URL may have expired$"),
+    ):
+        web.fault = lambda handler, _, status=status: handler.say(status) or True
+        http.STORES[1].forget()
+        with pytest.raises(InaccessibleError, match=message):
+            read(web, path=f"/run/x{query}")
+    web.fault = lambda handler, data: data is None and (handler.say(401) or True)
+    with pytest.raises(
+        InaccessibleError, match="cannot be listed: the server answered 401 Unauthorized; who"
+    ):
+        paths.list_folder(f"{web.url}/run")
+
+
+def test_a_server_that_knows_no_size_without_the_file_is_asked_for_a_byte(web: Web) -> None:
+    """Whatever makes its answers as it goes may say 0; the file was called empty."""
+    web.fault = lambda handler, _: handler.command == "HEAD" and (handler.say(200) or True)
+    assert read(web, 10, 10) == DATA[10:20]
+    web.files["/empty"] = b""
+    assert read(web, path="/empty") == b""
 
 
 @pytest.mark.parametrize("status", [403, 405, 501])
@@ -379,6 +524,23 @@ def test_redirects_are_followed_a_few_times(web: Web) -> None:
     web.fault = lambda handler, _: handler.say(302, b"", {"Location": f"/on/{next(count)}"}) or True
     with pytest.raises(InaccessibleError, match="more than 5 redirects"):
         read(web, path="/other")
+
+
+@pytest.mark.parametrize("where", ["/run/x y", "/run/é", "/run/%C3%A9", "/run/a|b?sig=a/b%2Fc|d"])
+def test_redirects_lead_to_odd_names(where: str, web: Web) -> None:
+    """Servers write blanks and UTF-8 as they are, where a URL has none."""
+    asked = []
+    web.files.update({f"/run/{name}": DATA for name in ("x y", "é", "a|b")})
+
+    def fault(handler: Handler, data: bytes | None) -> bool:
+        asked.append(handler.path)
+        if data is None:
+            handler.say(302, b"", {"Location": where.encode().decode("latin-1")})
+        return data is None
+
+    web.fault = fault
+    assert read(web, 0, 10, "/moved") == DATA[:10]
+    assert {"/run/a|b?sig=a/b%2Fc|d", "/run/x%20y", "/run/%C3%A9"}.issuperset(asked[1::2])
 
 
 @pytest.mark.parametrize("where", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:,x"])
@@ -425,6 +587,35 @@ def test_secrets_go_to_their_server_and_nowhere_else(web: Web) -> None:
         assert each.query == ""
 
 
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_server_without_a_path_is_a_folder_and_no_other_server(
+    end: str, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`host` and a bundle's `.index` made `host.index`, which was told the password; a port, a traceback."""
+    places = []
+    connection = transport._connection
+
+    def connecting(parts: Any, *arguments: Any) -> Any:
+        places.append(parts.netloc)
+        return connection(parts, *arguments)
+
+    monkeypatch.setattr(transport, "_connection", connecting)
+    place = web.url.partition("://")[2]
+    with pytest.raises(InaccessibleError, match="cannot be listed: the server does not answer in JSON"):
+        open_checkpoint(f"http://user:secret@{place}{end}")
+    assert set(places) == {place}
+    web.lists = True
+    assert [each.name for each in paths.list_folder(named(web.url + end))] == ["run"]
+
+
+def test_secrets_are_of_one_server() -> None:
+    mark = named("http://user:secret@host/x").partition("://")[2].partition("@")[0]
+    assert http.STORES[1].asked(f"http://{mark}@host/y").authorization is not None
+    assert http.STORES[1].asked(f"http://{mark}@host.evil/y").authorization is None
+    with pytest.raises(UnsupportedFeatureError, match="stands for what was cut out of a URL"):
+        named(f"http://{mark}@host.evil/y")
+
+
 def test_names_beside_are_asked_for_with_the_same_secrets(web: Web) -> None:
     path = named(f"{web.url}/run/y?token=secret")
     assert not paths.is_file(path)
@@ -438,6 +629,12 @@ def test_urls_that_differ_in_their_secrets_are_not_one(web: Web) -> None:
     assert len({one, two, plain}) == 3
     with pytest.raises(UnsupportedFeatureError, match="stands for what was cut out of a URL"):
         named("https://***99@host/x")
+
+
+def test_urls_are_taken_as_they_are_typed(web: Web) -> None:
+    assert named("http://host/run/") == "http://host/run"
+    assert named("http://host/50%/a%20b") == "http://host/50%25/a%20b"
+    assert read(web, 0, 10, "/run/x/") == DATA[:10]
 
 
 def test_urls_that_cannot_be_asked_are_errors() -> None:

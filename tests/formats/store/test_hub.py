@@ -14,11 +14,13 @@ from formats.store import hub as store
 from formats.store import paths, transport
 from formats.store.paths import named, open_file
 from tests.servers.hub import Hub, serving_hub
-from tests.support import data_path
+from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.servers.web import Handler
 
 URL = "hf://org/repo"
 DATA = bytes(range(256)) * 1000
@@ -194,9 +196,46 @@ def test_an_endpoint_is_a_server(url: str, hub: Hub, monkeypatch: pytest.MonkeyP
     assert "secret" not in str(caught.value)
 
 
-def test_no_such_repository_is_said(hub: Hub) -> None:
-    with pytest.raises(CheckpointNotFoundError):
+def test_no_such_repository_is_said(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To who does not say who asks, the Hub does not say either that there is none."""
+    message = "there is no such repository on the Hub, or not for everybody"
+    with pytest.raises(InaccessibleError, match=message) as caught:
         open_checkpoint("hf://org/other")
+    assert "HF_TOKEN, or `hf auth login`, says who asks" in caught.value.hints[0]
+    hub.token = "hf_tokensecret"
+    monkeypatch.setenv("HF_TOKEN", hub.token)
+    with pytest.raises(CheckpointNotFoundError, match=message):
+        open_checkpoint("hf://org/other")
+    monkeypatch.setenv("HF_TOKEN", "hf_of_yesterday")
+    with pytest.raises(InaccessibleError, match="the Hub answered 401 Unauthorized") as caught:
+        open_checkpoint(URL)
+    assert "may count no longer: HF_TOKEN" in caught.value.hints[0]
+
+
+def test_terms_that_are_not_accepted_are_named(hub: Hub) -> None:
+    def refuse(handler: Handler, data: bytes | None) -> bool:
+        if "/resolve/" not in handler.path:
+            return hub._answer(handler, data)
+        handler.say(403, b"", {"X-Error-Code": "GatedRepo"})
+        return True
+
+    hub.web.fault = refuse
+    with pytest.raises(InaccessibleError, match="to those alone who have accepted its terms") as caught:
+        open_file(f"{URL}/config.json").read(0, 2)
+    assert caught.value.hints[0].startswith("accept them on the repository's page")
+
+
+def test_of_a_repository_no_other_is_asked_for(hub: Hub, tmp_path: Path) -> None:
+    """The Hub tells nobody that `org/repo.index` is none: it refuses, and so was the repository itself."""
+    write_bundle(str(tmp_path / "ckpt-1"), {"v": np.arange(3.0)})
+    hub.files = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    hub.files["checkpoint"] = b'model_checkpoint_path: "ckpt-1"\n'
+    with open_checkpoint(URL) as reader:
+        assert list(reader.specs) == ["v"]
+    assert all(path.startswith(("/api/models/org/repo/", "/org/repo/")) for _, path in hub.web.asked())
+    long = "hf://org/" + "x" * 95  # a name with more would be none
+    with pytest.raises(CheckpointError, match="there is no such repository"):
+        open_checkpoint(long)
 
 
 def test_a_sharded_model_is_read_as_from_a_disk(hub: Hub) -> None:

@@ -110,6 +110,21 @@ def test_what_is_expected_is_fetched_to_its_end() -> None:
     assert file.fetched[4:] == [(33 * MIB, 34 * MIB)]
 
 
+def test_what_is_read_once_more_is_fetched_to_its_end_and_no_further() -> None:
+    """A tensor's statistics, then its values: the second time the tensors behind it were fetched, too."""
+    file = Asked(64 * MIB)
+    for _ in range(2):
+        file.pieces.expect(8 * MIB, 16 * MIB)
+        for at in range(8 * MIB, 16 * MIB, MIB):
+            file.read(at, at + MIB)
+    assert file.nbytes == 8 * MIB
+    pieces._held.clear()
+    file.pieces._runs.clear()
+    file.pieces.expect(8 * MIB, 16 * MIB)
+    file.read(8 * MIB, 9 * MIB)
+    assert file.fetched == [(8 * MIB, 16 * MIB)] * 2
+
+
 def test_expected_neighbours_are_joined() -> None:
     file = Asked(64 * MIB)
     for at in range(0, 48 * MIB, 200_000):

@@ -18,8 +18,11 @@ from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError,
 from formats.find.opening import open_checkpoint
 from formats.store import buckets, paths, remote, transport
 from formats.store.base import UnlistedError
+from formats.store.objects import NOTHING
 from formats.store.paths import named, open_file
 from formats.store.pieces import REQUEST
+from formats.store.providers import PROVIDERS
+from formats.store.upload import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,6 +127,17 @@ def test_a_folder_is_listed_once_for_all_that_lies_in_it(library: Library) -> No
     assert library.asked[1:] == [("get", "run/x")]
     with pytest.raises(CheckpointNotFoundError, match="no such directory"):
         paths.list_folder("s3://bucket/nothing")
+
+
+def test_of_a_bucket_no_other_is_asked_for(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The prefix of a bundle can have no bucket's name: there is no file beside a bucket."""
+    library.objects = {"model.h5": b"", "checkpoint": b'model_checkpoint_path: "model.h5"'}
+    asked: list[str] = []
+    for store in remote.STORES:
+        monkeypatch.setattr(store, "client", asked.append)
+    with pytest.raises(CheckpointError):
+        open_checkpoint("s3://bucket")
+    assert set(asked) == {"bucket"}
 
 
 def test_a_bucket_that_is_not_listed_is_asked_object_by_object(library: Library) -> None:
@@ -316,6 +330,9 @@ def test_schemes_have_aliases_and_urls_no_secrets(library: Library) -> None:
         with pytest.raises(UnsupportedFeatureError, match="no bucket, expected") as caught:
             named(url)
         assert "topsecret" not in str(caught.value)
+    with pytest.raises(UnsupportedFeatureError, match="no bucket, expected") as caught:
+        named("abfs://container@account.dfs.core.windows.net/x")  # as Hadoop spells it
+    assert "who asks, and of which account, is said by the environment" in caught.value.hints[0]
 
 
 WRONG = {
@@ -368,6 +385,85 @@ def test_http_that_is_not_allowed_says_by_what_it_is(
     with pytest.raises(InaccessibleError, match=f"{name} has http, which is asked where") as caught:
         open_checkpoint(f"{scheme}://bucket/run")
     assert caught.value.hints == (f"export {allowing}=true",)
+
+
+@pytest.mark.parametrize(
+    ("server", "others", "is_signed"),
+    [
+        (None, {}, False),
+        ("https://host:9000", {}, False),
+        ("https://host:9000", {"AWS_UNSIGNED_PAYLOAD": "false"}, True),
+        ("http://127.0.0.1:9000", {}, False),
+        ("http://localhost:9000", {"http_proxy": "http://proxy:3128"}, True),
+        ("http://127.0.0.1.host:9000", {}, True),
+        ("http://host:9000", {}, True),
+    ],
+)
+def test_parts_are_signed_where_they_may_be_changed_on_their_way(
+    server: str | None, others: dict[str, str], is_signed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole objects, and what is asked, are signed everywhere."""
+    made: list[dict[str, Any]] = []
+    stores = ModuleType("obstore.store")
+    monkeypatch.setattr(stores, "S3Store", lambda _, **given: made.append(given), raising=False)
+    monkeypatch.setitem(sys.modules, "obstore.store", stores)
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_UNSIGNED_PAYLOAD"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name, value in {"AWS_ALLOW_HTTP": "true", "AWS_ACCESS_KEY_ID": "key", **others}.items():
+        monkeypatch.setenv(name, value)
+    if server is not None:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    (provider,) = (each for each in PROVIDERS if each.scheme == "s3")
+    for retries in (0, 4):
+        provider.client("bucket", retries)
+    asks, sends = made
+    assert "unsigned_payload" not in asks
+    assert sends.get("unsigned_payload", False) is not is_signed
+
+
+class Writer:
+    """What sends an object in parts, to a server that answers each question as it is told."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+
+    def closed(self) -> bool:
+        return False
+
+    def write(self, block: bytes) -> None:
+        raise OSError(f"Server returned non-2xx status code: {self.answer}")
+
+    def __exit__(self, *_: object) -> None:
+        raise FileNotFoundError if "404" in self.answer else OSError(f"status code: {self.answer}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("500 Internal Server Error", "what was sent cannot be taken back: the server answered 500"),
+        ("403 Forbidden", "the server answered 403"),
+        ("404 Not Found", "there is no s3://bucket, or another has ended the upload"),
+    ],
+)
+def test_parts_that_cannot_be_taken_back_are_said_in_a_line(
+    answer: str, message: str, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where they are gone already."""
+    monkeypatch.setattr(library, "open_writer", lambda *_, **__: Writer(answer), raising=False)
+    store = paths.store_of("s3://bucket/x")
+    monkeypatch.setattr(store, "client", lambda *_: None)
+
+    def send(upload: Upload) -> None:
+        try:
+            upload.write(bytes(20))
+        finally:
+            upload.remove()
+
+    with pytest.raises(CheckpointError, match=message):
+        send(Upload("s3://bucket/x", NOTHING, 8))
 
 
 class PanicException(BaseException):

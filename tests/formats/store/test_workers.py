@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import threading
 import time
+import zlib
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from itertools import pairwise
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 
 from formats.core.chunks import PIECE
 from formats.store.executors import lent_by
-from formats.store.ranges import Sum, buffers, cut
+from formats.store.paths import open_file
+from formats.store.ranges import FileRange, Sum, buffers, cut
 from formats.store.workers import TASK_BYTES, workers
-from formats.wire.crc32c import combine, crc32c
+from formats.wire.crc32c import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,15 +97,22 @@ def test_the_first_failure_in_order_is_the_one_that_is_raised() -> None:
 
 @given(st.lists(st.binary(max_size=40), max_size=6))
 def test_checksums_of_neighbours_make_that_of_the_whole(stretches: list[bytes]) -> None:
-    whole = Sum()
+    whole, all_of_it = Sum(), b"".join(stretches)
     for stretch in stretches:
-        whole.add(Sum(crc32c(stretch), len(stretch)))
-    assert (whole.crc, whole.size) == (crc32c(b"".join(stretches)), sum(map(len, stretches)))
+        whole.add(Sum(crc32c(stretch), len(stretch), zlib.crc32(stretch)))
+    assert (whole.crc, whole.size) == (crc32c(all_of_it), len(all_of_it))
+    assert whole.crc32 == (zlib.crc32(all_of_it) if stretches else None)
 
 
-@pytest.mark.parametrize("size", [0, 1, 4095, 1 << 20, TASK_BYTES])
-def test_a_long_stretch_counts_as_long(size: int) -> None:
-    assert combine(crc32c(b"head"), crc32c(bytes(size)), size) == crc32c(b"head" + bytes(size))
+def test_a_range_that_lacks_the_kind_that_is_stored_never_fits() -> None:
+    """As one of which a journal tells too little."""
+    there = FileRange(open_file(__file__), 0, 8, "w", crc32=zlib.crc32(b"ab"))
+    whole = Sum(crc32c(b"a"), 1, zlib.crc32(b"a"))
+    whole.add(Sum(crc32c(b"b"), 1))
+    assert not there.fits(whole)
+    assert not there.fits(Sum(crc32c(b"ab"), 2))
+    assert there.fits(Sum(0, 2, zlib.crc32(b"ab")))
+    there.file.close()
 
 
 def test_ranges_cover_everything_once() -> None:

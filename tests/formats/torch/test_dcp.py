@@ -13,6 +13,7 @@ import formats
 from formats import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
 from formats.store.part import Part
 from tests.formats.torch.test_torch_reader import digest
+from tests.sampling import seeds
 from tests.support import data_path, reads_alike
 from tests.torch_files import Named, Piece, distributed_metadata, pickled, storage, tensor, zipped
 
@@ -93,6 +94,18 @@ def test_chunks_are_one_tensor(corners: list[tuple[slice, slice]], tmp_path: Pat
     assert sum(step.tensors for step in steps) == 1
 
 
+def test_what_leads_to_a_tensor_tells_its_kind(tmp_path: Path) -> None:
+    """A parameter's name has dots within one part of the way."""
+    data, pieces = cut(TOP, BOTTOM)
+    (tmp_path / "__0_0.distcp").write_bytes(data)
+    ways = {"optim.state.a.step.m": ("optim", "state", "a.step", "m"), "a.step": ("a.step",)}
+    tensors = dict.fromkeys(ways, ((4, 6), pieces))
+    for told in (ways, None):
+        (tmp_path / ".metadata").write_bytes(distributed_metadata(tensors, ways=told))
+        with formats.open_checkpoint(tmp_path) as reader:
+            assert reader.kinds == {"a.step": "variable", "optim.state.a.step.m": "slot"}
+
+
 @pytest.mark.parametrize("path", ["", ".metadata", "__0_0.distcp"])
 def test_it_is_named_by_any_of_its_files(path: str) -> None:
     with formats.open_checkpoint(data_path("pytorch", "dcp", path)) as reader:
@@ -110,6 +123,10 @@ def test_it_is_named_by_any_of_its_files(path: str) -> None:
         (lambda at, data, pieces: made(at, data, pieces, transform_descriptors=["zstd"]), "is transformed"),
         (lambda at, data, pieces: made(at, data, [pieces[0]._replace(begin=-1), pieces[1]]), "at no place"),
         (lambda at, data, pieces: made(at, data, pieces, dtype="torch.Size"), "a tensor of no dtype"),
+        (
+            lambda at, data, pieces: made(at, data, pieces, ways={"w": ("v",)}),
+            r"its pickle: 'w' is said to be saved as 'v'",
+        ),
         (lambda at, *_: (at / ".metadata").write_bytes(pickled({MODULE: 1})), "Pairs"),
         (
             lambda at, *_: (at / ".metadata").write_bytes(pickled({MODULE: Named("os.system")})),
@@ -156,6 +173,29 @@ def test_chunks_that_are_not_what_metadata_says_are_refused(
         assert [found.severity for step in reader.verify() for found in step.findings] == ["error"]
 
 
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        (b"archive/byteorder", "no local header|another name"),
+        (WHOLE[3].tobytes(), "CRC-32"),
+        (b"storage", "CRC-32"),
+    ],
+)
+def test_damage_of_a_chunk_is_told_by_where_it_lies_in_its_file(
+    what: bytes, why: str, tmp_path: Path
+) -> None:
+    data, pieces = cut(TOP, BOTTOM)
+    at = data.index(what, pieces[1].begin)
+    made(tmp_path, data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :], pieces)
+    with formats.open_checkpoint(tmp_path) as reader:
+        with pytest.raises(CorruptCheckpointError, match=why) as caught:
+            reader["w"].read()
+        (found,) = [each for step in reader.verify() for each in step.findings]
+    for offset in (caught.value.offset, found.offset):
+        assert offset is not None
+        assert at - 60 <= offset <= at
+
+
 def test_a_flipped_bit_of_a_chunk_is_found(tmp_path: Path) -> None:
     data, pieces = cut(*QUARTERS)
     at = data.index(WHOLE[2:4, 0:3].tobytes())
@@ -166,6 +206,63 @@ def test_a_flipped_bit_of_a_chunk_is_found(tmp_path: Path) -> None:
         assert caught.value.key == "w"
         assert np.array_equal(reader["w"].read_slice((slice(0, 2), slice(0, 6))), WHOLE[:2])
         assert [found.code for step in reader.verify() for found in step.findings] == ["tensor-checksum"]
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "why"),
+    [
+        (b"state_dict_metadata", b"state_dict_metadatA", "Metadata without state_dict_metadata"),
+        (b"planner_data", b"planner_datA", "Metadata without planner_data"),
+        (b"chunks", b"chunkS", "TensorStorageMetadata without chunks"),
+        (b"sizes", b"sizeS", "ChunkStorageMetadata without sizes"),
+        (b"fqn", b"fqN", "MetadataIndex without fqn"),
+        (b"length", b"lengtH", "_StorageInfo without length"),
+        (b"\nTensorStorage", b"\nBytesStorage", "'w' is said to be no tensor, and described as one"),
+    ],
+)
+def test_metadata_that_lacks_a_name_is_refused(name: bytes, other: bytes, why: str, tmp_path: Path) -> None:
+    """It was a checkpoint of no tensors, and sound."""
+    path = made(tmp_path, *cut(TOP, BOTTOM)) / ".metadata"
+    path.write_bytes(path.read_bytes().replace(name, other))
+    with pytest.raises(CorruptCheckpointError, match=why):
+        formats.open_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(("file", "few", "stride"), [(".metadata", 20, 1), ("__0_0.distcp", 20, 16)])
+def test_a_flipped_bit_in_what_torch_saved(file: str, few: int, stride: int, tmp_path: Path) -> None:
+    """An error, or what torch saved: also where what is damaged is read by nobody but `verify`.
+
+    Nothing guards what `.metadata` says once: a key of which all that leads to it is one name, and a
+    dtype or shape of as many bytes, until values are read.
+    """
+    shutil.copytree(data_path("pytorch", "dcp"), tmp_path / "dcp")
+    path = tmp_path / "dcp" / file
+    data = path.read_bytes()
+    truth = told(tmp_path / "dcp")
+    assert truth is not None
+    for number in seeds(few, len(data) // stride):
+        at = number * stride
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1 << number % 8]) + data[at + 1 :])
+        assert told(tmp_path / "dcp") in (None, truth), at
+
+
+def told(folder: Path) -> dict[str, tuple[str, tuple[int, ...], str, str]] | None:
+    """Return all that is read of a checkpoint; None where that is an error, which verifying finds, too."""
+    try:
+        with formats.open_checkpoint(folder, lenient=True) as reader:
+            is_sound = not [found for step in reader.verify() for found in step.findings]
+    except CheckpointError:
+        is_sound = False
+    try:
+        with formats.open_checkpoint(folder) as reader:
+            found = {
+                key: (spec.dtype.name, spec.shape, reader.kinds[key], digest(reader[key].read()))
+                for key, spec in reader.specs.items()
+            }
+    except CheckpointError:
+        assert not is_sound
+        return None
+    return found
 
 
 def test_chunks_without_metadata_are_no_checkpoint(tmp_path: Path) -> None:

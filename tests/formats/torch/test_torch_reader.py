@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import pytest
 import formats
 from formats import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
 from formats.core.chunks import PIECE
+from formats.torch.reader import TorchReader
 from tests.support import data_path, reads_alike
 from tests.torch_files import Call, Named, Opcodes, legacy, storage, tensor, untyped, written, zipped
 
@@ -552,3 +554,31 @@ def test_half_a_model_is_never_a_checkpoint(tmp_path: Path) -> None:
     os.remove(index)
     with pytest.raises(CorruptCheckpointError, match=r"2 of 2 shards are there, but not pytorch_model\.bin"):
         formats.open_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "data", [zipped({"a": T}, {"0": SIX.tobytes()}), legacy({"a": T}, {"0": (6, SIX.tobytes())})]
+)
+def test_the_garbage_collector_waits_while_a_file_is_opened_and_no_longer(
+    tmp_path: Path, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would go through all that was made of the file each time that a few hundred objects are new."""
+    seen = []
+    real = TorchReader._check_sizes
+
+    def check_sizes(reader: TorchReader) -> None:
+        seen.append(gc.isenabled())
+        real(reader)
+
+    monkeypatch.setattr(TorchReader, "_check_sizes", check_sizes)
+    was_enabled = gc.isenabled()
+    gc.enable()
+    try:
+        formats.open_checkpoint(written(tmp_path / "x.pt", data)).close()
+        with pytest.raises(CorruptCheckpointError):
+            formats.open_checkpoint(written(tmp_path / "y.pt", data.replace(b"\x89", b"\xff")))
+        assert gc.isenabled()
+    finally:
+        if not was_enabled:
+            gc.disable()
+    assert seen == [False]

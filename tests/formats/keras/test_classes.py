@@ -1,0 +1,103 @@
+"""What layers of an object graph are, by the names of their weights: graphs that no program writes so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import formats
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import TensorSpec
+from formats.errors import ConversionError
+from formats.keras.classes import model_in
+from formats.keras.model import ModelError
+from formats.model.object_graph import ObjectGraph
+from formats.wire.messages import ObjectReference, SerializedTensor, TrackableObject, TrackableObjectGraph
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Edges = list[tuple[str, int]]
+
+
+def saved(path: Path, edges: dict[int, Edges], weights: dict[int, tuple[int, ...]], *full_names: str) -> str:
+    """Write a checkpoint of a graph: edges by node; of variables shapes by node, and full names in order."""
+    count = 1 + max(child for children in edges.values() for _, child in children)
+    nodes = [TrackableObject() for _ in range(count)]
+    for node, children in edges.items():
+        nodes[node].children += [ObjectReference(node_id=child, local_name=name) for name, child in children]
+    for node, name in zip(weights, full_names or [""] * len(weights), strict=True):
+        attribute = SerializedTensor(name="VARIABLE_VALUE", full_name=name, checkpoint_key=f"v{node}")
+        nodes[node].attributes.append(attribute)
+    specs = [TensorSpec(f"v{node}", BY_NAME["float32"], shape) for node, shape in weights.items()]
+    graph = ObjectGraph(TrackableObjectGraph(nodes=nodes))
+    target = str(path / "ckpt")
+    options = {"object_graph": graph, "overwrite": True}
+    with formats.create_checkpoint(target, format="tf-object", specs=specs, **options) as writer:
+        for spec in specs:
+            writer.write(spec.key, np.zeros(spec.shape, "f"))
+    return target
+
+
+def told(path: str, *wanted: str) -> list[tuple[str, str]]:
+    with formats.open_checkpoint(path) as reader:
+        model, _ = model_in(reader, wanted or list(reader))
+    return [(layer.class_name, layer.name) for layer in model.layers]
+
+
+def test_a_weight_of_two_layers_is_refused(tmp_path: Path) -> None:
+    shared = {0: [("a", 1), ("b", 2)], 1: [("kernel", 3), ("bias", 4)], 2: [("kernel", 3), ("bias", 5)]}
+    path = saved(tmp_path, shared, {3: (2, 3), 4: (3,), 5: (3,)})
+    with pytest.raises(ConversionError, match="is a weight of two layers, 'a' and 'b'") as refused:
+        told(path)
+    assert refused.value.key == "v3"
+
+
+def test_what_lists_the_weights_of_layers_is_none(tmp_path: Path) -> None:
+    edges = {0: [("weights", 1), ("a", 2), ("again", 2)], 1: [("0", 3)], 2: [("kernel", 3), ("bias", 4)]}
+    path = saved(tmp_path, edges, {3: (2, 3), 4: (3,)})
+    assert told(path) == [("Dense", "a")]
+
+
+def test_objects_in_a_circle_end(tmp_path: Path) -> None:
+    edges = {
+        0: [("self", 0), ("a", 1)],
+        1: [("above", 0), ("me", 1), ("d", 2)],
+        2: [("kernel", 3), ("bias", 4)],
+    }
+    path = saved(tmp_path, edges, {3: (2, 3), 4: (3,)})
+    assert told(path) == [("Dense", "a.d")]
+
+
+def test_objects_that_are_too_deep_are_refused(tmp_path: Path) -> None:
+    chain: dict[int, Edges] = {node: [("next", node + 1)] for node in range(400)}
+    path = saved(tmp_path, chain, {400: (2,)})
+    with pytest.raises(ModelError, match="more than 128 deep"):
+        told(path)
+
+
+def test_what_is_not_wanted_need_not_be_told(tmp_path: Path) -> None:
+    edges = {0: [("a", 1), ("b", 2)], 1: [("w", 3)], 2: [("embeddings", 4)]}
+    path = saved(tmp_path, edges, {3: (2, 3), 4: (5, 2)})
+    assert told(path, "v4") == [("Embedding", "b")]
+    with pytest.raises(ConversionError, match=r"no layer of Keras has weights of these .*: w \[2, 3\]"):
+        told(path)
+
+
+def test_the_name_of_one_layer_tells_its_class(tmp_path: Path) -> None:
+    edges = {0: [("a", 1), ("b", 2)], 1: [("_kernel", 3)], 2: [("_kernel", 4)]}
+    weights = {3: (2, 2), 4: (2, 2)}
+    path = saved(tmp_path, edges, weights, "net/dense/kernel", "net/dense_7/kernel")
+    assert told(path) == [("Dense", "a"), ("Dense", "b")]
+    path = saved(tmp_path, edges, weights, "net/dense/kernel", "net/einsum_dense/kernel")
+    assert told(path) == [("Dense", "a"), ("EinsumDense", "b")]
+
+
+def test_a_name_that_all_layers_have_tells_nothing(tmp_path: Path) -> None:
+    """Keras 3 gives the weights of a subclassed model its name, whichever layer they are of."""
+    edges = {0: [("a", 1), ("b", 2)], 1: [("_kernel", 3)], 2: [("_kernel", 4)]}
+    path = saved(tmp_path, edges, {3: (2, 2), 4: (2, 2)}, "dense/kernel", "dense/kernel")
+    with pytest.raises(ConversionError, match="is Dense or EinsumDense; so with 1 more"):
+        told(path)
