@@ -22,7 +22,7 @@ DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 # Kept whatever the environment says: the suite starts the program a thousand times, which each compiled it anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick servers cluster browser recipes interop interop-all packs bench bench-quick docs release-check clean
+.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick servers cluster browser shells recipes interop interop-all packs bench bench-quick docs release-check clean
 
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
@@ -60,7 +60,7 @@ MEMORY = $(shell df -Pk /dev/shm 2>/dev/null | awk '$$6 == "/dev/shm" && $$4 > 2
 test test-lowest: export TMPDIR ?= $(or $(MEMORY),/tmp)
 
 # On all processors; the slowest ten tests are named at the end.
-SUITE = -m pytest -n auto --dist worksteal --durations 10 -m 'not interop and not fuzz and not servers and not cluster and not browser and not packs and not recipes'
+SUITE = -m pytest -n auto --dist worksteal --durations 10 -m 'not interop and not fuzz and not servers and not cluster and not browser and not shells and not packs and not recipes'
 
 test: $(VENV)/installed
 	$(VENV)/bin/python $(SUITE)
@@ -137,6 +137,10 @@ $(BROWSER)/installed: pyproject.toml
 	$(BROWSER)/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,browser]'
 	touch $@
 
+# Completions at a Tab in bash, zsh and fish, which are to be installed, with the package bash-completion.
+shells: $(VENV)/installed
+	$(VENV)/bin/python -m pytest -m shells tests/shells
+
 # What the docs say of pre-commit, GitHub, GitLab and pandas.  The hooks and the action install what they need from the
 # folder of wheels, and so ask no index.
 recipes: $(RECIPES)/installed
@@ -191,8 +195,8 @@ $(PACKS)/installed:
 		timm==1.0.31 torchvision==0.28.0 pillow tf-models-official==2.15.0 bert-tensorflow==1.0.4
 	touch $@
 
-bench: $(VENV)/installed reinstall $(TF221)/installed-safetensors $(SERVERS)/installed $(CLUSTER)/installed $(RIVALS)/installed
-	CKPT_TF221=$(abspath $(TF221)) $(VENV)/bin/python -m tests.benchmarks
+bench: $(VENV)/installed reinstall $(TF215)/installed $(TF221)/installed-safetensors $(SERVERS)/installed $(CLUSTER)/installed $(RIVALS)/installed
+	CKPT_TF215=$(abspath $(TF215)) CKPT_TF221=$(abspath $(TF221)) $(VENV)/bin/python -m tests.benchmarks
 
 # Other programs that read from buckets.
 $(RIVALS)/installed:
@@ -202,7 +206,7 @@ $(RIVALS)/installed:
 
 # A look in a minute, which judges nothing and says which rivals are not installed.
 bench-quick: $(VENV)/installed reinstall
-	CKPT_TF221=$(abspath $(TF221)) $(VENV)/bin/python -m tests.benchmarks --quick
+	CKPT_TF215=$(abspath $(TF215)) CKPT_TF221=$(abspath $(TF221)) $(VENV)/bin/python -m tests.benchmarks --quick
 
 # The pages of docs/, in site/.  A warning is an error: a link that leads nowhere, a page that is not listed.
 docs: $(DOCS)/installed

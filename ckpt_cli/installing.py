@@ -1,7 +1,8 @@
 """Where the shells look for completions that a user has of his own.
 
 bash    bash-completion(8): $BASH_COMPLETION_USER_DIR, or bash-completion in $XDG_DATA_HOME,
-        completions/ckpt there, loaded when the command is first completed
+        completions/ckpt there, loaded when the command is first completed; bash alone looks
+        nowhere, so it is asked whether its user's start-up files have loaded bash-completion
 zsh     zshcompsys(1): _ckpt in one of $fpath, which the user's start-up files make, so zsh is asked
 fish    completions(fish): fish/completions/ckpt.fish in $XDG_CONFIG_HOME
 """
@@ -9,6 +10,7 @@ fish    completions(fish): fish/completions/ckpt.fish in $XDG_CONFIG_HOME
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from typing import NamedTuple
@@ -20,7 +22,10 @@ from formats.store.staging import replace_file
 __all__ = ["Place", "install", "place_of"]
 
 _PATIENCE = 10
-"""Seconds that zsh has for the start-up files of its user."""
+"""Seconds that a shell has for the start-up files of its user."""
+
+_MARK = "__ckpt__"
+"""A line before a shell's answer: start-up files may print."""
 
 _HEAD = 256
 """Bytes at the beginning of a script in which it says who made it."""
@@ -39,11 +44,13 @@ def place_of(shell: str) -> Place:
 
 
 def _bash() -> Place:
-    data = os.environ.get("BASH_COMPLETION_USER_DIR") or os.path.join(
-        _folder("XDG_DATA_HOME", "~/.local/share"), "bash-completion"
-    )
-    left = "shells opened from now on complete, where the package bash-completion is installed"
-    return Place(os.path.join(data, "completions", "ckpt"), left)
+    own, _, _ = os.environ.get("BASH_COMPLETION_USER_DIR", "").partition(":")
+    data = own or os.path.join(_folder("XDG_DATA_HOME", "~/.local/share"), "bash-completion")
+    path = os.path.join(data, "completions", "ckpt")
+    if "-D" in _answer("bash", "complete -p -D").split():  # what loads completions when they are wanted
+        return Place(path, "shells opened from now on complete, by bash-completion")
+    needed = f"without it, ~/.bashrc needs: . {shlex.quote(path)}"
+    return Place(path, f"bash looks there by bash-completion, which is not loaded; {needed}")
 
 
 def _fish() -> Place:
@@ -67,12 +74,17 @@ _PLACES = {"bash": _bash, "zsh": _zsh, "fish": _fish}
 
 def _fpath() -> list[str]:
     """Return the folders that zsh, if there is one, loads functions from when its user opens it."""
-    zsh = shutil.which("zsh")
-    if zsh is None:
-        return []
+    return _answer("zsh", "print -rl -- $fpath").splitlines()
+
+
+def _answer(shell: str, question: str) -> str:
+    """Return what a shell, if it is there, prints when its user opens it and asks."""
+    program = shutil.which(shell)
+    if program is None:
+        return ""
     try:
         done = subprocess.run(  # noqa: S603  the shell that the user has
-            [zsh, "-ic", "print -rl -- __fpath__ $fpath"],
+            [program, "-ic", f"echo {_MARK}; {question}"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -82,8 +94,8 @@ def _fpath() -> list[str]:
             start_new_session=True,  # an interactive shell would take the terminal
         )
     except (OSError, subprocess.TimeoutExpired):
-        return []
-    return done.stdout.partition("__fpath__\n")[2].splitlines()
+        return ""
+    return done.stdout.partition(f"{_MARK}\n")[2]
 
 
 def _folder(variable: str, otherwise: str) -> str:

@@ -190,14 +190,6 @@ def _checkpoint_error() -> type[Exception]:
     return CheckpointError
 
 
-def _known_way_out(message: str) -> tuple[str, ...]:
-    """Return a hint where `ckpt explain` knows the error."""
-    from .operations.look.explain import way_out
-
-    command = way_out(message)
-    return () if command is None else (f"what helps, as ckpt explain knows: {command}",)
-
-
 def _report(error: Exception) -> int:
     from formats.errors import CheckpointError, NoCheckpointsError
 
@@ -212,8 +204,6 @@ def _report(error: Exception) -> int:
         message, hints = str(error), error.hints
         is_answer = isinstance(error, NothingSelectedError | NoCheckpointsError | KeyError)
         code = ANSWER_IS_NO if is_answer else CANNOT
-        if not hints and not is_answer:
-            hints = _known_way_out(message)
     else:
         assert isinstance(error, OSError)
         where = f"{error.filename}: " if error.filename else ""

@@ -505,7 +505,8 @@ def rules_of(options: dict[str, Any], layout: Layout | None = None) -> Rules:
 layout_option = click.option(
     "--layout",
     type=click.Choice(["pytorch", "tensorflow"]),
-    help="Names and axes of PyTorch, or of TensorFlow again.\fThe model's configuration or --map tells them.",
+    help="Names and axes of PyTorch, or of TensorFlow again."
+    "\fA configuration, the names of an object graph, or --map tell them.",
 )
 config_option = click.option(
     "--config", type=LocalPath(), metavar="FILE", help="Keras model configuration: JSON, or a file with it."

@@ -21,7 +21,7 @@ _ckpt_completion() {
     (( ${#dirs} )) && compadd -f -q -S / -a dirs
 }
 
-if [[ ${zsh_eval_context[-1]} == loadautofunc ]]; then
+if [[ ${funcstack[1]} == _ckpt ]]; then # found in fpath: all of this is the function
     _ckpt_completion "$@"
 else
     compdef _ckpt_completion ckpt

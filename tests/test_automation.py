@@ -92,7 +92,7 @@ def test_make_test_collects_what_has_environments_of_its_own() -> None:
     needed = [*_project()["dependencies"], *_project()["optional-dependencies"]["dev"]]
     known = {re.split(r"[^\w-]", name)[0].replace("-", "_") for name in needed}
     known |= {*sys.stdlib_module_names, "tests", "formats", "ckpt_cli"}
-    for folder in ("browser", "cluster", "interop", "recipes", "servers"):
+    for folder in ("browser", "cluster", "interop", "recipes", "servers", "shells"):
         for path in glob.glob(os.path.join(ROOT, "tests", folder, "test_*.py")):
             with open(path, encoding="utf-8") as file:
                 nodes = ast.parse(file.read()).body

@@ -33,7 +33,8 @@ def command(shell: str, *, to_install: bool, dry_run: bool, as_json: bool) -> No
 
     With --install the script is a file of the user's: for bash as the package bash-completion
     loads it, for fish in its folder of completions, for zsh in the first folder of fpath that can
-    be written; where zsh has none, it is said what has to be added to ~/.zshrc. A file that is there
+    be written; where bash does not load bash-completion, or zsh has no such folder, it is said what
+    has to be added to ~/.bashrc or ~/.zshrc. A file that is there
     and was not made by this command stays, with exit 3.
     """
     from ..completing import script

@@ -161,10 +161,9 @@ def _print(found: list[Match], *, as_json: bool) -> None:
 
 def _show(match: Match) -> None:
     """Print one match on the terminal, wrapped to its width."""
-    import shutil
     import textwrap
 
-    width = min(100, shutil.get_terminal_size((100, 24)).columns)
+    width = min(100, render.room())
     wrapped = textwrap.wrap(match.meaning, width - 2, break_long_words=False, break_on_hyphens=False)
     render.title(match.title)
     render.lines(f"  {line}" for line in wrapped)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,14 +31,14 @@ from ..render.report import opened
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..operations.graph.folding import Drawing
+    from ..operations.graph.folding import Drawing, Row
     from ..operations.graph.tree import GraphNode, Span
 
 
 _PAGE = ".html"
 
-_DEEPEST = 100
-"""Edges below the root that a tree shows unless told; programs are flatter, and lines grow with depth."""
+_LEVEL = 4
+"""Cells by which a level of the tree stands to the right of the one above it."""
 
 _STYLES: dict[str, dict[str, Any]] = {
     "red": {"fg": "red"},
@@ -51,7 +52,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 @path_argument()
 @depth_option("Collapse what is deeper than N edges.")
 @output_option("FILE", "Draw to a .svg, .dot, .mmd or .html file.")
-@click.option("--slots", is_flag=True, help="Draw slot variables, too, below their variables.")
+@click.option("--slots", is_flag=True, help="Show slot variables, too, below their variables.")
 @click.option("--engine", type=click.Choice(["ckpt", "dot"]), help="Have Graphviz's dot lay out a .svg.")
 @overwrite_option("Replace FILE where it is there already.")
 @dry_run_option("Say what would be drawn and write nothing.")
@@ -60,21 +61,21 @@ _STYLES: dict[str, dict[str, Any]] = {
 @option_rules(
     needs("--overwrite", "--output"),
     needs("--dry-run", "--output"),
-    needs("--slots", "--output"),
     needs("--engine", "--output"),
     excludes("--depth", "--json", unless="--output"),
+    excludes("--slots", "--json", unless="--output"),
 )
 def command(path: str, depth: int | None, target: str | None, **options: Any) -> int:
     """Show the object graph of a checkpoint, or draw it.
 
-    The tree takes the shortest way to each object; where an object is shared, or an edge
-    goes back, -> says where it is shown.  Optimizers are red, variables blue, slot
-    variables orange with dashed edges.  In a pipe: a line for each edge.
+    There is a row for each object, and one for many that are alike, as layer_{0..11}.  The tree
+    takes the shortest way to each; where an object is shared, or an edge goes back, -> says where
+    it is shown.  Slots are counted at their variables, unless --slots shows them.  What is more
+    than a screen is collapsed, unless --depth says how deep to go.  Optimizers are red,
+    variables blue, slot variables orange.
 
-    Pictures have a row for each object, and one for many that are alike, as layer_{0..11}.
-    Slots are counted at their variables, unless --slots shows them.  What is more than a screen
-    is collapsed, unless --depth says how deep to go.  A page (.html) unfolds to everything,
-    and can be searched.
+    In a pipe: a line for each edge, whole.  Pictures show what the tree shows; a page (.html)
+    unfolds to everything, and can be searched.
 
     \b
       ckpt graph run/ckpt-10
@@ -94,16 +95,16 @@ def command(path: str, depth: int | None, target: str | None, **options: Any) ->
         render.warning(f"{counted(unreached, 'node')} cannot be reached from the root; --json has them")
     if target is not None:
         drawing = draw(name, nodes, tree, depth, slots=options["slots"])
-        hidden = sum(row.hidden * len(row.members) for row in drawing.rows)
-        if hidden and depth is None and not target.lower().endswith(_PAGE):
-            render.note(
-                f"collapsed below depth {drawing.depth}, {counted(hidden, 'node')}; --depth N draws more"
-            )
+        if depth is None and not target.lower().endswith(_PAGE):
+            _say_collapsed(drawing)
         _write(target, _drawn(drawing, tree, where, target, options["engine"]), options)
     if options["as_json"]:
         render.long_document({"path": where}, "nodes", (node.row() for node in nodes), dict)
     elif target is None and render.is_terminal():
-        render.lines(_tree_lines(name, nodes, tree, depth or _DEEPEST))
+        drawing = draw(name, nodes, tree, depth, slots=options["slots"], drawable=sys.maxsize)
+        render.lines(_tree_lines(drawing, tree, render.room()))
+        if depth is None:
+            _say_collapsed(drawing)
     elif target is None:
         render.tsv(_edge_rows(nodes, tree, depth))
     return 0
@@ -133,6 +134,15 @@ def _drawn(drawing: Drawing, tree: Span, path: str, target: str, engine: str | N
 
         return html(drawing, tree, path, VERSION)
     return WRITERS[os.path.splitext(target)[1].lower()](drawing).encode()
+
+
+def _say_collapsed(drawing: Drawing) -> None:
+    """Say how much there is that was not asked for, and how to ask."""
+    hidden = sum(row.hidden * len(row.members) for row in drawing.rows)
+    if hidden:
+        render.note(f"collapsed below depth {drawing.depth}, {counted(hidden, 'node')}; --depth N shows more")
+    elif any(row.is_rest for row in drawing.rows):
+        render.note("of many below one object only the first are shown; --depth N shows all")
 
 
 def _write(output: str, data: bytes, options: dict[str, Any]) -> None:
@@ -168,57 +178,50 @@ def _edge_rows(nodes: list[GraphNode], tree: Span, depth: int | None) -> Iterato
 # The tree -------------------------------------------------------------------------
 
 
-def _tree_lines(title: str, nodes: list[GraphNode], tree: Span, depth: int) -> Iterator[str]:
-    yield render.styled(render.escape(title), bold=True)
-    shared = _incoming(nodes)
-    stack = [("", iter(_lines_of(nodes, tree, 0)), len(_lines_of(nodes, tree, 0)))]
-    while stack:
-        indent, items, left = stack.pop()
-        item = next(items, None)
-        if item is None:
-            continue
-        name, child, is_here = item
-        stack.append((indent, items, left - 1))
-        node = nodes[child]
-        branch = "└── " if left == 1 else "├── "
-        label = render.styled(render.escape(name), **_STYLES[node.color])
-        if not is_here:
-            yield f"{indent}{branch}{label}  -> {render.escape(node.object_path or '(root)')}"
-            continue
-        collapsed = tree.level[child] >= depth and tree.below[child] > 0
-        remark = _remark(node, tree, collapsed=collapsed, shared=shared.get(child, 0) > 1)
-        yield f"{indent}{branch}{label}{remark}"
-        if not collapsed:
-            below = _lines_of(nodes, tree, child)
-            if below:
-                stack.append((indent + ("    " if left == 1 else "│   "), iter(below), len(below)))
+def _tree_lines(drawing: Drawing, tree: Span, room: int) -> Iterator[str]:
+    """Yield the rows of a drawing as lines that a terminal of `room` cells does not wrap."""
+    rows = drawing.rows
+    shared = {row.id for row in rows if row.is_alias and not row.is_rest}
+    yield render.styled(render.short(render.escape(drawing.title), room), bold=True)
+    if rows[0].told:
+        yield render.short(render.escape(rows[0].told), room)
+    most = max(1, room // 2 // _LEVEL)
+    ended: list[bool] = []  # of each level above a row, whether nothing follows there
+    for row, is_last in zip(rows[1:], _are_last(rows[1:]), strict=True):
+        del ended[row.level - 1 :]
+        # Of a deep one the end is kept: beside what it stands, not how far it is from the root.
+        lead = "".join("    " if end else "│   " for end in ended[-most:])
+        begin = lead + ("└── " if is_last else "├── ")
+        name, more = _fitted(render.escape(row.name), _told(row, drawing, tree, shared), room - len(begin))
+        style = _STYLES["black" if row.is_rest else drawing.nodes[row.id].color]
+        yield f"{begin}{render.styled(name, **style)}{more}"
+        ended.append(is_last)
 
 
-def _incoming(nodes: list[GraphNode]) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for node in nodes:
-        for _, child in node.children:
-            counts[child] = counts.get(child, 0) + 1
-    return counts
+def _are_last(rows: list[Row]) -> list[bool]:
+    """Return of each row whether no other follows it below the same object."""
+    found = []
+    followed: set[int] = set()
+    for row, above in zip(reversed(rows), [*reversed(rows[:-1]), None], strict=True):
+        found.append(row.level not in followed)
+        followed.add(row.level)
+        if above is not None and above.level < row.level:
+            followed.discard(row.level)
+    return found[::-1]
 
 
-def _lines_of(nodes: list[GraphNode], tree: Span, number: int) -> list[tuple[str, int, bool]]:
-    """Return the edges of a node: name, where to, and whether the tree goes on there."""
-    branches = tree.branches.get(number, [])
-    here = {child: name for name, child in branches}
-    lines = []
-    for name, child in nodes[number].children:
-        is_here = here.get(child) == name
-        if is_here:
-            del here[child]
-        lines.append((name, child, is_here))
-    return lines + [(name, child, True) for name, child in branches if child in here]
+def _told(row: Row, drawing: Drawing, tree: Span, shared: set[int]) -> str:
+    """Return what stands behind a name: where an alias leads; else what is stored, and how much of it."""
+    told = render.escape(row.told)
+    if row.is_alias:
+        return f"-> {told}" if told else ""
+    nbytes = tree.nbytes[row.id] if row.hidden else drawing.nodes[row.id].nbytes
+    size = f"{render.human_size(nbytes)}{' each' if len(row.members) > 1 else ''}" if nbytes else ""
+    return "  ".join(filter(None, (told, size, "(shared)" if row.id in shared else "")))
 
 
-def _remark(node: GraphNode, tree: Span, *, collapsed: bool, shared: bool) -> str:
-    parts = [node.remark, render.human_size(node.nbytes) if node.keys else ""]
-    if collapsed:
-        parts.append(f"… {counted(tree.below[node.id], 'node')}, {render.human_size(tree.nbytes[node.id])}")
-    if shared:
-        parts.append("(shared)")
-    return "".join(f"  {part}" for part in parts if part)
+def _fitted(name: str, more: str, room: int) -> tuple[str, str]:
+    """Return a name and what stands behind it, with two blanks between them, cut to fit a line."""
+    name = render.short(name, max(room - render.width(more) - 2, room // 2))
+    more = render.short(more, room - render.width(name) - 2)
+    return name, f"  {more}" if more else ""

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from .tables import Column, Layout, lay_out, pad, width
+from .tables import Column, Layout, lay_out, pad, short, width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,6 +42,8 @@ __all__ = [
     "pad",
     "printable",
     "remark",
+    "room",
+    "short",
     "styled",
     "table",
     "title",
@@ -87,6 +89,11 @@ def human_size(nbytes: int | None) -> str:
             return f"{size:.0f} {unit}" if unit == "B" or size >= 99.5 else f"{size:.1f} {unit}"
         size /= 1000
     raise AssertionError
+
+
+def room() -> int:
+    """Return how many cells a line of the terminal has."""
+    return shutil.get_terminal_size((100, 24)).columns
 
 
 # Streams ------------------------------------------------------------------------
@@ -164,11 +171,18 @@ def warning(text: str) -> None:
 
 
 def error_lines(message: str, hints: Iterable[str] = ()) -> None:
-    """Print an error and what to do about it on stderr."""
+    """Print an error and what to do about it on stderr: its own hints, or else what `ckpt explain` knows."""
     first = " ".join(message.split("\n"))
     print(f"ckpt: {styled('error:', sys.stderr, fg='red', bold=True)} {printable(first)}", file=sys.stderr)
-    for hint in hints:
+    for hint in tuple(hints) or _known_way_out(first):
         print(f"{styled('hint:', sys.stderr, fg='cyan')} {printable(hint)}", file=sys.stderr)
+
+
+def _known_way_out(message: str) -> tuple[str, ...]:
+    from ..operations.look.explain import way_out
+
+    command = way_out(message)
+    return () if command is None else (f"what helps, as ckpt explain knows: {command}",)
 
 
 # For programs -------------------------------------------------------------------
@@ -264,7 +278,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequ
 
 def laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Layout:
     """Return the lines of a table that fits the terminal."""
-    return lay_out(columns, rows, shutil.get_terminal_size((100, 24)).columns)
+    return lay_out(columns, rows, room())
 
 
 def say_left_out(laid: Layout) -> None:

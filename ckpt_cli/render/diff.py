@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from typing import TYPE_CHECKING, Any
 
 from formats.core.dtypes import INVALID
@@ -172,7 +171,7 @@ def stat(entries: list[Entry], names: Mapping[str, str]) -> None:
     counts = [_changed(entry) for entry in entries]
     texts = ["?" if count is None else f"{count:,}" for count in counts]
     width, digits = max(map(render.width, labels)), max(map(len, texts))
-    room = min(_LONGEST_STAT, max(10, shutil.get_terminal_size((100, 24)).columns - width - digits - 6))
+    room = min(_LONGEST_STAT, max(10, render.room() - width - digits - 6))
     most = max((count or 0 for count in counts), default=0)
     for entry, label, count, text in zip(entries, labels, counts, texts, strict=True):
         length = math.ceil((count or 0) / most * room) if most else 0

@@ -11,12 +11,14 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .base import escape, human_size, is_dumb, is_quiet, is_verbose, remark, use_color
+from .base import escape, human_size, is_dumb, is_quiet, is_verbose, remark, short, use_color, width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from rich.live import Live
 
 __all__ = ["passes", "progress"]
 
@@ -25,6 +27,10 @@ _PATIENCE = 1
 
 _EVERY = 30
 """Seconds between two lines."""
+
+
+_NARROWEST, _WIDEST, _LEAST = 8, 40, 16
+"""Cells of a bar, and of what is said to be worked on."""
 
 
 def passes(verify: bool) -> tuple[str, ...]:
@@ -59,15 +65,13 @@ class _Work:
         self.total, self._what, self._stages = total, what, stages
         self._done = 0
         self._number = 0
-        self.started = self._began = time.monotonic()
-        self.show: Callable[[], None] = lambda: None
+        self._began = time.monotonic()
 
     def advance(self, nbytes: int) -> None:
         self._done += nbytes
         number = min(self._done // max(1, self.total), len(self._stages) - 1)
         if number != self._number:
             self._number, self._began = number, time.monotonic()
-        self.show()
 
     @property
     def title(self) -> str:
@@ -79,14 +83,20 @@ class _Work:
         """Bytes that are done in this stage."""
         return min(self._done - self._number * self.total, self.total)
 
-    def line(self) -> str:
-        """Return how far it is: bytes, and by what was done in this stage the speed and the time left."""
+    @property
+    def figures(self) -> str:
+        """How far this stage is: bytes, and by what was done in it the speed and the time left."""
         seconds = time.monotonic() - self._began
-        told = f"{self.title}: {human_size(self.done)} of {human_size(self.total)}"
+        told = f"{human_size(self.done)} of {human_size(self.total)}"
         if not self.done or seconds <= 0:
             return told
         left = (self.total - self.done) * seconds / self.done
         return f"{told}, {human_size(int(self.done / seconds))} a second, {_spoken(left)} left"
+
+    @property
+    def line(self) -> str:
+        """Return what is done to what, and how far it is."""
+        return f"{self.title}: {self.figures}"
 
 
 def _spoken(seconds: float) -> str:
@@ -102,7 +112,7 @@ def _told_regularly(work: _Work) -> Iterator[None]:
 
     def tell() -> None:
         while not ended.wait(_EVERY):
-            remark(work.line())
+            remark(work.line)
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()
@@ -115,45 +125,47 @@ def _told_regularly(work: _Work) -> Iterator[None]:
 
 @contextmanager
 def _bar(work: _Work) -> Iterator[None]:
-    """Draw a bar when the work has taken a second."""
-    bar: Any = None
-    task: Any = None
-
-    def show() -> None:
-        nonlocal bar, task
-        if bar is None and time.monotonic() - work.started > _PATIENCE:
-            bar = _begun()
-            task = bar.add_task(work.title, total=work.total)
-        if bar is not None:
-            bar.update(task, completed=work.done, description=work.title)
-
-    work.show = show
+    """Draw a bar when the work has taken a second, also when nothing has come to an end until then."""
+    begun: list[Live] = []
+    timer = threading.Timer(_PATIENCE, lambda: begun.append(_begun(work)))
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
-        if bar is not None:
+        timer.cancel()
+        timer.join()
+        for bar in begun:
             bar.stop()
 
 
-def _begun() -> Any:
+def _begun(work: _Work) -> Live:
+    """Return what draws the bar again and again, with the figures of that instant."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    from rich.live import Live
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
 
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(file=sys.stderr, color_system="standard" if use_color(sys.stderr) else None),
-        transient=True,
+    console = Console(file=sys.stderr, color_system="standard" if use_color(sys.stderr) else None)
+
+    def drawn() -> Table:
+        title, cells, figures = _fitted(work.title, work.figures, console.width)
+        grid = Table.grid(padding=(0, 1))
+        bar = ProgressBar(max(1, work.total), work.done, width=cells)
+        grid.add_row(Text(title), bar, Text(figures))
+        return grid
+
+    # What is printed meanwhile on stdout are results, which may be for another program.
+    bar = Live(
+        get_renderable=drawn, console=console, refresh_per_second=10, transient=True, redirect_stdout=False
     )
     bar.start()
     return bar
+
+
+def _fitted(title: str, figures: str, room: int) -> tuple[str, int, str]:
+    """Return a title, the cells of the bar behind it and figures that fit a line of a terminal."""
+    figures = short(figures, room - _NARROWEST - _LEAST - 2)
+    title = short(title, room - _NARROWEST - width(figures) - 2)
+    return title, min(_WIDEST, room - width(title) - width(figures) - 2), figures

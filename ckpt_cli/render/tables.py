@@ -194,6 +194,11 @@ def shorten(name: str, room: int) -> str | None:
     return "/".join([*parts[:first], _ELLIPSIS, *parts[last:]])
 
 
+def short(text: str, room: int) -> str:
+    """Return a text of at most `room` cells: without components of its middle, or else cut there."""
+    return shorten(text, room) or cut(text, room)
+
+
 def cut(text: str, room: int) -> str:
     """Return a text of at most `room` cells, as much of its beginning as of its end."""
     if width(text) <= room:

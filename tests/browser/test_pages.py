@@ -140,6 +140,25 @@ def test_tensors_are_searched_sorted_and_filtered(guide: str, opened: Callable[.
     assert one.rows() == ["optimizer/iter", "save_counter"]
 
 
+def test_layers_stand_in_their_order_and_names_end_where_they_end(
+    folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
+) -> None:
+    names = [f"bert/encoder/layer_{number}/attention/output/LayerNorm/beta" for number in range(12)]
+    prefix = str(folder / "model.ckpt-1")
+    tensors = {name + slot: np.zeros((8, 8), np.float32) for name in names for slot in ("", "/adam_m")}
+    write_bundle(prefix, {**tensors, "bert/embeddings": np.zeros((64, 64), np.float32)})
+    path = made("layers", prefix)
+    page = opened(path, viewport={"width": 1280, "height": 900}).page
+    tiles = page.locator(".tile").all_inner_texts()
+    assert [int(text[6:].split("/")[0]) for text in tiles if text.startswith("layer_")] == list(range(12))
+    ends = page.locator("#tensors .row .tail")
+    assert ends.count() > 20
+    assert ends.evaluate_all("ends => ends.every(end => end.scrollWidth <= end.clientWidth)")
+    narrow = opened(path, viewport={"width": 420, "height": 900}).page
+    head = narrow.locator("#tensors .head").first
+    assert head.evaluate("head => head.scrollWidth <= head.clientWidth")
+
+
 def test_a_tensor_is_told_of(guide: str, opened: Callable[..., Opened]) -> None:
     one = opened(guide)
     one.page.locator("#tensors .row", has_text="kernel").first.click()

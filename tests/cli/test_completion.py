@@ -4,37 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import select
-import shutil
-import subprocess
-import sys
-import time
+import shlex
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.conftest import ROOT
 from tests.completions import DIRECTORY, files
+from tests.shells.driving import Shell, lay_out, surroundings
 from tests.support import data_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-GUIDE = data_path("guide_adam_legacy", "tf_ckpts")
-
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory to complete in, with one of everything."""
-    shutil.copytree(GUIDE, tmp_path / "run")
-    shutil.copytree(data_path("state_files", "crash", "ckpt-2_temp"), tmp_path / "run" / "ckpt-11_temp")
-    shutil.copytree(data_path("v1_format"), tmp_path / "old")
-    (tmp_path / "weights.h5").write_bytes(b"")
-    (tmp_path / "notes.txt").write_text("mine")
-    (tmp_path / "two words-1.index").write_bytes(b"")
-    (tmp_path / "a:b-1.index").write_bytes(b"")
+    lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -81,17 +68,25 @@ def test_a_script_in_json(ckpt: Callable) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of its own, and a zsh that looks for functions in one of its folders."""
+    """A home, a zsh that looks for functions in one of its folders, and a bash with bash-completion."""
     for name in ("BASH_COMPLETION_USER_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "functions").mkdir()
-    zsh = tmp_path / "bin" / "zsh"
-    zsh.parent.mkdir()
-    zsh.write_text(f"#!/bin/sh\necho welcome\nprintf '%s\\n' __fpath__ /nothing '{tmp_path}/functions'\n")
-    zsh.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{zsh.parent}:{os.environ['PATH']}")
+    (tmp_path / "bin").mkdir()
+    answer(tmp_path, "zsh", "/nothing", f"{tmp_path}/functions")
+    answer(tmp_path, "bash", "complete -F _comp_complete_load -D")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
+
+
+def answer(home: Path, shell: str, *lines: str) -> None:
+    """Have a shell answer with these lines, behind what its start-up files say."""
+    program = home / "bin" / shell
+    program.write_text(
+        f"#!/bin/sh\necho welcome\nprintf '%s\\n' __ckpt__ {' '.join(map(shlex.quote, lines))}\n"
+    )
+    program.chmod(0o755)
 
 
 PLACES = {
@@ -144,6 +139,21 @@ def test_what_to_add_is_said_where_zsh_looks_nowhere(
     done = ckpt("completion", "zsh", "--install")
     assert done.out == f"{home}/data/zsh/site-functions/_ckpt\n"
     assert f"before compinit: fpath+=({home}/data/zsh/site-functions)" in done.err
+
+
+def test_what_to_add_is_said_where_bash_loads_no_completions(home: Path, ckpt: Callable) -> None:
+    answer(home, "bash")
+    path = home / PLACES["bash"]
+    done = ckpt("completion", "bash", "--install")
+    assert (done.code, done.out) == (0, f"{path}\n")
+    assert done.err.endswith(f"bash-completion, which is not loaded; without it, ~/.bashrc needs: . {path}\n")
+
+
+def test_the_first_of_several_folders_of_bash_is_taken(
+    home: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BASH_COMPLETION_USER_DIR", f"{home}/one:{home}/two")
+    assert ckpt("completion", "bash", "--install").out == f"{home}/one/completions/ckpt\n"
 
 
 def test_an_unknown_shell_is_a_usage_error(ckpt: Callable) -> None:
@@ -240,71 +250,14 @@ def test_an_unknown_command_offers_no_error(offered: Callable) -> None:
     assert ("plain", "ls") in offered("nonsense", "")
 
 
-# Real shells ----------------------------------------------------------------------
+# A real bash ----------------------------------------------------------------------
 
 
 @pytest.fixture
-def environment(here: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What a shell finds around it: `ckpt` is this checkout's."""
-    home = tmp_path_factory.mktemp("home")
-    program = home / "bin" / "ckpt"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m ckpt_cli "$@"\n')
-    program.chmod(0o755)
-    return {
-        "PATH": f"{program.parent}:{os.environ['PATH']}",
-        "HOME": str(home),
-        "TERM": "dumb",
-        "PS1": "ready> ",
-        "COLUMNS": "200",
-        "INPUTRC": "/dev/null",
-        "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
-    }
-
-
-def has(shell: str) -> pytest.MarkDecorator:
-    """bash is everywhere; of the others, those are asked that are installed."""
-    return pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} is not installed")
-
-
-class Shell:
-    """An interactive shell on a pseudo-terminal."""
-
-    def __init__(self, command: list[str], directory: Path, environment: dict[str, str]) -> None:
-        self.master, slave = pty.openpty()
-        self.process = subprocess.Popen(
-            command,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            cwd=directory,
-            env=environment,
-            start_new_session=True,
-        )
-        os.close(slave)
-        self.until("ready> ")
-
-    def type(self, text: str) -> None:
-        os.write(self.master, text.encode())
-
-    def until(self, wanted: str) -> str:
-        """Return what appears, as soon as `wanted` is in it."""
-        shown = ""
-        deadline = time.monotonic() + 60
-        while wanted not in shown:
-            ready, _, _ = select.select([self.master], [], [], max(0, deadline - time.monotonic()))
-            assert ready, f"no {wanted!r} in {shown!r}"
-            shown += os.read(self.master, 65536).decode()
-        return shown
-
-    def close(self) -> None:
-        os.close(self.master)
-        self.process.wait()
-
-
-@pytest.fixture
-def bash(here: Path, environment: dict[str, str]) -> Iterator[Shell]:
-    found = Shell(["bash", "--norc", "--noprofile", "-i"], here, environment)
+def bash(here: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    found = Shell(
+        ["bash", "--norc", "--noprofile", "-i"], here, surroundings(tmp_path_factory.mktemp("home"))
+    )
     found.type('bind "set enable-bracketed-paste off"; eval "$(ckpt completion bash)"; echo do""ne\n')
     found.until("done\r\nready> ")
     yield found
@@ -339,61 +292,3 @@ def test_bash_quotes_spaces_and_minds_colons(bash: Shell) -> None:
 def test_bash_completes_commands(bash: Shell) -> None:
     bash.type("ckpt veri\t")
     bash.until("ckpt verify ")
-
-
-@pytest.fixture
-def zsh(here: Path, environment: dict[str, str]) -> Iterator[Shell]:
-    found = Shell(["zsh", "-f", "-i"], here, environment)
-    setup = 'autoload -Uz compinit; compinit -D; unset zle_bracketed_paste; eval "$(ckpt completion zsh)"'
-    found.type(f'{setup}; PS1="o""k> "\n')
-    found.until("ok> ")
-    yield found
-    found.close()
-
-
-@has("zsh")
-def test_zsh_completes_prefixes_keys_and_quotes_spaces(zsh: Shell) -> None:
-    zsh.type("ckpt ls ru\t")
-    zsh.until("run/")
-    zsh.type("\t")
-    zsh.until("ckpt-")
-    zsh.type("10\t")
-    zsh.until(" ")
-    zsh.type("net/l1/b\t")
-    zsh.until("ias")
-    zsh.type(" --keys\n")
-    assert "net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE\r\n" in zsh.until("VALUE\r\n")
-    zsh.type("ckpt ls two\t")
-    zsh.until("\\ words-1 ")
-    zsh.type("\x15ckpt ls --sort \t")
-    zsh.until("dtype")
-
-
-@has("fish")
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("ckpt veri", ["verify"]),
-        ("ckpt ls ru", ["run/"]),
-        ("ckpt ls run/ckpt-1", ["run/ckpt-10"]),
-        ("ckpt ls two", ["two words-1"]),
-        ('ckpt ls "two wo', ["two words-1"]),
-        (r"ckpt ls two\ wo", ["two words-1"]),
-        (
-            "ckpt show run/ckpt-10 net/l1/k",
-            [f"net/l1/kernel{slot}" for slot in ("", " (m of optimizer)", " (v of optimizer)")],
-        ),
-        ("ckpt ls --sort ", ["dtype", "key", "shape", "size"]),
-    ],
-)
-def test_fish_completes(typed: str, offered: list[str], here: Path, environment: dict[str, str]) -> None:
-    asked = subprocess.run(
-        ["fish", "--no-config", "-c", "ckpt completion fish | source; complete -C $argv[1]", typed],
-        cwd=here,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert sorted(asked.stdout.splitlines()) == offered
-    assert asked.stderr == ""

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ckpt_cli import main
 from ckpt_cli.operations.look.complaints import complaints, topics
+from ckpt_cli.operations.look.explain import explain
+from formats.errors import CheckpointError
 from tests.cli.conftest import ROOT
 from tests.support import data_path
 
@@ -240,6 +243,12 @@ def lay_out(directory: Path) -> None:
     shutil.copy(data_path("pytorch", "evil.pt"), directory)
     (directory / "notes.txt").write_text("mine\n")
     (directory / "empty").mkdir()
+    shutil.copytree(data_path("name_based", "adam"), directory / "names")
+    for generation in ("k3", "legacy"):
+        shutil.copytree(data_path("optimizers", generation, "nadam"), directory / "nadam" / generation)
+    shutil.copytree(data_path("optimizers", "new", "momentum"), directory / "momentum")
+    (directory / "dcp").mkdir()
+    shutil.copy(data_path("pytorch", "dcp", "__0_0.distcp"), directory / "dcp")
 
 
 @pytest.mark.parametrize(("title", "line"), [(row.title, line) for row in complaints() for line in row.own])
@@ -249,8 +258,11 @@ def test_what_ckpt_itself_says_is_explained(
     lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.lock").write_text(ckpt(*shlex.split("ls run/ckpt-10 --json -l --digest crc32c")).out)
+    (tmp_path / "plain.lock").write_text(ckpt(*shlex.split("ls run/ckpt-10 --json -l")).out)
     said = ckpt(*shlex.split(line))
     assert said.code in (1, 2, 3)
+    # Exit code 1 is an answer, in which nothing has failed.
+    assert said.code != 3 or "\nhint: " in said.err, "an error that is known has a hint"
     (tmp_path / "said").write_text(said.out + said.err)
     result = ckpt("explain", "said")
     assert result.code == 0, said
@@ -268,6 +280,22 @@ def test_what_is_known_of_an_error_is_its_hint(ckpt: Callable) -> None:
     assert ckpt("verify", data).code == 1
     told = ckpt("explain", error)
     assert next(row[2] for row in told.rows if row[1] == "command") == f"ckpt verify {data}"
+
+
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [(row.title, text) for row in complaints() for _, text in row.quoted if text.startswith("ckpt: error: ")],
+)
+def test_the_hint_of_an_error_that_servers_and_clusters_make_is_its_entrys_command(
+    title: str, text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, _, message = text.removeprefix("ckpt: error: ").partition(": ")
+    assert main._report(CheckpointError(message, path=path)) == 3
+    error, hint = capfd.readouterr().err.splitlines()
+    assert error == text
+    (match,) = (match for match in explain(text) if match.title == title)
+    command = hint.removeprefix("hint: what helps, as ckpt explain knows: ")
+    assert command in match.commands
 
 
 @pytest.mark.parametrize("columns", [80, 120])

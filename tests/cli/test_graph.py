@@ -6,6 +6,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+import ckpt_cli.runtime as tf
+from ckpt_cli.render.tables import width
 from tests.support import data_path
 
 GUIDE = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
@@ -29,17 +31,95 @@ def test_the_document(ckpt):
 
 def test_the_tree(terminal):
     result = terminal("graph", NESTED, NO_COLOR="1")
-    assert result.code == 0
+    assert (result.code, result.err) == (0, "")
     lines = result.out.splitlines()
-    assert "├── shared_one  float32 [2, 2]  16 B  (shared)" in lines
-    assert "├── shared_two  -> shared_one" in lines
-    assert any(line.endswith("me  -> cycle") for line in lines)
+    assert "├── shared_one = shared_two  float32 [2, 2]  16 B" in lines
+    assert "└── cycle  (shared)" in lines
+    assert "    │   └── back  -> cycle" in lines
+    assert lines[-1] == "    └── me  -> cycle"
 
 
 def test_the_tree_collapses(terminal):
     result = terminal("graph", GUIDE, "--depth", 1, NO_COLOR="1")
-    assert "├── optimizer  … 9 nodes, 104 B" in result.out.splitlines()
+    assert "├── optimizer  4 slots  +5 nodes  104 B" in result.out.splitlines()
     assert "kernel" not in result.out
+    assert result.err == ""
+
+
+def test_slots_of_the_tree_are_counted_unless_they_are_asked_for(terminal):
+    counted = terminal("graph", GUIDE, NO_COLOR="1").out.splitlines()
+    assert "│       └── bias  float32 [5]  +2 slots (m, v)  20 B" in counted
+    shown = terminal("graph", GUIDE, "--slots", "--depth", 9, NO_COLOR="1").out.splitlines()
+    at = shown.index("│       └── bias  float32 [5]  20 B")
+    assert shown[at + 1 : at + 3] == [
+        *("│           ├── m  float32 [5]  20 B", "│           └── v  float32 [5]  20 B"),
+    ]
+    coloured = terminal("graph", GUIDE, "--slots").out
+    assert all(f"\x1b[{color}m" in coloured for color in (31, 33, 34))
+
+
+LAYERS = 12
+
+
+@pytest.fixture(scope="module")
+def tower(tmp_path_factory):
+    """A model of twelve layers that are alike, one that is not, names that are wide and long, and Adam."""
+    names = [f"layer_{number}" for number in range(LAYERS)]
+    layers = {name: tf.train.Checkpoint(kernel=tf.Variable(tf.zeros([2, 3]))) for name in names}
+    model = tf.train.Checkpoint(**layers, other=tf.train.Checkpoint(kernel=tf.Variable(1.0)))
+    setattr(model, "重み" * 40, tf.train.Checkpoint(kernel=model.other.kernel))
+    model.first = tf.train.Checkpoint(**{"n" * 90: tf.Variable(1.0)})
+    root = tf.train.Checkpoint(model=model, optimizer=tf.keras.optimizers.legacy.Adam())
+    trained = [getattr(model, name).kernel for name in names]
+    root.optimizer.apply_gradients((tf.zeros([2, 3]), variable) for variable in trained)
+    return root.save(tmp_path_factory.mktemp("tower") / "ckpt")
+
+
+def test_the_tree_has_a_row_for_layers_that_are_alike(terminal, tower):
+    lines = terminal("graph", tower, NO_COLOR="1").out.splitlines()
+    at = lines.index("│   ├── layer_{0..11}  (12 alike)")
+    assert lines[at + 1] == "│   │   └── kernel  float32 [2, 3]  +2 slots (m, v)  24 B"
+    assert not [line for line in lines if "layer_1 " in line]
+    collapsed = terminal("graph", tower, "--depth", 2, NO_COLOR="1").out.splitlines()
+    assert "│   ├── layer_{0..11}  (12 alike)  +1 node  24 B each" in collapsed
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120, 200])
+def test_no_line_of_the_tree_is_wider_than_the_terminal(terminal, tower, columns):
+    shown = terminal("graph", tower, "--slots", "--depth", 9, columns=columns, NO_COLOR="1").out
+    widths = [width(line) for line in shown.splitlines()]
+    assert max(widths) <= columns
+    assert "  -> model/other/kernel" in shown if columns > 100 else "..." in shown
+
+
+def test_a_tree_deeper_than_the_terminal_is_wide_shows_where_things_hang(terminal, tmp_path):
+    leaf = root = tf.train.Checkpoint()
+    for _ in range(30):
+        leaf.further = tf.train.Checkpoint()
+        leaf = leaf.further
+    leaf.weight = tf.Variable(1.0)
+    path = root.save(tmp_path / "deep")
+    lines = terminal("graph", path, "--depth", 99, columns=60, NO_COLOR="1").out.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert lines[31].endswith(" └── weight  float32 []  4 B")
+
+
+def test_a_tree_of_more_than_a_screen_is_collapsed_and_says_so(terminal, tmp_path):
+    parts = {
+        f"p{at}": tf.train.Checkpoint(**{f"{name}{at}": tf.Variable(1.0) for name in "abcd"})
+        for at in range(20)
+    }
+    path = tf.train.Checkpoint(**parts).save(tmp_path / "wide")
+    result = terminal("graph", path, NO_COLOR="1")
+    assert "├── p0  +4 nodes  16 B" in result.out.splitlines()
+    assert result.err == "note: collapsed below depth 1, 80 nodes; --depth N shows more\n"
+    assert "a19" in terminal("graph", path, "--depth", 2, NO_COLOR="1").out
+    many = {f"x{'y' * at}": tf.Variable(1.0) for at in range(120)}
+    path = tf.train.Checkpoint(**many).save(tmp_path / "many")
+    result = terminal("graph", path, NO_COLOR="1")
+    assert result.out.splitlines()[-1] == "└── … 21 more"
+    assert result.err == "note: of many below one object only the first are shown; --depth N shows all\n"
+    assert len(terminal("graph", path, "--depth", 1, NO_COLOR="1").out.splitlines()) == 122
 
 
 def test_in_a_pipe_an_edge_is_a_line(ckpt):

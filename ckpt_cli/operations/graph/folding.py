@@ -31,7 +31,7 @@ _MOST_CHILDREN = 100
 """Rows below one object, unless a depth is asked for."""
 
 _MOST_DRAWABLE = 30_000
-"""Rows beyond which no picture is made, whatever depth was asked for."""
+"""Rows beyond which no picture is made, whatever depth was asked for; a terminal has no such bound."""
 
 _MOST_ALIASES = 3
 """Edges to what is shown elsewhere that have a row each; of more there is one row with their count."""
@@ -58,6 +58,11 @@ class Row(NamedTuple):
     @property
     def is_alias(self) -> bool:
         return not self.members
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether it stands for those of many that have no rows."""
+        return not self.members and not self.remark
 
     @property
     def told(self) -> str:
@@ -180,17 +185,26 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def draw(
-    title: str, nodes: list[GraphNode], tree: Span, depth: int | None = None, *, slots: bool = False
+    title: str,
+    nodes: list[GraphNode],
+    tree: Span,
+    depth: int | None = None,
+    *,
+    slots: bool = False,
+    drawable: int = _MOST_DRAWABLE,
 ) -> Drawing:
-    """Return what a picture shows of a graph: down to a depth, or as far as a screen has room for it."""
+    """Return what a picture shows of a graph: down to a depth, or as far as a screen has room for it.
+
+    Raises ConversionError where a depth was asked for at which there are more than `drawable` rows.
+    """
     hanging = hang(nodes, tree)
     first = Row(ROOT, ROOT, 0, "(root)", nodes[ROOT].remark, (ROOT,))
-    levels, total, most = [[first]], 1, _MOST_CHILDREN if depth is None else _MOST_DRAWABLE
+    levels, total, most = [[first]], 1, _MOST_CHILDREN if depth is None else drawable
     while levels[-1] and (depth is None or len(levels) <= depth):
         total += sum(hanging.rows_below(row, slots=slots) for row in levels[-1] if not row.is_alias)
         if depth is None and total > _MOST_ROWS and len(levels) > 1:
             break
-        if depth is not None and total > _MOST_DRAWABLE:
+        if depth is not None and total > drawable:
             hints = ("collapse what is deeper with --depth, or have all of it as data: --json",)
             raise ConversionError(f"{total} rows are too many to draw", path=title, hints=hints)
         rows = (row for row in levels[-1] if not row.is_alias)
@@ -198,11 +212,17 @@ def draw(
     if not levels[-1]:
         levels.pop()
     drawn = len(levels) - 1
-    levels[-1] = [row if row.is_alias else row._replace(hidden=hanging.counts[row.id]) for row in levels[-1]]
+    levels[-1] = [row if row.is_alias else _closed(row, nodes, hanging) for row in levels[-1]]
     children: dict[tuple[int, int], list[Row]] = {}
     for row in (row for level in levels[1:] for row in level):
         children.setdefault((row.level - 1, row.parent), []).append(row)
     return Drawing(title, nodes, _in_order(first, children), drawn)
+
+
+def _closed(row: Row, nodes: list[GraphNode], hanging: Hanging) -> Row:
+    """Return a row that counts all that is not drawn below it."""
+    told = row.remark if row.is_slot else remark(nodes[row.id], hanging, slots=False)
+    return row._replace(hidden=hanging.counts[row.id], remark=told)
 
 
 def _in_order(first: Row, children: dict[tuple[int, int], list[Row]]) -> list[Row]:

@@ -16,6 +16,9 @@ __all__ = ["Row", "complaints", "naming", "placeholders", "topics"]
 
 TABLE = os.path.join(os.path.dirname(__file__), "complaints.toml")
 
+_OURS = r"(?m:^)(?:[^\n]{0,60}\s)?ckpt: error: (?P<path>[^\n]{1,512}?): "
+"""How an error of ours begins that names a path."""
+
 _FINDING = (
     r"(?:^|\n)(?P<path>[^\t\n]{1,512})\t(?:error|warning)\t(?:CODES)\t",  # in a pipe
     r"\b(?:error|warning) {2,20}(?:CODES) {2}",  # on a terminal
@@ -78,7 +81,11 @@ def _row(fields: dict[str, Any]) -> Row:
         meaning=" ".join(fields["meaning"].split()),
         commands=tuple(fields["commands"]),
         name=fields.get("name"),
-        patterns=(*map(_pattern, fields.get("patterns", ())), *_findings(fields.get("codes", ()))),
+        patterns=(
+            *map(_pattern, fields.get("patterns", ())),
+            *(_pattern(_OURS + text) for text in fields.get("says", ())),
+            *_findings(fields.get("codes", ())),
+        ),
         unless=_pattern(fields["unless"]) if "unless" in fields else None,
         seen=fields.get("seen", ""),
         provoked=tuple(fields.get("provoked", ())),

@@ -31,13 +31,15 @@ function squarify(items, x, y, width, height) {
   return places;
 }
 
+const BY_NUMBER = new Intl.Collator("en", { numeric: true }); // layer_2 before layer_10, where both are as large
+
 const TILE = 700; // pixels that a tile should have: more of them than fit are put together
 
 function largest(node, area) {
   // What is a tensor and leads to others, too, as a variable does to its slots, is one among them.
   const below = node.children.reduce((sum, child) => sum + child.nbytes, 0);
   const itself = { ...node, children: [], nbytes: node.nbytes - below, sums: node.own ?? node.sums };
-  const items = [...node.children, ...(node.tensor != null ? [itself] : [])].filter((child) => child.nbytes > 0).sort((one, other) => other.nbytes - one.nbytes);
+  const items = [...node.children, ...(node.tensor != null ? [itself] : [])].filter((child) => child.nbytes > 0).sort((one, other) => other.nbytes - one.nbytes || BY_NUMBER.compare(one.name, other.name));
   const most = Math.max(8, Math.min(400, Math.floor(area / TILE)));
   const rest = items.length > most + 1 ? items.splice(most) : [];
   if (rest.length) {

@@ -123,7 +123,7 @@ function showRun(page, body) {
   charts.body.append(h("div", { class: "curves" }, curves));
   const detail = h("aside", { class: "detail" }, h("p", { class: "empty" }, "Choose a layer to see its curves."));
   const map = runMap(page, xs, detail);
-  const layers = section("By layer and step", "layers", map.field, h("span", { class: "dim" }, "a column a checkpoint; darker is more; "), h("span", { class: "bad-mark" }, "NaN or infinite"));
+  const layers = section("By layer and step", "layers", map.field, h("span", { class: "dim" }, "a column a checkpoint; stronger is more; "), h("span", { class: "bad-mark" }, "NaN or infinite"));
   layers.body.append(h("div", { class: "split low" }, h("div", {}, map.rows.element), detail));
   const list = section("Checkpoints", "checkpoints");
   const rows = checkpointRows(page);

@@ -209,6 +209,12 @@ def test_what_is_deeper_is_counted(tmp_path):
     assert "4 slots  +5 nodes" in dot(picture)
 
 
+def test_slots_below_the_last_level_are_counted_where_they_would_be_shown():
+    picture = drawing(GUIDE, depth=3, slots=True)
+    assert "      kernel  float32 [1, 5]  +2 slots (m, v)" in lines(picture)
+    assert "        m  float32 [1, 5]" in lines(drawing(GUIDE, depth=4, slots=True))
+
+
 def bert_base():
     """The graph of a BERT of twelve layers with Adam, but for its norms."""
     names, edges, slots = ["root"], [], []
