@@ -14,7 +14,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from concurrent.futures import Future
 
-__all__ = ["cut", "share", "share_unbroken"]
+__all__ = ["cut", "share", "unbroken"]
 
 _MOST_PARTS = 32
 """More would not make the last part much shorter, and each costs some microseconds of Python."""
@@ -81,8 +81,15 @@ def _helpers(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, "ckpt-parts", stay)
 
 
+@cache
+def _unbroken() -> ThreadPoolExecutor:
+    """Return a thread for work that is done as a whole; it asks the others for help."""
+    return ThreadPoolExecutor(1, "ckpt-unbroken")
+
+
 # A process that has been forked has none of the threads.
 os.register_at_fork(after_in_child=_helpers.cache_clear)
+os.register_at_fork(after_in_child=_unbroken.cache_clear)
 _leave_blas_one_thread()
 
 
@@ -126,22 +133,31 @@ def share(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
             one.result()
 
 
-def share_unbroken(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
-    """Do the same by threads that no interrupt reaches: one is raised here when the work is done.
+def unbroken(work: Callable[[], object]) -> None:
+    """Do work that changes arrays in place, in a thread that no interrupt reaches.
 
-    For what is changed in place: a program that is interrupted saves it.
+    One that comes in between is raised here when all is done, or before any of it was begun: a program
+    that is interrupted saves what it has.
     """
-    shared = _Work(work, parts)
-    taking: list[Future[None]] = []
+    outcome: Future[None] = Future()
+
+    def run() -> None:
+        if not outcome.set_running_or_notify_cancel():
+            return
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  raised where the work was asked for
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(None)
+
     try:
-        for _ in range(THREADS):
-            taking.append(_helpers(THREADS).submit(shared.take))
-        wait(taking)
+        _unbroken().submit(run)
+        outcome.result()
     finally:
-        shared.take()  # what is left where the interrupt came before there was a thread
-        wait(taking)
-    for one in taking:
-        one.result()
+        while not (outcome.cancel() or outcome.done()):  # it has begun, and takes milliseconds
+            with suppress(KeyboardInterrupt):  # the second one, say; the first is raised then
+                wait([outcome])
 
 
 def cut(length: int, least: int) -> list[slice]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..parts import share_unbroken
+from ..parts import share, unbroken
 from ..tensor import define
 
 if TYPE_CHECKING:
@@ -69,11 +69,12 @@ def _step(formula: Callable[..., tuple[Any, ...]], g: Any, *variables: Any) -> A
         for target, value in zip(into, formula(flat[piece], *(one[piece] for one in olds)), strict=True):
             target[piece] = value
 
-    try:
-        share_unbroken(work, [slice(at, at + _ELEMENTS) for at in range(0, g.size, _ELEMENTS)])
-    finally:  # an interrupt comes when all is done
+    def step() -> None:
+        share(work, [slice(at, at + _ELEMENTS) for at in range(0, g.size, _ELEMENTS)])
         for variable, target in zip(variables, targets, strict=True):
             variable._set(target)
+
+    unbroken(step)
     return targets[0]
 
 
