@@ -29,6 +29,7 @@ tf.tensordot(x, y, [[1], [1]]) ; tf.einsum('ij,bjk->bik', x, z) ; tf.einsum('...
 tf.linalg.matvec(x, y[0]) ; x @ tf.transpose(y) ; tf.reshape(z, [4, -1]) ; tf.transpose(z, [2, 0, 1])
 tf.transpose(x) ; tf.expand_dims(x, 1) ; tf.squeeze(y, 0) ; tf.concat([x, y], 0)
 tf.stack([x, x * 2], axis=1) ; tf.unstack(x, axis=1)[1] ; tf.split(x, [1, 2], axis=1)[1]
+tf.unstack(y)[0] ; tf.unstack(z[:, :1], axis=1)[0] ; tf.split(z, 1, axis=1)[0] ; tf.concat([z], 1)
 tf.tile(x, [2, 1]) ; tf.repeat(x, 2, axis=1) ; tf.pad(x, [[1, 0], [0, 2]]) ; tf.gather(x, i, axis=1)
 tf.reverse(x, [1]) ; tf.broadcast_to(y, [2, 3]) ; tf.gather_nd(x, [[0, 1], [1, 2]])
 tf.boolean_mask(x, x > 0) ; tf.clip_by_value(x, -1, 1) ; tf.clip_by_norm(x, 1.0)

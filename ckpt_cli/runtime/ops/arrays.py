@@ -93,18 +93,23 @@ def _stack_rule(g: Tensor, out: Tensor, *parts: Tensor, axis: int, position: int
     return _op["slice"](g, index=(slice(None),) * (axis % out.ndim) + (position,))
 
 
+def _each(g: Any) -> tuple[Tensor, ...]:
+    """Return the gradient of each output: a tape has that of a single one as it is."""
+    return g if isinstance(g, tuple) else (g,)
+
+
 define("concat", lambda *parts, axis: np.concatenate(parts, axis), each=_concat_rule)
-define("split_like", _split_like, lambda g, out, whole, *parts, axis: _op["concat"](*g, axis=axis))
+define("split_like", _split_like, lambda g, out, whole, *parts, axis: _op["concat"](*_each(g), axis=axis))
 define("stack", lambda *parts, axis: np.stack(parts, axis), each=_stack_rule)
 define(
     "split",
     lambda x, sizes, axis: tuple(np.split(x, np.cumsum(sizes)[:-1], axis)),
-    lambda g, out, x, sizes, axis: _op["concat"](*g, axis=axis),
+    lambda g, out, x, sizes, axis: _op["concat"](*_each(g), axis=axis),
 )
 define(
     "unstack",
     lambda x, axis: tuple(np.moveaxis(x, axis, 0)),
-    lambda g, out, x, axis: _op["stack"](*g, axis=axis),
+    lambda g, out, x, axis: _op["stack"](*_each(g), axis=axis),
 )
 define(
     "tile",

@@ -1576,3 +1576,20 @@ def savers_without_sessions(tf, directory):
     raises(ValueError, saver([a, tf.Variable([5.0], name="a")]).save, None, path)
     raises(ValueError, saver([a]).save, None, path, latest_filename="a/b")
     raises(ValueError, saver([a]).save, None, os.path.join(directory, "checkpoint"))
+
+
+def sequences_of_one_step(tf, directory):
+    """Gradients have the shapes of what they are gradients of."""
+    x = tf.constant([[[1.0, 2.0]], [[3.0, 5.0]], [[7.0, 11.0]]])
+    layer = tf.keras.layers.SimpleRNN(
+        2, activation="linear", kernel_initializer=tf.keras.initializers.Constant([[1.0, 2.0], [3.0, 4.0]])
+    )
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        found = layer(x)
+        part = tf.unstack(x[:, :, 0], axis=1)[0]
+        squares = tf.split(x, 1, axis=1)[0] * x
+    close(found, [[7.0, 10.0], [18.0, 26.0], [40.0, 58.0]])
+    same(tape.gradient(found, x), np.float32([[[3.0, 7.0]]] * 3))
+    same(tape.gradient(part, x), np.float32([[[1.0, 0.0]]] * 3))
+    same(tape.gradient(squares, x), 2 * x.numpy())
