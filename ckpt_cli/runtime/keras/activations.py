@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..dtypes import as_numpy
+from ..functions import clip_by_value
 from ..ops.elementwise import cast, where
 from ..tensor import OPERATIONS, Tensor, as_tensor
 
@@ -26,11 +27,20 @@ def linear(x: Any) -> Any:
 
 
 def relu(x: Any, alpha: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Tensor:
-    if alpha == 0.0 and max_value is None and threshold == 0.0:
-        return _op["relu"](x)
+    """Return x above a threshold, at most `max_value`, and below `alpha` times what is missing to it.
+
+    At the bends values and gradients are those of Keras, which has another operation for each case.
+    keras/src/backend.py: relu
+    """
     x = as_tensor(x)
-    out = where(x >= threshold, x, alpha * (x - threshold))
-    return out if max_value is None else _op["minimum"](out, max_value)
+    if alpha and max_value is None and not threshold:
+        return leaky_relu(x, alpha)
+    out = x * cast(x > threshold, x.dtype) if threshold else _op["relu"](x)
+    if max_value == 6 and not threshold:
+        out = where(x < 6, out, _op["ones_like"](x) * 6)
+    elif max_value is not None:
+        out = clip_by_value(out, 0, max_value)
+    return out - alpha * _op["relu"](threshold - x) if alpha else out
 
 
 def leaky_relu(x: Any, alpha: float = 0.2) -> Tensor:
@@ -44,7 +54,9 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
 
 
 def selu(x: Any) -> Tensor:
-    return _SELU_SCALE * elu(x, _SELU_ALPHA)
+    x = as_tensor(x)
+    below = _SELU_ALPHA * _op["expm1"](_op["minimum"](x, 0))
+    return _SELU_SCALE * where(x < 0, below, x)  # at 0 the slope is that of above, unlike elu's
 
 
 def gelu(x: Any, approximate: bool = False) -> Tensor:
@@ -59,8 +71,8 @@ def hard_sigmoid(x: Any) -> Tensor:
     return _op["maximum"](_op["minimum"](0.2 * as_tensor(x) + 0.5, 1), 0)
 
 
-def softmax(x: Any, axis: int = -1) -> Tensor:
-    return _op["softmax"](x, axis=axis)
+def softmax(x: Any, axis: Any = -1) -> Tensor:
+    return _op["softmax"](x, axis=tuple(axis) if isinstance(axis, list) else axis)
 
 
 def log_softmax(x: Any, axis: int = -1) -> Tensor:

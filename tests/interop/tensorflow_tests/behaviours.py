@@ -1593,3 +1593,39 @@ def sequences_of_one_step(tf, directory):
     same(tape.gradient(found, x), np.float32([[[3.0, 7.0]]] * 3))
     same(tape.gradient(part, x), np.float32([[[1.0, 0.0]]] * 3))
     same(tape.gradient(squares, x), 2 * x.numpy())
+
+
+def activations_at_their_bends(tf, directory):
+    """Values and gradients just where one part ends and another begins."""
+    places = [-1.0, 0.0, 0.25, 0.5, 6.0, 7.0]
+    layers = tf.keras.layers
+    rows = [
+        (layers.ReLU(6.0), [0.0, 0.0, 0.25, 0.5, 6.0, 6.0], [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]),
+        (layers.ReLU(0.5), [0.0, 0.0, 0.25, 0.5, 0.5, 0.5], [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]),
+        (layers.ReLU(0.5, 0.5), [-0.5, 0.0, 0.25, 0.5, 0.5, 0.5], [0.5, 0.0, 1.0, 1.0, 0.0, 0.0]),
+        (layers.ReLU(None, 0.5), [-0.5, 0.0, 0.25, 0.5, 6.0, 7.0], [0.5, 0.5, 1.0, 1.0, 1.0, 1.0]),
+        (layers.ReLU(threshold=0.25), [0.0, 0.0, 0.0, 0.5, 6.0, 7.0], [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]),
+        (layers.ReLU(6.0, 1.0, 0.25), [-1.25, -0.25, 0.0, 0.5, 6.0, 6.0], [1.0, 1.0, 0.0, 1.0, 1.0, 0.0]),
+        (layers.LeakyReLU(0.5), [-0.5, 0.0, 0.25, 0.5, 6.0, 7.0], [0.5, 0.5, 1.0, 1.0, 1.0, 1.0]),
+        (tf.nn.elu, [-0.632121, 0.0, 0.25, 0.5, 6.0, 7.0], [0.367879, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        (
+            tf.nn.selu,
+            [-1.111331, 0.0, 0.262675, 0.52535, 6.304206, 7.354907],
+            [0.646768, *[1.050701] * 5],
+        ),
+    ]
+    for function, values, slopes in rows:
+        x = tf.constant([places])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            found = function(x)
+        close(found[0], values)
+        close(tape.gradient(found, x)[0], slopes)
+
+
+def softmax_over_several_axes(tf, directory):
+    x = tf.constant([[[1.0, 2.0], [3.0, 4.0]]])
+    expected = [[[0.0320586, 0.0871443], [0.2368828, 0.6439143]]]
+    close(tf.keras.layers.Softmax(axis=[1, 2])(x), expected)
+    close(tf.keras.layers.Softmax(axis=(1, 2))(x), expected)
+    close(tf.keras.layers.Softmax(axis=[1])(x), [[[0.1192029, 0.1192029], [0.8807971, 0.8807971]]])

@@ -142,9 +142,9 @@ class LeakyReLU(Layer):
 class Softmax(Layer):
     _passes_masks = True
 
-    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
+    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.axis = axis
+        self.axis: Any = axis
 
     def call(self, inputs: Tensor, mask: Any = None) -> Tensor:
         if mask is not None:
