@@ -146,7 +146,7 @@ def unbroken(work: Callable[[], object]) -> None:
             return
         try:
             work()
-        except BaseException as error:  # noqa: BLE001  raised where the work was asked for
+        except BaseException as error:  # raised where the work was asked for
             outcome.set_exception(error)
         else:
             outcome.set_result(None)
