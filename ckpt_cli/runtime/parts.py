@@ -114,6 +114,7 @@ class _Work:
         """Wait for those who have begun: for the others nothing is left."""
         self._left.clear()
         wait([one for one in helping if not one.cancel()])
+        del self._work  # A thread that is done may keep this a moment, and would keep the arrays in it.
 
 
 def share(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
@@ -142,10 +143,12 @@ def unbroken(work: Callable[[], object]) -> None:
     outcome: Future[None] = Future()
 
     def run() -> None:
+        nonlocal work
         if not outcome.set_running_or_notify_cancel():
             return
         try:
             work()
+            del work  # This thread keeps what it ran a moment longer than the caller waits.
         except BaseException as error:  # raised where the work was asked for
             outcome.set_exception(error)
         else:

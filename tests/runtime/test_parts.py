@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,6 +19,9 @@ from ckpt_cli.runtime import parts
 from ckpt_cli.runtime.ops import convolution, elementwise, rows
 from ckpt_cli.runtime.ops.windows import Window, margins, places
 from ckpt_cli.runtime.tensor import OPERATIONS as OP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TRAINING = """
 import hashlib
@@ -226,3 +231,16 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(found.stdout) < 2000  # eight arrays of 4 MiB are 8,192 pages each time
+
+
+@pytest.mark.parametrize("run", [parts.unbroken, lambda work: parts.share(lambda _: work(), range(4))])
+def test_work_that_is_done_is_kept_by_no_thread(run: Callable[[Callable[[], object]], object]) -> None:
+    """An array that a thread kept a moment longer was copied in the next step, and not changed in place."""
+    kept = 0
+    for _ in range(3000):
+        array = np.ones(3)
+        left = weakref.ref(array)
+        run(lambda array=array: array.sum())
+        del array
+        kept += left() is not None
+    assert kept == 0
