@@ -5,7 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import NoReturn
+
+# Not from typing: importing that takes longer than all else before `run`, and Ctrl-C would be a traceback.
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 __all__ = ["run"]
 

@@ -171,6 +171,7 @@ CUT_OFF = """
 @pytest.mark.parametrize(
     ("at", "number"),
     [
+        ("typing", signal.SIGINT),
         ("click", signal.SIGINT),
         ("ckpt_cli.render.base", signal.SIGINT),
         *(("formats.store.held", number) for number in SIGNALS),
