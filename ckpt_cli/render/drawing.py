@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from formats.core.words import counted
 
-from ..operations.graph.folding import hang, remark
+from ..operations.graph.folding import foldable
 from ..operations.graph.pictures import STYLE, svg
 from .page import page, text
 
@@ -17,22 +17,11 @@ if TYPE_CHECKING:
 
 def html(drawing: Drawing, tree: Span, path: str, version: str) -> bytes:
     """Return the page of a graph; without its script it is the picture."""
-    hanging, nodes = hang(drawing.nodes, tree), drawing.nodes
-    palette = sorted({node.color for node in nodes})
-    document: dict[str, Any] = {
+    document = {
         "what": "graph",
         "name": drawing.title,
         "path": path,
-        "reached": len(tree.level),
-        "palette": palette,
-        "colors": [palette.index(node.color) for node in nodes],
-        "told": [remark(node, hanging, slots=True) for node in nodes],
-        "keys": [list(node.keys) for node in nodes],
-        "below": {
-            number: [[name, *members] for name, members in rows] for number, rows in hanging.below.items()
-        },
-        "slots": {number: [*map(list, rows)] for number, rows in hanging.slots.items()},
-        "aliases": {number: [*map(list, rows)] for number, rows in hanging.aliases.items()},
+        "graph": {**foldable(drawing.nodes, tree), "keys": [list(node.keys) for node in drawing.nodes]},
     }
     still = (
         f"<h1>{text(drawing.title)}</h1>\n<p>{text(path)}: {counted(len(tree.level), 'object')}, "

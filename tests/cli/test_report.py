@@ -118,11 +118,12 @@ def test_the_largest_are_drawn_and_those_that_match(
 
 def test_the_object_graph_is_there(report: Callable) -> None:
     graph = report(GUIDE).document["graph"]
-    names = graph["children"][0][::2]
-    assert {"net", "optimizer", "step", "save_counter"} <= set(names)
-    optimizer = graph["children"][0][names.index("optimizer") * 2 + 1]
+    below = {name: nodes for name, *nodes in graph["below"]["0"]}
+    assert {"net", "optimizer", "step", "save_counter"} <= set(below)
+    (optimizer,) = below["optimizer"]
     assert graph["palette"][graph["colors"][optimizer]] == "red"
-    assert len(graph["slots"][str(optimizer)]) == 3 * 4
+    assert graph["words"][graph["told"][optimizer]] == "4 slots"
+    assert sorted(name for slots in graph["slots"].values() for name, _ in slots) == ["m", "m", "v", "v"]
     assert report(data_path("keras_mlp/mlp.full.h5")).document["graph"] is None
 
 

@@ -12,7 +12,7 @@ Everything walks in loops, not recursion: a hostile graph is a chain of any leng
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
 from formats.errors import ConversionError
@@ -37,7 +37,7 @@ _MOST_ALIASES = 3
 """Edges to what is shown elsewhere that have a row each; of more there is one row with their count."""
 
 _FEWEST_ALIKE = 3
-_NUMBERED = re.compile(r"(.*?)(\d{1,9})(\D*)", re.DOTALL)
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,9})([^0-9]*)", re.DOTALL)
 
 
 class Row(NamedTuple):
@@ -157,31 +157,40 @@ def _name(names: Iterable[str]) -> str:
 
 def _together(rows: list[tuple[str, int]], looks: dict[int, int]) -> list[tuple[str, tuple[int, ...]]]:
     """Return rows in which those that are alike, but for a number in their names, are one."""
-    groups: dict[tuple[str, str, int], list[tuple[int, str, int]]] = {}
+    if len(rows) < _FEWEST_ALIKE:
+        return [(name, (child,)) for name, child in rows]
+    groups: dict[tuple[str, str, int], list[tuple[str, str, int]]] = {}
     for at, (name, child) in enumerate(rows):
         found = _NUMBERED.fullmatch(name)
         key = (found[1], found[3], looks[child]) if found else (name, "", -1 - at)
-        groups.setdefault(key, []).append((int(found[2]) if found else 0, name, child))
+        groups.setdefault(key, []).append((found[2] if found else "", name, child))
     together: list[tuple[str, tuple[int, ...]]] = []
     for (before, behind, _), members in groups.items():
-        numbers = sorted(number for number, _, _ in members)
-        if len(members) < _FEWEST_ALIKE or len(set(numbers)) < len(members):
+        if len(members) < _FEWEST_ALIKE or not _is_one_writing([digits for digits, _, _ in members]):
             together += [(name, (child,)) for _, name, child in members]
         else:
-            name = f"{before}{{{_ranges(numbers)}}}{behind}"
-            together.append((name, tuple(child for _, _, child in sorted(members))))
+            members.sort(key=lambda member: int(member[0]))
+            name = f"{before}{{{_ranges([digits for digits, _, _ in members])}}}{behind}"
+            together.append((name, tuple(child for _, _, child in members)))
     return together
 
 
-def _ranges(numbers: list[int]) -> str:
-    """Return sorted numbers as people write them: 0..3,5."""
-    runs: list[list[int]] = []
+def _is_one_writing(numbers: list[str]) -> bool:
+    """Whether numbers are all different, and without zeros before them or all of one length: 00, 01, 10."""
+    lengths = set(map(len, numbers))
+    is_padded = any(number[0] == "0" and len(number) > 1 for number in numbers)
+    return len(set(numbers)) == len(numbers) and not (is_padded and len(lengths) > 1)
+
+
+def _ranges(numbers: list[str]) -> str:
+    """Return sorted numbers as people, and shells, write them: 0..3,5."""
+    runs: list[list[str]] = []
     for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
+        if runs and int(runs[-1][-1]) == int(number) - 1:
             runs[-1] = [runs[-1][0], number]
         else:
             runs.append([number])
-    return ",".join("..".join(map(str, run)) for run in runs)
+    return ",".join("..".join(run) for run in runs)
 
 
 def draw(
@@ -266,6 +275,28 @@ def remark(node: GraphNode, hanging: Hanging, *, slots: bool) -> str:
         counted(own, "slot") if own else "",
     )
     return "  ".join(filter(None, parts))
+
+
+def foldable(nodes: list[GraphNode], tree: Span) -> dict[str, Any]:
+    """Return all of a graph as data for a page, whose script makes the rows that are unfolded.
+
+    Of each node its colour and what is told of it are numbers of `palette` and of `words`.
+    """
+    hanging = hang(nodes, tree)
+    palette = sorted({node.color for node in nodes})
+    words: dict[str, int] = {}
+    return {
+        "reached": len(tree.level),
+        "palette": palette,
+        "colors": [palette.index(node.color) for node in nodes],
+        "told": [words.setdefault(remark(node, hanging, slots=True), len(words)) for node in nodes],
+        "words": list(words),
+        "below": {
+            number: [[name, *members] for name, members in rows] for number, rows in hanging.below.items()
+        },
+        "slots": {number: [*map(list, rows)] for number, rows in hanging.slots.items()},
+        "aliases": {number: [*map(list, rows)] for number, rows in hanging.aliases.items()},
+    }
 
 
 def path_of(node: GraphNode) -> str:

@@ -86,6 +86,7 @@ def graph_nodes(reader: CheckpointReader, graph: ObjectGraph) -> list[GraphNode]
     nodes = []
     for number in range(len(graph.nodes)):
         own = keys.get(number, ())
+        found = [specs[key] for key in own]
         kind = reader.kinds.get(own[0]) if own else "optimizer" if number in optimizers else None
         color = (
             "red"
@@ -102,11 +103,11 @@ def graph_nodes(reader: CheckpointReader, graph: ObjectGraph) -> list[GraphNode]
                 graph.paths.get(number),
                 kind,
                 own,
-                specs[own[0]] if own else None,
+                found[0] if found else None,
                 tuple(graph.children(number)),
                 slots.get(number, ()),
                 color,
-                sum(specs[key].nbytes or 0 for key in own),
+                sum(spec.nbytes or 0 for spec in found),
             )
         )
     return nodes

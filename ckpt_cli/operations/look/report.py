@@ -15,14 +15,15 @@ from formats.core.dtypes import INVALID
 from formats.core.spec import KINDS
 
 from ..choose.select import Selection, choose
-from ..graph.tree import graph_nodes
+from ..graph.folding import foldable
+from ..graph.tree import graph_nodes, span
 from .listing import Tensors, total
 from .show import summary
 from .sketch import CELLS, look_at
 from .stats import Statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from formats.core.spec import TensorSpec
     from formats.errors import CheckpointError
@@ -178,20 +179,12 @@ def _heat(found: HeatMap) -> dict[str, Any]:
 
 
 def _graph(reader: CheckpointReader, numbers: dict[str, int]) -> dict[str, Any] | None:
-    """Return the object graph: of each node its colour, tensors, children and slots."""
+    """Return the object graph, and of each node its tensors."""
     graph = reader.object_graph
     if graph is None:
         return None
     nodes = graph_nodes(reader, graph)
-    palette = sorted({node.color for node in nodes})
     return {
-        "palette": palette,
-        "colors": [palette.index(node.color) for node in nodes],
+        **foldable(nodes, span(nodes)),
         "tensors": [[numbers[key] for key in node.keys] for node in nodes],
-        "children": [list(_flat(node.children)) for node in nodes],
-        "slots": {node.id: list(_flat(node.slots)) for node in nodes if node.slots},
     }
-
-
-def _flat(rows: Iterable[Iterable[Any]]) -> Iterator[Any]:
-    return (cell for row in rows for cell in row)

@@ -1,118 +1,143 @@
-// The object graph as a tree that folds: an object stands where the shortest way leads to it; elsewhere an arrow does.
+// The object graph as a tree that folds: like objects in one row, slots below their variable, everything to be unfolded.
+// An object stands where the shortest way leads to it; elsewhere an arrow does.
 
 const GRAPH_COLORS = { red: "optimizer", blue: "variable", orange: "slot" };
 
-class ObjectGraph {
-  constructor(graph, tensors) {
-    Object.assign(this, graph);
-    this.tensorsOf = tensors;
-    this.home = new Map([[0, null]]);
-    const order = [0];
-    for (let at = 0; at < order.length; at++) {
-      const from = order[at];
-      for (const { name, child } of this.edges(from)) {
-        if (this.home.has(child)) continue;
-        this.home.set(child, { from, name });
-        order.push(child);
+class Hanging {
+  constructor(graph) {
+    Object.assign(this, { below: graph.below, slots: graph.slots, aliases: graph.aliases });
+    this.known = new Map();
+    this.up = new Map();
+  }
+
+  row(id, name, members, up, more = {}) {
+    let row = this.known.get(id);
+    if (!row) {
+      row = { id, name, members, node: members[0], ...more };
+      this.known.set(id, row);
+      this.up.set(row, up);
+    }
+    return row;
+  }
+
+  root() { return this.row("0", "(root)", [0], null); }
+
+  // Below a row of several stand those it is for, by their own names; below one of them, what hangs on it.
+  rowsBelow(row) {
+    if (row.rows) return row.rows;
+    row.rows = row.isAlias ? [] : row.members.length > 1 ? this.each(row) : this.hangingOn(row);
+    return row.rows;
+  }
+
+  each(row) {
+    const numbers = [...row.name.matchAll(/\{(\d[\d.,]*)\}/g)].at(-1);
+    const digits = numbers[1].match(/\d+/)[0].length; // of the first, and so of all where zeros stand before them
+    const each = numbers[1].split(",").flatMap((run) => {
+      const [first, last = first] = run.split("..").map(Number);
+      return Array.from({ length: last - first + 1 }, (_, at) => String(first + at).padStart(digits, "0"));
+    });
+    return row.members.map((node, at) =>
+      this.row(`${row.id}#${at}`, row.name.slice(0, numbers.index) + each[at] + row.name.slice(numbers.index + numbers[0].length), [node], row));
+  }
+
+  hangingOn(row) {
+    const make = (kind) => ([name, ...members], at) => this.row(`${row.id}/${kind}${at}`, name, members, row, { isAlias: kind === "a", isSlot: kind === "s" });
+    return [
+      ...(this.below[row.node] ?? []).map(make("b")),
+      ...(this.slots[row.node] ?? []).map(make("s")),
+      ...(this.aliases[row.node] ?? []).map(make("a")),
+    ];
+  }
+
+  path(row) {
+    const names = [];
+    for (let at = row; this.up.get(at); at = this.up.get(at)) if (at === row || at.members.length === 1) names.unshift(at.name);
+    return names.join("/") || "(root)";
+  }
+
+  above(row) {
+    const up = this.up.get(row);
+    return up && up.members.length > 1 ? this.up.get(up) : up;
+  }
+
+  // The row where a node is shown, by the way to it: made once, for all nodes.
+  home(node) {
+    if (!this.homes) {
+      this.homes = new Map();
+      const left = [this.root()];
+      while (left.length) {
+        const row = left.pop();
+        if (row.isAlias) continue;
+        if (row.members.length === 1) this.homes.set(row.node, row);
+        for (const below of this.rowsBelow(row)) left.push(below);
       }
     }
-    this.reached = order.length;
-    this.nodes = new Map();
-  }
-
-  edges(node) {
-    const flat = this.children[node], found = [];
-    for (let at = 0; at < flat.length; at += 2) found.push({ name: flat[at], child: flat[at + 1] });
-    const slots = this.slots[node] ?? [];
-    for (let at = 0; at < slots.length; at += 3) {
-      found.push({ name: `${slots[at + 1]} of ${this.path(slots[at])}`, child: slots[at + 2], isSlot: true });
-    }
-    return found;
-  }
-
-  path(node) {
-    const parts = [];
-    for (let at = node; this.home?.get(at); at = this.home.get(at).from) parts.unshift(this.home.get(at).name);
-    return parts.join("/") || (node === 0 ? "(root)" : `node ${node}`);
-  }
-
-  // An edge as a row; slots of an optimizer are rows below one of their own.
-  row(id, name, child, isHome, isSlot = false) {
-    const known = this.nodes.get(id);
-    if (known) return known;
-    const made = { id, name, child, isHome, isSlot };
-    this.nodes.set(id, made);
-    return made;
-  }
-
-  root() { return this.row("root", "(root)", 0, true); }
-
-  below(row) {
-    if (!row.isHome && !row.group) return [];
-    if (row.rows) return row.rows;
-    const seen = new Set(), plain = [], slots = [];
-    for (const { name, child, isSlot } of row.group ?? this.edges(row.child)) {
-      const home = this.home.get(child);
-      const isHome = home?.from === row.child && home?.name === name && !seen.has(child);
-      if (isHome) seen.add(child);
-      if (isSlot && !row.group) slots.push({ name, child, isSlot });
-      else plain.push(this.row(`${row.id}>${plain.length}`, name, child, isHome, isSlot));
-    }
-    if (slots.length) plain.push({ id: `${row.id}>slots`, name: several(slots.length, "slot"), child: row.child, isHome: false, group: slots });
-    row.rows = plain;
-    return plain;
+    return this.homes.get(node);
   }
 }
 
-function graphSection(graph, tensors, choose) {
-  const model = new ObjectGraph(graph, tensors);
-  const told = h("span", { class: "dim num" }, several(graph.colors.length, "object"));
-  const tree = new TreeRows("object graph", { below: (row) => model.below(row), draw, select: null });
-  tree.rows.element.style.height = `${Math.min(440, Math.max(120, graph.colors.length * ROW))}px`;
-  const fold = h("button", { class: "plain", type: "button", onclick: () => start() }, "Fold all");
-  const unfold = h("button", { class: "plain", type: "button", onclick: () => unfoldAll() }, "Unfold all");
-  const legend = h("span", { class: "legend" }, ["variable", "slot", "optimizer"].map((kind) => h("span", { class: kind }, h("i"), kind)));
-  const { whole, body } = section("Object graph", "graph", fold, unfold, legend, told);
-  body.append(tree.element);
-
-  function draw(row, indent) {
-    const kind = row.group ? "slot" : GRAPH_COLORS[graph.palette[graph.colors[row.child]]] ?? "unknown";
-    indent.classList.add(kind);
-    indent.append(h("span", { class: "dot" }), h("bdi", {}, short(row.name)));
-    if (row.group) return { children: [indent], attributes: {} };
-    if (!row.isHome) indent.append(h("span", { class: "dim" }, ` → ${short(model.path(row.child))}`));
-    const found = graph.tensors[row.child];
-    const spec = found.length === 1 ? `${tensors.dtype(found[0]) ?? "unknown"} [${tensors.shape(found[0]).join(", ")}]  ${size(tensors.nbytes[found[0]])}`
-      : found.length ? several(found.length, "tensor") : "";
-    const link = found.length ? h("button", { class: "plain", type: "button", tabindex: "-1", onclick: (event) => { event.stopPropagation(); choose(found[0]); } }, "show") : null;
-    return { children: [indent, h("span", { class: "dim" }, visible(spec)), link], attributes: { class: "g-grid" } };
+// `more(row)` gives what else is told of a row, its title, what it ends with, and whether it was searched for.
+class GraphTree {
+  constructor(graph, more) {
+    this.graph = graph;
+    this.model = new Hanging(graph);
+    this.more = more;
+    this.tree = new TreeRows("object graph", { below: (row) => this.model.rowsBelow(row), draw: (row, indent) => this.draw(row, indent) });
+    this.element = this.tree.element;
+    const button = (name, act) => h("button", { class: "plain", type: "button", onclick: act }, name);
+    this.buttons = [button("Fold", () => this.start()), button("Unfold all", () => this.unfoldAll())];
+    this.legend = h("span", { class: "legend" }, Object.values(GRAPH_COLORS).map((kind) => h("span", { class: kind }, h("i"), kind)));
+    this.count = several(graph.reached, "object");
   }
 
-  function unfoldAll() {
-    const opened = new Set(), left = [model.root()];
-    while (left.length && opened.size < 20000) {
-      const row = left.pop();
-      const below = model.below(row);
+  draw(row, indent) {
+    const { graph, model } = this, { told, title, found, children } = this.more(row);
+    indent.classList.add(row.isAlias ? "unknown" : GRAPH_COLORS[graph.palette[graph.colors[row.node]]] ?? "unknown");
+    const slots = graph.slots[row.node]?.length ?? 0;
+    const count = row.members.length > 1 ? `(${counted(row.members.length)} alike)` : slots && !row.isAlias && !this.tree.opened.has(row) ? `+${several(slots, "slot")}` : "";
+    const what = row.isAlias ? [`→ ${short(model.path(model.home(row.node) ?? model.root()))}`] : [visible(graph.words[graph.told[row.node]]), told, count];
+    indent.append(h("span", { class: "dot" }), h("bdi", { class: found ? "found" : null }, short(row.name)), h("span", { class: "dim" }, ["", ...what.filter(Boolean)].join("  ")));
+    return { children: [indent, children], attributes: { class: "g-grid", title } };
+  }
+
+  // Level by level, as long as all that is unfolded can be seen at once; slots and what is alike stay folded.
+  start() {
+    const { model } = this, opened = new Set(), room = Math.max(18, Math.floor(this.element.clientHeight / ROW));
+    let level = [model.root()], seen = 1;
+    while (level.length) {
+      const unfolding = level.filter((row) => row.members.length === 1 && model.rowsBelow(row).some((each) => !each.isSlot));
+      const next = unfolding.flatMap((row) => model.rowsBelow(row));
+      if (seen > 1 && seen + next.length > room) break;
+      for (const row of unfolding) opened.add(row);
+      seen += next.length;
+      level = next;
+    }
+    this.tree.show([model.root()], opened);
+  }
+
+  unfoldAll() {
+    const opened = new Set(), left = [this.model.root()];
+    while (left.length) {
+      const row = left.pop(), below = this.model.rowsBelow(row);
       if (below.length) opened.add(row);
-      left.push(...below);
+      for (const each of below) left.push(each);
     }
-    tree.show([model.root()], opened);
+    this.tree.show([this.model.root()], opened);
   }
+}
 
-  // As much is unfolded as can be seen at once.
-  function start() {
-    const opened = new Set(), left = [model.root()];
-    let seen = 1;
-    for (let at = 0; at < left.length; at++) {
-      const below = model.below(left[at]);
-      if (!below.length || left[at].group || (at && seen + below.length > 18)) continue;
-      opened.add(left[at]);
-      seen += below.length;
-      left.push(...below);
-      if (seen > 18) break;
-    }
-    tree.show([model.root()], opened);
-  }
-
-  return { whole, start };
+// The graph on the page of a checkpoint; `choose` shows a tensor there.
+function graphSection(graph, tensors, choose) {
+  const view = new GraphTree(graph, ({ node, isAlias }) => {
+    const found = isAlias ? [] : graph.tensors[node];
+    const show = (event) => { event.stopPropagation(); choose(found[0]); };
+    return {
+      told: found.length ? size(found.reduce((sum, tensor) => sum + tensors.nbytes[tensor], 0)) : "",
+      children: found.length ? h("button", { class: "plain", type: "button", tabindex: "-1", onclick: show }, "show") : null,
+    };
+  });
+  view.element.style.height = `${Math.min(440, Math.max(120, graph.reached * ROW))}px`;
+  const { whole, body } = section("Object graph", "graph", view.buttons, view.legend, h("span", { class: "dim num" }, view.count));
+  body.append(view.element);
+  return { whole, start: () => view.start() };
 }

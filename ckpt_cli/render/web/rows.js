@@ -119,11 +119,19 @@ class TreeRows {
 
   show(roots, opened = new Set()) {
     this.opened = opened;
-    this.flat = roots.map((node) => ({ node, level: 0 }));
-    for (let at = 0; at < this.flat.length; at++) {
-      if (opened.has(this.flat[at].node)) this.flat.splice(at + 1, 0, ...this.children(at));
-    }
+    this.flat = this.flatten(roots.map((node) => ({ node, level: 0 })));
     this.rows.show(this.flat.length);
+  }
+
+  // These rows, and below each that is open its own.
+  flatten(rows) {
+    const flat = [], left = rows.toReversed();
+    while (left.length) {
+      const row = left.pop();
+      flat.push(row);
+      if (this.opened.has(row.node)) for (const node of this.below(row.node).toReversed()) left.push({ node, level: row.level + 1 });
+    }
+    return flat;
   }
 
   children(at) {
@@ -152,12 +160,7 @@ class TreeRows {
     if (!more.length) return;
     this.opened.add(this.flat[at].node);
     // What was open below is open again.
-    for (let next = 0; next < more.length; next++) {
-      if (this.opened.has(more[next].node)) {
-        more.splice(next + 1, 0, ...this.below(more[next].node).map((node) => ({ node, level: more[next].level + 1 })));
-      }
-    }
-    this.flat = [...this.flat.slice(0, at + 1), ...more, ...this.flat.slice(at + 1)];
+    this.flat = [...this.flat.slice(0, at + 1), ...this.flatten(more), ...this.flat.slice(at + 1)];
     this.rows.show(this.flat.length, at);
   }
 

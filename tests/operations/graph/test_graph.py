@@ -255,7 +255,7 @@ def test_bert_fits_a_screen_and_unfolds_to_everything():
     shown = sum(max(map(len, drawn)) for drawn in [[row.members for row in whole.rows if row.level == 4]])
     assert shown == 12
     # The page has every object once: below its own, or among the alike ones of a row.
-    data = page_data(html(picture, tree, "bert", "1"))
+    data = page_data(html(picture, tree, "bert", "1"))["graph"]
     listed = [node for rows in data["below"].values() for _, *members in rows for node in members]
     listed += [node for rows in data["slots"].values() for _, node in rows]
     assert sorted(listed) == list(range(1, count))
@@ -272,6 +272,13 @@ def test_only_what_is_alike_folds():
     assert lines(draw("t", *of_edges(edges))) == [
         *("(root)", "  layer_{0..2,4}  (4 alike)", "    k", "  layer_3", "    other", "  layer_x"),
     ]
+
+
+def test_numbers_are_written_as_in_the_names_they_are_of():
+    padded = [(0, number + 1, f"block_{number:02d}") for number in range(8, 12)]
+    assert lines(draw("t", *of_edges(padded))) == ["(root)", "  block_{08..11}  (4 alike)"]
+    mixed = [(0, at + 1, name) for at, name in enumerate(("a1", "a01", "a002", "b²", "b³", "b¹"))]
+    assert lines(draw("t", *of_edges(mixed))) == ["(root)", *(f"  {name}" for _, _, name in mixed)]
 
 
 def test_edges_to_what_is_elsewhere_say_where():
