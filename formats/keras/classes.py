@@ -407,7 +407,7 @@ class _Telling:
             unit = self._unit(fit, own)
             unit.name = part.name
             edges.append(Edge(part.edge, unit, part.attribute))
-        config = {"num_heads": heads[0], "key_dim": heads[1]}
+        config = {"num_heads": heads[0], "key_dim": heads[1], "use_bias": len(own) > 1}
         return _Layer(Unit(class_name=_ATTENTION, edges=edges, config=config), _ATTENTION, 2)
 
     # What it is called ----------------------------------------------------------------------

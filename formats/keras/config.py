@@ -93,20 +93,36 @@ def _layers(config: Any, depth: int) -> tuple[Layer, ...]:
 def _layer(item: Config, depth: int) -> Layer:
     config = item.get("config")
     config = {"layers": config} if isinstance(config, list) else config if isinstance(config, dict) else {}
-    name, class_name = config.get("name", item.get("name")), item.get("class_name")
+    name = config.get("name", item.get("name"))
     built = item.get("build_config")
     shape = built.get("input_shape") if isinstance(built, dict) else None
-    # A class of somebody's own may bear a Keras layer's name and have other weights.
-    own = item.get("registered_name") not in (None, class_name)
     return Layer(
         name if isinstance(name, str) else "",
-        f"{class_name}" if isinstance(class_name, str) and not own else f"{item.get('registered_name')}",
+        class_called(item),
         config,
         tuple(shape)
         if isinstance(shape, list) and all(dim is None or type(dim) is int for dim in shape)
         else None,
         _layers(config, depth + 1) if "layers" in config else (),
     )
+
+
+def class_called(item: Config) -> str:
+    """Return a layer's class: Keras' own by its name, another by what it is registered as.
+
+    One that a program has not registered may bear the name of Keras' and have other weights; the module
+    tells, which HDF5 files do not have.
+    """
+    class_name, registered = item.get("class_name"), item.get("registered_name")
+    if registered not in (None, class_name):
+        return f"{registered}"
+    module = item.get("module", _LIBRARIES[0])
+    is_of_keras = isinstance(module, str) and module.partition(".")[0] in _LIBRARIES
+    return f"{class_name}" if is_of_keras else f"{module or 'Custom'}>{class_name}"
+
+
+_LIBRARIES = ("keras", "tf_keras", "tensorflow")
+"""Where Keras' own classes are."""
 
 
 def version_told(config: str | None, version: str | None) -> str | None:

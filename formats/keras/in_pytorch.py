@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.axes import Steps, parse_steps
-from .layers import LAYERS
+from .layers import LAYERS, LayerRow
 from .model import ModelError, Unit, Variable
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ LAYERS_IN_PYTORCH: dict[str, tuple[TorchRow, ...]] = {
 }
 
 _NORMALIZING = [name for name, rows in LAYERS_IN_PYTORCH.items() if rows[:2] == _SCALE_AND_SHIFT]
+_WITH_BIAS = {name for name, rows in LAYERS_IN_PYTORCH.items() if any("bias" in row.weight for row in rows)}
 _ONES_AND_ZEROS = {"weight": 1.0, "bias": 0.0}
 COUNT = "num_batches_tracked"
 _REVERSE = "_reverse"
@@ -242,8 +243,15 @@ def _number(told: Mapping[str, Any], word: str) -> str:
 
 
 def _refuse_options(unit: Unit, names: Mapping[int, str]) -> None:
-    """Refuse a layer that PyTorch computes otherwise whatever its weights are."""
+    """Refuse a layer that PyTorch computes otherwise whatever its weights are, and what is none of Keras'."""
     first = next((names[id(variable)] for variable in unit.all_variables()), unit.name)
+    row = LAYERS.get(unit.class_name, LayerRow())
+    option = row.otherwise(unit.config.get)
+    if option is not None:
+        raise ModelError(f"{first!r}: PyTorch has no {unit.class_name} with {option}={unit.config[option]!r}")
+    if unit.class_name in _WITH_BIAS and not unit.config.keys() & {"use_bias", "bias"}:  # Keras 1 says bias
+        message = f"its configuration has no use_bias, so that it is none of Keras' {unit.class_name}"
+        raise ModelError(f"{first!r}: {message}")
     if unit.class_name == "GRU" and not unit.config.get("reset_after", False):
         raise ModelError(f"{first!r}: PyTorch has no GRU that resets before the product (reset_after=False)")
 

@@ -120,14 +120,21 @@ class LayerRow(NamedTuple):
 
         Raises KeyError, with its name, for an option that does not tell.
         """
-        for option in (*self.unless, *_UNLESS):
-            if told(option) is not None and told(option) is not False:
-                raise KeyError(option)
+        option = self.otherwise(told)
+        if option is not None:
+            raise KeyError(option)
         axis = told("axis", -1)
         if self.one_axis and isinstance(axis, list) and len(axis) != 1:
             raise KeyError("axis")
         there = [weight for weight in self.weights if weight.is_there(told)]
         return [(weight, _pattern(weight.shape, told, free or {})) for weight in there]
+
+    def otherwise(self, told: Told) -> str | None:
+        """Return the option with which a layer has other weights than these; None where there is none."""
+        for option in (*self.unless, *_UNLESS):
+            if told(option) is not None and told(option) is not False:
+                return option
+        return None
 
     def with_weights(self) -> Iterator[LayerRow]:
         """Yield the rows whose weights a layer of this class has: its own, its cell's, its parts'."""

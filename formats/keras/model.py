@@ -188,8 +188,8 @@ def from_config(text: str) -> Unit:
     except ValueError as error:
         raise ModelError(str(error)) from error
     if not model.is_model:
-        what = f"{model.class_name!r} is no Sequential or Functional model: its configuration has no layers"
-        raise ModelError(what)
+        called = model.class_name.rpartition(">")[2]
+        raise ModelError(f"{called!r} is no Sequential or Functional model: its configuration has no layers")
     return _unit(model)
 
 

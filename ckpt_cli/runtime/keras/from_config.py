@@ -17,6 +17,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from formats.errors import UnsupportedFeatureError
+from formats.keras.config import class_called
 from formats.keras.layers import LAYERS, LayerRow
 from formats.wire.jsontext import parse_object
 
@@ -80,15 +81,13 @@ class Builder:
         self._make_layer = make_layer
 
     def model(self, item: Config, depth: int) -> Model:
-        config, class_name = item.get("config"), item.get("class_name")
+        config, class_name = item.get("config"), class_called(item)
         if depth > _MOST_DEPTH:
             raise UnsupportedFeatureError(f"models nested more than {_MOST_DEPTH} deep")
         if isinstance(config, list):  # Keras 1 gave a Sequential's layers alone
             config = {"layers": config}
-        own = item.get("registered_name") not in (None, class_name)
-        if own or class_name not in _MODELS or not isinstance(config, dict) or "layers" not in config:
-            called = item.get("registered_name") if own else class_name
-            raise unknown(f"a model of class {called!r}")
+        if class_name not in _MODELS or not isinstance(config, dict) or "layers" not in config:
+            raise unknown(f"a model of class {class_name!r}")
         build = self._sequential if class_name == "Sequential" else self._functional
         try:
             return build(item, config, depth)

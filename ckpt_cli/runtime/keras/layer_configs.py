@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from formats.errors import UnsupportedFeatureError
+from formats.keras.config import class_called
 from formats.keras.layers import LAYERS
 
 from . import activations, layers
@@ -47,7 +48,6 @@ _MOST_SPREAD = 1 << 12
 """Dilation over all axes: what is put around an image grows with it."""
 _ACTIVATIONS = ("activation", "recurrent_activation")
 _OTHER_IN_KERAS_3 = ("hard_sigmoid",)
-_MODULES = ("keras.layers", "keras.src.layers.", "keras.")
 _BAD_VALUES = (ValueError, TypeError, KeyError, IndexError, NotImplementedError, ArithmeticError)
 """What layers raise for values that make no sense: of the types are those of a JSON text, nothing more."""
 
@@ -122,13 +122,11 @@ def _parts(item: Config) -> tuple[str, str, Config]:
     """Return name, class name and configuration of a layer of Keras' own."""
     config = item.get("config")
     config = config if isinstance(config, dict) else {}
-    class_name, registered, module = item.get("class_name"), item.get("registered_name"), item.get("module")
+    class_name = class_called(item)
     name = str(config.get("name", item.get("name")))
-    if registered not in (None, class_name):
-        raise unknown(f"layer {name!r} ({registered})")
-    if module is not None and not str(module).startswith(_MODULES):
-        raise unknown(f"layer {name!r} ({module}.{class_name})")
-    return name, str(class_name), config
+    if class_name != item.get("class_name"):
+        raise unknown(f"layer {name!r} ({class_name})")
+    return name, class_name, config
 
 
 def _check(what: str, options: Config, *, keras3: bool) -> None:
