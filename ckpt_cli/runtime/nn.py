@@ -23,6 +23,7 @@ from .ops import convolution, windows
 from .ops.elementwise import cast
 from .ops.neural import sigmoid_cross_entropy
 from .tensor import OPERATIONS, Tensor, as_tensor
+from .unknown import refuse
 
 __all__ = [
     "avg_pool2d", "bias_add", "conv2d", "depthwise_conv2d", "dropout", "elu", "embedding_lookup", "gelu",
@@ -39,43 +40,72 @@ def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Te
     return _softmax(logits, -1 if axis is None else axis)
 
 
+def _refuse(where: str, data_format: str | None = None, **others: Any) -> None:
+    """Refuse what would change the outcome; the channels of an image are last unless it is said otherwise."""
+    refuse(where, data_format=None if data_format == "NHWC" else data_format, **others)
+
+
 def conv2d(
-    input: Any, filters: Any, strides: Any, padding: str, dilations: Any = 1, **options: Any
-) -> Tensor:
-    del options
+    input: Any, filters: Any, strides: Any, padding: Any, data_format: str | None = None,
+    dilations: Any = None, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    del name
+    _refuse("conv2d", data_format, padding=_explicit(padding))
     return convolution.conv2d(input, filters, strides, padding, dilations or 1)
 
 
 def depthwise_conv2d(
-    input: Any, filter: Any, strides: Any, padding: str, dilations: Any = None, **options: Any
-) -> Tensor:
-    del options
+    input: Any, filter: Any, strides: Any, padding: Any, data_format: str | None = None,
+    dilations: Any = None, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    del name
+    _refuse("depthwise_conv2d", data_format, padding=_explicit(padding))
     return convolution.depthwise_conv2d(input, filter, strides, padding, dilations or 1)
 
 
-def max_pool2d(input: Any, ksize: Any, strides: Any, padding: str, **options: Any) -> Tensor:
-    del options
+def max_pool2d(
+    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    del name
+    _refuse("max_pool2d", data_format, padding=_explicit(padding))
     return windows.max_pool2d(input, ksize, strides, padding)
 
 
-def avg_pool2d(input: Any, ksize: Any, strides: Any, padding: str, **options: Any) -> Tensor:
-    del options
+def avg_pool2d(
+    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    del name
+    _refuse("avg_pool2d", data_format, padding=_explicit(padding))
     return windows.avg_pool2d(input, ksize, strides, padding)
 
 
-def bias_add(value: Any, bias: Any, **options: Any) -> Tensor:
-    del options
+def _explicit(padding: Any) -> Any:
+    """Return a padding that is given in numbers; None for one that has a name."""
+    return None if isinstance(padding, str) else padding
+
+
+def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
+    del name
+    channels_last = data_format in ("NHWC", "N...C")
+    _refuse("bias_add", None if channels_last else data_format)
     return OPERATIONS["add"](value, bias)
 
 
-def dropout(x: Any, rate: float, seed: int | None = None, name: str | None = None) -> Tensor:
+def dropout(
+    x: Any, rate: float, noise_shape: Any = None, seed: int | None = None, name: str | None = None
+) -> Tensor:
     del name
+    refuse("dropout", noise_shape=noise_shape)
     tensor = as_tensor(x)
     return tensor * OPERATIONS["dropout_mask"](tensor, rate=rate, seed=seed)
 
 
-def embedding_lookup(params: Any, ids: Any, **options: Any) -> Tensor:
-    del options
+def embedding_lookup(params: Any, ids: Any, max_norm: float | None = None, name: str | None = None) -> Tensor:
+    del name
+    if max_norm is not None:  # even 0 is one
+        raise NotImplementedError(f"embedding_lookup: max_norm={max_norm!r} is not known here")
     return functions.gather(params, ids)
 
 

@@ -136,13 +136,13 @@ def gather(
     params: Any,
     indices: Any,
     validate_indices: Any = None,
-    axis: Any = 0,
+    axis: Any = None,
     batch_dims: int = 0,
     name: str | None = None,
 ) -> Tensor:
     del validate_indices, name
     refuse("gather", batch_dims=batch_dims)
-    return _op["gather"](params, indices, axis=int(axis))
+    return _op["gather"](params, indices, axis=int(axis or 0))
 
 
 def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None = None) -> Tensor:

@@ -599,7 +599,18 @@ def test_attention_with_a_causal_mask_sees_no_later_place():
     np.testing.assert_allclose(again.numpy()[:, :3], out.numpy()[:, :3], rtol=1e-5)
 
 
+IMAGE = np.ones((1, 2, 2, 2), np.float32)
 REFUSED = {
+    "channels first of a convolution": lambda: tf.nn.conv2d(IMAGE, IMAGE, 1, "SAME", data_format="NCHW"),
+    "a padding in numbers": lambda: tf.nn.conv2d(IMAGE, IMAGE, 1, [[0, 0], [1, 1], [1, 1], [0, 0]]),
+    "channels first by themselves": lambda: tf.nn.depthwise_conv2d(IMAGE, IMAGE, [1] * 4, "SAME", "NCHW"),
+    "channels first of the largest": lambda: tf.nn.max_pool2d(IMAGE, 2, 2, "SAME", "NCHW"),
+    "channels first of means": lambda: tf.nn.avg_pool2d(IMAGE, 2, 2, "SAME", data_format="NCHW"),
+    "channels first of a bias": lambda: tf.nn.bias_add(IMAGE, [1.0, 2.0], "NCHW"),
+    "noise of a shape": lambda: tf.nn.dropout(IMAGE, 0.5, [1, 1, 1, 2]),
+    "rows of a length": lambda: tf.nn.embedding_lookup(IMAGE[0, 0], [0], 1.0),
+    "a batch normalized along two axes": lambda: L.BatchNormalization(axis=[1, 2]),
+    "examples normalized together": lambda: L.LayerNormalization(axis=0)(IMAGE),
     "a map over nothing": lambda: tf.map_fn(abs, tf.zeros([0, 3])),
     "a model saved whole": lambda: K.callbacks.ModelCheckpoint("m.keras"),
     "recurrent dropout": lambda: L.LSTM(2, recurrent_dropout=0.5),

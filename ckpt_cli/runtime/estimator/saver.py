@@ -190,9 +190,8 @@ class Saver(_Keeper):
         save_relative_paths: bool = False,
         filename: str | None = None,
     ) -> None:
-        refuse(
-            "Saver", saver_def=saver_def, builder=builder, filename=filename, write_version=write_version != 2
-        )
+        other_version = None if write_version == 2 else write_version
+        refuse("Saver", saver_def=saver_def, builder=builder, filename=filename, write_version=other_version)
         if defer_build and var_list is not None:
             raise ValueError(
                 "If `var_list` is provided then build cannot be deferred. Either set defer_build=False or "

@@ -180,9 +180,18 @@ def _gather_nd_rule(g: Tensor, out: Tensor, x: Tensor, indices: Tensor) -> Any:
     return _op["gather_nd_back"](g, x, indices)
 
 
+def _gather_nd(x: Any, indices: Any) -> Any:
+    outside = ((indices < 0) | (indices >= x.shape[: indices.shape[-1]])).any(axis=-1)
+    if outside.any():
+        raise ValueError(
+            f"indices = {indices[outside][0].tolist()} does not index into shape {list(x.shape)}"
+        )
+    return _object_safe(x[tuple(np.moveaxis(indices, -1, 0))])
+
+
 define(
     "gather_nd",
-    lambda x, indices: _object_safe(x[tuple(np.moveaxis(indices, -1, 0))]),
+    _gather_nd,
     _gather_nd_rule,
     None,
 )

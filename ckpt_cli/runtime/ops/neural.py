@@ -21,7 +21,10 @@ def _log_softmax(logits: Any) -> Any:
 
 def _picked(logits: Any, labels: Any) -> Any:
     """Return -log softmax(logits) at the labels."""
-    found = _log_softmax(logits)
+    found, depth = _log_softmax(logits), logits.shape[-1]
+    outside = labels[(labels < 0) | (labels >= depth)]
+    if outside.size:
+        raise ValueError(f"a label value of {outside.flat[0]} is outside the valid range of [0, {depth})")
     return -np.take_along_axis(found, labels[..., None].astype(np.int64), axis=-1)[..., 0]
 
 

@@ -1629,3 +1629,46 @@ def softmax_over_several_axes(tf, directory):
     close(tf.keras.layers.Softmax(axis=[1, 2])(x), expected)
     close(tf.keras.layers.Softmax(axis=(1, 2))(x), expected)
     close(tf.keras.layers.Softmax(axis=[1])(x), [[[0.1192029, 0.1192029], [0.8807971, 0.8807971]]])
+
+
+def indices_and_labels_are_within_bounds(tf, directory):
+    """A negative one is not counted from the end."""
+    error, x = tf.errors.InvalidArgumentError, tf.constant([[0.1, 0.2, 0.7], [0.3, 0.3, 0.4]])
+    raises(error, tf.gather_nd, x, [[0, 0], [1, -1]])
+    raises(error, tf.gather_nd, x, [[2, 0]])
+    close(tf.gather_nd(x, [[1, 2], [0, 1]]), [0.4, 0.2])
+    for labels in ([-1, 0], [0, 3]):
+        raises(error, tf.nn.sparse_softmax_cross_entropy_with_logits, labels, x)
+        raises(error, tf.keras.losses.SparseCategoricalCrossentropy(), labels, x)
+    close(tf.gather(x, [1], axis=None), x[1:])
+
+
+def merging_layers_want_several_inputs(tf, directory):
+    layers, x = tf.keras.layers, tf.constant([[1.0, 2.0], [3.0, 5.0]])
+    for layer in (layers.Add(), layers.Average(), layers.Multiply(), layers.Subtract(), layers.Concatenate()):
+        raises(ValueError, layer, x)
+    raises(ValueError, layers.Subtract(), [x, x, x])
+    close(layers.Subtract()([x, x * 2]), -x)
+    close(layers.Add()([x, x, x]), 3 * x)
+
+
+def what_runs_both_ways_trains_as_its_layer(tf, directory):
+    layers, x = tf.keras.layers, tf.ones([1, 2, 3])
+    frozen = layers.Bidirectional(layers.GRU(2, trainable=False))
+    frozen(x)
+    assert (len(frozen.trainable_weights), len(frozen.non_trainable_weights)) == (0, 6)
+    later = layers.GRU(2)
+    later.trainable = False
+    both = layers.Bidirectional(later)
+    both(x)
+    assert both.trainable_weights == []
+    both.trainable = True
+    assert len(both.trainable_weights) == 6
+
+
+def axes_of_normalizations(tf, directory):
+    layers, x = tf.keras.layers, tf.ones([2, 3, 4])
+    for make in (layers.LayerNormalization, layers.UnitNormalization, layers.BatchNormalization):
+        for axis in (3, -4):
+            raises(ValueError, make(axis=axis), x)
+    raises(ValueError, layers.LayerNormalization(axis=[1, -2]), x)

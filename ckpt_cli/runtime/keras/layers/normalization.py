@@ -36,6 +36,20 @@ def _aligned(weight: Any, rank: int, axes: list[int]) -> Any:
     return _op["reshape"](weight, shape=tuple(shape))
 
 
+def _places(axes: Any, rank: int) -> list[int]:
+    """Return axes of a tensor of some rank, counted from its first; ValueError for what are none."""
+    given = [axes] if isinstance(axes, int) else list(axes)
+    if any(not -rank <= axis < rank for axis in given):
+        raise ValueError(
+            "Invalid value for `axis` argument. Expected 0 <= axis < inputs.rank "
+            f"(with inputs.rank={rank}). Received: axis={tuple(given)}"
+        )
+    places = [axis % rank for axis in given]
+    if len(set(places)) != len(places):
+        raise ValueError(f"Duplicate axis: {tuple(given)}")
+    return places
+
+
 class _Normalization(Layer):
     """What all have in common: axes, and the weights that scale and shift along them."""
 
@@ -59,9 +73,9 @@ class _Normalization(Layer):
         self._put("_initial", initializers.by_name(gamma=gamma_initializer, beta=beta_initializer))
 
     def build(self, input_shape: Any) -> None:
-        rank = len(input_shape)
-        axes = [self.axis] if isinstance(self.axis, int) else list(self.axis)
-        self.axis = [axis % rank for axis in axes]
+        self.axis = _places(self.axis, len(input_shape))
+        if 0 in self.axis:
+            raise NotImplementedError(f"{self.name}: axis=0, that of the examples, is not known here")
         self._make_weights(AXES=[input_shape[axis] for axis in self.axis])
 
     def _normalized(self, x: Tensor, mean: Any, variance: Any) -> Tensor:
@@ -99,6 +113,8 @@ class BatchNormalization(_Normalization):
         moving_variance_initializer: Any = "ones",
         **kwargs: Any,
     ) -> None:
+        if not isinstance(axis, int) and len(axis) != 1:
+            raise NotImplementedError(f"BatchNormalization: axis={axis!r} is not known here, only one axis")
         super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, **kwargs)
         self.momentum = momentum
         moving = {"moving_mean": moving_mean_initializer, "moving_variance": moving_variance_initializer}
@@ -175,8 +191,7 @@ class UnitNormalization(Layer):
         self.axis: Any = list(axis) if isinstance(axis, list | tuple) else axis
 
     def build(self, input_shape: Any) -> None:
-        axes = [self.axis] if isinstance(self.axis, int) else list(self.axis)
-        self.axis = [axis % len(input_shape) for axis in axes]
+        self.axis = _places(self.axis, len(input_shape))
         self.built = True
 
     def call(self, inputs: Tensor) -> Tensor:

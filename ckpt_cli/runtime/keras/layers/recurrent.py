@@ -456,8 +456,9 @@ def _renamed(layer: RNN, name: str, go_backwards: bool) -> RNN:
     for row in type(cell)._row.weights:
         options[row.option("regularizer")] = cell._regularizers[row.name]
         options[row.option("constraint")] = cell._constraints[row.name]
-    fresh = type(cell)(cell.units, name=cell.name, **options)
+    fresh = type(cell)(cell.units, name=cell.name, trainable=cell.trainable, dtype=cell.dtype, **options)
     return RNN(
         fresh, layer.return_sequences, layer.return_state, go_backwards, name=name,
-        activity_regularizer=layer._activity_regularizer, zero_output_for_mask=layer.return_sequences,
+        trainable=layer.trainable, dtype=layer.dtype, activity_regularizer=layer._activity_regularizer,
+        zero_output_for_mask=layer.return_sequences,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ... import dtypes
 from ...names import unique_name
 from ...ops.elementwise import cast
-from ...tensor import OPERATIONS, Tensor, as_tensor
+from ...tensor import OPERATIONS, Tensor, TensorShape, as_tensor
 from ...unknown import refuse
 from ..base_layer import Layer
 from ..masks import all_of
@@ -126,6 +126,14 @@ class TFOpLambda(Layer):
 KerasTensor.layer_of_operation = TFOpLambda
 
 
+def _require_several(what: str, shapes: Any) -> None:
+    """Raise ValueError for one tensor in place of a list: its examples would be taken for inputs."""
+    if not isinstance(shapes, list | tuple) or isinstance(shapes, TensorShape):
+        raise ValueError(  # noqa: TRY004  Keras'
+            f"{what} should be called on a list of inputs. Received: input_shape={shapes}"
+        )
+
+
 class _Merge(Layer):
     """Several tensors into one, pair by pair; a place counts where it does in all that have a mask."""
 
@@ -134,6 +142,10 @@ class _Merge(Layer):
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return None if mask is None else all_of(_listed_masks(inputs, mask))
+
+    def build(self, input_shape: Any) -> None:
+        _require_several("A merge layer", input_shape)
+        self.built = True
 
     def call(self, inputs: Any) -> Any:
         return reduce(_op[self._operation], inputs)
@@ -148,7 +160,17 @@ class Multiply(_Merge):
 
 
 class Subtract(_Merge):
+    """The first of two without the second."""
+
     _operation = "subtract"
+
+    def build(self, input_shape: Any) -> None:
+        super().build(input_shape)
+        if len(input_shape) != 2:
+            raise ValueError(
+                "A `Subtract` layer should be called on exactly 2 inputs. "
+                f"Received: input_shape={input_shape}"
+            )
 
 
 class Maximum(_Merge):
@@ -164,6 +186,10 @@ class Concatenate(Layer):
     def __init__(self, axis: int = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = axis
+
+    def build(self, input_shape: Any) -> None:
+        _require_several("A `Concatenate` layer", input_shape)
+        self.built = True
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         if mask is None or all(one is None for one in _listed_masks(inputs, mask)):
