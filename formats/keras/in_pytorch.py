@@ -246,7 +246,7 @@ def _refuse_options(unit: Unit, names: Mapping[int, str]) -> None:
     """Refuse a layer that PyTorch computes otherwise whatever its weights are, and what is none of Keras'."""
     first = next((names[id(variable)] for variable in unit.all_variables()), unit.name)
     row = LAYERS.get(unit.class_name, LayerRow())
-    option = row.otherwise(unit.config.get)
+    option = row.otherwise(dict(unit.config).get)
     if option is not None:
         raise ModelError(f"{first!r}: PyTorch has no {unit.class_name} with {option}={unit.config[option]!r}")
     if unit.class_name in _WITH_BIAS and not unit.config.keys() & {"use_bias", "bias"}:  # Keras 1 says bias
@@ -313,8 +313,11 @@ def _remarks(unit: Unit) -> Iterator[str]:
         epsilon = told.get("epsilon", 1e-3)
         if epsilon != _TORCH_EPSILON:
             yield f"epsilon is {epsilon}, PyTorch's is {_TORCH_EPSILON} where eps= does not say so"
-    if told.get("padding") == "same" and _pads_unevenly(told):
-        yield 'padding "same" puts more at the end than at the beginning: pad so before the layer, padding=0'
+    if name == "LayerNormalization" and not _normalizes_last(unit):
+        yield f"normalizes axis {told.get('axis')}, PyTorch's the last ones: put it there before the layer"
+    yield from _padding(unit)
+    if name == "Masking" or told.get("mask_zero"):
+        yield "masks steps: PyTorch's layers behind it take all of them"
     if name == "Flatten" and told.get("data_format") != "channels_first":
         yield "flattens with the channels last: in PyTorch permute(0, 2, 3, 1) first"
     if name in _RECURRENT and told.get("activation", "tanh") != "tanh":
@@ -341,6 +344,39 @@ def _taken_together(unit: Unit) -> Iterator[str]:
 
 def _has_sum(unit: Unit) -> bool:
     return unit.class_name in ("LSTM", "SimpleRNN") and bool(unit.config.get("use_bias", True))
+
+
+def _normalizes_last(unit: Unit) -> bool:
+    """Whether axes are the last ones of the input; also where nothing says how many it has."""
+    axis = unit.config.get("axis", -1)
+    axes = axis if isinstance(axis, list) else [axis]
+    shape = unit.layer.input_shape if unit.layer is not None else None
+    if shape is None and any(type(each) is int and each >= 0 for each in axes):
+        return True
+    places = {each % len(shape) - len(shape) if shape else each for each in axes if type(each) is int}
+    return places == set(range(-len(axes), 0))
+
+
+def _padding(unit: Unit) -> Iterator[str]:
+    told, name = unit.config, unit.class_name
+    if told.get("padding") == "causal":
+        yield 'padding "causal" is all at the beginning: pad so before the layer, padding=0'
+    if told.get("padding") != "same":
+        return
+    is_uneven = _pads_unevenly(told)
+    if name.startswith("AveragePooling"):
+        yield 'padding "same" is not counted: count_include_pad=False' + (_AND_DIVIDE if is_uneven else "")
+    elif is_uneven:
+        kind = next((kind for kind in _UNEVEN if kind in name), "")
+        yield f'padding "same" {_UNEVEN[kind]}, padding=0'
+
+
+_UNEVEN = {
+    "MaxPooling": "puts more at the end than at the beginning: pad so by -inf before the layer",
+    "Transpose": "cuts more off at the end than at the beginning: cut so after the layer",
+    "": "puts more at the end than at the beginning: pad so before the layer",
+}
+_AND_DIVIDE = "; where more is at the end, pad so and divide by what the layer makes of ones padded so"
 
 
 def _pads_unevenly(told: Mapping[str, Any]) -> bool:

@@ -167,7 +167,8 @@ def remark_on(optimizer: str, generation: str, settings: Mapping[str, Any]) -> s
         return "epsilon is added after bias is corrected, in Keras before: the first steps differ by it"
     if generation == LEGACY and not settings.get("momentum"):
         return None
-    return "epsilon is added after the root in PyTorch, in Keras below it: small gradients differ by it"
+    where = "epsilon is added after the root in PyTorch, in Keras below it"
+    return f"{where}: steps differ where gradients are as small as its root"
 
 
 def _each(value: Any) -> tuple[Any, ...]:

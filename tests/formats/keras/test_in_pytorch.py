@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from formats.keras.in_pytorch import rows_of
+from formats.keras.in_pytorch import remarks_on, rows_of
 from formats.keras.model import Edge, ModelError, Unit, Variable, from_config
 
 
@@ -61,3 +61,30 @@ def test_what_pytorch_computes_otherwise_is_refused(
     layer.edges = layer.edges or [Edge("gamma", Variable("gamma"))]  # which a file has, if the table has none
     with pytest.raises(ModelError, match=words):
         rows_of(found)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "config", "words"),
+    [
+        ("Conv1D", {"padding": "causal", "kernel_size": [3]}, "all at the beginning"),
+        ("Conv2D", {"padding": "same", "kernel_size": [3, 3], "strides": [2, 2]}, "pad so before the layer"),
+        ("Conv2DTranspose", {"padding": "same", "kernel_size": [3, 3], "strides": [2, 2]}, "cuts more off"),
+        ("MaxPooling2D", {"padding": "same", "pool_size": [2, 2]}, "pad so by -inf"),
+        ("AveragePooling2D", {"padding": "same", "pool_size": [3, 3], "strides": [1, 1]}, "not counted"),
+        ("AveragePooling2D", {"padding": "same", "pool_size": [2, 2]}, "ones padded so"),
+        ("Embedding", {"mask_zero": True}, "masks steps"),
+        ("LayerNormalization", {"axis": [-2], "epsilon": 1e-5}, "normalizes axis [-2]"),
+    ],
+)
+def test_what_weights_do_not_say_is_told(class_name: str, config: dict[str, Any], words: str) -> None:
+    (remark,) = remarks_on(model(class_name, {}, **config))
+    assert words in remark
+
+
+def test_axes_are_the_last_ones_of_the_input_they_are_built_for() -> None:
+    built = {"build_config": {"input_shape": [None, 6, 6]}}
+    (remark,) = remarks_on(model("LayerNormalization", built, axis=[1], epsilon=1e-5))
+    assert "normalizes axis [1]" in remark
+    assert remarks_on(model("LayerNormalization", built, axis=[1, 2], epsilon=1e-5)) == []
+    assert remarks_on(model("LayerNormalization", {}, axis=[1], epsilon=1e-5)) == []  # not known
+    assert remarks_on(model("Conv2D", {}, padding="same", kernel_size=[3, 3], strides=[1, 1])) == []
