@@ -599,7 +599,15 @@ def test_attention_with_a_causal_mask_sees_no_later_place():
     np.testing.assert_allclose(again.numpy()[:, :3], out.numpy()[:, :3], rtol=1e-5)
 
 
-IMAGE = np.ones((1, 2, 2, 2), np.float32)
+IMAGE, TWO = np.ones((1, 2, 2, 2), np.float32), np.ones((2, 2), np.float32)
+ROWS = L.Input([2])
+
+
+def compiled(model):
+    model.compile("sgd", "mse")
+    return model
+
+
 REFUSED = {
     "channels first of a convolution": lambda: tf.nn.conv2d(IMAGE, IMAGE, 1, "SAME", data_format="NCHW"),
     "a padding in numbers": lambda: tf.nn.conv2d(IMAGE, IMAGE, 1, [[0, 0], [1, 1], [1, 1], [0, 0]]),
@@ -611,6 +619,9 @@ REFUSED = {
     "rows of a length": lambda: tf.nn.embedding_lookup(IMAGE[0, 0], [0], 1.0),
     "a batch normalized along two axes": lambda: L.BatchNormalization(axis=[1, 2]),
     "examples normalized together": lambda: L.LayerNormalization(axis=0)(IMAGE),
+    "several outputs": lambda: compiled(K.Model(ROWS, [L.Dense(1)(ROWS)] * 2)).fit(TWO, [TWO, TWO]),
+    "outputs by name": lambda: compiled(K.Model(ROWS, {"a": L.Dense(1)(ROWS)})).evaluate(TWO, {"a": TWO}),
+    "an order by chunks": lambda: compiled(K.Model(ROWS, L.Dense(1)(ROWS))).fit(TWO, TWO, shuffle="batch"),
     "a map over nothing": lambda: tf.map_fn(abs, tf.zeros([0, 3])),
     "a model saved whole": lambda: K.callbacks.ModelCheckpoint("m.keras"),
     "recurrent dropout": lambda: L.LSTM(2, recurrent_dropout=0.5),
@@ -670,8 +681,8 @@ class TestFit:
         x, y = self.data()
         model = K.Sequential([L.Dense(1)])
         model.compile("sgd", "mse", run_eagerly=True)
-        with pytest.raises(NotImplementedError, match="fit: class_weight="):
-            model.fit(x, y, class_weight={0: 2.0})
+        with pytest.raises(NotImplementedError, match="fit: validation_steps="):
+            model.fit(x, y, validation_data=(x, y), validation_steps=2)
         model.fit(x, y, callbacks=None, verbose=0)
 
     def data(self):

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..compiled import compiled
 from ..data import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
+from ..functions import argmax
 from ..nest import flatten, map_structure
 from ..ops.elementwise import cast
 from ..ops.random import Traced
@@ -29,7 +30,7 @@ from .callbacks import CallbackList, History, Logs
 from .masks import mask_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["Trainer"]
 
@@ -77,23 +78,23 @@ class Trainer:
         object.__setattr__(self, "_progress", _Progress(self._metric_names))  # type: ignore[attr-defined]
 
     def train_step(self, data: Any) -> dict[str, Any]:
-        """Take one step on one batch, (x, y); return loss and metrics by name. Models may have another."""
-        x, y = unpacked(data)
+        """Take one step on a batch, (x, y, weights); return loss and metrics. Models may have another."""
+        x, y, weights = unpacked(data)
         loss_function = self._loss_function()
         with GradientTape() as tape:
             predictions = self(x, training=True)  # type: ignore[operator]
-            y = _matched(y, predictions)
-            loss = self._with_added_losses(loss_function(y, predictions, mask_of(predictions)))
+            y, weights = _matched(y, predictions, weights)
+            loss = self._with_added_losses(loss_function(y, predictions, weights))
         variables = self.trainable_variables  # type: ignore[attr-defined]
         self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return self._progress.after(x, y, loss, predictions)  # type: ignore[attr-defined]
 
     def test_step(self, data: Any) -> dict[str, Any]:
-        """Compute loss and metrics of one batch, (x, y). Models may have another."""
-        x, y = unpacked(data)
+        """Compute loss and metrics of a batch, (x, y, weights). Models may have another."""
+        x, y, weights = unpacked(data)
         predictions = self(x, training=False)  # type: ignore[operator]
-        y = _matched(y, predictions)
-        loss = self._with_added_losses(self._loss_function()(y, predictions, mask_of(predictions)))
+        y, weights = _matched(y, predictions, weights)
+        loss = self._with_added_losses(self._loss_function()(y, predictions, weights))
         return self._progress.after(x, y, loss, predictions)  # type: ignore[attr-defined]
 
     def _with_added_losses(self, loss: Any) -> Any:
@@ -107,28 +108,35 @@ class Trainer:
     def fit(
         self, x: Any, y: Any = None, batch_size: int | None = None, epochs: int = 1, verbose: Any = "auto",
         callbacks: Any = None, validation_split: float = 0.0, validation_data: Any = None,
-        shuffle: bool = True, initial_epoch: int = 0, steps_per_epoch: int | None = None,
-        validation_freq: Any = 1, validation_batch_size: int | None = None, **options: Any,
+        shuffle: Any = True, class_weight: dict[int, float] | None = None, sample_weight: Any = None,
+        initial_epoch: int = 0, steps_per_epoch: int | None = None, validation_steps: int | None = None,
+        validation_batch_size: int | None = None, validation_freq: Any = 1, **options: Any,
     ) -> History:  # fmt: skip
-        """Train for some epochs over arrays or a dataset of (x, y), and evaluate on others after each."""
+        """Train for some epochs over arrays, or a dataset of (x, y, weights), and evaluate after each.
+
+        Weights, of examples or of classes, are those of losses; metrics count each example once.
+        """
         del verbose
-        refuse("fit", **options)
+        by_chunks = shuffle if isinstance(shuffle, str) else None
+        refuse("fit", shuffle=by_chunks, validation_steps=validation_steps, **options)
         self._assert_compiled()
+        data = _Data(x, y, sample_weight)
         if validation_split and validation_data is None:
-            x, y, validation_data = _split_off(x, y, validation_split)
+            data, validation_data = data.split_off(validation_split)
+        weighed = _by_class(class_weight)
         history = History()
         told = CallbackList([*_listed(callbacks), history], self, epochs=epochs, steps=steps_per_epoch)
         self._put("stop_training", False)  # type: ignore[attr-defined]
         told.tell("on_train_begin")
         trained: Logs = {}
         logs: Logs = {}
-        rounds = _epochs(x, y, batch_size, shuffle, epochs - initial_epoch, steps_per_epoch)
+        rounds = _epochs(data, batch_size, shuffle, epochs - initial_epoch, steps_per_epoch)
         for epoch, batches in enumerate(rounds, initial_epoch):
-            trained = self._train(epoch, batches, told, trained)
+            trained = self._train(epoch, batches, weighed, told, trained)
             logs = dict(trained)
             if validation_data is not None and _is_due(epoch + 1, validation_freq):
-                inputs, labels = unpacked(validation_data)
-                found = self._evaluated(inputs, labels, validation_batch_size or batch_size, told)
+                others = _Data(*unpacked(validation_data))
+                found = self._evaluated(others, validation_batch_size or batch_size, told)
                 logs |= {f"val_{name}": value for name, value in found.items()}
             told.tell("on_epoch_end", epoch, logs=logs)
             if self.stop_training:
@@ -136,14 +144,16 @@ class Trainer:
         told.tell("on_train_end", logs=logs)
         return history
 
-    def _train(self, epoch: int, batches: _Counted, told: CallbackList, logs: Logs) -> Logs:
+    def _train(
+        self, epoch: int, batches: _Counted, weighed: Callable[[Any], Any], told: CallbackList, logs: Logs
+    ) -> Logs:
         """Train for an epoch; return its loss and metrics.  One without batches has those of before, as 0."""
         self._begin()
         told.tell("on_epoch_begin", epoch)
         for step, data in enumerate(batches):
             told.tell("on_train_batch_begin", step)
             with self._as_compiled():
-                logs = _floats(self.train_step(data))
+                logs = _floats(self.train_step(weighed(data)))
             told.tell("on_train_batch_end", step, logs=logs)
             if self.stop_training:
                 break
@@ -164,45 +174,50 @@ class Trainer:
 
     def evaluate(
         self, x: Any, y: Any = None, batch_size: int | None = None, verbose: Any = "auto",
-        callbacks: Any = None, return_dict: bool = False, **options: Any,
+        sample_weight: Any = None, steps: int | None = None, callbacks: Any = None,
+        return_dict: bool = False, **options: Any,
     ) -> Any:  # fmt: skip
         """Return the mean loss, with metrics a list of it and them, or by `return_dict` a dict."""
         del verbose
-        refuse("evaluate", **options)
+        refuse("evaluate", steps=steps, **options)
         self._assert_compiled()
-        logs = self._evaluated(x, y, batch_size, CallbackList(_listed(callbacks), self))
+        told = CallbackList(_listed(callbacks), self)
+        logs = self._evaluated(_Data(x, y, sample_weight), batch_size, told)
         return logs if return_dict else _alone(logs)
 
-    def _evaluated(self, x: Any, y: Any, batch_size: int | None, told: CallbackList) -> Logs:
+    def _evaluated(self, data: _Data, batch_size: int | None, told: CallbackList) -> Logs:
         self._begin()
         told.tell("on_test_begin")
         logs: Logs = {}
-        for step, data in enumerate(chain.from_iterable(_epochs(x, y, batch_size, False, 1, None))):
+        for step, batch in enumerate(chain.from_iterable(_epochs(data, batch_size, False, 1, None))):
             told.tell("on_test_batch_begin", step)
-            logs = _floats(self.test_step(data))
+            logs = _floats(self.test_step(batch))
             told.tell("on_test_batch_end", step, logs=logs)
         told.tell("on_test_end", logs=logs)
         return dict(logs)
 
-    def train_on_batch(self, x: Any, y: Any = None, **options: Any) -> Any:
-        """Take one step on one batch; return the loss, with metrics a list, or by `return_dict` a dict."""
-        return self._on_batch("train_on_batch", self.train_step, x, y, **options)
-
-    def test_on_batch(self, x: Any, y: Any = None, **options: Any) -> Any:
-        """Compute loss and metrics of one batch, as `train_on_batch` returns them."""
-        return self._on_batch("test_on_batch", self.test_step, x, y, **options)
-
-    def _on_batch(
-        self, name: str, step: Any, x: Any, y: Any, reset_metrics: bool = True, return_dict: bool = False,
-        **options: Any,
+    def train_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None,
+        class_weight: dict[int, float] | None = None, reset_metrics: bool = True, return_dict: bool = False,
     ) -> Any:  # fmt: skip
-        refuse(name, **options)
+        """Take one step on one batch; return the loss, with metrics a list, or by `return_dict` a dict."""
+        batch = _by_class(class_weight)(_Data(x, y, sample_weight).whole())
+        return self._on_batch(self.train_step, batch, reset_metrics, return_dict)
+
+    def test_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, reset_metrics: bool = True,
+        return_dict: bool = False,
+    ) -> Any:  # fmt: skip
+        """Compute loss and metrics of one batch, as `train_on_batch` returns them."""
+        batch = _Data(x, y, sample_weight).whole()
+        return self._on_batch(self.test_step, batch, reset_metrics, return_dict)
+
+    def _on_batch(self, step: Any, batch: Any, reset_metrics: bool, return_dict: bool) -> Any:
         self._assert_compiled()
         if reset_metrics:
             self._begin()
-        (data,) = _batches_of_arrays(x, y, len(flatten(x)[0]), np.arange(len(flatten(x)[0])))
         with self._as_compiled():
-            logs = _floats(step(data))
+            logs = _floats(step(batch))
         return logs if return_dict else _alone(logs)
 
     def predict_on_batch(self, x: Any) -> Any:
@@ -213,7 +228,7 @@ class Trainer:
         """Return the outputs for all of x as arrays."""
         del verbose
         refuse("predict", **options)
-        batches = chain.from_iterable(_epochs(x, None, batch_size, False, 1, None))
+        batches = chain.from_iterable(_epochs(_Data(x), batch_size, False, 1, None))
         parts = [self.predict_step(data) for data in batches]
         return map_structure(lambda *pieces: np.concatenate([piece.numpy() for piece in pieces]), *parts)
 
@@ -242,52 +257,135 @@ def _is_due(epoch: int, frequency: Any) -> bool:
     return epoch in frequency if isinstance(frequency, list) else epoch % frequency == 0
 
 
-def _split_off(x: Any, y: Any, share: float) -> tuple[Any, Any, tuple[Any, Any]]:
-    """Return the first rows of arrays to train with, and the last ones, as large a share of them, apart.
+class _Data:
+    """What is trained with: arrays of inputs, labels and weights of examples, or a dataset of all three."""
 
-    keras/src/engine/data_adapter.py, train_validation_split
-    """
-    if not _is_arrays(x):
-        raise ValueError("`validation_split` is only supported for Tensors or NumPy arrays, ")
-    count = len(flatten(x)[0])
-    at = math.floor(count * (1.0 - share))
-    if at in (0, count):
-        raise ValueError(
-            f"Training data contains {count} samples, which is not sufficient to split it into a validation "
-            f"and training set as specified by `validation_split={share}`. Either provide more data, or a "
-            "different value for the `validation_split` argument."
+    def __init__(self, x: Any, y: Any = None, weights: Any = None) -> None:
+        self.x, self.is_arrays = x, _is_arrays(x)
+        if not self.is_arrays:
+            for name, part in (("y", y), ("sample_weight", weights)):
+                if part is not None:
+                    raise ValueError(f"`{name}` argument is not supported when using dataset as input.")
+            return
+        self._parts = [part if part is None else map_structure(_array, part) for part in (x, y, weights)]
+        lengths = [{len(leaf) for leaf in flatten(part)} for part in self._parts if part is not None]
+        if len(set.union(*lengths)) > 1:
+            sizes = "\n".join(
+                f"  {name} sizes: {', '.join(map(str, sorted(found)))}"
+                for name, found in zip(("x", "y", "sample_weight"), lengths, strict=False)
+            )
+            raise ValueError(
+                f"Data cardinality is ambiguous:\n{sizes}\nMake sure all arrays contain the same number of "
+                "samples."
+            )
+
+    def __len__(self) -> int:
+        return len(flatten(self.x)[0])
+
+    def rows(self, chosen: Any) -> tuple[Any, ...]:
+        """Return some examples as a batch: (x,), (x, y) or (x, y, weights)."""
+        count = max(at for at, part in enumerate(self._parts) if part is not None) + 1
+        return tuple(
+            None if part is None else map_structure(lambda leaf: as_tensor(leaf[chosen]), part)
+            for part in self._parts[:count]
         )
 
-    def part(values: Any, rows: slice) -> Any:
-        return None if values is None else map_structure(lambda leaf: as_tensor(leaf)._value[rows], values)
+    def whole(self) -> tuple[Any, ...]:
+        return self.rows(slice(None))
 
-    first, last = slice(0, at), slice(at, None)
-    return part(x, first), part(y, first), (part(x, last), part(y, last))
+    def split_off(self, share: float) -> tuple[_Data, tuple[Any, ...]]:
+        """Return the first examples, to train with, and the last ones, as large a share of them, apart.
+
+        keras/src/engine/data_adapter.py, train_validation_split
+        """
+        if not self.is_arrays:
+            raise ValueError("`validation_split` is only supported for Tensors or NumPy arrays, ")
+        count = len(self)
+        at = math.floor(count * (1.0 - share))
+        if at in (0, count):
+            raise ValueError(
+                f"Training data contains {count} samples, which is not sufficient to split it into a "
+                f"validation and training set as specified by `validation_split={share}`. Either provide "
+                "more data, or a different value for the `validation_split` argument."
+            )
+        return _Data(*self.rows(slice(0, at))), self.rows(slice(at, None))
 
 
-def unpacked(data: Any) -> tuple[Any, Any]:
-    """Return the inputs and labels of a batch, None where it has no labels."""
-    if not isinstance(data, tuple):
-        return data, None
-    if len(data) > 2:
-        raise NotImplementedError("a batch with sample weights is not known here")
-    return (data[0], data[1]) if len(data) == 2 else (data[0], None)
+def _array(leaf: Any) -> Any:
+    """Return an array as Keras takes it, whose floats are of its own kind; tensors are taken as they are."""
+    if isinstance(leaf, TensorLike):
+        return as_tensor(leaf)._value
+    array = np.asarray(leaf)
+    return array.astype(np.float32) if array.dtype.kind == "f" else array
 
 
-def _matched(labels: Any, predictions: Any) -> Any:
-    """Return labels as losses and metrics are given them: of the predictions' rank, and dtype if of a kind.
+def unpacked(data: Any) -> tuple[Any, Any, Any]:
+    """Return the inputs, labels and weights of a batch, None where it has no labels or no weights."""
+    parts = tuple(data) if isinstance(data, tuple | list) else (data,)
+    if len(parts) > 3:
+        raise ValueError(
+            "Data is expected to be in format `x`, `(x,)`, `(x, y)`, or `(x, y, sample_weight)`, "
+            f"found: {len(parts)} parts"
+        )
+    x, y, weights = (*parts, None, None)[:3]
+    return x, y, weights
 
-    keras/engine/compile_utils.py, match_dtype_and_rank
+
+def _by_class(weights: dict[int, float] | None) -> Callable[[Any], Any]:
+    """Return what weighs each example of a batch as its class is weighed, times what it weighs already.
+
+    keras/src/engine/data_adapter.py, _make_class_weight_map_fn
     """
-    if not (isinstance(labels, TensorLike) and isinstance(predictions, TensorLike)):
-        return labels
-    labels = as_tensor(labels)
-    if (labels.ndim, predictions.ndim) == (1, 2):
-        labels = OPERATIONS["reshape"](labels, shape=(-1, 1))
-    kinds = labels.dtype, predictions.dtype
-    if all(kind.is_floating for kind in kinds) or all(kind.is_integer for kind in kinds):
-        labels = cast(labels, predictions.dtype)
-    return labels
+    if weights is None:
+        return lambda data: data
+    if sorted(weights) != list(range(len(weights))):
+        raise ValueError(
+            "Expected `class_weight` to be a dict with keys from 0 to one less than the number of classes, "
+            f"found {weights}"
+        )
+    of_classes = as_tensor([weights[one] for one in sorted(weights)])
+
+    def weighed(data: Any) -> Any:
+        x, y, given = unpacked(data)
+        if not isinstance(y, TensorLike | np.ndarray):
+            raise ValueError("`class_weight` is only supported for Models with a single output.")  # noqa: TRY004
+        y = as_tensor(y)
+        if y.ndim > 1 and y.shape[-1] > 1:
+            classes = argmax(y, -1)
+        else:
+            single = OPERATIONS["squeeze"](y, axis=-1) if y.ndim > 1 else y
+            classes = cast(OPERATIONS["round"](single), "int64")
+        found = OPERATIONS["gather"](of_classes, classes, axis=0)
+        if given is None:
+            return x, y, found
+        found, missing = cast(found, given.dtype), max(found.ndim - given.ndim, 0)
+        return x, y, OPERATIONS["reshape"](given, shape=(*given.shape, *[1] * missing)) * found
+
+    return weighed
+
+
+def _matched(labels: Any, predictions: Any, weights: Any) -> tuple[Any, Any]:
+    """Return labels and weights as losses and metrics are given them.
+
+    They have the predictions' rank, and dtype if they are of a kind; what a mask leaves out weighs nothing.
+    keras/src/engine/compile_utils.py, match_dtype_and_rank
+    """
+    if not isinstance(predictions, TensorLike):
+        raise NotImplementedError("fit and evaluate: a model of several outputs is not known here")
+    if isinstance(labels, TensorLike):
+        labels = as_tensor(labels)
+        if (labels.ndim, predictions.ndim) == (1, 2):
+            labels = OPERATIONS["reshape"](labels, shape=(-1, 1))
+        kinds = labels.dtype, predictions.dtype
+        if all(kind.is_floating for kind in kinds) or all(kind.is_integer for kind in kinds):
+            labels = cast(labels, predictions.dtype)
+    mask = mask_of(predictions)
+    if weights is None:
+        return labels, mask
+    weights = cast(weights, predictions.dtype)
+    if (weights.ndim, predictions.ndim) == (1, 2):
+        weights = OPERATIONS["expand_dims"](weights, axis=-1)
+    return labels, weights if mask is None else losses.of_rank(weights, mask) * cast(mask, weights.dtype)
 
 
 class _Progress:
@@ -325,21 +423,22 @@ class _Metrics:
 
 
 def _epochs(
-    x: Any, y: Any, batch_size: int | None, shuffle: bool, epochs: int, steps: int | None
+    data: _Data, batch_size: int | None, shuffle: bool, epochs: int, steps: int | None
 ) -> Iterator[_Counted]:
     """Yield the batches of each epoch.
 
     An epoch of so many steps that are not the whole dataset begins where the last one ended, and
     training ends with the data. An epoch is as long as the first one was.
     """
-    orders = Traced(kept=True)
+    x, orders = data.x, Traced(kept=True)
 
     def begin() -> Iterator[Any]:
-        if _is_arrays(x):
+        if data.is_arrays:
             with orders.called():
-                size = len(flatten(x)[0])
-                order = OPERATIONS["shuffle"](np.arange(size), seed=None) if shuffle else np.arange(size)
-            return _batches_of_arrays(x, y, batch_size, np.asarray(order))
+                order = np.arange(len(data))
+                order = np.asarray(OPERATIONS["shuffle"](order, seed=None)) if shuffle else order
+            size = batch_size or 32
+            return (data.rows(order[start : start + size]) for start in range(0, len(order), size))
         return (element if isinstance(element, tuple) else (element,) for element in x)
 
     length = int(x.cardinality()) if isinstance(x, Dataset) else UNKNOWN_CARDINALITY
@@ -349,7 +448,7 @@ def _epochs(
             "(if you did not intend to create an infinite dataset, make sure to not call `repeat()` on "
             "the dataset)."
         )
-    if _is_arrays(x):
+    if data.is_arrays:
         is_anew, batches = steps is None, chain.from_iterable(begin() for _ in range(epochs))
     else:
         # Keras begins a pass that nobody draws from, which takes random numbers of a shuffle.
@@ -391,16 +490,3 @@ def _is_arrays(x: Any) -> bool:
 
 def _tensors(values: Any) -> Any:
     return map_structure(as_tensor, values)
-
-
-def _batches_of_arrays(x: Any, y: Any, batch_size: int | None, order: Any) -> Iterator[Any]:
-    arrays = map_structure(lambda leaf: as_tensor(leaf)._value, x)
-    labels = map_structure(lambda leaf: as_tensor(leaf)._value, y) if y is not None else None
-    step = batch_size or 32
-    for start in range(0, len(order), step):
-        chosen = order[start : start + step]
-        batch = map_structure(lambda leaf, chosen=chosen: as_tensor(leaf[chosen]), arrays)
-        if labels is None:
-            yield (batch,)
-        else:
-            yield batch, map_structure(lambda leaf, chosen=chosen: as_tensor(leaf[chosen]), labels)

@@ -1672,3 +1672,110 @@ def axes_of_normalizations(tf, directory):
         for axis in (3, -4):
             raises(ValueError, make(axis=axis), x)
     raises(ValueError, layers.LayerNormalization(axis=[1, -2]), x)
+
+
+def weighed_model(tf, units=1, loss="mse", metrics=None, activation=None):
+    """Return a model of one layer, and twelve numbers for its inputs and six for its labels."""
+    dense = tf.keras.layers.Dense(units, activation, kernel_initializer="ones", input_shape=(2,))
+    model = tf.keras.Sequential([dense])
+    model.compile(tf.keras.optimizers.legacy.SGD(0.1), loss, metrics=metrics)
+    waves = np.sin(np.arange(12) * 1.7).reshape(6, 2)
+    return model, waves, np.sin(np.arange(6) * 1.7 + 1).reshape(6, 1)
+
+
+def weights_of_examples(tf, directory):
+    """Of arrays and datasets; losses are weighed, and of what is told by name metrics are not."""
+    weights, once = np.arange(6) / 5, {"epochs": 2, "batch_size": 4, "shuffle": False, "verbose": 0}
+    for wide in (weights, weights[:, None], tf.constant(weights)):
+        model, x, y = weighed_model(tf)
+        close(model.fit(x, y, sample_weight=wide, **once).history["loss"], [0.71308, 0.55134], 1e-5)
+        close(model.get_weights()[0], [[0.72166], [0.82921]], 1e-5)
+    model, x, y = weighed_model(tf)
+    history = model.fit(x, y, sample_weight=weights, validation_split=0.4, **once).history
+    close([*history["loss"], *history["val_loss"]], [0.84406, 0.77295, 0.60603, 0.58422], 1e-5)
+    for other in ((x, y, weights), [x, y, weights]):
+        model, x, y = weighed_model(tf)
+        history = model.fit(x, y, validation_data=other, **once).history
+        close([*history["loss"], *history["val_loss"]], [1.61879, 1.12344, 0.47627, 0.33911], 1e-5)
+    model, x, y = weighed_model(tf)
+    data = tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(4)
+    close(model.fit(data, epochs=2, verbose=0).history["loss"], [0.71308, 0.55134], 1e-5)
+    model, x, y = weighed_model(tf, metrics=["accuracy"])
+    close(model.evaluate(x, y, 4, 0, weights), [0.7385, 0.0], 1e-5)
+    model, x, y = weighed_model(tf)
+    found = [model.train_on_batch(x, y, weights), model.train_on_batch(x, y, weights, None, False)]
+    close([*found, model.test_on_batch(x, y, weights)], [0.7385, 0.69395, 0.57558], 1e-5)
+
+
+def weights_of_classes(tf, directory):
+    of_classes, once = (
+        {0: 1.0, 1: 2.0, 2: 0.5},
+        {"epochs": 2, "batch_size": 4, "shuffle": False, "verbose": 0},
+    )
+    classes, sparse = np.array([0, 1, 2, 0, 1, 1]), "sparse_categorical_crossentropy"
+    for labels, loss in (
+        (classes, sparse), (classes[:, None], sparse), (np.eye(3)[classes], "categorical_crossentropy")
+    ):  # fmt: skip
+        model, x, _ = weighed_model(tf, 3, loss, ["accuracy"], "softmax")
+        history = model.fit(x, labels, class_weight=of_classes, **once).history
+        close([*history["loss"], *history["accuracy"]], [1.55111, 1.43553, 0.5, 0.5], 1e-5)
+        close(model.get_weights()[1], [-0.10431, 0.27521, -0.1709], 1e-4)
+    model, x, _ = weighed_model(tf, 3, sparse, None, "softmax")
+    close(model.train_on_batch(x, classes, np.arange(6) / 5, of_classes), 0.87889, 1e-5)
+    close(model.get_weights()[1], [-0.01667, 0.04, -0.02333], 1e-3)
+    # Where the weights of examples are integers, so are those of classes.
+    model, x, _ = weighed_model(tf, 3, sparse, None, "softmax")
+    close(model.train_on_batch(x, classes, np.arange(6), of_classes), 4.21135, 1e-5)
+    raises(ValueError, model.fit, x, classes, class_weight={0: 1.0, 2: 0.5}, **once)
+    raises(tf.errors.InvalidArgumentError, model.fit, x, classes, class_weight={0: 1.0, 1: 0.5}, **once)
+
+
+def weights_of_examples_with_masks(tf, directory):
+    layers, tokens = tf.keras.layers, np.array([[1, 2, 0], [3, 0, 0], [1, 1, 1], [2, 0, 0]])
+    ones = {"kernel_initializer": "ones"}
+    model = tf.keras.Sequential(
+        [
+            layers.Embedding(4, 2, mask_zero=True, embeddings_initializer="ones"),
+            layers.SimpleRNN(2, return_sequences=True, recurrent_initializer="ones", **ones),
+            layers.Dense(1, **ones),
+        ]
+    )
+    model(tokens)
+    model.compile(tf.keras.optimizers.legacy.SGD(0.1), "mse")
+    labels = np.sin(np.arange(12) * 1.7).reshape(4, 3, 1)
+    once = {"epochs": 2, "batch_size": 2, "shuffle": False, "verbose": 0}
+    history = model.fit(tokens, labels, sample_weight=np.array([0.5, 1, 2, 0.0]), **once).history
+    close(history["loss"], [3.36212, 0.59819], 1e-5)
+    close(model.get_weights()[0][:, 0], [1.0, 0.96623, 0.99994, 0.96941], 1e-5)
+
+
+def what_fit_hands_to_a_step(tf, directory):
+    """Floats of numpy are float32, whatever they were; lengths that differ are refused."""
+    seen = []
+
+    class Model(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = tf.keras.layers.Dense(1)
+
+        def call(self, x):
+            return self.dense(x)
+
+        def train_step(self, data):
+            seen.append(tuple(part.dtype.name for part in data))
+            return super().train_step(data)
+
+    x, y = np.ones([4, 2]), np.ones([4, 1])
+    for given in ((x, y, None), (x, y, y[:, 0]), (x.astype(int), y.astype("f2"), y[:, 0].astype(int))):
+        model = Model()
+        model.compile("sgd", "mse")
+        model.fit(*given[:2], sample_weight=given[2], verbose=0)
+    floats = ("float32",)
+    # TensorFlow traces a step twice.
+    assert list(dict.fromkeys(seen)) == [floats * 2, floats * 3, ("int64", *floats, "int64")], seen
+    raises(ValueError, model.fit, x, y[:3], verbose=0)
+    raises(ValueError, model.fit, x[:3], y, verbose=0)
+    raises(ValueError, model.fit, x, y, sample_weight=y[:3, 0], verbose=0)
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(2)
+    raises(ValueError, model.fit, data, y, verbose=0)
+    raises(ValueError, model.fit, data, sample_weight=y, verbose=0)
