@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from formats.core.words import command_line
 from formats.errors import CheckpointError
+from formats.store.paths import named
 from formats.store.urls import public, scheme_of
 
 from .ending import EndedBySignal
@@ -25,6 +26,8 @@ _WITHOUT_EFFECT = frozenset(
     ]
 )
 """Parameters that may differ the second time: staged bytes do not depend on them, or sources tell them."""
+
+_WHOLE_URL = "name the same URL, with what *** stands for: that may be secret, and is not printed"
 
 
 def wish_to_resume(context: click.Context) -> Resume:
@@ -45,22 +48,32 @@ def going_on(context: click.Context, resume: Resume | None) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, EndedBySignal) as error:
         if resume is not None:
-            error.add_note(_same_command(context))
+            for line in _same_command(context):
+                error.add_note(line)
         raise
     except CheckpointError as error:
         if resume is not None and resume.has_kept:
-            error.hints = (*error.hints, f"to go on with what is finished: {_same_command(context)}")
+            *about, command = _same_command(context)
+            error.hints = (*error.hints, *about, f"to go on with what is finished: {command}")
         raise
     else:
         if resume is not None:
             resume.forget()
 
 
-def _same_command(context: click.Context) -> str:
-    """Return the command line as it was given, but for what may be secret in URLs."""
-    return command_line(*map(_public, context.find_root().obj or ()))
+def _same_command(context: click.Context) -> list[str]:
+    """Return the command line as it was given, last; before it what to do about what was cut out of URLs."""
+    words = [_public(word) for word in context.find_root().obj or ()]
+    about = [_WHOLE_URL] if any("://***" in word for word in words) else []
+    return [*about, command_line(*words)]
 
 
 def _public(word: str) -> str:
+    """Return a word without what may be secret in it: `***` stands for that."""
     name, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
-    return name + equals + (public(value) if scheme_of(value) else value)
+    if not scheme_of(value):
+        return word
+    try:
+        return name + equals + named(value)
+    except CheckpointError:  # it is refused
+        return name + equals + public(value)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import shlex
 import threading
 import traceback
 from typing import TYPE_CHECKING
@@ -663,6 +665,29 @@ def test_nothing_that_is_printed_holds_a_secret(
         *(path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()),
     ):
         assert not any(secret in text for secret in SECRETS)
+
+
+@pytest.mark.parametrize("end", ["", "?sig=topsecretsignature"])
+def test_a_url_is_not_named_without_what_was_cut_out_of_it(
+    end: str, web: Web, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The command that goes on was one that the server refuses."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(http, "_secrets", {})
+    count = itertools.count()
+    web.fault = lambda handler, _: ".data-" in handler.path and next(count) > 1 and (handler.say(403) or True)
+    words = ("convert", f"{web.url}/run/ckpt-1.index{end}", "kept-1", "--resume", "--jobs=1")
+    done = ckpt(*words)
+    assert done.code == 3
+    *_, about, last = done.err.splitlines()
+    shown = words[1] if not end else words[1].replace("://", "://***@").removesuffix(end)
+    assert (
+        last
+        == f"hint: to go on with what is finished: ckpt convert {shlex.quote(shown)} kept-1 --resume --jobs=1"
+    )
+    assert ("name the same URL, with what *** stands for" in about) is bool(end)
+    web.fault = lambda _, __: False
+    assert "were there already" in ckpt(*words).err
 
 
 NEW = data_path("guide_adam_legacy/tf_ckpts/ckpt-10")
