@@ -17,7 +17,7 @@ from tests.servers.programs import KEY, SECRET
 from tests.servers.web import Handler, Web, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.servers
@@ -28,7 +28,7 @@ TOKEN = "topsecrettoken"
 
 @pytest.fixture
 def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
-    """A bucket with one object, `run/x`, whose listing is told by `serve`."""
+    """A bucket with one object, `run/x`, and what proves who asks: a session at Amazon's, an Azure SAS."""
     found = Web()
     with serving(found):
         found.files["/bucket/run/x"] = DATA
@@ -40,6 +40,10 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
             "AWS_ENDPOINT_URL": found.url,
             "AWS_ALLOW_HTTP": "true",
             "AWS_REGION": "us-east-1",
+            "AZURE_STORAGE_ACCOUNT_NAME": "a",
+            "AZURE_STORAGE_SAS_TOKEN": f"sv=1&sig={TOKEN}",
+            "AZURE_STORAGE_ENDPOINT": found.url,
+            "AZURE_ALLOW_HTTP": "true",
         }.items():
             monkeypatch.setenv(name, value)
         for name in ("http_proxy", "https_proxy", "all_proxy"):
@@ -69,6 +73,22 @@ def listed(handler: Handler, keys: list[str], *, folders: tuple[str, ...] = (), 
     return True
 
 
+def redirecting(elsewhere: str) -> Callable[[Handler, bytes | None], bool]:
+    """Send whoever asks on to another server, for the same."""
+    return lambda handler, _: bool(handler.say(307, b"", {"Location": f"{elsewhere}{handler.path}"})) or True
+
+
+def hold_not_followed(url: str, asked: Web, other: Web, where: str) -> None:
+    """Hold that nobody goes on from one server to another, and that the error has no secret."""
+    with pytest.raises(
+        CheckpointError, match=f"redirects to another {where}, which is not followed"
+    ) as caught:
+        paths.list_folder(url)
+    assert asked.requests
+    assert not other.requests
+    assert "topsecret" not in str(caught.value)
+
+
 def test_a_listing_without_end_is_an_error(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CKPT_TIMEOUT", "0.5")
     count = itertools.count()
@@ -95,28 +115,12 @@ def test_a_listing_names_nothing_elsewhere(name: str, kind: str, web: Web) -> No
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/run/x", "az://bucket/run/x"])
-def test_no_redirect_leads_to_another_host(url: str, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_redirect_leads_to_another_host(url: str, web: Web) -> None:
     """obstore would send on the token of a session, and an Azure SAS as the page that it comes from."""
-    for name, value in {
-        "AZURE_STORAGE_ACCOUNT_NAME": "a",
-        "AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=topsecretsas",
-        "AZURE_STORAGE_ENDPOINT": web.url,
-        "AZURE_ALLOW_HTTP": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
     other = Web()
     with serving(other):
-        elsewhere = other.url.replace("127.0.0.1", "localhost")
-        web.fault = lambda handler, _: (
-            bool(handler.say(307, b"", {"Location": f"{elsewhere}{handler.path}"})) or True
-        )
-        with pytest.raises(
-            CheckpointError, match="redirects to another host, which is not followed"
-        ) as caught:
-            paths.list_folder(url)
-    assert web.requests
-    assert not other.requests
-    assert "topsecret" not in str(caught.value)
+        web.fault = redirecting(other.url.replace("127.0.0.1", "localhost"))
+        hold_not_followed(url, web, other, "host")
 
 
 @pytest.mark.parametrize("how", ["instance", "container"])
@@ -153,13 +157,9 @@ def test_a_role_is_asked_for_and_no_redirect_followed(
         for store in remote.STORES:
             store.forget()
         paths._kept.clear()
-        web.fault = lambda handler, _: (
-            bool(handler.say(307, b"", {"Location": f"{other.url}{handler.path}"})) or True
-        )
-        with pytest.raises(CheckpointError, match="redirects to another host, which is not followed"):
-            paths.list_folder("s3://bucket/run")
+        web.fault = redirecting(other.url)
+        hold_not_followed("s3://bucket/run", web, other, "host")
     assert role.requests
-    assert not other.requests
 
 
 def test_redirects_on_one_host_are_followed_without_what_signs(web: Web) -> None:
@@ -167,11 +167,8 @@ def test_redirects_on_one_host_are_followed_without_what_signs(web: Web) -> None
     other = Web()
     with serving(other):
         other.files["/bucket/run/x"] = DATA
-        web.fault = lambda handler, _: (
-            listed(handler, ["run/x"])
-            or bool(handler.say(307, b"", {"Location": f"{other.url}{handler.path}"}))
-            or True
-        )
+        on = redirecting(other.url)
+        web.fault = lambda handler, data: listed(handler, ["run/x"]) or on(handler, data)
         with open_file("s3://bucket/run/x") as file:
             assert file.read(0, 10) == DATA[:10]
     assert all("authorization" in each.headers for each in web.requests)
@@ -206,22 +203,8 @@ def test_https_is_not_left_for_http(
     """Also where http is allowed, and the host is the same: the server that is named is one of https."""
     secure = Web()
     with serving(secure, tls=tmp_path):
-        for name, value in {
-            "AWS_ENDPOINT_URL": secure.url,
-            "AZURE_STORAGE_ACCOUNT_NAME": "a",
-            "AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=topsecretsas",
-            "AZURE_STORAGE_ENDPOINT": secure.url,
-            "AZURE_ALLOW_HTTP": "true",
-            "SSL_CERT_FILE": str(tmp_path / "cert.pem"),
-        }.items():
-            monkeypatch.setenv(name, value)
-        secure.fault = lambda handler, _: (
-            bool(handler.say(307, b"", {"Location": f"{web.url}{handler.path}"})) or True
-        )
-        with pytest.raises(
-            CheckpointError, match="redirects to another scheme, which is not followed"
-        ) as caught:
-            paths.list_folder(url)
-    assert secure.requests
-    assert not web.requests
-    assert "topsecret" not in str(caught.value)
+        for name in ("AWS_ENDPOINT_URL", "AZURE_STORAGE_ENDPOINT"):
+            monkeypatch.setenv(name, secure.url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+        secure.fault = redirecting(web.url)
+        hold_not_followed(url, secure, web, "scheme")
