@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..core.version import VERSION
 from ..errors import CheckpointError, InaccessibleError, UnsupportedFeatureError
+from .called_off import called_off
 from .hand import emptied
 from .tally import add_reads, count_reads, is_counting, reads_of_task
 from .workers import Threads, Workers, default_jobs, each_of
@@ -102,7 +103,7 @@ class _Runs:
         for item in group:
             with self._changed:
                 if run in self._over:
-                    raise _called_off()
+                    raise called_off()
             yield item
 
 
@@ -120,16 +121,11 @@ def work_on(version: str, run: str, parcel: bytes, *, synced: bool) -> Done:
         hints = ("install one version everywhere",)
         return Done([], {}, UnsupportedFeatureError(message, hints=hints))
     if not RUNS.begin(run):
-        return Done([], {}, _called_off())
+        return Done([], {}, called_off())
     try:
         return _opened(run, parcel, synced=synced)
     finally:
         RUNS.end(run)
-
-
-def _called_off() -> CheckpointError:
-    """Return what nobody waits for any more."""
-    return CheckpointError("called off")
 
 
 def _opened(run: str, parcel: bytes, *, synced: bool) -> Done:

@@ -3,7 +3,8 @@
 A request takes as long as some hundred kilobytes do.  So a first look takes 64 KiB, and who reads in a row
 is read ahead for: as much as was read so far, so that never more than twice of what is wanted is
 fetched.  Who says beforehand what will be read (`expect`) is read ahead for at once, up to its end.
-What is ahead is fetched by threads, while what was fetched is worked on.
+What is ahead is fetched while what was fetched is worked on.  Threads fetch that alone: whoever waits for
+a server can be interrupted, or called off, and leaves them to themselves.
 
     run    bytes that one request fetches; it lies there for all threads that want some of it
     row    where somebody reads on, and how much was read there in a row
@@ -14,6 +15,8 @@ from __future__ import annotations
 import os
 import threading
 from typing import TYPE_CHECKING
+
+from .called_off import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -47,6 +50,14 @@ class _Run:
         self.is_used = False
         self.error: BaseException | None = None
         self.done = threading.Event()
+
+    @property
+    def came(self) -> bytes | memoryview:
+        """What came of it, when it is done."""
+        if self.data is None:
+            assert self.error is not None
+            raise self.error
+        return self.data
 
 
 _lock = threading.Lock()
@@ -127,9 +138,6 @@ class Pieces:
                 for begin, end in stretches[:_MOST_LOOKS]
                 if self._holding(begin) is None
             ]
-        if len(runs) == 1:
-            self._fill(runs[0])
-            return
         waiting = iter(runs)  # which threads may share
         for _ in runs[:_LOOKS_AT_ONCE]:
             threading.Thread(target=self._fill_each, args=(waiting,), daemon=True).start()
@@ -141,7 +149,7 @@ class Pieces:
     def read(self, begin: int, end: int) -> bytes:
         """Return the bytes from `begin` to `end`, which lie within the file."""
         if end - begin > REQUEST and self._holding(begin) is None:
-            return b"".join(self._fetch(at, min(at + AT_ONCE, end)) for at in range(begin, end, AT_ONCE))
+            return b"".join(self._alone(at, min(at + AT_ONCE, end)) for at in range(begin, end, AT_ONCE))
         with _lock:
             row = self._row_of(begin)
             new = max(0, end - max(begin, row.end))
@@ -170,7 +178,7 @@ class Pieces:
         return next((run for run in self._runs if run.begin <= at < run.end), None)
 
     def _held(self, at: int, end: int, row: _Row) -> _Run:
-        """Return the run that has a byte, fetched by this thread where nobody has asked for it yet."""
+        """Return the run that has a byte, when it has come; it is asked for where nobody has yet."""
         with _lock:
             run = self._holding(at)
             if run is not None:
@@ -181,9 +189,16 @@ class Pieces:
                 begin = self._looked_at(at) if stop - at < LOOK else at
                 run = mine = self._begin(begin, max(stop, begin + LOOK), row)
         if mine is not None:
-            self._fill(mine)
-        run.done.wait()
+            self._start(mine)
+        wait_for(run.done)
         return run
+
+    def _alone(self, begin: int, end: int) -> bytes | memoryview:
+        """Return what is too large to be held."""
+        run = _Run(begin, end)
+        self._start(run)
+        wait_for(run.done)
+        return run.came
 
     def _looked_at(self, at: int) -> int:
         """Return where a look begins: who looks at a file's end looks before it next."""
@@ -209,6 +224,9 @@ class Pieces:
             surplus -= each.end - each.begin
         return run
 
+    def _start(self, run: _Run) -> None:
+        threading.Thread(target=self._fill, args=(run,), daemon=True).start()
+
     def _fill(self, run: _Run) -> None:
         try:
             run.data = self._fetch(run.begin, run.end)
@@ -217,17 +235,13 @@ class Pieces:
             with _lock:
                 if _held.pop(run, None) is not None:
                     self._runs.remove(run)
-            if not isinstance(error, Exception):
-                raise
         finally:
             run.done.set()
 
     def _taken(self, run: _Run, at: int, end: int) -> bytes:
-        if run.data is None:
-            assert run.error is not None
-            raise run.error
+        data = run.came
         run.is_used = run.is_used or end >= run.end
-        return bytes(run.data[at - run.begin : min(end, run.end) - run.begin])
+        return bytes(data[at - run.begin : min(end, run.end) - run.begin])
 
     def _read_ahead(self, row: _Row) -> None:
         """Begin to fetch what comes next, where that is much, and more than is there already."""
@@ -243,4 +257,4 @@ class Pieces:
                 begun.append(self._begin(at, min(at + REQUEST, end), row))
                 at = begun[-1].end
         for run in begun:
-            threading.Thread(target=self._fill, args=(run,), daemon=True).start()
+            self._start(run)

@@ -16,8 +16,11 @@ from collections import deque
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from threading import Event
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
+from .called_off import until
 from .hand import StaysHereError
 
 if TYPE_CHECKING:
@@ -82,7 +85,7 @@ class Hands(Protocol):
         """Wait for what came of a group; what a task raised is raised."""
 
     def stop(self, futures: Iterable[Future[list[R]]]) -> None:
-        """Call off what has not begun, and wait for what has: it may write to a file that is removed next."""
+        """Call it off, and wait for what has begun: it may write to a file that is removed next."""
 
     def close(self) -> None:
         """Let those go who did the tasks."""
@@ -95,10 +98,14 @@ class Threads:
 
     def __init__(self, executor: Executor, count: int) -> None:
         self._executor = executor
+        self._over: WeakKeyDictionary[Future[Any], Event] = WeakKeyDictionary()
         self.count = count
 
     def submit(self, work: Callable[[T], R], group: list[T]) -> Future[list[R]]:
-        return self._executor.submit(each_of, work, group)
+        over = Event()
+        future = self._executor.submit(until, over, work, group)
+        self._over[future] = over
+        return future
 
     def result(self, future: Future[list[R]]) -> list[R]:
         return future.result()
@@ -106,7 +113,10 @@ class Threads:
     def stop(self, futures: Iterable[Future[list[R]]]) -> None:
         from concurrent.futures import wait
 
-        wait([future for future in futures if not future.cancel()])
+        begun = [future for future in futures if not future.cancel()]
+        for future in begun:
+            self._over[future].set()
+        wait(begun)
 
     def close(self) -> None:
         self._executor.shutdown(cancel_futures=True)

@@ -11,6 +11,7 @@ import pytest
 
 from formats.store import pieces
 from formats.store.pieces import LOOK, REQUEST, Pieces
+from formats.store.workers import workers
 
 MIB = 1 << 20
 
@@ -97,6 +98,27 @@ def test_neighbours_are_joined_and_what_is_far_apart_is_not() -> None:
         file.read(at, at + 80_000)
     assert len(file.fetched) == 6
     assert file.nbytes == 6 * 80_000
+
+
+@pytest.mark.parametrize("size", [1, REQUEST + 1])
+def test_who_waits_for_a_server_is_called_off(size: int) -> None:
+    """Ctrl-C waited until each thread's request had been given up: five times CKPT_TIMEOUT."""
+    ended = threading.Event()
+    came: list[int] = []
+
+    def fetch(begin: int, end: int) -> bytes:
+        if begin:
+            ended.wait(60)
+        came.append(begin)
+        return bytes(end - begin)
+
+    file = Pieces(fetch, 64 * MIB)
+    with workers(2) as two:
+        results = two.map(lambda at: file.read(at, at + size), [0, 20 * MIB, 40 * MIB], alone=True)
+        assert len(next(results)) == size
+        results.close()
+    assert came == [0]
+    ended.set()
 
 
 def test_what_is_expected_is_fetched_to_its_end() -> None:
