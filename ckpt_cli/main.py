@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -25,6 +26,9 @@ __all__ = ["cli", "main"]
 COMMANDS = os.path.join(os.path.dirname(__file__), "commands")
 
 ANSWER_IS_NO, USAGE, CANNOT = 1, 2, 3
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What only writing runs into.  An error of a file's has its name; what has none is of what is printed."""
 
 
 class ReaderGoneError(Exception):
@@ -147,8 +151,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
             sys.stdout.flush()
     except (BrokenPipeError, ReaderGoneError):
         # The reader of our output has seen enough: the answer stands if there is one already, and is
-        # neither yes nor no if not.  The interpreter must not try to flush the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # neither yes nor no if not.
+        pass
     except (KeyboardInterrupt, click.Abort, EndedBySignal) as error:
         _remove_stagings()
         if os.environ.get("CKPT_DEBUG"):
@@ -162,8 +166,17 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         if os.environ.get("CKPT_DEBUG"):
             raise
         code = _report(error)
+    _let_go_of_output()
     # What is left to do at exit is freeing memory, which the system does faster.
     sys.exit(code or 0)
+
+
+def _let_go_of_output() -> None:
+    """Have what cannot be printed go nowhere: Python would try again, complain, and exit with 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _remove_stagings() -> None:
@@ -206,7 +219,8 @@ def _report(error: Exception) -> int:
         code = ANSWER_IS_NO if is_answer else CANNOT
     else:
         assert isinstance(error, OSError)
-        where = f"{error.filename}: " if error.filename else ""
-        message, code = where + (error.strerror or str(error)).lower(), CANNOT
+        place = error.filename or ("standard output" if error.errno in _FULL else None)
+        message, code = (error.strerror or str(error)).lower(), CANNOT
+        message = message if place is None else f"{place}: {message}"
     error_lines(message, hints)
     return code

@@ -49,6 +49,9 @@ _ASIDE = "aside"
 _HINTS = {
     errno.ENOSPC: ("free some space, or write elsewhere",),
     errno.EDQUOT: ("free some of your quota, or write elsewhere",),
+    errno.EFBIG: (
+        "files may not be as large here: ulimit -f shows a shell's limit, the file system has one, too",
+    ),
     errno.EACCES: ("the directory must be writable, since new files are made beside the old ones",),
     errno.EROFS: ("this file system is mounted read-only: write elsewhere",),
 }

@@ -120,6 +120,14 @@ def test_a_closed_stream_is_no_traceback() -> None:
     assert shell("ckpt ls nowhere 2>&-").returncode == 3
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", [f"ls {BERT}", "--help", "explain exit-codes", f"ls --json {BERT}"])
+def test_an_output_that_is_full_is_named(command: str, unbuffered: str) -> None:
+    done = shell(f"ckpt {command} >/dev/full", PYTHONUNBUFFERED=unbuffered)
+    assert (done.returncode, done.stderr) == (3, "ckpt: error: standard output: no space left on device\n")
+
+
 def test_numpy_starts_no_threads() -> None:
     code = (
         "import os, sys; from ckpt_cli.main import main\n"

@@ -117,7 +117,7 @@ def output_of(path: str) -> Output:
     kind = _SUFFIXES.get(suffix)
     if kind is None:
         known = ", ".join(_SUFFIXES)
-        raise ValueError(f"{path!r} says not what to write: end it in {known} or / for a directory")
+        raise ValueError(f"{path!r} does not say what to write: end it in {known} or / for a directory")
     if kind == "json" and MAP.fullmatch(path):
         raise ValueError(f"{path!r} is how the map of a model's shards is called; end it in .json alone")
     return Output(kind, path)
