@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import os
+import shlex
 import shutil
 import sys
 from typing import IO, TYPE_CHECKING, Any
@@ -182,7 +183,9 @@ def _known_way_out(message: str) -> tuple[str, ...]:
     from ..operations.look.explain import way_out
 
     command = way_out(message)
-    return () if command is None else (f"what helps, as ckpt explain knows: {command}",)
+    if command is None or set(shlex.split(command)[1:]) <= set(sys.argv):  # which is what has just failed
+        return ()
+    return (f"what helps, as ckpt explain knows: {command}",)
 
 
 # For programs -------------------------------------------------------------------

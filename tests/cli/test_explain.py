@@ -232,6 +232,8 @@ def lay_out(directory: Path) -> None:
         ("data_missing", "lost"),
         ("index_cut_half", "cut"),
         ("graph_name_twice", "graph"),
+        ("data_empty", "short"),
+        ("index_flip", "block"),
     ):
         shutil.copytree(data_path("corrupt", source), directory / name)
     for suffix in ("index", "data-00000-of-00001"):

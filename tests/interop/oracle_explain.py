@@ -393,6 +393,29 @@ def slots_unresolved():
     fresh.restore(path).assert_consumed()
 
 
+# Strategies -----------------------------------------------------------------------------------
+
+
+@provoked
+def strategy_model_outside():
+    model = _model(1)
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        K.optimizers.Adam().build(model.trainable_variables)
+
+
+@provoked
+def strategy_optimizer_outside():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        kernel = _model(1).trainable_variables[0]
+    gradients = [(tf.ones([4, 1]), kernel)]
+    if IS_KERAS_3:
+        optimizer = K.optimizers.Adam()
+        strategy.run(lambda: optimizer.apply_gradients(gradients))
+    else:
+        K.optimizers.legacy.Adam().apply_gradients(gradients)
+
+
 # Keras ------------------------------------------------------------------------------------------
 
 
