@@ -25,7 +25,9 @@ import os
 import pickle
 import re
 import threading
+import time
 from concurrent.futures import (
+    FIRST_COMPLETED,
     BrokenExecutor,
     CancelledError,
     Future,
@@ -55,12 +57,18 @@ R = TypeVar("R")
 ASKED_EVERY = 2.0
 """Seconds after which one asks whether anybody is there, while nothing comes."""
 
+A_WHILE = 1.0
+"""Seconds after which a parcel comes back, done in part: of what has, nothing is lost with the command."""
+
 
 # Where the work is done ------------------------------------------------------------------
 
 
 class Done(NamedTuple):
-    """What came of a parcel; `reads` are bytes and reads by path.  An error is no failure of the worker's."""
+    """What came of a parcel, or of its first tasks; `reads` are bytes and reads by path.
+
+    An error is no failure of the worker's.
+    """
 
     results: list[Any]
     reads: dict[str, tuple[int, int]]
@@ -98,9 +106,12 @@ class _Runs:
         with self._changed:
             return run in self._busy
 
-    def until_over(self, run: str, group: Iterable[T]) -> Iterator[T]:
-        """Yield a group's items; raise where the rest of them was called off."""
-        for item in group:
+    def for_a_while(self, run: str, group: Iterable[T]) -> Iterator[T]:
+        """Yield a group's items, one at least, until a while has passed; raise where it was called off."""
+        until = time.monotonic() + A_WHILE
+        for number, item in enumerate(group):
+            if number and time.monotonic() >= until:
+                return
             with self._changed:
                 if run in self._over:
                     raise called_off()
@@ -111,7 +122,7 @@ RUNS = _Runs()
 
 
 def work_on(version: str, run: str, parcel: bytes, *, synced: bool) -> Done:
-    """Do the tasks of a parcel in this process, for a command in another.
+    """Do the tasks of a parcel in this process, for a command in another; what takes long, in part.
 
     `synced` has what is written reach the file system's server before this returns: nobody else's
     `fsync` brings it there.
@@ -136,7 +147,7 @@ def _opened(run: str, parcel: bytes, *, synced: bool) -> Done:
         error: CheckpointError | None = None
         try:
             work, group = pickle.loads(parcel)  # noqa: S301  of who hands out, see above
-            results = each_of(work, RUNS.until_over(run, group))
+            results = each_of(work, RUNS.for_a_while(run, group))
             for file in hand.filled:
                 file.close(synced=synced)
         except CheckpointError as raised:
@@ -190,11 +201,11 @@ class Travelling:
         except (BrokenExecutor, RuntimeError) as error:
             raise self.lost(error) from error
 
+    def wait(self, futures: Iterable[Future[Any]]) -> None:
+        while not wait(futures, ASKED_EVERY, FIRST_COMPLETED).done:
+            self.ask()
+
     def result(self, future: Future[Any]) -> list[Any]:
-        while not future.done():
-            wait([future], ASKED_EVERY)
-            if not future.done():
-                self.ask()
         try:
             done = future.result()
         except self.failures as error:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from .called_off import until
@@ -81,8 +81,11 @@ class Hands(Protocol):
     def submit(self, work: Callable[[T], R], group: list[T]) -> Future[list[R]]:
         """Hand out a group of items.  Raises StaysHereError where they cannot travel."""
 
+    def wait(self, futures: Iterable[Future[list[R]]]) -> None:
+        """Wait until one of them has ended.  Raises CheckpointError where nobody is there any more."""
+
     def result(self, future: Future[list[R]]) -> list[R]:
-        """Wait for what came of a group; what a task raised is raised."""
+        """Return what came of a group, or of its first items; what a task raised is raised."""
 
     def stop(self, futures: Iterable[Future[list[R]]]) -> None:
         """Call it off, and wait for what has begun: it may write to a file that is removed next."""
@@ -107,6 +110,11 @@ class Threads:
         self._over[future] = over
         return future
 
+    def wait(self, futures: Iterable[Future[list[R]]]) -> None:
+        from concurrent.futures import FIRST_COMPLETED, wait
+
+        wait(futures, return_when=FIRST_COMPLETED)
+
     def result(self, future: Future[list[R]]) -> list[R]:
         return future.result()
 
@@ -120,6 +128,89 @@ class Threads:
 
     def close(self) -> None:
         self._executor.shutdown(cancel_futures=True)
+
+
+class _Group(Generic[T, R]):
+    """Items that were handed out together, what came of the first of them, and what was raised then."""
+
+    def __init__(self, items: list[T]) -> None:
+        self.items = items
+        self.results: list[R] = []
+        self.error: Exception | None = None
+        self.future: Future[list[R]] | None = None
+
+    @property
+    def under_way(self) -> Future[list[R]] | None:
+        """What is waited for; None where nothing is."""
+        is_over = self.error is not None or len(self.results) >= len(self.items)
+        return None if is_over else self.future
+
+
+class _Round(Generic[T, R]):
+    """Groups that were handed out and not taken back yet, in their order.
+
+    Of what has come back `told` is called, whatever else is waited for.
+    """
+
+    def __init__(self, hands: Hands, work: Callable[[T], R], told: Callable[[T, R], None]) -> None:
+        self._hands = hands
+        self._work = work
+        self._told = told
+        self._groups: deque[_Group[T, R]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def hand_out(self, items: list[T]) -> bool:
+        """Hand out a group, or do it here where it cannot travel; return whether it was handed out."""
+        group: _Group[T, R] = _Group(items)
+        try:
+            group.future = self._hands.submit(self._work, items)
+        except StaysHereError:
+            group.results.extend(_done_here(self._work, items, self._told))
+        self._groups.append(group)
+        return group.future is not None
+
+    def first(self) -> list[R]:
+        """Return what came of the group that was handed out first, which stays known until it has ended."""
+        first = self._groups[0]
+        while first.under_way is not None:
+            self._hands.wait(self._under_way())
+            for group in self._groups:
+                if group.under_way is not None and group.under_way.done():
+                    self._take(group, group.under_way)
+        self._groups.popleft()
+        if first.error is not None:
+            raise first.error
+        return first.results
+
+    def _take(self, group: _Group[T, R], future: Future[list[R]]) -> None:
+        """Take what came of a group, and hand out the rest of it again where that is not all."""
+        try:
+            results = self._hands.result(future)
+        except Exception as error:  # which is raised in its turn
+            group.error = error
+            return
+        for item, result in zip(group.items[len(group.results) :], results, strict=False):
+            self._told(item, result)
+        group.results += results
+        if group.under_way is not None:
+            group.future = self._hands.submit(self._work, group.items[len(group.results) :])
+
+    def stop(self) -> None:
+        """Call off what is under way."""
+        self._hands.stop(self._under_way())
+
+    def _under_way(self) -> list[Future[list[R]]]:
+        return [future for group in self._groups if (future := group.under_way) is not None]
+
+
+def _done_here(work: Callable[[T], R], items: Iterable[T], told: Callable[[T, R], None]) -> Iterator[R]:
+    """Do tasks in this thread."""
+    for item in items:
+        result = work(item)
+        told(item, result)
+        yield result
 
 
 class Workers:
@@ -163,54 +254,43 @@ class Workers:
         file: Callable[[T], object] = lambda _: None,
         *,
         alone: bool = False,
+        told: Callable[[T, R], None] = lambda *_: None,
     ) -> Generator[R]:
         """Yield `work(item)` of every item, in their order.
 
         `size` says how many bytes an item is of, `file` what it writes to; `alone` has each be a group.
+        `told` is called with an item and its result when that is there, before those that are yielded first.
 
         What a task raises is raised in its turn.  When the generator has ended, or was
         closed, no task is running any more and no other will.
         """
         if self._hands is None:
-            yield from map(work, items)
+            yield from _done_here(work, items, told)
             return
         groups = ([item] for item in items) if alone else self._together(items, size, file)
         first, second = next(groups, None), next(groups, None)
         if first is None or (second is None and not self._shares_all):
-            yield from map(work, first or ())  # nothing to share, and nobody to be found for it
+            yield from _done_here(work, first or (), told)  # nothing to share, and nobody to be found for it
             return
         if not self._made:
             self._made.append(self._hands())
         hands = self._made[0]
-        ahead: deque[Future[list[R]] | list[R]] = deque()
+        ahead = _Round(hands, work, told)
         try:
             for group in chain((first,), () if second is None else (second,), groups):
-                ahead.append(self._handed(hands, work, group, sum(map(size, group))))
+                self._count(group, sum(map(size, group)), travelled=ahead.hand_out(group))
                 if len(ahead) > 2 * hands.count:
-                    yield from self._first(hands, ahead)
+                    yield from ahead.first()
             while ahead:
-                yield from self._first(hands, ahead)
+                yield from ahead.first()
         finally:
-            hands.stop([future for future in ahead if not isinstance(future, list)])
+            ahead.stop()
 
-    def _handed(
-        self, hands: Hands, work: Callable[[T], R], group: list[T], nbytes: int
-    ) -> Future[list[R]] | list[R]:
-        """Hand out a group, or do it here where it cannot travel."""
-        try:
-            future = hands.submit(work, group)
-        except StaysHereError:
+    def _count(self, group: list[T], nbytes: int, *, travelled: bool) -> None:
+        if travelled:
+            self.sent = [self.sent[0] + 1, self.sent[1] + nbytes]
+        else:
             self.kept = [self.kept[0] + len(group), self.kept[1] + nbytes]
-            return each_of(work, group)
-        self.sent = [self.sent[0] + 1, self.sent[1] + nbytes]
-        return future
-
-    def _first(self, hands: Hands, ahead: deque[Future[list[R]] | list[R]]) -> list[R]:
-        """Return what came of the group that was handed out first, which stays known until it has ended."""
-        first = ahead[0]
-        results = first if isinstance(first, list) else hands.result(first)
-        ahead.popleft()
-        return results
 
     def _together(
         self, items: Iterable[T], size: Callable[[T], int], file: Callable[[T], object]

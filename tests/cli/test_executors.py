@@ -304,6 +304,25 @@ def test_a_task_that_is_called_off_ends_between_its_ranges() -> None:
     assert not executors.RUNS.is_busy("a run")
 
 
+def test_a_parcel_that_takes_long_comes_back_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 256 MiB, on a slow disk, a killed command lost ten seconds."""
+    monkeypatch.setattr(executors, "A_WHILE", 0)
+    parcels, told = [], []
+
+    class Noting(ThreadPoolExecutor):
+        def submit(self, work: Callable, *arguments: Any, **options: Any) -> Any:
+            parcels.append(pickle.loads(arguments[2])[1])
+            return super().submit(work, *arguments, **options)
+
+    with Noting(1) as pool:
+        found = workers.Workers(lambda: Travelling(pool, 1), shares_all=True)
+        results = found.map(abs, [-1, -2, -3], lambda _: 1, told=lambda *each: told.append(each))
+        assert list(results) == [1, 2, 3]
+    assert parcels == [[-1, -2, -3], [-2, -3], [-3]]
+    assert told == [(-1, 1), (-2, 2), (-3, 3)]
+    assert found.sent == [1, 3]
+
+
 def _refused(reader: formats.CheckpointReader, pool: ProcessPoolExecutor) -> str:
     with pytest.raises(CheckpointError) as caught:
         list(statistics_of(reader, ["a"], lent_by(pool, 2)))

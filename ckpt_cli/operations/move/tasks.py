@@ -66,7 +66,7 @@ def done(
 ) -> Generator[tuple[Unit, Part, Sums]]:
     """Have parts worked on; yield each unit with its last part and the checksums of the whole.
 
-    `note` is told of each part, and its own checksums.
+    `note` is told of each part, and its own checksums, when it is done, whatever goes before it.
     Whoever stops before the end closes this: parts that are being copied would go on into
     files that are removed.
     """
@@ -79,12 +79,15 @@ def done(
 
     total = None
     mapped = workers.map(
-        work, noted(), lambda part: part.end - part.begin, lambda part: part.place and part.place.file
+        work,
+        noted(),
+        lambda part: part.end - part.begin,
+        lambda part: part.place and part.place.file,
+        told=note,
     )
     with closing(mapped) as results:
         for sums in results:
             unit, part = waiting.popleft()
-            note(part, sums)
             total = sums if total is None else total.add(sums)
             if part.end == part.values.size:
                 yield unit, part, total

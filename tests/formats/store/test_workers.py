@@ -86,6 +86,24 @@ def test_when_it_is_over_nothing_runs_any_more(how: str) -> None:
         assert running == 0
 
 
+def test_what_has_come_back_is_told_of_whatever_else_is_waited_for() -> None:
+    """So it can be noted as done: one that takes long would have it lost with the command."""
+    others = threading.Event()
+    found: list[tuple[int, int]] = []
+
+    def wait_for_others(number: int) -> int:
+        return number * (number > 0 or others.wait(10))
+
+    def told(number: int, result: int) -> None:
+        found.append((number, result))
+        if len(found) == 2:
+            others.set()
+
+    with workers(2) as pool:
+        assert list(pool.map(wait_for_others, range(3), told=told)) == [0, 1, 2]
+    assert found == [(1, 1), (2, 2), (0, 0)]
+
+
 def test_the_first_failure_in_order_is_the_one_that_is_raised() -> None:
     def fail(number: int) -> int:
         time.sleep(0.01 * (3 - number))  # the last one fails first
