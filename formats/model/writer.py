@@ -15,11 +15,13 @@ from ..core.chunks import PIECE, chunks_of
 from ..core.dtypes import INVALID
 from ..core.spec import is_utf8
 from ..errors import (
+    CheckpointError,
     CheckpointExistsError,
     ConversionError,
     CorruptCheckpointError,
     DuplicateKeyError,
     TensorNotFoundError,
+    UnknownFormatError,
     UnsupportedDtypeError,
     cast_or_leave_out,
     leave_out,
@@ -377,14 +379,24 @@ class CheckpointWriter(ABC):
     def reopen(self) -> CheckpointReader:
         """Return a reader of what was written: before it is moved to its place, if it `is_readable`.
 
-        Of a rehearsal, of what lies in that place.
+        Of a rehearsal, of what lies in that place; UnknownFormatError where that is something else.
         """
         if self.target.rehearsal:
-            return self.format.reader(Probe(self.location(self.target.path)), False)
+            return self._reopened_in_place()
         if self._state != "closed":
             self.finish()
         with self.staging.opening() as path:
             return self.format.reader(Probe(self.location(path)), False)
+
+    def _reopened_in_place(self) -> CheckpointReader:
+        probe = Probe(self.location(self.target.path))
+        try:
+            if self.format.sniff(probe):
+                return self.format.reader(probe, False)
+            raise UnknownFormatError(f"is no {self.format.name}", path=self.target.path)
+        except CheckpointError:
+            probe.close()
+            raise
 
     def is_said_by(self, found: CheckpointReader) -> bool:
         """Whether what lies there says of itself what this rehearsal would write, and is cut as that is.

@@ -228,6 +228,23 @@ def test_shards_of_another_size_are_not_taken_for_it(name: str, size: str, ckpt:
     assert files("out") == before
 
 
+@pytest.mark.parametrize(
+    "name", ["bundle", "safetensors", "sharded safetensors", "Keras 3 weights", "Keras archive"]
+)
+@pytest.mark.parametrize("content", [b"", b"{", b"something else\n" * 9])
+def test_what_is_no_checkpoint_is_not_taken_for_it(name: str, content: bytes, ckpt: Ckpt, here: Path) -> None:
+    """A shard index that is no JSON was a traceback."""
+    assert ckpt("convert", *TARGETS[name], "--resume").code == 0
+    made = sorted(path for path in (here / "out").rglob("*") if path.is_file())
+    head = next((path for path in made if "index" in path.name), made[0])
+    head.write_bytes(content)
+    before = files("out")
+    done = ckpt("convert", *TARGETS[name], "--resume")
+    assert (done.code, done.out) == (3, "")
+    assert "is there already" in done.err
+    assert files("out") == before
+
+
 @pytest.mark.parametrize("name", ["Keras 2 weights", "Keras 3 weights", "Keras archive"])
 def test_a_file_that_says_something_else_is_not_taken_for_it(name: str, ckpt: Ckpt, here: Path) -> None:
     """The same weights, with another word beside them."""

@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING
 from formats.core.chunks import chunks_of, equal_bytes, view_of
 from formats.core.region import region_of, tiling_flaw
 from formats.core.words import counted
-from formats.errors import CheckpointNotFoundError, ConversionError, CorruptCheckpointError, leave_out
+from formats.errors import (
+    CheckpointNotFoundError,
+    ConversionError,
+    CorruptCheckpointError,
+    UnknownFormatError,
+    UnsupportedFeatureError,
+    leave_out,
+)
 from formats.find.creating import create_checkpoint
 from formats.find.registry import format_named
 from formats.store.paths import is_in_store
@@ -243,6 +250,16 @@ def _in_order(plan: Plan) -> Sequence[Move]:
     return sorted(plan.moves, key=lambda move: layout.get((move.spec.key, None), _LAST))
 
 
+_ANOTHER = (
+    CheckpointNotFoundError,
+    ConversionError,
+    CorruptCheckpointError,
+    UnknownFormatError,
+    UnsupportedFeatureError,
+)
+"""What is raised where something else lies at a target than would be written."""
+
+
 def _is_made(
     plan: Plan, rehearsed: CheckpointWriter, workers: Workers, advance: Callable[[int], None]
 ) -> bool:
@@ -255,7 +272,7 @@ def _is_made(
             graph = [*found[GRAPH_KEY].chunks()] if plan.object_graph is not None else []
             is_same = graph == ([] if plan.object_graph is None else [plan.object_graph.encode()])
             return is_same and rehearsed.is_said_by(found)
-    except (CheckpointNotFoundError, ConversionError, CorruptCheckpointError):
+    except _ANOTHER:
         return False
 
 
