@@ -121,9 +121,12 @@ class Machine:
         """Return the object; ValueError where the bytes are no pickle, or one of more than is read."""
         try:
             self._run()
-            return self.stack.pop()
+            found = self.stack.pop()
         except (IndexError, struct.error) as error:
             raise ValueError("the pickle ends early, or takes what is not there") from error
+        if self.stack or self._below:  # A pickle that is cut by one wrong byte gives a part of its object.
+            raise ValueError("the pickle ends before its object does")
+        return found
 
     def _run(self) -> None:
         """Carry out opcodes up to STOP.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
+from collections import deque
+from contextlib import closing
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from ..core.chunks import PIECE
 from ..core.collector import collector_paused
 from ..core.dtypes import INVALID
 from ..core.spec import TensorSpec, key_bytes
@@ -12,6 +16,7 @@ from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeature
 from ..model.reader import CheckpointReader
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.paths import open_file
+from ..store.ranges import FileRange, Sum, cut
 from ..store.workers import SERIAL, Workers
 from .facts import TorchFacts
 from .keys import tensors_of, values_of
@@ -144,30 +149,105 @@ class TorchReader(CheckpointReader):
     def undecoded(self, key: str) -> CheckpointError:
         return self._lacks[key]
 
-    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  checked in order
+    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
         """Check each storage once, for all tensors in it, and what else the file has."""
         yield Verification(findings=tuple(self.findings))
+        views = {
+            key: view
+            for key, view in self._views.items()
+            if not isinstance(self._lacks.get(key), CorruptCheckpointError)
+        }
+        storages = {view.storage.key: view.storage for view in views.values() if view.storage is not None}
+        waiting: deque[_Task] = deque()
+
+        def tasks() -> Iterator[_Task]:
+            for storage in storages.values():
+                for task in _tasks(self._container, storage, workers.task_bytes):
+                    waiting.append(task)
+                    yield task
+
         checked: dict[str, tuple[Finding, ...]] = {}
-        for key, view in self._views.items():
-            storage = view.storage
-            if isinstance(self._lacks.get(key), CorruptCheckpointError):
-                continue
-            if storage is None:
-                yield Verification(tensors=1)
-            elif storage.key in checked:
-                again = tuple(found._replace(key=key) for found in checked[storage.key])
-                yield Verification(tensors=int(not again), findings=again)
-            else:
-                found: tuple[Finding, ...] = ()
-                for step in verified_in_pieces(key, map(len, self._container.pieces(storage))):
-                    yield step
-                    found += step.findings
-                checked[storage.key] = found
+        with closing(workers.map(_sum, tasks(), lambda task: task.end - task.begin)) as sums:
+            for key, view in views.items():
+                storage = view.storage
+                if storage is None:
+                    yield Verification(tensors=1)
+                elif storage.key in checked:
+                    again = tuple(found._replace(key=key) for found in checked[storage.key])
+                    yield Verification(tensors=int(not again), findings=again)
+                else:
+                    found: tuple[Finding, ...] = ()
+                    for step in self._verify_storage(key, storage, waiting, sums):
+                        yield step
+                        found += step.findings
+                    checked[storage.key] = found
         for pieces in self._container.other_pieces(set(checked)):
             yield from _verified(pieces)
 
+    def _verify_storage(
+        self, key: str, storage: Storage, waiting: deque[_Task], sums: Iterator[Sum | None]
+    ) -> Iterator[Verification]:
+        """Go through a storage by its ranges; what these do not fit is read in its order, which says how."""
+        pieces = map(len, self._container.pieces(storage))
+        total, is_read = Sum(), True
+        for found in sums:
+            values, begin, end = waiting.popleft()
+            if values is None:
+                yield from verified_in_pieces(key, pieces)
+                return
+            yield Verification(nbytes=end - begin)
+            if found is None:
+                is_read = False
+            else:
+                total.add(found)
+            if end == values.size:
+                is_sound = is_read and values.fits(total)
+                sizes = () if is_sound else (0 for _ in pieces)  # whose bytes were counted
+                yield from verified_in_pieces(key, sizes)
+                return
+
     def close(self) -> None:
         self._container.close()
+
+
+class _Task(NamedTuple):
+    """A range of a storage; without `values` one that is read in its order, for it is deflated or damaged."""
+
+    values: FileRange | None
+    begin: int = 0
+    end: int = 0
+
+
+def _tasks(container: Container, storage: Storage, step: int) -> Iterator[_Task]:
+    try:
+        crc32, offset, size = (
+            container.crc32(storage),
+            container.offset_of(storage),
+            container.size_of(storage),
+        )
+    except CheckpointError:
+        offset = size = None  # What is wrong is said when it is its turn.
+    if offset is None or size is None:
+        yield _Task(None)
+        return
+    values = FileRange(container.file, offset, size, storage.key, crc32=crc32)
+    yield from (_Task(values, begin, end) for begin, end in cut(size, step))
+
+
+def _sum(task: _Task) -> Sum | None:
+    """Return the CRC-32 of a range, where there is one to hold it against; None where it cannot be read."""
+    values, begin, end = task
+    if values is None:
+        return None
+    crc32 = 0
+    try:
+        values.file.expect(values.offset + begin, end - begin)
+        for at in range(begin, end, PIECE):
+            piece = values.file.read_exactly(values.offset + at, min(PIECE, end - at))
+            crc32 = zlib.crc32(piece, crc32) if values.is_checked else 0
+    except CheckpointError:
+        return None
+    return Sum(0, end - begin, crc32)
 
 
 def _verified(pieces: Iterator[bytes]) -> Iterator[Verification]:

@@ -122,6 +122,8 @@ def test_the_list_is_no_longer_than_torchs() -> None:
         (b"\x80\x02", "ends early"),
         (b"\x80\x02.", "ends early"),
         (b"\x80\x02N0N", "ends early"),
+        (b"\x80\x02]K\1.", "ends before its object"),
+        (b"\x80\x02](K\1.", "ends before its object"),
         (b"\x80\x02X\xff\xff\xff\xffabc.", "an argument of 4294967295 bytes"),
         (b"\x80\x02\x8d" + b"\xff" * 8 + b"abc.", "an argument of"),
         (b"\x80\x02\x8b\0\1\0\0" + b"\1" * 256 + b".", "an integer of 256 bytes"),
@@ -157,6 +159,7 @@ def test_what_is_no_sound_pickle_is_a_value_error(data: bytes, why: str) -> None
 @pytest.mark.parametrize("opcode", [b"]", b"}", b"(", b"]\x94", b"\x8f", b")\x85"])
 def test_objects_are_bounded_by_the_bytes_there_are(opcode: bytes) -> None:
     few, many = MOST_OBJECTS // 2, MOST_OBJECTS * 4
-    assert run(b"\x80\x02" + opcode * (few if len(opcode) == 1 else 10) + b"N.") is None
+    with pytest.raises(ValueError, match="ends before its object"):  # so many may be
+        run(b"\x80\x02" + opcode * (few if len(opcode) == 1 else 10) + b"N.")
     with pytest.raises(ValueError, match="more objects"):
         Machine(b"\x80\x02" + opcode * many + b"N.", GLOBALS, storage_of, stored=1000).run()

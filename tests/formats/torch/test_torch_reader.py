@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import io
 import json
 import os
 import zipfile
@@ -15,6 +16,7 @@ import pytest
 import formats
 from formats import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
 from formats.core.chunks import PIECE
+from formats.store.workers import workers
 from formats.torch.reader import TorchReader
 from tests.support import data_path, reads_alike
 from tests.torch_files import Call, Named, Opcodes, legacy, storage, tensor, untyped, written, zipped
@@ -116,7 +118,7 @@ def _inner(value: Any) -> bytes:
     ("value", "why"),
     [
         ({"a": T, "circle": Opcodes(b"]q\x09h\x09a")}, "holds itself"),
-        (Opcodes(b"]" + _inner(T) + b"a" + b"q\x01]h\x01ah\x01a" * 1 + b"0" + _inner(T)), None),
+        (Opcodes(b"]" + _inner(T) + b"a" + b"q\x01]h\x01ah\x01a" + b"00" + _inner(T)), None),
         ({"s": Opcodes(b"\x8f(" + _inner(T) + b"\x90")}, "a tensor in a set"),
         ({"l": Opcodes(b"](" * 300 + _inner(T) + b"e" * 300)}, "levels deep"),
         (Opcodes(b"}(K\1" + _inner(T) + b"K\1" + _inner(T) + b"u"), "two keys '1'"),
@@ -404,6 +406,41 @@ def test_a_flipped_bit_in_a_storage_is_found_in_all_its_tensors(tmp_path: Path) 
         ("tensor-checksum", "a"),
         ("tensor-checksum", "part"),
     ]
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_threads_find_what_one_finds(tmp_path: Path, compression: int) -> None:
+    values = [np.arange(5000, dtype="<f4") + number for number in range(4)]
+    views = {f"v{number}": tensor(storage(str(number), 5000), 0, (5000,), (1,)) for number in range(4)}
+    data = zipped(
+        views | {"tied": views["v2"]}, {str(number): each.tobytes() for number, each in enumerate(values)}
+    )
+    if compression == zipfile.ZIP_STORED:
+        at = data.index(values[2].tobytes()) + 12345
+        data = data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :]
+    else:
+        data = deflated(data)
+    with formats.open_checkpoint(written(tmp_path / "x.pt", data)) as reader, workers(3) as pool:
+        pool.task_bytes = 1 << 12
+        found = [*reader.verify(pool)]
+        shared = pool.sent[0]
+    with formats.open_checkpoint(tmp_path / "x.pt") as reader:
+        alone = [*reader.verify()]
+    assert bool(shared) is (compression == zipfile.ZIP_STORED)
+    for steps in (found, alone):
+        findings = [(each.code, each.key) for step in steps for each in step.findings]
+        is_flipped = compression == zipfile.ZIP_STORED
+        assert findings == ([("tensor-checksum", "tied"), ("tensor-checksum", "v2")] if is_flipped else [])
+        assert sum(step.tensors for step in steps) == (3 if is_flipped else 5)
+    assert sum(step.nbytes for step in found) == sum(step.nbytes for step in alone) >= 80_000
+
+
+def deflated(data: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as there, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+        for name in there.namelist():
+            made.writestr(name, there.read(name))
+    return out.getvalue()
 
 
 @pytest.mark.parametrize("name", ["version", "data/unused"])
