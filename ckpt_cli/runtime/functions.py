@@ -185,6 +185,17 @@ def reduce_variance(
     return reduce_mean(_op["square"](x - reduce_mean(x, axis, True)), axis, keepdims)
 
 
+def moments(x: Any, axes: Any, keepdims: bool = False) -> tuple[Tensor, Tensor]:
+    """Return mean and variance over some axes.
+
+    As in TensorFlow the variance is about a mean that is taken for a constant: its gradient is the same,
+    the gradient of that is not.
+    """
+    x = as_tensor(x)
+    apart = _op["squared_difference"](x, _op["stop_gradient"](reduce_mean(x, axes, True)))
+    return reduce_mean(x, axes, keepdims), reduce_mean(apart, axes, keepdims)
+
+
 def reduce_std(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:

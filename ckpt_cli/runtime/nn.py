@@ -119,7 +119,7 @@ def moments(
 ) -> tuple[Tensor, Tensor]:
     """Return mean and variance over some axes."""
     del shift, name
-    return functions.reduce_mean(x, axes, keepdims), functions.reduce_variance(x, axes, keepdims)
+    return functions.moments(x, axes, keepdims)
 
 
 def sigmoid_cross_entropy_with_logits(

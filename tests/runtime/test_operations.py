@@ -96,7 +96,7 @@ CASES = {
     "convolve_back": ([away_from_zero(2, 3, 2, 3), KERNEL, IMAGE], {"window": WINDOW}),
     "convolve_onto": ([away_from_zero(2, 3, 4, 3), KERNEL], {"window": DENSE, "image": (3, 4)}),
     "convolve_kernel": ([IMAGE, away_from_zero(2, 3, 2, 3)], {"window": WINDOW}),
-    "normalize": ([IMAGE, away_from_zero(2), away_from_zero(2)], {"epsilon": 0.1}),
+    "normalize": ([IMAGE, away_from_zero(2), away_from_zero(2)], {"epsilon": 0.1, "is_fused": True}),
     "normalize_back": (
         [
             away_from_zero(4, 2),
@@ -106,7 +106,7 @@ CASES = {
             positive(2),
             away_from_zero(2),
         ],
-        {"epsilon": 0.1},
+        {"epsilon": 0.1, "is_fused": True},
     ),
     "relu_back": ([away_from_zero(2, 3), away_from_zero(2, 3)], {}),
     "cross_entropy": ([away_from_zero(2, 3), np.array([[0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])], {}),

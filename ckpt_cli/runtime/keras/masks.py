@@ -58,9 +58,10 @@ def weighted_moments(x: Tensor, axes: list[int], weights: Any) -> tuple[Any, Any
     """Return mean and variance over some axes, which are kept, each element as often as its weight says."""
     every = cast(weights, x.dtype) * _op["ones_like"](x)
     count = _op["reduce_sum"](every, axis=tuple(axes), keepdims=True)
-    mean = _op["reduce_sum"](x * every, axis=tuple(axes), keepdims=True) / count
+    divide = _op["divide_no_nan"]  # Where nothing counts both are 0.
+    mean = divide(_op["reduce_sum"](x * every, axis=tuple(axes), keepdims=True), count)
     apart = _op["squared_difference"](x, mean) * every
-    return mean, _op["reduce_sum"](apart, axis=tuple(axes), keepdims=True) / count
+    return mean, divide(_op["reduce_sum"](apart, axis=tuple(axes), keepdims=True), count)
 
 
 def as_mask(mask: Any) -> Any:

@@ -19,7 +19,9 @@ __all__: list[str] = []
 _op = OPERATIONS
 
 
-def _normalize(x: Any, gamma: Any, beta: Any, epsilon: float) -> tuple[Any, Any, Any]:
+def _normalize(x: Any, gamma: Any, beta: Any, epsilon: float, is_fused: bool) -> tuple[Any, Any, Any]:
+    """Return the outcome, the mean and the variance; `is_fused` says how they are differentiated twice."""
+    del is_fused
     rows, dtype = Rows(x), x.dtype
     flat = rows.of(x)
     with np.errstate(all="ignore"):
@@ -32,9 +34,11 @@ def _normalize(x: Any, gamma: Any, beta: Any, epsilon: float) -> tuple[Any, Any,
 
 
 def _normalize_back(
-    g: Any, g_mean: Any, g_variance: Any, x: Any, mean: Any, variance: Any, gamma: Any, epsilon: float
-) -> tuple[Any, Any, Any]:
+    g: Any, g_mean: Any, g_variance: Any, x: Any, mean: Any, variance: Any, gamma: Any,
+    epsilon: float, is_fused: bool,
+) -> tuple[Any, Any, Any]:  # fmt: skip
     """Return the gradients of x, gamma and beta, from those of the outcome, the mean and the variance."""
+    del is_fused
     rows, dtype = Rows(x), x.dtype
     flat, slopes, middle = rows.of(x), rows.of(g), rows.along(mean)
     with np.errstate(all="ignore"):
@@ -52,9 +56,12 @@ def _normalize_back(
 
 def _spelled_out(
     g: Tensor, g_mean: Tensor, g_variance: Tensor, x: Tensor, mean: Tensor, variance: Tensor, gamma: Tensor,
-    epsilon: float,
+    epsilon: float, is_fused: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return what `_normalize_back` returns, by operations that have rules of their own."""
+    """Return what `_normalize_back` returns, by operations that have rules of their own.
+
+    Where there is no kernel of TensorFlow's own, its variance is about a mean that is a constant.
+    """
     others = tuple(range(x.ndim - 1))
     count = _op["size"](x, dtype=x._value.dtype) / _op["size"](mean, dtype=x._value.dtype)
     root, away = _op["rsqrt"](variance + epsilon), x - mean
@@ -62,7 +69,8 @@ def _spelled_out(
     of_gamma = _op["reduce_sum"](g * away, axis=others, keepdims=False) * root
     bend = (2 * g_variance - gamma * root * root * of_gamma) / count
     level = (g_mean - gamma * root * total) / count
-    return g * (gamma * root) + away * bend + level, of_gamma, total
+    about_mean = away if is_fused else x - _op["stop_gradient"](mean)
+    return g * (gamma * root) + about_mean * bend + level, of_gamma, total
 
 
 def _twice_back(gradients: Any, outputs: Any, *inputs: Any, **how: Any) -> Any:
@@ -75,8 +83,6 @@ def _twice_back(gradients: Any, outputs: Any, *inputs: Any, **how: Any) -> Any:
 define(
     "normalize",
     _normalize,
-    together=lambda g, out, x, gamma, beta, epsilon: _op["normalize_back"](
-        *g, x, *out[1:], gamma, epsilon=epsilon
-    ),
+    together=lambda g, out, x, gamma, beta, **how: _op["normalize_back"](*g, x, *out[1:], gamma, **how),
 )
 define("normalize_back", _normalize_back, together=_twice_back)

@@ -31,6 +31,7 @@ __all__ = [
     "over",
     "pair",
     "places",
+    "spare",
     "window_of",
 ]
 
@@ -86,6 +87,15 @@ def places(image: tuple[int, ...], window: Window) -> tuple[int, ...]:
         -(-dim // stride) if window.same else (dim - reach) // stride + 1
         for dim, reach, stride in zip(image, window.reach, window.strides, strict=True)
     )
+
+
+def spare(image: tuple[int, ...], window: Window) -> int:
+    """Return how much of an image lies behind the last window, along the axis of which that is the most."""
+    ends = [
+        (count - 1) * stride + reach
+        for count, stride, reach in zip(places(image, window), window.strides, window.reach, strict=True)
+    ]
+    return max(dim - end for dim, end in zip(image, ends, strict=True))
 
 
 def check(x: Any, window: Window) -> None:
@@ -225,7 +235,7 @@ define(
     "max_pool_back",
     _max_pool_back,
     lambda h, back, g, x, out, window: _op["max_pool_pick"](h, x, out, window=window),
-    None,
+    lambda h, back, g, x, out, window: _op["zeros_like"](x),  # TensorFlow has zeros there, and not None.
     None,
 )
 define(

@@ -1779,3 +1779,64 @@ def what_fit_hands_to_a_step(tf, directory):
     data = tf.data.Dataset.from_tensor_slices((x, y)).batch(2)
     raises(ValueError, model.fit, data, y, verbose=0)
     raises(ValueError, model.fit, data, sample_weight=y, verbose=0)
+
+
+def second_gradients_of_normalizations(tf, directory):
+    """The variance is about a mean that is a constant, but in kernels of TensorFlow's own."""
+    layers = tf.keras.layers
+
+    def twice(function, shape, **how):
+        x = tf.constant(np.sin(np.arange(int(np.prod(shape))) * 1.7).reshape(shape).astype("f4"))
+        function(x, **how)
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                found = function(x, **how)
+                total = tf.reduce_sum(
+                    found * np.sin(np.arange(tf.size(found)) * 1.7 + 3).reshape(found.shape)
+                )
+            gradient = tape.gradient(total, x)
+            slope = np.sin(np.arange(tf.size(x)) * 1.7 + 9).reshape(shape)
+            total = tf.reduce_sum(gradient * gradient * slope)
+        return np.asarray(outer.gradient(total, x)).ravel()[:4]
+
+    how = {"training": True}
+    close(twice(layers.BatchNormalization(), [4, 3], **how), [0.28463, 0.10969, 0.01687, 0.55715], 2e-5)
+    close(twice(layers.BatchNormalization(), [3, 2, 2], **how), [0.2151, -0.24163, 0.09331, -0.19771], 2e-5)
+    close(
+        twice(layers.BatchNormalization(axis=1), [2, 3, 2], **how),
+        [0.16829, 0.05999, -0.03402, 0.14292],
+        2e-5,
+    )
+    close(twice(layers.BatchNormalization(), [2, 2, 2, 2], **how)[:3], [0.10079, -0.32087, 0.008], 2e-5)
+    close(twice(layers.LayerNormalization(), [4, 3]), [0.17407, -0.06948, -0.1046, 0.01314], 2e-5)
+    close(twice(layers.LayerNormalization(axis=1), [3, 2, 2]), [-0.0023, 0.00233, -0.00198, 0.00233], 2e-5)
+    close(twice(lambda x: tf.nn.moments(x, [0])[1], [3, 2]), [-0.00058, -0.59817, 0.00098, -1.07814], 2e-5)
+    close(twice(layers.MaxPooling2D(), [1, 2, 2, 1]), [0.0] * 4)
+
+
+def normalizations_of_what_a_mask_leaves_out(tf, directory):
+    layers, x = tf.keras.layers, tf.constant([[[1.0], [2.0]]])
+    layer = layers.BatchNormalization()
+    close(layer(x, training=True, mask=tf.constant([[False, False]])), x / 0.001**0.5, 1e-5)
+    close(layer.moving_mean, [0.0])
+    close(layer.moving_variance, [0.99])
+    rows = tf.constant([[1.0, 2.0]])
+    close(layers.GroupNormalization(1)(rows, mask=tf.zeros([1, 2])), rows / 0.001**0.5, 1e-5)
+
+
+def penalties_of_attention(tf, directory):
+    def penalties(**how):
+        how |= {"kernel_initializer": "ones", "bias_initializer": "ones"}
+        layer = tf.keras.layers.MultiHeadAttention(2, 2, **how)
+        x = tf.constant([[[1.0, 2.0], [3.0, 5.0]]])
+        layer(x, x)
+        return [float(one) for one in layer.losses]
+
+    close(penalties(kernel_regularizer="l2"), [0.08] * 4)
+    close(penalties(bias_regularizer="l1"), [0.04] * 3 + [0.02])
+    close(penalties(activity_regularizer="l2"), [54.76], 1e-5)
+    dense = tf.keras.layers.EinsumDense("ab,bc->ac", 2, activity_regularizer="l2")
+    dense(tf.ones([1, 2]))
+    assert dense.losses == []

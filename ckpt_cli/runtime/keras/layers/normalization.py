@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from formats.keras.layers import LAYERS
 
-from ...functions import reduce_mean, reduce_variance
+from ...functions import moments, reduce_mean, reduce_variance
 from ...ops.elementwise import cast
 from ...shaping import broadcast_to
 from ...tensor import OPERATIONS, Tensor
@@ -24,6 +24,8 @@ _SHORTEST = 1e-12
 """The least square of a length that is divided by."""
 _FUSED = ((4, [1]), (4, [3]), (5, [1]), (5, [4]))
 """Ranks of batches and their axes of channels of which TensorFlow has a kernel of its own."""
+_LEAST_EPSILON = 1.001e-5
+"""That this kernel takes."""
 
 
 def _aligned(weight: Any, rank: int, axes: list[int]) -> Any:
@@ -34,6 +36,15 @@ def _aligned(weight: Any, rank: int, axes: list[int]) -> Any:
     for axis, dim in zip(axes, weight.shape, strict=True):
         shape[axis] = dim
     return _op["reshape"](weight, shape=tuple(shape))
+
+
+def _mean_and_variance(x: Tensor, axes: list[int]) -> tuple[Tensor, Tensor]:
+    """Return both over some axes, which are kept; their second gradients are whole, as of no `moments`."""
+    return reduce_mean(x, axes, keepdims=True), reduce_variance(x, axes, keepdims=True)
+
+
+def _moments(x: Tensor, axes: list[int]) -> tuple[Tensor, Tensor]:
+    return moments(x, axes, keepdims=True)
 
 
 def _places(axes: Any, rank: int) -> list[int]:
@@ -142,16 +153,17 @@ class BatchNormalization(_Normalization):
 
     def _of_batch(self, inputs: Tensor, axes: list[int], mask: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Return the inputs normalized by their own mean and variance, and these."""
+        is_fused = (inputs.ndim, axes) in _FUSED
         if axes == [inputs.ndim - 1] and mask is None:
             like = self.moving_mean
             gamma = _op["ones_like"](like) if self.gamma is None else self.gamma
             beta = _op["zeros_like"](like) if self.beta is None else self.beta
-            out, mean, variance = _op["normalize"](inputs, gamma, beta, epsilon=self.epsilon)
+            how = {"epsilon": self.epsilon, "is_fused": is_fused}
+            out, mean, variance = _op["normalize"](inputs, gamma, beta, **how)
             return out, mean, variance
         others = [axis for axis in range(inputs.ndim) if axis not in axes]
         if mask is None:
-            mean = reduce_mean(inputs, others, keepdims=True)
-            variance = reduce_variance(inputs, others, keepdims=True)
+            mean, variance = (_mean_and_variance if is_fused else _moments)(inputs, others)
         else:
             mean, variance = weighted_moments(inputs, others, _op["expand_dims"](mask, axis=-1))
         return self._normalized(inputs, mean, variance), mean, variance
@@ -176,9 +188,9 @@ class LayerNormalization(_Normalization):
 
     def call(self, inputs: Tensor) -> Tensor:
         inputs, axes = cast(inputs, self._dtype), list(self.axis)
-        return self._normalized(
-            inputs, reduce_mean(inputs, axes, keepdims=True), reduce_variance(inputs, axes, keepdims=True)
-        )
+        are_last = sorted(axes) == list(range(inputs.ndim - len(axes), inputs.ndim))
+        is_fused = are_last and self.epsilon >= _LEAST_EPSILON
+        return self._normalized(inputs, *(_mean_and_variance if is_fused else _moments)(inputs, axes))
 
 
 class UnitNormalization(Layer):
@@ -238,13 +250,10 @@ class GroupNormalization(_Normalization):
         grouped = self._grouped(inputs)
         others = [other for other in range(1, grouped.ndim) if other != axis]
         if mask is None:
-            moments = (
-                reduce_mean(grouped, others, keepdims=True),
-                reduce_variance(grouped, others, keepdims=True),
-            )
+            found = _mean_and_variance(grouped, others)
         else:
-            moments = weighted_moments(grouped, others, self._grouped(broadcast_to(mask, shape)))
-        out = self._normalized(grouped, *moments)
+            found = weighted_moments(grouped, others, self._grouped(broadcast_to(mask, shape)))
+        out = self._normalized(grouped, *found)
         return _op["reshape"](out, shape=(-1, *shape[1:]))
 
     def _grouped(self, x: Tensor) -> Tensor:
