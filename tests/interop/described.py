@@ -97,6 +97,17 @@ def models(tf):
         y = layers.Input([4])
         return keras.Model(y, layers.Add()([inner(y), inner(deep(y))]))
 
+    def timed():
+        rows = layers.Input([4, 5, 3])
+        h = layers.TimeDistributed(layers.Conv1D(4, 2, padding="same"))(rows)
+        for within in (layers.Dropout(0.5), layers.LSTM(2), layers.Softmax()):
+            h = layers.TimeDistributed(within)(h)
+        how = {"kernel_regularizer": "l2", "bias_regularizer": "l1", "activity_regularizer": "l2"}
+        h = layers.MultiHeadAttention(2, 2, output_shape=5, **how)(h, h)
+        dense = layers.EinsumDense("abc,cd->abd", (None, 3), kernel_regularizer="l1")
+        both = layers.Bidirectional(layers.GRU(2, return_sequences=True, trainable=False))
+        return keras.Model(rows, layers.Softmax(axis=[1, 2])(both(dense(h))))
+
     return {
         "dense": (dense, [[3]]),
         "image": (image, [[8, 8, 2]]),
@@ -107,6 +118,7 @@ def models(tf):
         "cells": (cells, [[4, 3]]),
         "graph": (graph, {"a": [4], "b": [4]}),
         "nested": (nested, [[4]]),
+        "timed": (timed, [[4, 5, 3]]),
     }
 
 

@@ -619,6 +619,10 @@ REFUSED = {
     "rows of a length": lambda: tf.nn.embedding_lookup(IMAGE[0, 0], [0], 1.0),
     "a batch normalized along two axes": lambda: L.BatchNormalization(axis=[1, 2]),
     "examples normalized together": lambda: L.LayerNormalization(axis=0)(IMAGE),
+    "a volume whose end is left out": lambda: L.Conv3D(1, 1, strides=3, padding="same")(
+        np.ones((1, 3, 3, 3, 1), "f4")
+    ),
+    "a constraint by name": lambda: L.Dense(2, kernel_constraint="max_norm"),
     "several outputs": lambda: compiled(K.Model(ROWS, [L.Dense(1)(ROWS)] * 2)).fit(TWO, [TWO, TWO]),
     "outputs by name": lambda: compiled(K.Model(ROWS, {"a": L.Dense(1)(ROWS)})).evaluate(TWO, {"a": TWO}),
     "an order by chunks": lambda: compiled(K.Model(ROWS, L.Dense(1)(ROWS))).fit(TWO, TWO, shuffle="batch"),

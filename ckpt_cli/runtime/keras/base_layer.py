@@ -150,6 +150,11 @@ class Layer(Module):
         on_outputs = regularizers.get(kwargs.pop("activity_regularizer", None))
         on_weights = {row.name: kwargs.pop(row.option("regularizer"), None) for row in self._row.weights}
         constraints = {row.name: kwargs.pop(row.option("constraint"), None) for row in self._row.weights}
+        for option, given in constraints.items():
+            if given is not None and not callable(given):
+                raise NotImplementedError(
+                    f"the constraint {given!r} of {option} is not known here, only a function"
+                )
         if kwargs:
             raise TypeError(f"Invalid keyword argument(s) in `{type(self).__name__}`: {sorted(kwargs)}")
         put = self._put

@@ -130,7 +130,7 @@ def _made_with(layer: Any) -> dict[str, Any]:
             options |= bound[name] if parameter.kind is parameter.VAR_KEYWORD else {name: bound[name]}
     if options.get("value_dim", 0) is None:
         options["value_dim"] = options["key_dim"]
-    if isinstance(options.get("output_shape"), int):
+    if type(layer).__name__ == "EinsumDense" and isinstance(options["output_shape"], int):
         options["output_shape"] = [options["output_shape"]]
     return options
 

@@ -41,6 +41,15 @@ Item = dict[str, Any]
 
 _VERSION = {"keras_version": "2.15.0", "backend": "tensorflow"}
 _ATTENDED = ("query_shape", "key_shape", "value_shape")
+_BUILT_BY_BASE = frozenset(
+    [
+        "Activation", "AveragePooling2D", "Dropout", "EinsumDense", "Flatten", "GRU", "GroupNormalization",
+        "LSTM", "LeakyReLU", "Masking", "MaxPooling2D", "Permute", "RNN", "ReLU", "Rescaling", "Reshape",
+        "SimpleRNN", "Softmax",
+    ]
+)  # fmt: skip
+"""Classes whose `build` is, or ends with, that of Keras' base layer: within TimeDistributed they alone say
+what shape they were built for."""
 _LENGTHS = (2, 3)
 """What free dimensions are computed with."""
 
@@ -105,6 +114,9 @@ def _described(layer: Layer, shape: Any) -> Item:
         _say_cells(
             item["config"]["cell"], layer.cell, (shape[0] if isinstance(shape[0], list) else shape)[-1]
         )
+    if type(layer) is layers.TimeDistributed:
+        within = [shape[0], *shape[2:]] if type(layer.layer).__name__ in _BUILT_BY_BASE else None
+        item["config"]["layer"] = _described(layer.layer, within)
     return {**item, "build_config": {"input_shape": shape}}
 
 

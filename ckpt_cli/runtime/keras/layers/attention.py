@@ -38,8 +38,10 @@ class EinsumDense(Layer):
         bias_axes: str | None = None,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
+        activity_regularizer: Any = None,
         **kwargs: Any,
     ) -> None:
+        del activity_regularizer  # Keras 2.15 takes one, and nothing comes of it.
         super().__init__(**kwargs)
         self.equation, self.bias_axes = equation, bias_axes
         self.partial_output_shape: Any = (
@@ -101,16 +103,26 @@ class MultiHeadAttention(Layer):
         attention_axes: Any = None,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
         if attention_axes not in (None, 1, (1,), [1]):
             raise NotImplementedError(
                 f"attention_axes={attention_axes!r} is not known here, only the axis of places"
             )
-        super().__init__(**kwargs)
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         self._num_heads, self._key_dim, self._value_dim = num_heads, key_dim, value_dim or key_dim
         self._dropout, self._use_bias, self._out_features = dropout, use_bias, output_shape
-        self._put("_how", {"kernel_initializer": kernel_initializer, "bias_initializer": bias_initializer})
+        how = {
+            "kernel_initializer": kernel_initializer, "bias_initializer": bias_initializer,
+            "kernel_regularizer": kernel_regularizer, "bias_regularizer": bias_regularizer,
+            "kernel_constraint": kernel_constraint, "bias_constraint": bias_constraint,
+        }  # fmt: skip
+        self._put("_how", how)
 
     def _projection(self, name: str, features: int) -> EinsumDense:
         bias = "de" if self._use_bias else None

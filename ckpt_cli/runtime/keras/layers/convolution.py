@@ -141,6 +141,16 @@ class Conv3D(_Convolution):
     _row = LAYERS["Conv3D"]
     _rank = 3
 
+    def _convolved(self, inputs: Tensor) -> Tensor:
+        # TensorFlow's kernel begins within the volume then, and the kernels of its gradients do not.
+        window = windows.window_of(self.kernel_size, self.strides, "same", self.dilation_rate)
+        if self.padding == "same" and windows.spare(inputs.shape[1:-1], window) > 1:
+            raise NotImplementedError(
+                f"{self.name}: padding='same' with strides={self.strides} that leave out the end of a volume "
+                f"{tuple(inputs.shape[1:-1])} is not known here"
+            )
+        return super()._convolved(inputs)
+
 
 class Conv2DTranspose(Conv2D):
     """Each element of x spread by the kernel over a larger image; kernel [height, width, filters, in]."""

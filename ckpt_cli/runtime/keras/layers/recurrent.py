@@ -329,7 +329,7 @@ class Bidirectional(Layer):
     _passes_masks = True
 
     def __init__(self, layer: RNN, merge_mode: str | None = "concat", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**{"trainable": layer.trainable, **kwargs})
         if merge_mode not in ("sum", "mul", "ave", "concat", None):
             raise ValueError(
                 f"Invalid merge mode. Received: {merge_mode}. Merge mode should be one of "
