@@ -142,7 +142,7 @@ class ShardWriter(CheckpointWriter):
         self._end_files([*self._begun_files])
         if self._has_index:
             index = self.staging.create(os.path.basename(self.target.path))
-            index.write(_index_text(self._files))
+            index.write(_encode_index(_index(self._files)))
             index.close()
 
     def _move_in(self) -> None:
@@ -157,9 +157,13 @@ class ShardWriter(CheckpointWriter):
     def is_said_by(self, found: CheckpointReader) -> bool:
         shards = found.shards() if isinstance(found, ShardedReader) else [found]
         cut = {frozenset(shard.specs) for shard in shards}
-        return super().is_said_by(found) and cut == {
-            frozenset(spec.key for spec in file.specs) for file in self._files
-        }
+        is_cut = cut == {frozenset(spec.key for spec in file.specs) for file in self._files}
+        return super().is_said_by(found) and is_cut and (not self._has_index or self._is_index_there())
+
+    def _is_index_there(self) -> bool:
+        """Whether the index that lies there says what would be written; shards may have other names there."""
+        there = _document(self.target.path)
+        return there is not None and there == {**_index(self._files), WEIGHT_MAP: there[WEIGHT_MAP]}
 
     def tidy(self) -> None:
         """Keep what the index names that lies there: what is planned here may have other names."""
@@ -239,10 +243,10 @@ def _split(specs: Sequence[TensorSpec], limit: int | None, tied: Mapping[str, st
     return shards
 
 
-def _index_text(files: Sequence[PlannedFile]) -> bytes:
+def _index(files: Sequence[PlannedFile]) -> dict[str, Any]:
     weight_map = {spec.key: file.name for file in files for spec in file.specs}
     size = sum(spec.nbytes or 0 for file in files for spec in file.specs)
-    return _encode_index({"metadata": {"total_size": size}, WEIGHT_MAP: weight_map})
+    return {"metadata": {"total_size": size}, WEIGHT_MAP: weight_map}
 
 
 def _encode_index(document: Mapping[str, Any]) -> bytes:

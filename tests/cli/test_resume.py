@@ -245,6 +245,21 @@ def test_what_is_no_checkpoint_is_not_taken_for_it(name: str, content: bytes, ck
     assert files("out") == before
 
 
+@pytest.mark.parametrize("word", [b"total_size", b"metadata", b"1440"])
+def test_an_index_of_shards_that_says_something_else_is_not_taken_for_it(
+    word: bytes, ckpt: Ckpt, here: Path
+) -> None:
+    words = TARGETS["sharded safetensors"]
+    assert ckpt("convert", *words, "--resume").code == 0
+    index = here / "out/model/model.safetensors.index.json"
+    data = index.read_bytes()
+    assert word in data
+    index.write_bytes(data.replace(word, bytes([word[0] ^ 1]) + word[1:]))
+    done = ckpt("convert", *words, "--resume")
+    assert done.code == 3, done.err
+    assert "is there already" in done.err
+
+
 @pytest.mark.parametrize("name", ["Keras 2 weights", "Keras 3 weights", "Keras archive"])
 def test_a_file_that_says_something_else_is_not_taken_for_it(name: str, ckpt: Ckpt, here: Path) -> None:
     """The same weights, with another word beside them."""
