@@ -241,9 +241,9 @@ class Workers:
         """Whether everything is handed out that can be: who works was chosen."""
         return self._shares_all
 
-    def keep(self, nbytes: int) -> None:
-        """Take note of a tensor that is not handed out, for it cannot be read or written in ranges."""
-        self.kept[0] += 1
+    def keep(self, nbytes: int, tensors: int = 1) -> None:
+        """Take note of tensors that are not handed out, for they cannot be read or written in ranges."""
+        self.kept[0] += tensors
         self.kept[1] += nbytes
 
     def map(

@@ -136,7 +136,7 @@ def verify_one(
     if _needs_a_child(location):
         found = _in_a_child(location, partial(_verify_here, location))
         result = found if isinstance(found, Result) else Result(location.path, None, (found,))
-        workers.keep(result.nbytes)
+        workers.keep(result.nbytes, result.listed)
         advance(result.nbytes)
         return result
     return _verify_here(location, workers, advance)
