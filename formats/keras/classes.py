@@ -26,7 +26,7 @@ from ..errors import ConversionError
 from ..model.object_graph import ROOT, most_path_characters
 from .config import snake_case
 from .in_pytorch import LAYERS_IN_PYTORCH, filled_in
-from .layers import LAYERS, SEEDS, WEIGHTS
+from .layers import LAYERS, WEIGHTS, is_seed
 from .model import Edge, ModelError, Unit, Variable
 from .training_state import optimizer_nodes
 
@@ -194,7 +194,7 @@ class _Telling:
         self._keys = {
             node: key
             for key, (node, _, _) in graph.tensors(source.specs).items()
-            if source.kinds.get(key) == "variable" and SEEDS not in key
+            if source.kinds.get(key) == "variable" and not is_seed(source.specs[key])
         }
         optimizers = optimizer_nodes(graph)
         self._children = {

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ..core.spec import TensorSpec
+
 
 Pattern = tuple["int | str", ...]
 """A shape as far as it is known: what is free is the word for it."""
@@ -335,8 +337,11 @@ LAYERS: dict[str, LayerRow] = {
     "UnitNormalization": LayerRow(options=("axis",), lists=_AXIS),
 }
 
-SEEDS = "seed_generator"
-"""What the state of Keras 3's random numbers lies below, which is no weight."""
+
+def is_seed(spec: TensorSpec) -> bool:
+    """Whether a tensor is the state of Keras 3's random numbers, which is no weight: whole numbers."""
+    return "seed_generator" in spec.key and spec.dtype.family in ("int", "uint")
+
 
 WEIGHTS = {weight.name: weight for row in reversed(LAYERS.values()) for weight in row.weights}
 """A row for each name of a weight, for what names alone have to tell."""

@@ -307,6 +307,13 @@ def test_names_of_an_object_graph_tell_what_a_configuration_does(
     assert ckpt("diff", GRAPHS[name], by_names, "--layout", "pytorch", "--kind", "variable").code == 0
 
 
+def test_a_layer_may_be_called_as_the_state_of_random_numbers_is(ckpt: Callable, tmp_path: Path) -> None:
+    shapes = {"seed_generator/kernel": (4, 5), "seed_generator/bias": (5,)}
+    source = objects(ckpt, tmp_path / "o", shapes)
+    assert ckpt("convert", source, tmp_path / "x.safetensors", "--layout", "pytorch").code == 0
+    assert sorted(read(tmp_path / "x.safetensors")) == ["seed_generator.bias", "seed_generator.weight"]
+
+
 def test_a_saved_models_lists_are_no_layers(ckpt: Callable, tmp_path: Path) -> None:
     done = ckpt("convert", GRAPHS["a SavedModel"], tmp_path / "x.safetensors", "--layout", "pytorch")
     assert done.code == 0, done.err

@@ -1,11 +1,10 @@
 """A checkpoint in the layout of PyTorch, or of TensorFlow again: names and axes of another library.
 
 What becomes what is told by a map, or by a model: one made from a configuration, or from the names
-of an object graph, where these tell the classes of its layers.  Those of `formats.keras.in_pytorch`
-are known.  Either way it is rows of names and operations, which are
-held against the tensors that there are (`choose.relations`), and the result is a reader of
-the other layout (`choose.relaid`).  A map is written from TensorFlow to PyTorch; `tensorflow`
-asks for its inverse.
+of an object graph, where these tell the classes of its layers (`formats.keras.in_pytorch` knows which
+there are).  Either way it is rows of names and operations, which are held against the tensors that
+there are (`choose.relations`), and the result is a reader of the other layout (`choose.relaid`).  A map
+is written from TensorFlow to PyTorch; `tensorflow` asks for its inverse.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from formats.errors import ConversionError, leave_out
 from formats.keras.classes import model_in
 from formats.keras.facts import KerasFacts, keras_facts
 from formats.keras.in_pytorch import COUNT, Filler, LayoutRow, model_names, remarks_on, rows_of
-from formats.keras.layers import SEEDS
+from formats.keras.layers import is_seed
 from formats.keras.match import fill
 from formats.keras.model import ModelError, Unit, from_config
 from formats.model.facts import Facts, Nothing, Rich
@@ -231,7 +230,9 @@ def _of_keys(relations: Iterable[Relation], called: Mapping[str, str]) -> list[R
 def _left_over(reader: CheckpointReader, keys: Sequence[str], why: str) -> list[Dropped]:
     """Return what is dropped of tensors that nothing tells of; ConversionError for weights and slots."""
     kinds = {
-        key: "state" if key.rpartition(".")[2] == COUNT or SEEDS in key else reader.kinds.get(key, "variable")
+        key: "state"
+        if key.rpartition(".")[2] == COUNT or is_seed(reader.specs[key])
+        else reader.kinds.get(key, "variable")
         for key in keys
     }
     for kind, hints in (
@@ -313,7 +314,8 @@ def _model_of(reader: CheckpointReader, keys: Iterable[str], facts: KerasFacts) 
 
 def _variables(reader: CheckpointReader, keys: Iterable[str]) -> dict[str, None]:
     kinds = reader.kinds
-    return dict.fromkeys(key for key in keys if kinds.get(key) == "variable" and SEEDS not in key)
+    weights = (key for key in keys if kinds.get(key) == "variable")
+    return dict.fromkeys(key for key in weights if not is_seed(reader.specs[key]))
 
 
 def _map_of(rows: Iterable[LayoutRow]) -> NameMap:

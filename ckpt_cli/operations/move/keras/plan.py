@@ -17,7 +17,7 @@ from formats.errors import ConversionError, leave_out
 from formats.find.opening import open_checkpoint
 from formats.keras.config import config_in_h5, snake_case, training_in_h5, version_told
 from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, keras_facts
-from formats.keras.layers import SEEDS
+from formats.keras.layers import is_seed
 from formats.keras.layouts import give_names, graph_of, h5_layout, weights_layout
 from formats.keras.match import fill, stored_layers
 from formats.keras.model import ModelError, Unit, Variable, from_config, from_names
@@ -235,7 +235,7 @@ def _laid(
         if key in held:
             continue
         kind = source.kinds.get(key)
-        if kind == "variable" and SEEDS not in key:
+        if kind == "variable" and not is_seed(source.specs[key]):
             message = "the model's configuration has no variable for it"
             hints = (leave_out(key), *_HINTS)
             raise ConversionError(message, path=source.location.path, key=key, hints=hints)
