@@ -145,14 +145,25 @@ def _role_hosts() -> list[str]:
 
 
 def _profile() -> Any:
-    """Return what reads Amazon's files of profiles.  Raises UnsupportedFeatureError where nothing does."""
+    """Return what reads Amazon's files of profiles.
+
+    Raises UnsupportedFeatureError where nothing does, InaccessibleError where the profile proves nothing.
+    """
     try:
         from boto3 import Session
+        from botocore.exceptions import BotoCoreError
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError:
         message = "AWS_PROFILE is set, and profiles are read by boto3, which is not installed"
         raise UnsupportedFeatureError(message, path="s3://", hints=("pip install boto3",)) from None
-    return Boto3CredentialProvider(Session())
+    try:
+        return Boto3CredentialProvider(Session())
+    except (BotoCoreError, ValueError):  # no such profile, a file that cannot be read, or nothing in it
+        error = InaccessibleError(
+            "AWS_PROFILE names a profile of which boto3 finds no credentials", path="s3://"
+        )
+        error.hints = ("it reads ~/.aws/config and ~/.aws/credentials; what it finds: aws configure list",)
+        raise error from None
 
 
 def _gs(bucket: str, retries: int) -> Any:

@@ -424,6 +424,39 @@ def test_parts_are_signed_where_they_may_be_changed_on_their_way(
     assert sends.get("unsigned_payload", False) is not is_signed
 
 
+@pytest.mark.parametrize("error", [None, KeyError, ValueError])
+def test_a_profile_without_credentials_is_named(
+    error: type[Exception] | None, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was called no key that can be asked for."""
+
+    def provider(_: object) -> str:
+        if error is not None:
+            raise error("topsecret")
+        return "provider"
+
+    made: list[Any] = []
+    for name, found in {
+        "obstore.store": {"S3Store": lambda _, **given: made.append(given["credential_provider"])},
+        "obstore.auth.boto3": {"Boto3CredentialProvider": provider},
+        "boto3": {"Session": object},
+        "botocore.exceptions": {"BotoCoreError": KeyError},
+    }.items():
+        module = ModuleType(name)
+        vars(module).update(found)
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setenv("AWS_PROFILE", "topsecret")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    (s3,) = (each for each in PROVIDERS if each.scheme == "s3")
+    if error is None:
+        s3.client("bucket", 0)
+        assert made == ["provider"]
+        return
+    with pytest.raises(InaccessibleError, match="a profile of which boto3 finds no credentials") as caught:
+        s3.client("bucket", 0)
+    assert "topsecret" not in str(caught.value)
+
+
 class Writer:
     """What sends an object in parts, to a server that answers each question as it is told."""
 
