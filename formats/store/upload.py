@@ -508,16 +508,23 @@ class Uploading:
 
     def move_in(self, surplus: Iterable[str] = ()) -> None:
         """Complete the head, which makes the checkpoint the new one; then delete what it has replaced."""
-        for upload in self._uploads:
-            if not upload.is_ours():
-                raise CheckpointError("has been replaced, or removed, meanwhile", path=upload.path)
+        self._refuse_replaced()
         head = self._head or self._from_file()
         self._surplus = [path for path in self.foreign(surplus) if path != self._head_path]
         if self._journal is not None and head.waiting is not None:
             self._journal.heading(head.waiting)
         head.publish()
+        self._refuse_replaced(head)  # by another who writes the same, and was not yet noticed above
         self._store.delete(self._surplus)
         self._surplus = []
+
+    def _refuse_replaced(self, head: Upload | None = None) -> None:
+        """Raise CheckpointError where another lies in the place of what was sent; a head of it goes."""
+        for upload in self._uploads:
+            if not upload.is_ours():
+                if head is not None:
+                    head.remove()
+                raise CheckpointError("has been replaced, or removed, meanwhile", path=upload.path)
 
     def _from_file(self) -> Upload:
         """Send the file of this machine that has the head's name."""

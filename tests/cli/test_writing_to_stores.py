@@ -269,6 +269,32 @@ class _Failing:
             raise self._error("no more")
 
 
+@pytest.mark.parametrize("words", [(), ("--overwrite",)])
+def test_an_index_of_shards_that_another_replaces_is_taken_back(
+    words: tuple[str, ...], store: MemoryStore, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two that wrote the same at a time, one said that all was well, and its shard was the other's."""
+    if words:
+        assert ckpt("convert", OLD, PREFIX).code == 0
+    put = store.put
+
+    def race(path: str, *arguments: Any) -> Any:
+        entry = put(path, *arguments)
+        if path.endswith(".index"):
+            (name,) = (each for each in store.names if "data-" in each and content(store, each) == new)
+            put(name, b"another's")
+        return entry
+
+    with open(f"{NEW}.data-00000-of-00001", "rb") as file:
+        new = file.read()
+    monkeypatch.setattr(store, "put", race)
+    done = ckpt("convert", NEW, PREFIX, *words)
+    assert done.code == 3
+    assert "has been replaced, or removed, meanwhile" in done.err
+    assert f"{PREFIX}.index" not in store.names
+    assert any(content(store, each) == b"another's" for each in store.names)
+
+
 def test_what_appears_meanwhile_stays(store: MemoryStore, ckpt: Callable[..., Result]) -> None:
     def appear(what: str, path: str) -> None:
         if path.endswith(".index"):
