@@ -140,15 +140,34 @@ def formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> Item
     return [_item(name, "plain") for name in (*ids, *ALIASES) if name.startswith(incomplete)]
 
 
+def maps(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
+    """Offer the maps that come with ckpt, and files."""
+    from .operations.choose.name_map import packs
+
+    return [*(_item(name, "plain") for name in packs() if name.startswith(incomplete)), *paths(incomplete)]
+
+
 def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
-    """Offer kinds, behind the last comma."""
     from formats.core.spec import KINDS
 
+    return _behind_comma(KINDS, incomplete)
+
+
+def changes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
+    from .operations.compare.diff import CHANGES
+
+    return _behind_comma(CHANGES, incomplete)
+
+
+def failures(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
+    return _behind_comma(("nan", "inf"), incomplete)
+
+
+def _behind_comma(words: Iterable[str], incomplete: str) -> Items:
+    """Offer words of which several may be given, behind the last comma; none twice."""
     before, comma, last = incomplete.rpartition(",")
-    chosen = before.split(",")
-    return [
-        _item(before + comma + kind, "part") for kind in KINDS if kind.startswith(last) and kind not in chosen
-    ]
+    left = (word for word in words if word not in before.split(","))
+    return [_item(before + comma + word, "part") for word in left if word.startswith(last)]
 
 
 def _item(value: str, kind: str, text: str | None = None) -> CompletionItem[str]:

@@ -458,6 +458,7 @@ map_option = click.option(
     type=LocalPath(),
     metavar="FILE",
     help="Take new keys from a file: old TAB new, or JSON.\fA third column has operations on values.",
+    shell_complete=completing("maps"),
 )
 
 _CHANGING = (

@@ -25,6 +25,7 @@ from ..options import (
     changing,
     choosing,
     color_option,
+    completing,
     config_option,
     each_option,
     exact_option,
@@ -112,6 +113,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     callback=_changes,
     default=",".join(CHANGES),
     metavar="CHANGE[,CHANGE]",
+    shell_complete=completing("changes"),
 )
 @click.option(
     "--baseline",

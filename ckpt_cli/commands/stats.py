@@ -22,6 +22,7 @@ from ..option_rules import excludes, option_rules
 from ..options import (
     choosing,
     color_option,
+    completing,
     fail_on_option,
     form_option,
     json_option,
@@ -60,7 +61,12 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
 @subcommand("stats", paged=True)
 @path_argument()
 @choosing
-@fail_on_option("Exit 1 if any value is one of these.", callback=_failures, metavar="nan,inf")
+@fail_on_option(
+    "Exit 1 if any value is one of these.",
+    callback=_failures,
+    metavar="nan,inf",
+    shell_complete=completing("failures"),
+)
 @click.option(
     "--files",
     is_flag=True,

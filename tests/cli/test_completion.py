@@ -179,6 +179,11 @@ def test_values_of_options(offered: Callable) -> None:
     assert ("plain", "sarif") in offered("verify", "a", "--format", "")
     assert offered("convert", "a", "b", "--layout", "") == [("plain", "pytorch"), ("plain", "tensorflow")]
     assert [value for _, value in offered("verify", "a", "--executor", "d")] == ["dask", "dask://"]
+    assert offered("diff", "a", "b", "--fail-on", "added,") == [
+        ("part", f"added,{change}") for change in ("removed", "dtype", "shape", "value")
+    ]
+    assert offered("stats", "a", "--fail-on", "n") == [("part", "nan")]
+    assert ("plain", "bert") in offered("convert", "a", "b", "--map", "")
 
 
 def test_checkpoints_are_offered_by_prefix_and_never_by_shard(here: Path, offered: Callable) -> None:
