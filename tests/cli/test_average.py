@@ -147,6 +147,8 @@ def test_too_few_checkpoints_are_an_error(ckpt: Callable, tmp_path: Path) -> Non
     result = ckpt("average", "--last", "4", GUIDE, "-o", tmp_path / "mean")
     assert (result.code, result.out) == (3, "")
     assert "3 checkpoints in this directory, the last 4 were asked for" in result.err
+    result = ckpt("average", "--last", "4", tmp_path, "-o", tmp_path / "mean")
+    assert (result.code, result.err) == (1, f"ckpt: error: {tmp_path}: no checkpoints in this directory\n")
 
 
 @pytest.mark.parametrize(

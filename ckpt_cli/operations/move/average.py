@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from formats.core.dtypes import VARIANT
 from formats.core.words import command_line, counted
 from formats.errors import CheckpointNotFoundError, ConversionError
+from formats.find.directory import no_checkpoints
 from formats.find.location import spelling
 from formats.model.facts import common
 
@@ -32,10 +33,13 @@ if TYPE_CHECKING:
 def last_of(directory: Directory, count: int, target: str) -> list[Location]:
     """Return the `count` newest checkpoints of a directory, oldest first; `target` itself is none of them.
 
-    Raises CheckpointNotFoundError where there are fewer, and what is wrong with one that is damaged.
+    Raises NoCheckpointsError where there is none, CheckpointNotFoundError where there are fewer, and what
+    is wrong with one that is damaged.
     """
     own = os.path.abspath(target.removesuffix(".index"))
     members = [member for member in directory.members if os.path.abspath(member.location.path) != own]
+    if not directory.members:
+        raise no_checkpoints(directory.path)
     if len(members) < count:
         message = f"{counted(len(members), 'checkpoint')} in this directory, the last {count} were asked for"
         hints = (f"to see what is there: {command_line('ls', directory.path)}",)
