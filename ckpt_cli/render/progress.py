@@ -28,9 +28,11 @@ _PATIENCE = 1
 _EVERY = 30
 """Seconds between two lines."""
 
+_NARROWEST, _WIDEST = 8, 40
+"""Cells that a bar has at least, and at most."""
 
-_NARROWEST, _WIDEST, _LEAST = 8, 40, 16
-"""Cells of a bar, and of what is said to be worked on."""
+_TITLE = 16
+"""Cells of what is said to be worked on that the figures leave free."""
 
 
 def passes(verify: bool) -> tuple[str, ...]:
@@ -166,6 +168,6 @@ def _begun(work: _Work) -> Live:
 
 def _fitted(title: str, figures: str, room: int) -> tuple[str, int, str]:
     """Return a title, the cells of the bar behind it and figures that fit a line of a terminal."""
-    figures = short(figures, room - _NARROWEST - _LEAST - 2)
+    figures = short(figures, room - _NARROWEST - _TITLE - 2)
     title = short(title, room - _NARROWEST - width(figures) - 2)
     return title, min(_WIDEST, room - width(title) - width(figures) - 2), figures
