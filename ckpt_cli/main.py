@@ -31,6 +31,24 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """What only writing runs into.  An error of a file's has its name; what has none is of what is printed."""
 
 
+_ELSEWHERE = {
+    "average": "mean merge",
+    "convert": "copy cp save",
+    "demo": "example train",
+    "diff": "compare",
+    "extract": "dump export get",
+    "log": "history",
+    "ls": "dir keys list",
+    "rename": "mv",
+    "report": "html page plot",
+    "rescue": "fix recover repair",
+    "show": "cat info inspect print summary view",
+    "verify": "check fsck test validate",
+    "--version": "version",
+}
+"""What other programs call what a command does: words that people try first."""
+
+
 class ReaderGoneError(Exception):
     """Who read our output went away before the command came to its answer (click makes an OSError a 1)."""
 
@@ -77,11 +95,8 @@ class CommandsByFile(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = not args or args[0].startswith("-") or args[0] in self.list_commands(ctx)
         if not known and not ctx.resilient_parsing:
-            import difflib
-
-            close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            ctx.fail(f"no command {args[0]!r}{hint}")
+            meant = _meant(args[0], self.list_commands(ctx))
+            ctx.fail(f"no command {args[0]!r}" + (f"; did you mean {meant}?" if meant else ""))
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -90,6 +105,19 @@ class CommandsByFile(click.Group):
 
         names = commands(self.list_commands(ctx), incomplete)
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def _meant(word: str, names: list[str]) -> str | None:
+    """Return what was meant by a word in place of a command: a path, or another program's word for one."""
+    import difflib
+
+    from formats.core.words import command_line
+
+    if "://" in word or os.path.exists(word) or os.path.exists(f"{word}.index"):
+        return command_line("ls", word)
+    known = {word: name for name, words in _ELSEWHERE.items() for word in words.split()}
+    close = difflib.get_close_matches(word, [*names, *known], 1)
+    return known.get(close[0], close[0]) if close else None
 
 
 def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:

@@ -9,9 +9,11 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 import pytest
 
+from ckpt_cli import main
 from tests.cli.running import ROOT
 from tests.support import data_path, write_bundle
 
@@ -86,6 +88,30 @@ def test_a_mistyped_command_or_option_is_usage(ckpt: Callable) -> None:
     assert (result.code, result.out) == (2, "")
     assert "ckpt: error: no command 'lss'; did you mean ls?" in result.err
     assert ckpt("ls", "--jsn").code == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        *((BERT, f"ckpt ls {BERT}"), (os.path.dirname(BERT), f"ckpt ls {os.path.dirname(BERT)}")),
+        *(("s3://bucket/run", "ckpt ls s3://bucket/run"), ("compare", "diff"), ("inspct", "show")),
+        *(("export", "extract"), ("check", "verify"), ("repair", "rescue"), ("version", "--version")),
+    ],
+)
+def test_what_is_typed_in_place_of_a_command_is_understood(word: str, meant: str, ckpt: Callable) -> None:
+    for line in ((word,), ("help", word)):
+        result = ckpt(*line)
+        assert (result.code, result.out) == (2, "")
+        assert result.err.startswith(f"ckpt: error: no command {word!r}; did you mean {meant}?\n")
+    assert "did you mean" not in ckpt("qqqqqq").err
+
+
+def test_the_words_of_other_programs_are_of_commands_that_there_are() -> None:
+    names = main.cli.list_commands(click.Context(main.cli))
+    words = [word for words in main._ELSEWHERE.values() for word in words.split()]
+    assert set(main._ELSEWHERE) <= {*names, "--version"}
+    assert not {*names} & {*words}
+    assert len(set(words)) == len(words)
 
 
 def test_a_closed_pipe_ends_quietly() -> None:
