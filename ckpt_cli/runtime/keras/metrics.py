@@ -122,6 +122,8 @@ _BY_NAME: dict[str, type[Metric]] = {
 def get(identifier: Any, labels: Any = None, predictions: Any = None) -> Metric:
     """Return a metric of its own for a name, or the metric itself; "accuracy" is one for what it compares."""
     if not isinstance(identifier, str):
+        if not isinstance(identifier, Metric):
+            raise NotImplementedError(f"metric {identifier!r} is not known here")
         return identifier
     if identifier in ("accuracy", "acc") and predictions is not None:
         return _accuracy(as_tensor(labels), as_tensor(predictions))()

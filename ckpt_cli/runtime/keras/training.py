@@ -26,16 +26,21 @@ from ..tape import GradientTape
 from ..tensor import OPERATIONS, TensorLike, as_tensor
 from ..unknown import refuse
 from . import losses, metrics, optimizers
+from .base_layer import deduplicated, iterate_layers
 from .callbacks import CallbackList, History, Logs
 from .masks import mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .base_layer import Layer
+
 __all__ = ["Trainer"]
 
 
 logger = logging.getLogger("ckpt_cli.runtime")
+_BATCH = 32
+"""Examples of a batch where nobody says how many."""
 
 
 class Trainer:
@@ -46,19 +51,24 @@ class Trainer:
     run_eagerly: bool
     stop_training: bool
     _training: Traced | None
+    _compiled_state: list[tuple[Layer, bool]]
+    """Each layer, and whether it was to be trained when the model was compiled."""
 
     def compile(
         self, optimizer: Any = "rmsprop", loss: Any = None, metrics: Any = None, **options: Any
     ) -> None:
         """Say what to train with."""
-        for harmless in ("jit_compile", "steps_per_execution"):
-            options.pop(harmless, None)
+        options.pop("jit_compile", None)
+        several_steps = options.pop("steps_per_execution", None)
+        refuse("compile", steps_per_execution=None if several_steps == 1 else several_steps)
         object.__setattr__(self, "run_eagerly", bool(options.pop("run_eagerly", False)))
         refuse("compile", **options)
         self.optimizer = optimizers.get(optimizer)
         object.__setattr__(self, "loss", None if loss is None else losses.get(loss))
         object.__setattr__(self, "_metric_names", list(metrics or []))
         object.__setattr__(self, "_training", None)
+        layers = deduplicated(list(iterate_layers(self)))  # type: ignore[arg-type]
+        object.__setattr__(self, "_compiled_state", [(layer, layer.trainable) for layer in layers])
         self._begin()
 
     def _assert_compiled(self) -> None:
@@ -116,7 +126,6 @@ class Trainer:
 
         Weights, of examples or of classes, are those of losses; metrics count each example once.
         """
-        del verbose
         by_chunks = shuffle if isinstance(shuffle, str) else None
         refuse("fit", shuffle=by_chunks, validation_steps=validation_steps, **options)
         self._assert_compiled()
@@ -125,7 +134,9 @@ class Trainer:
             data, validation_data = data.split_off(validation_split)
         weighed = _by_class(class_weight)
         history = History()
-        told = CallbackList([*_listed(callbacks), history], self, epochs=epochs, steps=steps_per_epoch)
+        steps = data.steps(batch_size) if steps_per_epoch is None else steps_per_epoch
+        callbacks = [*_listed(callbacks), history]
+        told = CallbackList(callbacks, self, verbose=_level(verbose), epochs=epochs, steps=steps)
         self._put("stop_training", False)  # type: ignore[attr-defined]
         told.tell("on_train_begin")
         trained: Logs = {}
@@ -152,7 +163,7 @@ class Trainer:
         told.tell("on_epoch_begin", epoch)
         for step, data in enumerate(batches):
             told.tell("on_train_batch_begin", step)
-            with self._as_compiled():
+            with self._as_compiled(), self._trained_as_compiled():
                 logs = _floats(self.train_step(weighed(data)))
             told.tell("on_train_batch_end", step, logs=logs)
             if self.stop_training:
@@ -172,17 +183,33 @@ class Trainer:
         with compiled(), traced.called():
             yield
 
+    @contextmanager
+    def _trained_as_compiled(self) -> Iterator[None]:
+        """Train what was to be trained when the model was compiled, whatever has been said since.
+
+        So does Keras, and GANs count on it: their discriminator is frozen after it was compiled.
+        keras/src/engine/training_utils.py: RespectCompiledTrainableState
+        """
+        since = [(layer, layer.trainable) for layer, _ in self._compiled_state]
+        try:
+            for layer, is_trained in self._compiled_state:
+                layer._put("_layer_trainable", is_trained)
+            yield
+        finally:
+            for layer, is_trained in since:
+                layer._put("_layer_trainable", is_trained)
+
     def evaluate(
         self, x: Any, y: Any = None, batch_size: int | None = None, verbose: Any = "auto",
         sample_weight: Any = None, steps: int | None = None, callbacks: Any = None,
         return_dict: bool = False, **options: Any,
     ) -> Any:  # fmt: skip
         """Return the mean loss, with metrics a list of it and them, or by `return_dict` a dict."""
-        del verbose
         refuse("evaluate", steps=steps, **options)
         self._assert_compiled()
-        told = CallbackList(_listed(callbacks), self)
-        logs = self._evaluated(_Data(x, y, sample_weight), batch_size, told)
+        data = _Data(x, y, sample_weight)
+        about = {"verbose": _level(verbose), "epochs": 1, "steps": data.steps(batch_size)}
+        logs = self._evaluated(data, batch_size, CallbackList(_listed(callbacks), self, **about))
         return logs if return_dict else _alone(logs)
 
     def _evaluated(self, data: _Data, batch_size: int | None, told: CallbackList) -> Logs:
@@ -216,7 +243,7 @@ class Trainer:
         self._assert_compiled()
         if reset_metrics:
             self._begin()
-        with self._as_compiled():
+        with self._as_compiled(), self._trained_as_compiled():
             logs = _floats(step(batch))
         return logs if return_dict else _alone(logs)
 
@@ -241,6 +268,10 @@ def _alone(logs: Logs) -> Any:
     """Return values as a list, one by itself."""
     values = list(logs.values())
     return values[0] if len(values) == 1 else values
+
+
+def _level(verbose: Any) -> Any:
+    return 1 if verbose == "auto" else verbose
 
 
 def _listed(callbacks: Any) -> list[Any]:
@@ -281,6 +312,13 @@ class _Data:
 
     def __len__(self) -> int:
         return len(flatten(self.x)[0])
+
+    def steps(self, batch_size: int | None) -> int | None:
+        """Return how many batches there are; None where nobody knows."""
+        if self.is_arrays:
+            return math.ceil(len(self) / (batch_size or _BATCH))
+        count = int(self.x.cardinality()) if isinstance(self.x, Dataset) else UNKNOWN_CARDINALITY
+        return count if count >= 0 else None
 
     def rows(self, chosen: Any) -> tuple[Any, ...]:
         """Return some examples as a batch: (x,), (x, y) or (x, y, weights)."""
@@ -408,6 +446,9 @@ class _Metrics:
 
     def __init__(self, names: list[Any]) -> None:
         self._given = {getattr(name, "name", str(name)): name for name in names}
+        for one in names:
+            if isinstance(one, metrics.Metric):
+                one.reset_state()
         self._metrics: dict[str, Any] = {}
 
     def update(self, y: Any, predictions: Any) -> None:
@@ -437,7 +478,7 @@ def _epochs(
             with orders.called():
                 order = np.arange(len(data))
                 order = np.asarray(OPERATIONS["shuffle"](order, seed=None)) if shuffle else order
-            size = batch_size or 32
+            size = batch_size or _BATCH
             return (data.rows(order[start : start + size]) for start in range(0, len(order), size))
         return (element if isinstance(element, tuple) else (element,) for element in x)
 

@@ -1840,3 +1840,49 @@ def penalties_of_attention(tf, directory):
     dense = tf.keras.layers.EinsumDense("ab,bc->ac", 2, activity_regularizer="l2")
     dense(tf.ones([1, 2]))
     assert dense.losses == []
+
+
+def training_is_that_of_compile(tf, directory):
+    """What is said of layers after a model was compiled counts at the next `compile`."""
+    layers = tf.keras.layers
+    critic = tf.keras.Sequential([layers.Dense(1, kernel_initializer="ones", input_shape=(2,))])
+    critic.compile(tf.keras.optimizers.legacy.SGD(0.1), "mse")
+    critic.trainable = False
+    noise = layers.Input([2])
+    maker = layers.Dense(2, kernel_initializer="ones")
+    both = tf.keras.Model(noise, critic(maker(noise)))
+    both.compile(tf.keras.optimizers.legacy.SGD(0.1), "mse")
+    x, y = np.float32([[1.0, 2.0]]), np.float32([[1.0]])
+    both.train_on_batch(x, y)
+    close(critic.get_weights()[0], [[1.0], [1.0]])
+    close(maker.get_weights()[0], [[0.0, 0.0], [-1.0, -1.0]])
+    critic.train_on_batch(x, y)
+    close(critic.get_weights()[0], [[0.6], [0.2]])
+    assert not critic.trainable
+    assert not critic.layers[0].trainable
+    critic.fit(x, y, verbose=0)
+    close(critic.get_weights()[0], [[0.68], [0.36]], 1e-5)
+    assert critic.trainable_weights == []
+
+
+def what_callbacks_are_told(tf, directory):
+    found = []
+
+    class Told(tf.keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            found.append((self.params, dict(logs)))
+
+        def on_test_end(self, logs=None):
+            found.append((self.params, dict(logs)))
+
+    own = tf.keras.metrics.BinaryAccuracy(name="own")
+    model, x, y = weighed_model(tf, metrics=[own])
+    once = {"batch_size": 4, "verbose": 0, "callbacks": [Told()]}
+    model.fit(x, y > 0, epochs=2, shuffle=False, **once)
+    model.evaluate(x, y > 0, **once)
+    model.fit(tf.data.Dataset.from_tensor_slices((x, y > 0)).batch(2), callbacks=[Told()], verbose=0)
+    told = [tuple(params[name] for name in ("verbose", "epochs", "steps")) for params, _ in found]
+    assert told == [(0, 2, 2), (0, 2, 2), (0, 1, 2), (0, 1, 3)], told
+    # A metric begins anew with each pass.
+    history = model.fit(x, y < 0, epochs=6, batch_size=2, shuffle=False, verbose=0).history
+    close(history["own"], np.array([2, 2, 2, 1, 2, 3]) / 6)
