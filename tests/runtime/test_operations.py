@@ -387,3 +387,16 @@ class TestTensors:
         assert x.numpy().tolist() == [1.0, 1.0]
         with pytest.raises(TypeError, match="item assignment"):
             x[0] = 3
+
+
+@pytest.mark.parametrize("name", ["abs", "relu"])
+def test_second_gradients_are_zeros_and_not_missing(name):
+    """As TensorFlow has it: what else a program adds to them is not lost."""
+    x = tf.constant([1.0, -2.0])
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = OP[name](x)
+        slope = tape.gradient(y, x)
+    np.testing.assert_array_equal(outer.gradient(slope, x), [0, 0])
