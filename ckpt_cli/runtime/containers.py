@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import operator
 import sys
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -123,7 +124,13 @@ def _original(value: Any) -> Any:
     return value._original if isinstance(value, ListWrapper | DictWrapper) else value
 
 
-_READING = ("__len__", "__iter__", "__reversed__", "__contains__", "__getitem__", "__eq__", "__ne__")
+_READING: dict[str, Callable[..., Any]] = {
+    "__len__": len,
+    "__iter__": iter,
+    "__reversed__": reversed,
+    "__getitem__": operator.getitem,
+}
+_COMPARING = ("__contains__", "__eq__", "__ne__")
 _ORDERING = ("__lt__", "__le__", "__gt__", "__ge__")
 
 
@@ -131,11 +138,18 @@ def _shows_original(*names: str) -> Callable[[type], type]:
     """Make a wrapper's methods those of the container it was made of."""
 
     def method(name: str) -> Callable[..., Any]:
+        reading = _READING.get(name)
+
+        def read(self: Any, *arguments: Any) -> Any:
+            assert reading is not None
+            return reading(self._original, *arguments)
+
         def call(self: Any, *arguments: Any, **more: Any) -> Any:
             return getattr(self._original, name)(*map(_original, arguments), **more)
 
-        call.__name__ = name
-        return call
+        made = call if reading is None else read
+        made.__name__ = name
+        return made
 
     def decorate(cls: type) -> type:
         for name in names:
@@ -199,7 +213,7 @@ class _Mutable(Container):
         return f"{type(self).__name__}({self._original!r})"
 
 
-@_shows_original(*_READING, *_ORDERING, "__add__", "__mul__", "__rmul__", "index", "count")
+@_shows_original(*_READING, *_COMPARING, *_ORDERING, "__add__", "__mul__", "__rmul__", "index", "count")
 class ListWrapper(_Mutable, list[Any]):
     """A list that tracks what is appended."""
 
@@ -309,7 +323,7 @@ class ListWrapper(_Mutable, list[Any]):
 
 # As in TensorFlow, these change the dict behind the wrapper's back: it cannot be saved afterwards.
 @_shows_original("pop", "popitem", "clear", "setdefault")
-@_shows_original(*_READING, "__or__", "__ror__", "get", "items", "keys", "values")
+@_shows_original(*_READING, *_COMPARING, "__or__", "__ror__", "get", "items", "keys", "values")
 class DictWrapper(_Mutable, dict[Any, Any]):
     """A dict that tracks the values of its string keys."""
 

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "clear_names",
+    "close_scope",
     "current_scope",
     "fresh_counts",
     "fresh_names",
     "name_scope",
+    "open_scope",
     "scoped",
     "to_snake_case",
     "unique_name",
@@ -38,19 +40,23 @@ class name_scope:  # noqa: N801  TensorFlow's name
         self.name = name or ""
 
     def __enter__(self) -> str:
-        if self.name.endswith("/"):
-            scope = self.name
-        elif self.name:
-            scope = f"{_scopes[-1]}{self.name}/"
-        else:
-            scope = ""
-        _scopes.append(scope)
-        return scope
+        return open_scope(self.name)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _scopes.pop()
+        close_scope()
+
+
+def open_scope(name: str) -> str:
+    """Open a name scope, which is to be closed, and return it; what each call of a layer does."""
+    scope = name if name.endswith("/") or not name else f"{_scopes[-1]}{name}/"
+    _scopes.append(scope)
+    return scope
+
+
+def close_scope() -> None:
+    _scopes.pop()
 
 
 def current_scope() -> str:

@@ -19,10 +19,13 @@ def _is_sequence(value: Any) -> bool:
     return isinstance(value, _SEQUENCES)
 
 
+_LEAF, _SEQUENCE, _MAPPING = range(3)
+
+
 @lru_cache(maxsize=1024)
-def _is_mapping(kind: type) -> bool:
-    # Asking an abstract class takes as long as all else that is done for a leaf.
-    return issubclass(kind, Mapping)
+def _nesting(kind: type) -> int:
+    """Return what values of a class are; asking an abstract class takes as long as all else for a leaf."""
+    return _MAPPING if issubclass(kind, Mapping) else _SEQUENCE if issubclass(kind, _SEQUENCES) else _LEAF
 
 
 def is_nested(value: Any) -> bool:
@@ -31,18 +34,25 @@ def is_nested(value: Any) -> bool:
 
 def flatten(structure: Any) -> list[Any]:
     """Return the leaves; something that is no structure is its own only leaf."""
-    if _is_mapping(structure.__class__):
-        return [leaf for key in sorted(structure) for leaf in flatten(structure[key])]
-    if isinstance(structure, _SEQUENCES):
-        return [leaf for part in structure for leaf in flatten(part)]
-    return [structure]
+    nesting = _nesting(structure.__class__)
+    if nesting == _LEAF:
+        return [structure]
+    leaves: list[Any] = []
+    for part in structure if nesting == _SEQUENCE else [structure[key] for key in sorted(structure)]:
+        if _nesting(part.__class__) == _LEAF:
+            leaves.append(part)
+        else:
+            leaves += flatten(part)
+    return leaves
 
 
 def _like(structure: Any, parts: list[Any]) -> Any:
     """Return a sequence of the kind of `structure`."""
+    if structure.__class__ is list:
+        return parts
     if hasattr(structure, "_fields"):
         return type(structure)(*parts)
-    return tuple(parts) if isinstance(structure, tuple) else list(parts)
+    return tuple(parts) if isinstance(structure, tuple) else parts
 
 
 def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
@@ -62,18 +72,35 @@ def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
 
 def _mapped(function: Callable[..., Any], structure: Any) -> Any:
     """Return what `map_structure` returns for one structure, which is what most steps of a dataset ask."""
-    if _is_mapping(structure.__class__):
+    nesting = _nesting(structure.__class__)
+    if nesting == _MAPPING:
         filled = {key: _mapped(function, structure[key]) for key in sorted(structure)}
         return {key: filled[key] for key in structure}
-    if isinstance(structure, _SEQUENCES):
+    if nesting == _SEQUENCE:
         return _like(structure, [_mapped(function, part) for part in structure])
     return function(structure)
 
 
 def pack_sequence_as(structure: Any, flat: list[Any]) -> Any:
     """Return leaves packed into the structure they were flattened from."""
-    leaves: Iterator[Any] = iter(flat)
-    return map_structure(lambda _: next(leaves), structure)
+    return _packed(structure, iter(flat))
+
+
+def _packed(structure: Any, leaves: Iterator[Any]) -> Any:
+    nesting = _nesting(structure.__class__)
+    if nesting == _LEAF:
+        return next(leaves)
+    if nesting == _SEQUENCE:
+        parts = []
+        for part in structure:
+            parts.append(next(leaves) if _nesting(part.__class__) == _LEAF else _packed(part, leaves))
+        return _like(structure, parts)
+    filled = {}
+    keys = sorted(structure)
+    for key in keys:
+        part = structure[key]
+        filled[key] = next(leaves) if _nesting(part.__class__) == _LEAF else _packed(part, leaves)
+    return filled if keys == list(structure) else {key: filled[key] for key in structure}
 
 
 def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True) -> None:

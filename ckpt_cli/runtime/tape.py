@@ -9,13 +9,13 @@ and differentiates it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .indexed_slices import IndexedSlices, dense
-from .nest import flatten, map_structure
-from .tensor import OPERATIONS, Operation, Tensor, TensorLike, as_tensor, observers
+from .nest import flatten, map_structure, pack_sequence_as
+from .tensor import OPERATIONS, Operation, Tensor, TensorLike, as_tensor, identity, observers
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,13 +28,11 @@ class UnconnectedGradients:
     ZERO = "zero"
 
 
-class Record(NamedTuple):
-    """One operation that was run; keeping its tensors keeps their identities from being used again."""
+Record = tuple[Operation, tuple[Any, ...], tuple[Tensor, ...], dict[str, Any]]
+"""An operation that was run, its inputs, outputs and attributes.
 
-    operation: Operation
-    inputs: tuple[Any, ...]
-    outputs: tuple[Tensor, ...]
-    attributes: dict[str, Any]
+Keeping its tensors keeps their identities from being used again.
+"""
 
 
 class GradientTape:
@@ -102,7 +100,7 @@ class GradientTape:
                 break
         else:
             return
-        self._records.append(Record(operation, inputs, outputs, attributes))
+        self._records.append((operation, inputs, outputs, attributes))
         for output in outputs:
             tracked.add(id(output))
 
@@ -115,7 +113,7 @@ class GradientTape:
             self._watched.append(variable)
             self._tracked.add(key)
         self._variables[key] = variable
-        self._records.append(Record(OPERATIONS["identity"], (variable,), (output,), {}))
+        self._records.append((identity, (variable,), (output,), {}))
         self._tracked.add(id(output))
 
     def gradient(
@@ -140,17 +138,16 @@ class GradientTape:
         flat = flatten(sources)
         targets = [one.values if isinstance(one, IndexedSlices) else one for one in flatten(target)]
         gradients = self._walk_back(targets, flat, output_gradients)
-        found = iter([gradients.get(id(source)) for source in flat])
+        found = [gradients.get(id(source)) for source in flat]
         if not self._persistent:
             self._forget()
-
-        def answer(source: Any) -> Any:
-            gradient = next(found)
-            if gradient is None and unconnected_gradients == UnconnectedGradients.ZERO:
-                return OPERATIONS["zeros_like"](source)
-            return gradient
-
-        return map_structure(answer, sources)
+        if unconnected_gradients == UnconnectedGradients.ZERO:
+            zeros = OPERATIONS["zeros_like"]
+            found = [
+                zeros(one) if gradient is None else gradient
+                for one, gradient in zip(flat, found, strict=True)
+            ]
+        return pack_sequence_as(sources, found)
 
     def _walk_back(self, targets: list[Any], sources: list[Any], output_gradients: Any) -> dict[int, Any]:
         gradients: dict[int, Any] = {}
@@ -161,9 +158,9 @@ class GradientTape:
                 continue
             seed = OPERATIONS["ones_like"](target) if gradient is None else as_tensor(gradient)
             gradients[key] = gradients[key] + seed if key in gradients else seed
-        kept = {id(source): True for source in sources}
+        kept = {id(source) for source in sources}
         for record in reversed(self._records):
-            outputs = record.outputs
+            outputs = record[2]
             if len(outputs) == 1:
                 key = id(outputs[0])
                 gradient = gradients.get(key)
@@ -180,33 +177,36 @@ class GradientTape:
         return gradients
 
     def _send_back(self, record: Record, gradient: Any, output: Any, gradients: dict[int, Any]) -> None:
-        operation, tracked = record.operation, self._tracked
-        rules = operation.rules
-        if gradient.__class__ is IndexedSlices and operation is not OPERATIONS["identity"]:
-            gradient = dense(gradient)
-        if operation.joint:
-            assert rules[0] is not None
-            parts = rules[0](gradient, output, *record.inputs, **record.attributes)
-            for tensor, part in zip(record.inputs, parts, strict=True):
-                key = id(tensor)
-                if key in tracked and part is not None:
-                    gradients[key] = gradients[key] + part if key in gradients else part
+        operation, inputs, _, attributes = record
+        if operation is identity:  # of every variable that is read
+            self._add(inputs[0], gradient, gradients)
             return
-        for position, tensor in enumerate(record.inputs):
-            key = id(tensor)
-            if key not in tracked:
-                continue
-            if operation.variadic:
-                rule = rules[0]
-                assert rule is not None
-                part = rule(gradient, output, *record.inputs, position=position, **record.attributes)
-            else:
-                rule = rules[position] if position < len(rules) else None
-                if rule is None:
-                    continue
-                part = rule(gradient, output, *record.inputs, **record.attributes)
-            if part is not None:
-                gradients[key] = gradients[key] + part if key in gradients else part
+        if gradient.__class__ is IndexedSlices:
+            gradient = dense(gradient)
+        tracked, rules = self._tracked, operation.rules
+        if operation.joint:
+            (rule,) = rules
+            assert rule is not None
+            parts = rule(gradient, output, *inputs, **attributes)
+            for tensor, part in zip(inputs, parts, strict=True):
+                self._add(tensor, part, gradients)
+        elif operation.variadic:
+            (rule,) = rules
+            assert rule is not None
+            for position, tensor in enumerate(inputs):
+                if id(tensor) in tracked:
+                    part = rule(gradient, output, *inputs, position=position, **attributes)
+                    self._add(tensor, part, gradients)
+        else:
+            for tensor, rule in zip(inputs, rules, strict=False):  # further inputs have no rules
+                if rule is not None and id(tensor) in tracked:
+                    self._add(tensor, rule(gradient, output, *inputs, **attributes), gradients)
+
+    def _add(self, tensor: Any, part: Any, gradients: dict[int, Any]) -> None:
+        """Add what an operation sends back to an input; None is nothing."""
+        key = id(tensor)
+        if part is not None and key in self._tracked:
+            gradients[key] = gradients[key] + part if key in gradients else part
 
     def jacobian(
         self, target: Any, sources: Any, unconnected_gradients: str = UnconnectedGradients.NONE

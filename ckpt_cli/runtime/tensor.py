@@ -14,6 +14,7 @@ whoever has read it before keeps what was read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,7 @@ __all__ = [
     "as_tensor",
     "convert_to_tensor",
     "define",
+    "identity",
     "is_tensor",
     "observers",
 ]
@@ -221,6 +223,8 @@ def shown(tensor: TensorLike) -> str:
     return str(value) if isinstance(value, np.generic) else repr(value)
 
 
+_value_of = attrgetter("_value")
+
 observers: list[Any] = []
 """Tapes and programs that are recording: each is told of every operation run."""
 
@@ -391,27 +395,29 @@ class Operation:
         self.joint = joint
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
-        tensors: tuple[Tensor, ...]
+        # By far the most of these calls are of small models, where a comprehension counts.
         if self.promotes:
             x, y = inputs
             if not (x.__class__ is Tensor and y.__class__ is Tensor and x._value.dtype == y._value.dtype):
                 inputs = _promoted(x, y, self.name)
-            tensors = inputs
         else:
-            tensors = tuple([x if x.__class__ is Tensor else as_tensor(x) for x in inputs])
+            for x in inputs:
+                if x.__class__ is not Tensor:
+                    inputs = tuple(map(as_tensor, inputs))
+                    break
         try:
-            value = self.forward(*[tensor._value for tensor in tensors], **attributes)
+            value = self.forward(*map(_value_of, inputs), **attributes)
         except ValueError as error:
             raise InvalidArgumentError(f"{self.name}: {error}") from error
         if value.__class__ is tuple:
-            outputs = tuple([Tensor(part) for part in value])
+            outputs = tuple(map(Tensor, value))
             for observer in observers:
-                observer.observe(self, tensors, outputs, attributes)
+                observer.observe(self, inputs, outputs, attributes)
             return outputs
         output = Tensor(value)
         if observers:
             for observer in observers:
-                observer.observe(self, tensors, (output,), attributes)
+                observer.observe(self, inputs, (output,), attributes)
         return output
 
     def __repr__(self) -> str:
@@ -441,3 +447,7 @@ def define(
     )
     OPERATIONS[name] = operation
     return operation
+
+
+identity = define("identity", lambda x: x, lambda g, out, x: g)
+"""What tapes take the reading of a variable for."""

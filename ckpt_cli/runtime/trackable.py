@@ -42,13 +42,15 @@ class Deferred(Protocol):
 class _Links:
     """A trackable's place in graphs; made when first needed, as subclasses may not call `__init__`."""
 
-    __slots__ = ("by_name", "children", "deferred", "update_uid")
+    __slots__ = ("by_name", "children", "deferred", "parts", "update_uid")
 
     def __init__(self) -> None:
         self.children: dict[str, Trackable] = {}
         self.deferred: dict[str, list[Deferred]] = {}
         self.by_name: list[Any] = []
         self.update_uid = -1
+        self.parts: list[Any] | None = None
+        """What a layer has found among the children; forgotten when they change."""
 
 
 class Trackable:
@@ -85,11 +87,13 @@ class Trackable:
         """Attach a child, and restore what is waiting for it."""
         links = self._links
         links.children[name] = child
+        links.parts = None
         self._settle(name, child)
         return child
 
     def _untrack(self, name: str) -> None:
         self._links.children.pop(name, None)
+        self._links.parts = None
 
     def _defer(self, name: str, restoration: Deferred) -> None:
         """Keep a restoration for a child to come."""

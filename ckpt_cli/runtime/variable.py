@@ -154,6 +154,8 @@ class Variable(TensorLike, Trackable):
                 f"Tensor conversion requested dtype {self.dtype.name} for Tensor with dtype "
                 f"{tensor.dtype.name}: {tensor!r}"
             )
+        if found.shape == self._value.shape:
+            return tensor
         if what == "assign" and not self.shape.is_compatible_with(found.shape):
             raise ValueError(
                 f"Cannot assign value to variable '{self.name}': Shape mismatch.The variable shape "

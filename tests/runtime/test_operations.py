@@ -51,7 +51,7 @@ CASES = {
     "sum_like": ([away_from_zero(2, 3), np.zeros((1, 3))], {}),
     "broadcast_like": ([away_from_zero(1, 3), np.zeros((2, 3))], {}),
     "expand_like": ([away_from_zero(2), np.zeros((2, 3))], SAME),
-    "size_ratio": ([away_from_zero(2), np.zeros(2), np.zeros((2, 3))], {}),
+    "mean_back": ([away_from_zero(2), np.zeros(2), np.zeros((2, 3))], SAME),
     "reduce_sum": ([away_from_zero(2, 3)], SAME),
     "reduce_mean": ([away_from_zero(2, 3)], {"axis": None, "keepdims": False}),
     "reduce_prod": ([away_from_zero(2, 3)], SAME),
@@ -86,6 +86,7 @@ CASES = {
     "gather_nd": ([away_from_zero(2, 3), np.array([[0, 1], [1, 1], [0, 1]])], {}),
     "gather_nd_back": ([away_from_zero(2), np.zeros((2, 3)), np.array([[0, 1], [1, 1]])], {}),
     "matmul": ([away_from_zero(2, 4, 3), away_from_zero(3, 2)], {}),
+    "dense": ([away_from_zero(2, 4, 3), away_from_zero(3, 2), away_from_zero(2)], {}),
     "einsum": ([away_from_zero(2, 3), away_from_zero(3, 4)], {"equation": "ij,jk->ki"}),
     "windows": ([away_from_zero(1, 3, 4, 2)], {"window": WINDOW, "fill": 0.0}),
     "windows_back": ([away_from_zero(1, 3, 2, 2, 2, 1), np.zeros((1, 3, 4, 1))], {"window": WINDOW}),
@@ -109,6 +110,7 @@ CASES = {
         {"epsilon": 0.1, "is_fused": True},
     ),
     "relu_back": ([away_from_zero(2, 3), away_from_zero(2, 3)], {}),
+    "abs_back": ([away_from_zero(2, 3), away_from_zero(2, 3)], {}),
     "cross_entropy": ([away_from_zero(2, 3), np.array([[0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])], {}),
     "take_along": ([away_from_zero(2, 3), np.array([[2, 0], [1, 1]])], {"axis": 1}),
     "put_along": ([away_from_zero(2, 2), np.zeros((2, 3)), np.array([[2, 0], [1, 1]])], {"axis": 1}),
@@ -389,6 +391,19 @@ class TestTensors:
             x[0] = 3
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("shape", [(2, 3), (1,), ()])
+def test_means_are_of_the_values_dtype(dtype, shape):
+    x = tf.cast(tf.fill(shape, 3.0), dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        mean = tf.reduce_mean(x)
+    gradient = tape.gradient(mean, x)
+    assert mean.dtype == gradient.dtype == x.dtype
+    assert complex(np.asarray(mean, complex)) == 3
+    np.testing.assert_allclose(np.asarray(gradient, complex), np.full(shape, 1 / x._value.size), 1e-2)
+
+
 @pytest.mark.parametrize("name", ["abs", "relu"])
 def test_second_gradients_are_zeros_and_not_missing(name):
     """As TensorFlow has it: what else a program adds to them is not lost."""
@@ -400,3 +415,11 @@ def test_second_gradients_are_zeros_and_not_missing(name):
             y = OP[name](x)
         slope = tape.gradient(y, x)
     np.testing.assert_array_equal(outer.gradient(slope, x), [0, 0])
+
+
+def test_a_dense_layer_takes_no_weights_of_another_dtype():
+    layer = tf.keras.layers.Dense(2)
+    layer.build([None, 3])
+    layer.kernel = tf.Variable(np.ones((3, 2)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the kernel float64"):
+        layer(tf.ones([1, 3]))

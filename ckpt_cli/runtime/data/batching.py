@@ -135,22 +135,23 @@ def gathered(draw: Any, size: int, drops: bool) -> list[Element]:
 
 
 def stacked(parts: list[Element]) -> Element:
-    rows = [flatten(part) for part in parts]
-    columns = [[leaf._value for leaf in column] for column in zip(*rows, strict=True)]
+    columns = zip(*map(flatten, parts), strict=True)
     stacked = [Tensor(_stack(column, number)) for number, column in enumerate(columns)]
     return pack_sequence_as(parts[0], stacked)
 
 
-def _stack(values: list[Any], component: int) -> Any:
+def _stack(column: tuple[Tensor, ...], component: int) -> Any:
+    values = [leaf._value for leaf in column]
+    shape = values[0].shape
     for number, value in enumerate(values):
-        if value.shape != values[0].shape:
+        if value.shape != shape:
             raise InvalidArgumentError(
                 f"Cannot batch tensors with different shapes in component {component}. "
-                f"First element had shape {list(values[0].shape)} and element {number} had shape "
+                f"First element had shape {list(shape)} and element {number} had shape "
                 f"{list(value.shape)}."
             )
     if values[0].dtype == object:
-        out = np.empty((len(values), *values[0].shape), object)
+        out = np.empty((len(values), *shape), object)
         for number, value in enumerate(values):
             out[number] = value if value.ndim else value.item()
         return out

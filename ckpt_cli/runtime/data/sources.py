@@ -8,7 +8,7 @@ import numpy as np
 
 from formats.tf.run.iterator_state import own_key
 
-from ..nest import map_structure
+from ..nest import flatten, map_structure, pack_sequence_as
 from ..tensor import Tensor
 from .cursors import Cursor
 from .recipe import UNKNOWN
@@ -58,13 +58,14 @@ class Slices(Cursor):
 
     def __init__(self, inputs: Sequence[Step], tensors: Any, size: int) -> None:
         self._tensors, self._size, self._at = tensors, size, 0
+        self._leaves = flatten(tensors)
 
     def next(self) -> Element:
         at = self._at
         if at >= self._size:
             raise StopIteration
         self._at = at + 1
-        return map_structure(lambda leaf: Tensor(row(leaf, at)), self._tensors)
+        return pack_sequence_as(self._tensors, [Tensor(row(leaf, at)) for leaf in self._leaves])
 
     def save(self, out: Sections, prefix: str) -> None:
         me = f"{prefix}::{self.name}"

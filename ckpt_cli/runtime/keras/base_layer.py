@@ -20,7 +20,7 @@ from formats.keras.layers import LayerRow
 from .. import dtypes
 from ..containers import Container
 from ..module import Module
-from ..names import name_scope, to_snake_case, unique_name
+from ..names import close_scope, name_scope, open_scope, to_snake_case, unique_name
 from ..nest import flatten, map_structure
 from ..tensor import Tensor, TensorLike, TensorShape, as_tensor
 from ..trackable import AutoTrackable, Trackable
@@ -128,6 +128,7 @@ class Layer(Module):
 
     built: bool
     supports_masking: bool
+    _computes_mask: bool
     _dtype: dtypes.DType
     _layer_trainable: bool
     _own_weights: list[Variable]
@@ -170,7 +171,8 @@ class Layer(Module):
         put("_regularizers", {name: regularizers.get(given) for name, given in on_weights.items()})
         put("_constraints", constraints)
         put("built", False)
-        put("supports_masking", self._passes_masks or type(self).compute_mask is not Layer.compute_mask)
+        put("_computes_mask", type(self).compute_mask is not Layer.compute_mask)
+        put("supports_masking", self._passes_masks or self._computes_mask)
 
     def _put(self, name: str, value: Any) -> None:
         """Set an attribute that is nobody's child."""
@@ -230,13 +232,17 @@ class Layer(Module):
 
     def _begin_call(self) -> None:
         """Forget the losses of the last call; those that are functions stay."""
-        for layer in iterate_layers(self):
-            if layer._losses:
-                layer._put("_losses", [loss for loss in layer._losses if callable(loss)])
+        if self._losses:
+            self._put("_losses", [loss for loss in self._losses if callable(loss)])
+        for layer in _nearest(self._sublayers()):
+            layer._begin_call()
 
     def _sublayers(self) -> list[Any]:
         """Return the layers, containers and modules in attributes, in order of assignment, each once."""
-        return deduplicated([child for child in self._links.children.values() if isinstance(child, _PARTS)])
+        links = self._links
+        if links.parts is None:
+            links.parts = deduplicated([one for one in links.children.values() if isinstance(one, _PARTS)])
+        return links.parts
 
     # Weights.
 
@@ -390,7 +396,8 @@ class Layer(Module):
         return known
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _has_symbols(args) or _has_symbols(kwargs):
+        is_plain = len(args) == 1 and args[0].__class__ is Tensor and not kwargs
+        if not is_plain and (_has_symbols(args) or _has_symbols(kwargs)):
             return call_symbolically(self, args, kwargs)
         if "_own_weights" not in self.__dict__:
             raise RuntimeError("You must call `super().__init__()` in the layer constructor.")
@@ -398,25 +405,26 @@ class Layer(Module):
         inputs = args[0] if args else kwargs.pop(spec.inputs, None)
         is_masking = self.supports_masking or spec.takes_mask
         masks = spec.settle_masks(inputs, args, kwargs) if is_masking else None
-        if inputs.__class__ is not Tensor or inputs._value.dtype.kind == "f":
+        if inputs.__class__ is not Tensor or (
+            inputs._value.dtype.kind == "f" and inputs._value.dtype is not self._dtype.numpy_dtype
+        ):
             inputs = self._converted(inputs)
         args, training = spec.settle_training(args, kwargs)
         if not _training:
             self._begin_call()
         _training.append(training)
-        scope = name_scope(self._name)
-        scope.__enter__()
+        open_scope(self._name)
         try:
             if not self.built:
                 self._build_for(inputs)
             outputs = self.call(inputs, *args[1:], **kwargs)
             if self._activity_regularizer is not None:
                 self._penalize(outputs)
-            if self.supports_masking:
+            if self.supports_masking and (masks is not None or self._computes_mask):
                 self._hang_masks(inputs, outputs, masks)
             return outputs
         finally:
-            scope.__exit__(None, None, None)
+            close_scope()
             _training.pop()
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
@@ -434,7 +442,7 @@ class Layer(Module):
 
     def _hang_masks(self, inputs: Any, outputs: Any, masks: Any) -> None:
         """Hang on outputs the masks that they have for inputs with these masks."""
-        if self._hangs_masks or (masks is None and type(self).compute_mask is Layer.compute_mask):
+        if self._hangs_masks:
             return
         leaves = flatten(outputs)
         if all(mask_of(leaf) is not None for leaf in leaves):
@@ -525,12 +533,16 @@ def _has_symbols(values: Any) -> bool:
 def iterate_layers(layer: Layer) -> Iterator[Layer]:
     """Yield a layer and all layers below it, depth first."""
     yield layer
-    yield from _layers_among(layer._sublayers())
+    for below in _nearest(layer._sublayers()):
+        yield from iterate_layers(below)
 
 
-def _layers_among(children: Iterable[Any]) -> Iterator[Layer]:
+def _nearest(children: Iterable[Any]) -> list[Layer]:
+    """Return the layers among children, and those in containers among them, but none that is in a layer."""
+    found: list[Layer] = []
     for child in children:
         if isinstance(child, Layer):
-            yield from iterate_layers(child)
+            found.append(child)
         elif isinstance(child, Container):
-            yield from _layers_among(child.layers)
+            found += _nearest(child.layers)
+    return found

@@ -252,6 +252,8 @@ _LEAST_SIDE = 128
 def _product(x: Any, y: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
     x, y = x.swapaxes(-1, -2) if transpose_a else x, y.swapaxes(-1, -2) if transpose_b else y
     if y.ndim != 2 or x.ndim < 2 or x.shape[-1] != len(y) or x.size * y.shape[1] < 2 * _LEAST_PRODUCTS:
+        if x.ndim == y.ndim == 2 and x.dtype.kind == "f":
+            return x.dot(y)  # of small matrices, three times as fast as `np.matmul`, and the same product
         out = np.matmul(x, y)
         return out if out.dtype == x.dtype else out.astype(x.dtype)  # bfloat16 became float32
     if x.ndim > 2:  # One product is faster than one for each example.
@@ -294,6 +296,25 @@ def _matmul_rule_y(
 
 
 matmul = define("matmul", _product, _matmul_rule_x, _matmul_rule_y, promotes=True)
+
+
+def _dense(x: Any, kernel: Any, bias: Any) -> Any:
+    if not x.dtype == kernel.dtype == bias.dtype:
+        raise ValueError(
+            f"inputs are {x.dtype.name}, the kernel {kernel.dtype.name}, the bias {bias.dtype.name}"
+        )
+    out = _product(x, kernel)
+    return np.add(out, bias, out=out)
+
+
+# What a layer does at every step, in one operation where two would do.
+define(
+    "dense",
+    _dense,
+    lambda g, out, x, kernel, bias: _matmul_rule_x(g, out, x, kernel),
+    lambda g, out, x, kernel, bias: _matmul_rule_y(g, out, x, kernel),
+    lambda g, out, x, kernel, bias: sum_like(g, bias),
+)
 
 
 def _spelled_out(equation: str, ranks: list[int]) -> str:

@@ -23,6 +23,8 @@ def _sum_to(value: Any, like: Any) -> Any:
     if value.shape == shape:
         return value
     extra = value.ndim - len(shape)
+    if extra == 1 and value.shape[1:] == shape and value.size < LARGE:  # a bias's, by far the most common
+        return np.add.reduce(value, axis=0)
     if extra == value.ndim - 1 and value.size >= LARGE:
         rows = Rows(value)
         flat = rows.of(value)
@@ -54,8 +56,12 @@ define(
 def sum_like(g: Tensor, x: Tensor) -> Tensor:
     """Return a gradient summed over the axes along which x was broadcast."""
     # Nothing to sum and nobody who would replay this with other shapes: by far the most common case.
-    if g._value.shape == x._value.shape and not any(observer.records_shapes for observer in observers):
-        return g
+    if g._value.shape == x._value.shape:
+        for observer in observers:
+            if observer.records_shapes:
+                break
+        else:
+            return g
     return _sum_like(g, x)
 
 
@@ -214,10 +220,16 @@ _op = OPERATIONS
 
 define("sign", np.sign, lambda g, out, x: _op["zeros_like"](x))
 define("negative", np.negative, lambda g, out, x: -g)
-define("identity", lambda x: x, lambda g, out, x: g)
 define("ensured", lambda x: x, lambda g, out, x: g)
 define("stop_gradient", lambda x: x, None)
-abs_ = define("abs", np.abs, lambda g, out, x: g * _op["sign"](x))
+abs_ = define("abs", np.abs, lambda g, out, x: _op["abs_back"](g, x))
+define(
+    "abs_back",
+    lambda g, x: g * np.sign(x),
+    lambda h, out, g, x: _op["abs_back"](h, x),
+    lambda h, out, g, x: _op["zeros_like"](x),
+    promotes=True,
+)
 define("square", np.square, lambda g, out, x: g * (2 * x))
 define("sqrt", _quiet(np.sqrt), lambda g, out, x: g * 0.5 / out)
 define("rsqrt", _quiet(lambda x: 1 / np.sqrt(x)), lambda g, out, x: g * -0.5 * out * out * out)
@@ -254,7 +266,7 @@ define(
     lambda h, out, g, x: _op["zeros_like"](x),
 )
 define("zeros_like", np.zeros_like, None)
-define("ones_like", np.ones_like, None)
+define("ones_like", lambda x: np.ones(x.shape, x.dtype), None)
 
 
 def _cast_rule(g: Tensor, out: Tensor, x: Tensor, dtype: Any) -> Tensor | None:

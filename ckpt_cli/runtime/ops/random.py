@@ -72,14 +72,9 @@ class Traced:
     def places(self) -> tuple[dict[Hashable, Place], dict[Hashable, Traced]]:
         return self._kept or self._found.setdefault(_state.era, ({}, {}))
 
-    @contextlib.contextmanager
-    def called(self) -> Iterator[None]:
+    def called(self) -> _Called:
         """Run the function: what is drawn within is drawn by its operations, in their order."""
-        before, _state.call = _state.call, Call(self, *self.places())
-        try:
-            yield
-        finally:
-            _state.call = before
+        return _Called(self)
 
     @staticmethod
     def within(key: Hashable | None = None) -> Traced | None:
@@ -97,12 +92,25 @@ class Traced:
         return found
 
 
+class _Called:
+    """What `Traced.called` returns; a generator would take several times as long."""
+
+    def __init__(self, function: Traced) -> None:
+        self._function = function
+
+    def __enter__(self) -> None:
+        self._before, _state.call = _state.call, Call(self._function, *self._function.places())
+
+    def __exit__(self, *exception: object) -> None:
+        _state.call = self._before
+
+
 def site() -> Hashable | None:
     """Return what a thing is that a running function makes, the same in every call; None where none runs."""
     return None if _state.call is None else (_state.call.function, _state.call.next_node())
 
 
-@dataclass
+@dataclass(slots=True)
 class Call:
     """A call of a function, and how far it has got."""
 

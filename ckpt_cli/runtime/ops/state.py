@@ -25,12 +25,12 @@ def _assign(value: Any, variable: Any) -> Any:
 
 
 def _assign_add(value: Any, variable: Any) -> Any:
-    variable._set(np.asarray(variable._value + value))
+    variable._set(variable._value + value)
     return variable._value
 
 
 def _assign_sub(value: Any, variable: Any) -> Any:
-    variable._set(np.asarray(variable._value - value))
+    variable._set(variable._value - value)
     return variable._value
 
 

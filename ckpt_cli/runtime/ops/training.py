@@ -12,6 +12,7 @@ evaluation.  Hyperparameters come as numbers, or as the variables that legacy op
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,13 +52,13 @@ def _target(variable: Any) -> Any:
     return np.empty_like(variable._value) if is_seen or _count(variable) > _ALONE else variable._value
 
 
-def _step(formula: Callable[..., tuple[Any, ...]], g: Any, *variables: Any) -> Any:
+def _step(formula: Callable[..., tuple[Any, ...]], factors: Any, g: Any, variables: tuple[Any, ...]) -> Any:
     """Give variables the values that a formula makes of a gradient and their values; return the first one's.
 
     The formula goes element by element, so that large variables are changed in parts.
     """
     if g.size <= _ELEMENTS or any(one._value.shape != g.shape for one in variables):
-        values = formula(g, *[variable._value for variable in variables])
+        values = formula(factors, g, *[variable._value for variable in variables])
         for variable, value in zip(variables, values, strict=True):
             variable._set(value)
         return variables[0]._value
@@ -66,7 +67,9 @@ def _step(formula: Callable[..., tuple[Any, ...]], g: Any, *variables: Any) -> A
     flat, into = g.reshape(-1), [target.reshape(-1) for target in targets]
 
     def work(piece: slice) -> None:
-        for target, value in zip(into, formula(flat[piece], *(one[piece] for one in olds)), strict=True):
+        for target, value in zip(
+            into, formula(factors, flat[piece], *(one[piece] for one in olds)), strict=True
+        ):
             target[piece] = value
 
     def step() -> None:
@@ -92,40 +95,31 @@ def _shares(beta: Any, dtype: Any) -> tuple[Any, Any]:
     return dtype(value), dtype(1 - value)
 
 
-def _adam(
-    g: Any,
-    variable: Any,
-    m: Any,
-    v: Any,
-    vhat: Any,
-    step: Any,
-    lr: Any,
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-) -> Any:
+@lru_cache(8)
+def _adam_factors(
+    dtype: Any, count: int, lr: Any, beta_1: float, beta_2: float, epsilon: float
+) -> tuple[Any, ...]:
+    """Return alpha, what comes new to both means, and epsilon: the same for all variables of a step."""
+    b1, b2, times = dtype(beta_1), dtype(beta_2), dtype(count)
+    alpha = lr * np.sqrt(dtype(1) - b2**times) / (dtype(1) - b1**times)
+    return alpha, dtype(1 - beta_1), dtype(1 - beta_2), dtype(epsilon)
+
+
+def _adam(factors: tuple[Any, ...], g: Any, value: Any, m: Any, v: Any, *most: Any) -> tuple[Any, ...]:
     """M += (g - m)(1 - b1); v += (g² - v)(1 - b2); var -= m·alpha / (√v + eps)."""
-    dtype = g.dtype.type
-    b1, b2 = dtype(beta_1), dtype(beta_2)
-    count = dtype(step._value + 1)
-    alpha = lr * np.sqrt(dtype(1) - b2**count) / (dtype(1) - b1**count)
-    new_m, new_v, eps = dtype(1 - beta_1), dtype(1 - beta_2), dtype(epsilon)
-
-    def formula(g: Any, value: Any, m: Any, v: Any, *most: Any) -> tuple[Any, ...]:
-        change, squared = g - m, np.square(g)
-        change *= new_m
-        change += m
-        squared -= v
-        squared *= new_v
-        squared += v
-        largest = tuple(np.maximum(one, squared) for one in most)
-        below = np.sqrt(largest[0] if largest else squared)
-        below += eps
-        step = change * alpha
-        step /= below
-        return (value - step, change, squared, *largest)
-
-    return _step(formula, g, variable, m, v, *([] if vhat is None else [vhat]))
+    alpha, new_m, new_v, epsilon = factors
+    change, squared = g - m, np.square(g)
+    change *= new_m
+    change += m
+    squared -= v
+    squared *= new_v
+    squared += v
+    largest = tuple([np.maximum(one, squared) for one in most])
+    below = np.sqrt(largest[0] if largest else squared)
+    below += epsilon
+    step = change * alpha
+    step /= below
+    return (value - step, change, squared, *largest)
 
 
 def _apply_adam(
@@ -142,13 +136,12 @@ def _apply_adam(
     epsilon: float,
 ) -> Any:
     dtype = g.dtype.type
-    b1 = beta_1._value if hasattr(beta_1, "_value") else beta_1
-    b2 = beta_2._value if hasattr(beta_2, "_value") else beta_2
-    rate = _rate(lr, step, decay, dtype)
-    if decay is None:
-        return _adam(g, variable, m, v, vhat, step, rate, b1, b2, epsilon)
-    # The legacy kernel keeps the betas in float32 and subtracts there.
-    return _adam(g, variable, m, v, vhat, step, rate, dtype(b1), dtype(b2), epsilon)
+    b1 = beta_1._value[()] if hasattr(beta_1, "_value") else beta_1
+    b2 = beta_2._value[()] if hasattr(beta_2, "_value") else beta_2
+    if decay is not None:  # The legacy kernel keeps the betas in float32 and subtracts there.
+        b1, b2 = dtype(b1), dtype(b2)
+    factors = _adam_factors(dtype, int(step._value) + 1, _rate(lr, step, decay, dtype), b1, b2, epsilon)
+    return _step(_adam, factors, g, (variable, m, v) if vhat is None else (variable, m, v, vhat))
 
 
 def _momentum(

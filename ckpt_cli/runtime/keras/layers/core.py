@@ -83,17 +83,17 @@ class Dense(Layer):
         self._make_weights(INPUT=last)
 
     def call(self, inputs: Tensor) -> Tensor:
-        inputs = cast(inputs, self._dtype)
+        if inputs.__class__ is not Tensor or inputs._value.dtype is not self._dtype.numpy_dtype:
+            inputs = cast(inputs, self._dtype)
         if inputs._value.shape[-1] != self._last_dim:
             raise ValueError(
                 f'Input 0 of layer "{self.name}" is incompatible with the layer: expected axis -1 of input '
                 "shape to have "
                 f"value {self._last_dim}, but received input with shape {inputs.shape}"
             )
-        out = _op["matmul"](inputs, self.kernel)
-        if self.bias is not None:
-            out = _op["add"](out, self.bias)
-        return self.activation(out)
+        if self.bias is None:
+            return self.activation(_op["matmul"](inputs, self.kernel))
+        return self.activation(_op["dense"](inputs, self.kernel, self.bias))
 
 
 class Activation(Layer):

@@ -21,16 +21,16 @@ logger = logging.getLogger("ckpt_cli.runtime")
 def present(grads_and_vars: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     """Return the pairs that have a gradient; ValueError where none has, a warning where some have not."""
     pairs = list(grads_and_vars)
-    found = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
     missing = [variable.name for gradient, variable in pairs if gradient is None]
-    if pairs and not found:
+    if not missing:
+        return pairs
+    if len(missing) == len(pairs):
         raise ValueError(
             f"No gradients provided for any variable: ({missing},). Provided `grads_and_vars` is "
             f"{tuple(pairs)}."
         )
-    if missing:
-        logger.warning("Gradients do not exist for variables %s when minimizing the loss.", missing)
-    return found
+    logger.warning("Gradients do not exist for variables %s when minimizing the loss.", missing)
+    return [(gradient, variable) for gradient, variable in pairs if gradient is not None]
 
 
 def clipped(

@@ -140,12 +140,12 @@ class Nadam(_OfMoments):
     def _slots(self, index: int) -> dict[str, Any]:
         return {"m": self._momentums[index], "v": self._velocities[index], "product": self._u_product}
 
-    def _update(self, gradient: Any, variable: Any, index: int) -> None:
+    def _update(self, gradient: Any, variable: Any, index: int, common: dict[str, Any]) -> None:
         refuse_compiled("Nadam", "compile(run_eagerly=True), a plain function, or legacy.Nadam")
         if self._u_product_counter != int(self._iterations.numpy()) + 2:
             OPERATIONS["advance_product"](product=self._u_product, step=self._iterations, beta_1=self.beta_1)
             self._u_product_counter += 1
-        super()._update(gradient, variable, index)
+        super()._update(gradient, variable, index, common)
 
 
 class Adagrad(Optimizer):

@@ -220,7 +220,7 @@ class Optimizer(AutoTrackable):
         if self.weight_decay is not None:
             for variable in (variable for _, variable in pairs if self._decays(variable)):
                 variable.assign_sub(variable * self.weight_decay * cast(self.learning_rate, variable.dtype))
-        index = self._index
+        index, common = self._index, {**self._arguments(), **self._step()}
         for gradient, variable in pairs:
             if id(variable) not in index:
                 raise KeyError(
@@ -231,15 +231,13 @@ class Optimizer(AutoTrackable):
                     "training loop or "
                     f"use legacy optimizer `tf.keras.optimizers.legacy.{type(self).__name__}."
                 )
-            self._update(gradient, variable, index[id(variable)])
+            self._update(gradient, variable, index[id(variable)], common)
             if variable.constraint is not None:
                 variable.assign(variable.constraint(variable))
         return self._iterations.assign_add(1)
 
-    def _update(self, gradient: Any, variable: Any, index: int) -> None:
-        OPERATIONS[self._operation](
-            gradient, variable=variable, **self._slots(index), **self._arguments(), **self._step()
-        )
+    def _update(self, gradient: Any, variable: Any, index: int, common: dict[str, Any]) -> None:
+        OPERATIONS[self._operation](gradient, variable=variable, **self._slots(index), **common)
 
     def _arguments(self) -> dict[str, Any]:
         """Return the hyperparameters, as the operation calls them."""
