@@ -239,11 +239,14 @@ def test_layers_that_are_alike_are_one_row_that_unfolds(
 
     names = [f"block_{number:02d}" for number in range(8, 13)]
     blocks = {name: tf.train.Checkpoint(kernel=tf.Variable(tf.zeros([2]))) for name in names}
-    saved = tf.train.Checkpoint(**blocks, tied=blocks["block_09"].kernel)
+    scales = {f"scale{number}": tf.Variable(1.0) for number in range(3)}
+    saved = tf.train.Checkpoint(**blocks, **scales, tied=blocks["block_09"].kernel)
     one = opened(made("blocks", saved.save(str(folder / "blocks" / "ckpt"))))
     alike = "block_{08,10..12}  (4 alike)"
     assert {alike, "block_09", "tied  float32 [2]  8 B"} <= set(one.rows("#graph"))
-    one.page.locator("#graph .row", has_text="alike").locator(".twist").click()
+    scale = one.page.locator("#graph .row", has_text="scale{0..2}  float32 []  (3 alike)")
+    assert scale.get_by_role("button").count() == 0  # of which it would show one
+    one.page.locator("#graph .row", has_text=alike).locator(".twist").click()
     assert {"block_08", "block_10", "block_11", "block_12"} <= set(one.rows("#graph"))
     one.page.locator("#graph .row", has_text="block_10").locator(".twist").click()
     one.page.locator("#graph .row", has_text="kernel  float32").first.get_by_role("button").click()

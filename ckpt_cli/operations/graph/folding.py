@@ -19,7 +19,7 @@ from formats.errors import ConversionError
 from formats.model.object_graph import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable
 
     from .tree import GraphNode, Span
 
@@ -121,17 +121,16 @@ def hang(nodes: list[GraphNode], tree: Span) -> Hanging:
     counts: dict[int, int] = {}
     for number in reversed(tree.level):
         rows = [
-            (_name(names.get(child, [homes[child]])), child)
+            (_name(names[child]) if child in names else homes[child], child)
             for _, child in tree.branches.get(number, ())
             if child not in owners
         ]
         own = nodes[number]
-        look = (
-            *(own.color, own.remark, tuple(name for name, _ in slots.get(number, ()))),
-            *(tuple((name, looks[child]) for name, child in rows), len(aliases.get(number, ()))),
-        )
+        held = (own.color, own.remark, len(aliases.get(number, ())))
+        slot_names = [name for name, _ in slots.get(number, ())]
+        look = (held, *slot_names, *[(name, looks[child]) for name, child in rows])
         looks[number] = known.setdefault(look, len(known))
-        counts[number] = sum(1 + counts[child] for _, child in rows)
+        counts[number] = len(rows) + sum([counts[child] for _, child in rows])
         if rows:
             below[number] = _together(rows, looks)
     return Hanging(below, slots, aliases, owners, counts)
@@ -151,8 +150,8 @@ def _slots(nodes: list[GraphNode], tree: Span) -> tuple[dict[int, int], dict[int
     return owners, {variable: [row for row in rows if row[1] in owners] for variable, rows in slots.items()}
 
 
-def _name(names: Iterable[str]) -> str:
-    return " = ".join(dict.fromkeys(names))
+def _name(names: list[str]) -> str:
+    return " = ".join(dict.fromkeys(names)) if len(names) > 1 else names[0]
 
 
 def _together(rows: list[tuple[str, int]], looks: dict[int, int]) -> list[tuple[str, tuple[int, ...]]]:

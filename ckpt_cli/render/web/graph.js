@@ -128,8 +128,8 @@ class GraphTree {
 
 // The graph on the page of a checkpoint; `choose` shows a tensor there.
 function graphSection(graph, tensors, choose) {
-  const view = new GraphTree(graph, ({ node, isAlias }) => {
-    const found = isAlias ? [] : graph.tensors[node];
+  const view = new GraphTree(graph, ({ node, isAlias, members }) => {
+    const found = isAlias || members.length > 1 ? [] : graph.tensors[node];
     const show = (event) => { event.stopPropagation(); choose(found[0]); };
     return {
       told: found.length ? size(found.reduce((sum, tensor) => sum + tensors.nbytes[tensor], 0)) : "",
