@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cProfile
+import gc
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,10 +71,17 @@ COMMANDS = {
 
 
 def steps(line: str) -> int:
-    """Return how many functions a command calls, Python's own among them."""
+    """Return how many functions a command calls, Python's own among them.
+
+    Garbage of other tests stays meanwhile: what it calls as it goes would count.
+    """
     counter = cProfile.Profile()
-    with counter:
-        cli.main(line.split(), standalone_mode=False)
+    gc.disable()
+    try:
+        with counter:
+            cli.main(line.split(), standalone_mode=False)
+    finally:
+        gc.enable()
     return sum(entry.callcount for entry in counter.getstats())
 
 
