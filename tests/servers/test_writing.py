@@ -343,11 +343,11 @@ def test_a_server_without_conditions_is_written_to(google_server: Google) -> Non
 
 
 def test_a_small_checkpoint_takes_few_requests(s3: str) -> None:
-    """A listing, the index asked for, the shard put, a listing that has it still, the index put."""
+    """A listing, the index asked for, the shard put, a listing, the index put, and a listing still."""
     target = f"{s3}/few/c-1"
-    assert _servers(_ckpt("convert", NEW, target, "-v").stderr) == 5
+    assert _servers(_ckpt("convert", NEW, target, "-v").stderr) == 6
     # Once more, with a shard that is empty, for the names of one are taken, and the old shard deleted.
-    assert _servers(_ckpt("convert", NEW, target, "-v", "--overwrite").stderr) == 7
+    assert _servers(_ckpt("convert", NEW, target, "-v", "--overwrite").stderr) == 8
 
 
 def _servers(said: str) -> int:
