@@ -266,7 +266,11 @@ define(
     lambda h, out, g, x: _op["zeros_like"](x),
 )
 define("zeros_like", np.zeros_like, None)
-define("ones_like", lambda x: np.ones(x.shape, x.dtype), None)
+define(
+    "ones_like",  # of a loss, that is of a number, before all
+    lambda x: x.dtype.type(1) if x.ndim == 0 and x.dtype.kind == "f" else np.ones(x.shape, x.dtype),
+    None,
+)
 
 
 def _cast_rule(g: Tensor, out: Tensor, x: Tensor, dtype: Any) -> Tensor | None:
