@@ -18,6 +18,7 @@ import itertools
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..core.collector import collector_paused
 from ..core.spec import is_utf8
 from ..wire.messages import BoolValue, TrackableObject, TrackableObjectGraph
 from ..wire.protobuf import iter_fields
@@ -109,7 +110,8 @@ class ObjectGraph:
         count = sum(number == 1 for number, *_ in iter_fields(data))
         if count > _FEW_NODES + len(data) // _LEAST_NODE:
             raise ValueError(f"{count} nodes in {len(data)} bytes, too few for edges to all of them")
-        graph = cls(TrackableObjectGraph.decode(data))
+        with collector_paused():
+            graph = cls(TrackableObjectGraph.decode(data))
         if not graph.nodes:
             raise ValueError("the object graph has no nodes, not even a root")
         return graph

@@ -205,6 +205,11 @@ def _absent(field: Field) -> Any:
     return field.type.default if isinstance(field.type, Scalar) and not field.explicit else None
 
 
+def _either(kind: Scalar | type[Message]) -> tuple[Scalar | None, type[Message] | None]:
+    """Return a type as a scalar or as a message, the other being None."""
+    return (kind, None) if isinstance(kind, Scalar) else (None, kind)
+
+
 class _Occurs(Enum):
     """When a field is written."""
 
@@ -241,13 +246,15 @@ class Message(metaclass=_Slotted):
     """Base of all messages; a subclass is annotations for people and a table for the codec."""
 
     FIELDS: ClassVar[dict[str, Field]] = {}
-    _by_number: ClassVar[dict[int, tuple[str, Field]]] = {}
+    _by_number: ClassVar[dict[int, tuple[str, bool, Scalar | None, type[Message] | None]]] = {}
     _absent: ClassVar[dict[str, Any]] = {}
     _encoders: ClassVar[tuple[_Encoder, ...]] = ()
     unknown: bytes
 
     def __init_subclass__(cls) -> None:
-        cls._by_number = {field.number: (name, field) for name, field in cls.FIELDS.items()}
+        cls._by_number = {
+            field.number: (name, field.repeated, *_either(field.type)) for name, field in cls.FIELDS.items()
+        }
         cls._absent = {**{name: _absent(field) for name, field in cls.FIELDS.items()}, "unknown": b""}
         cls._encoders = tuple(_encoder(name, field) for name, field in cls.FIELDS.items())
 
@@ -285,10 +292,9 @@ class Message(metaclass=_Slotted):
             if known is None:
                 unknown.append(data[start:end])
                 continue
-            name, field = known
-            if isinstance(field.type, Scalar):
-                scalar = field.type
-                if field.repeated:
+            name, is_repeated, scalar, message = known
+            if scalar is not None:
+                if is_repeated:
                     self._add(name, _decode_scalars(scalar, wire_type, value))
                 elif wire_type == scalar.wire_type:
                     there, decoded = getattr(self, name), scalar.decode(value)
@@ -299,15 +305,17 @@ class Message(metaclass=_Slotted):
                     setattr(self, name, decoded)
                 else:
                     raise ValueError(f"{type(self).__name__}.{name}: wire type {wire_type}")
-            elif isinstance(value, int) or wire_type != LENGTH:
+                continue
+            if message is None or isinstance(value, int) or wire_type != LENGTH:
                 raise ValueError(f"{type(self).__name__}.{name}: wire type {wire_type}, expected a message")
-            elif field.repeated:
-                self._add(name, [field.type.decode(value)])
+            if is_repeated:
+                self._add(name, [message.decode(value)])
             elif (child := getattr(self, name)) is not None:
                 child._merge(value)
             else:
-                setattr(self, name, field.type.decode(value))
-        self.unknown += b"".join(unknown)
+                setattr(self, name, message.decode(value))
+        if unknown:
+            self.unknown += b"".join(unknown)
 
     def _add(self, name: str, values: list[Any]) -> None:
         """Add to a repeated field."""

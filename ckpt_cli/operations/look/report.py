@@ -53,10 +53,10 @@ def number(value: float | None) -> float | int | str | None:
     """Return a number as a page has it: eight digits, whole ones as they are, text where JSON has none."""
     if value is None or isinstance(value, int):
         return value
+    if value.is_integer() and abs(value) < 1e15:
+        return int(value)
     if not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if value == int(value) and abs(value) < 1e15:
-        return int(value)
     return float(f"{value:.8g}")
 
 
@@ -75,13 +75,14 @@ def checkpoint(
     keys = [spec.key for spec in specs]
     drawn = drawn_keys(reader, specs, matches)
     columns: dict[str, list[Any]] = {name: [] for name in Statistics._fields}
+    nothing = [None] * len(columns)
     sketches: dict[int, dict[str, Any]] = {}
     broken: dict[int, str] = {}
     flaws: list[CheckpointError] = []
     with closing(look_at(reader, keys, drawn, cells_of(len(drawn)), workers)) as found:
         for at, (_, looked) in enumerate(found):
-            for name, column in columns.items():
-                column.append(number(getattr(looked.statistics, name, None)))
+            for column, value in zip(columns.values(), looked.statistics or nothing, strict=True):
+                column.append(number(value))
             if looked.flaw is not None:
                 broken[at] = str(looked.flaw)
                 flaws.append(looked.flaw)
