@@ -122,7 +122,7 @@ class Steps(NamedTuple):
 
 MODELS = (
     Steps("MLP 64", MLP.format(width=64), [32, 64], [32, 64], 200, 20),
-    Steps("MLP 512", MLP.format(width=512), [64, 512], [64, 512], 100, 4, 0.7),
+    Steps("MLP 512", MLP.format(width=512), [64, 512], [64, 512], 100, 2.5, 0.7),
     Steps("MLP 2048", MLP.format(width=2048), [64, 2048], [64, 2048], 20, 1.3, 0.7),
     Steps("LSTM 128", LSTM, [32, 20, 32], [32, 10], 30, 3.5),
     Steps("attention", ATTENTION, [16, 32, 64], [16, 32, 64], 50, 5),
