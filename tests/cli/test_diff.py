@@ -485,6 +485,7 @@ def test_iterators_are_told_apart_by_their_places(ckpt: Callable, terminal: Call
     (entry,) = ckpt("diff", old, new, "iterator", "--json").json["entries"]
     assert (entry["change"], entry["apart"]) == ("value", "2 passes apart")
     assert "2 passes apart" in terminal("diff", old, new, "iterator", NO_COLOR="1").out
+    assert "2 passes apart" in ckpt("diff", old, new, "iterator", "--format", "junit").out
     assert ckpt("diff", old, new, "iterator", "--no-values", "--json").json["entries"] == []
 
     iterator = iter(tf.data.Dataset.from_tensor_slices(np.arange(40)).batch(2))

@@ -25,7 +25,7 @@ from ckpt_cli.render.findings import github, gitlab, junit, markdown, sarif
 from ckpt_cli.render.findings.words import CODES
 from formats.model.verification import Finding
 from tests.schemas import TEXT, fields, listed, one_of
-from tests.support import data_path, write_bundle
+from tests.support import data_path, strings, write_bundle
 from tests.test_architecture import ROOT
 
 if TYPE_CHECKING:
@@ -322,6 +322,37 @@ def test_markdown_tells_layers_the_largest_totals_and_what_to_do(told: Callable[
     assert "**The ten largest changes of values**" in text
     assert "What to do:\n\n```sh\nckpt diff left-1 right-1\n```" in text
     assert "✅ `left-1 -> left-1`: 5 same" in told("same", "markdown")
+
+
+def test_every_form_says_the_values_that_the_document_says(tmp_path: Path, ckpt: Callable) -> None:
+    """A layer's largest difference is one of its rows': NaN is NaN, and what has no number shows none."""
+    left, right = str(tmp_path / "left-1"), str(tmp_path / "right-1")
+    zero, nan, inf, word = np.zeros(3), np.array([0, np.nan, 1]), np.array([0, np.inf, 1]), strings([b"a"])
+    both = np.array([np.nan, np.inf, 1])
+    keys = {"nan/k": (zero, nan), "inf/k": (zero, inf), "mixed/a": (zero, inf), "mixed/b": (zero, both)}
+    keys |= {"finite/k": (zero, zero + 2.5), "text/k": (word, strings([b"b"])), "gone/a": (word, None)}
+    for side, path in enumerate((left, right)):
+        write_bundle(path, {key: pair[side] for key, pair in keys.items() if pair[side] is not None})
+    rows = {entry["key"]: entry for entry in ckpt("diff", left, right, "--json").json["entries"]}
+    tsv = {row[1]: row[7] for row in ckpt("diff", left, right).rows}
+    text = ckpt("diff", left, right, "--format", "markdown").out
+    layers = {"nan": "nan", "inf": "inf", "mixed": "nan", "finite": "2.5", "text": "", "gone": ""}
+    for layer, shown in layers.items():
+        assert re.search(rf"\n\| `{layer}` \| [^|]+ \| {shown} \|\n", text), layer
+    for key, entry in rows.items():
+        assert tsv[key] == ("" if entry["max_abs"] is None else str(entry["max_abs"]))
+        if entry["max_abs"] is None:
+            continue
+        largest = f"{float(entry['max_abs']):.3g}"
+        assert re.search(rf"\n\| `{key}` \| {entry['differing']} \| {largest} \|", text)
+        for form in ("sarif", "junit", "gitlab", "github"):
+            assert (
+                f"{key}: value: {entry['differing']} element"
+                in ckpt("diff", left, right, "--format", form).out
+            )
+            assert f", by {largest} at most" in ckpt("diff", left, right, "--format", form).out
+    ordered = re.findall(r"\n\| `(\w+)` \| 1 value", text)
+    assert ordered.index("nan") < ordered.index("inf") < ordered.index("finite") < ordered.index("text")
 
 
 def test_names_mean_nothing_in_markdown(told: Callable[..., str]) -> None:

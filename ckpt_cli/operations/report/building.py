@@ -111,10 +111,12 @@ def _what(entry: Entry) -> str:
         return f"{entry.change}: {specs[0]}"
     if entry.change == "renamed":
         return f"renamed: it was {entry.source!r}"
+    if entry.apart is not None:
+        return f"{entry.change}: {entry.apart}"
     if entry.change != "value":
         return f"{entry.change}: {' -> '.join(specs)}"
     if found.differing is None:
-        return "value: another digest"
+        return "value: another checksum"
     count = f"value: {counted(found.differing, 'element')} differ" + ("s" if found.differing == 1 else "")
     if found.max_abs is None or found.max_rel is None:
         return count
@@ -132,8 +134,9 @@ def _layers(changed: Sequence[Entry]) -> Table:
     for layer, entries in ordered[: 5 * _MOST_ROWS]:
         counts = Counter(entry.change for entry in entries)
         words = ", ".join(f"{count:,} {change}" for change, count in counts.items())
-        apart = max((_magnitude(entry) for entry in entries if entry.change == "value"), default=None)
-        rows.append((layer, words, "" if apart is None else f"{apart:.3g}"))
+        measured = [entry for entry in entries if entry.difference.max_abs is not None]
+        largest = max(measured, key=_magnitude, default=None)
+        rows.append((layer, words, "" if largest is None else f"{largest.difference.max_abs:.3g}"))
     left = len(ordered) - len(rows)
     title = "What changed by layer" + (f", without {left:,} more" if left else "")
     return Table(title, ("layer", "tensors", "largest difference"), rows)
@@ -153,9 +156,9 @@ def _cells(entry: Entry) -> tuple[str, str, str]:
     return (count, *numbers)  # type: ignore[return-value]
 
 
-def _magnitude(entry: Entry) -> float:
-    """Return how far values are apart, infinitely where a NaN is on one side; other changes come last."""
+def _magnitude(entry: Entry) -> tuple[bool, float]:
+    """Return a key that sorts by how far values are apart: NaN above infinity, other changes last."""
     found = entry.difference.max_abs
     if entry.change != "value" or found is None:
-        return 0.0
-    return math.inf if math.isnan(found) else found
+        return False, 0.0
+    return (True, 0.0) if math.isnan(found) else (False, found)
