@@ -37,7 +37,7 @@ from ..model.location import (
     is_part,
     step_of,
 )
-from ..model.probe import Probe
+from ..model.probe import HEAD_SIZE, Probe
 from ..model.weight_map import files_of_map
 from ..store.base import FOLDER
 from ..store.beside import SHARD, V1_SHARD, hub_shard
@@ -50,9 +50,11 @@ from ..store.paths import (
     looked_into,
     name_of,
     names_in,
+    open_file,
     relative,
     store_of,
 )
+from ..store.whole import LARGEST_KEPT, whole
 from ..tf.run.state_file import FILE_NAME, StateFile
 from .location import find_listed
 from .registry import detect
@@ -92,6 +94,19 @@ def locate_listed(directory: str, listed: str) -> Location | None:
     """Return the checkpoint that a state file in `directory` lists, also where it has been moved."""
     there = find_listed(join(directory, listed))
     return there or find_listed(join(directory, listed.rpartition("/")[2]))
+
+
+def is_listing(location: Location) -> bool:
+    """Whether a saved listing lies at a location, by its content; the first bytes of most files tell."""
+    with contextlib.suppress(CheckpointError):  # who opens it is told
+        with open_file(location.head) as file:
+            # A small index is read whole, for that is what comes next.
+            is_small_index = location.head.endswith(".index") and file.size <= LARGEST_KEPT
+            head = whole(file) if is_small_index else file.read(0, HEAD_SIZE)
+        if head.lstrip().startswith(b"{"):
+            with Probe(location) as probe:
+                return not detect(probe).has_values
+    return False
 
 
 def _located(path: str) -> Location:
@@ -173,12 +188,15 @@ def _shards_left(path: str) -> tuple[str, ...]:
 class Directory:
     """The checkpoints of one directory, which is listed once.
 
+    A saved listing is none of them: it is a checkpoint only where it is named itself.
+
     A web server may list none: the latest is the one that the state file names all the same.
     """
 
     def __init__(self, path: str, state_path: str | None = None) -> None:
         self.path = path
         self._notes: list[str] = []
+        self._listings: list[str] = []
         self.state = self._read_state(state_path or join(path, FILE_NAME))
         if self.state is None or store_of(path).lists_first:
             self._names  # noqa: B018  at once, for a saver may be at work; else nobody may need it
@@ -253,11 +271,13 @@ class Directory:
         return found
 
     def _member(self, location: Location) -> Member | None:
-        """Return a location as a member; None where it is no checkpoint after all, or has just gone."""
+        """Return a location as a member; None where it is none after all, or has just gone."""
         error: CheckpointError | None = None
         try:
             with Probe(location) as probe:
-                detect(probe)
+                if not detect(probe).has_values:
+                    self._listings.append(location.head)
+                    return None
         except CheckpointNotFoundError:
             return None
         except CheckpointError as caught:
@@ -292,10 +312,10 @@ class Directory:
 
     @property
     def latest(self) -> Location | None:
-        """The latest checkpoint, its `note` saying why; None where the one that is listed is gone."""
+        """The latest checkpoint, its `note` saying why; None where `latest_flaw` tells why not."""
         if self.state is not None:
-            location = locate_listed(self.path, self.state.latest)
-            if location is None:
+            location = self._named_latest
+            if location is None or self._names_listing:
                 return None
             stale = absolute(join(self.path, self.state.latest)) != absolute(location.path)
             why = (
@@ -311,23 +331,43 @@ class Directory:
         why = "the highest step" if step_of(newest.name) is not None else "the newest"
         return newest.location._replace(note=f"{newest.location.path}: {why}, there is no state file")
 
+    @cached_property
+    def _named_latest(self) -> Location | None:
+        return locate_listed(self.path, self.state.latest) if self.state else None
+
+    @cached_property
+    def _names_listing(self) -> bool:
+        return self._named_latest is not None and is_listing(self._named_latest)
+
+    @property
+    def latest_flaw(self) -> str | None:
+        """Why the checkpoint that the state file names is not the latest; None where there is no flaw."""
+        if self.state is None or not (self._named_latest is None or self._names_listing):
+            return None
+        what = "a saved listing" if self._names_listing else "not there"
+        return f"the state file names {self.state.latest!r}, which is {what}"
+
     def require_latest(self) -> Location:
         """Return the latest checkpoint; CheckpointNotFoundError, with the next step, where there is none."""
         location = self.latest
         if location is not None:
             return location
         sound = [member for member in self.members if member.error is None]
-        if self.state is not None and sound:
-            message = f"the state file names {self.state.latest!r}, which is not there"
+        flaw = self.latest_flaw
+        if flaw is not None and sound:
             hints = (
                 f"name one that is there, for instance {sound[-1].location.path}",
                 f"or mend the state file: {command_line('state', '--fix', self.path)}",
             )
-            raise CheckpointNotFoundError(message, path=self.path, hints=hints)
+            raise CheckpointNotFoundError(flaw, path=self.path, hints=hints)
         foreign = foreign_directory(self.path)
         if foreign is not None:
             raise UnknownFormatError(foreign.what, path=self.path, hints=(foreign.hint,))
         damaged = next((member.error for member in self.members if member.error is not None), None)
         if damaged is not None:
             raise damaged
-        raise no_checkpoints(self.path)
+        error = no_checkpoints(self.path)
+        if self._listings:
+            hint = f"a saved listing is read only where it is named itself: {self._listings[0]}"
+            error.hints = (*error.hints, hint)
+        raise error

@@ -15,6 +15,7 @@ import pytest
 import formats
 from formats.store.memory import MemoryStore
 from formats.store.paths import reachable
+from formats.tf.run.state_file import StateFile
 from tests.formats.test_contract import GOLDENS
 from tests.sampling import turn
 from tests.support import data_path, numbers, same, strings, write_bundle
@@ -51,6 +52,69 @@ TENSORS = {
     "d": np.arange(4),
 }
 CHANGED = {**TENSORS, "b": np.ones(3, np.float32), "c": np.zeros((3, 2), np.float32), "d": np.arange(4.0)}
+
+
+@pytest.fixture
+def locked(tmp_path: Path, ckpt: Callable) -> Path:
+    """Two folders of other weights, with the same lock beside them; it is newer than the model."""
+    for name, value in (("a", 1.0), ("b", 2.0)):
+        (tmp_path / name).mkdir()
+        np.savez(tmp_path / name / "model.npz", w=np.full(3, value, np.float32))
+        os.utime(tmp_path / name / "model.npz", (1000, 1000))
+        shown = ckpt("ls", "--json", "-l", tmp_path / "a" / "model.npz").out
+        (tmp_path / name / "model.npz.lock").write_text(shown)
+    return tmp_path
+
+
+def test_a_folder_is_never_its_lock(locked: Path, ckpt: Callable) -> None:
+    """Locks were compared, and called equal."""
+    done = ckpt("diff", locked / "a", locked / "b")
+    assert (done.code, done.rows[0][:2]) == (1, ["value", "w"])
+    assert ckpt("diff", "--each", locked / "a", locked / "b").code == 1
+    assert ckpt("show", locked / "b", "w").out.endswith("[2. 2. 2.]\n")
+    assert [row[:2] for row in ckpt("ls", locked / "b").rows] == [["model.npz", "npz"]]
+    assert [row[0] for row in ckpt("verify", locked / "b").rows] == [f"{locked}/b/model.npz"]
+    assert [row[0] for row in ckpt("log", locked / "b").rows] == ["model.npz"]
+    for command in ("ls", "log", "verify"):
+        assert ".lock" not in ckpt(command, "-R", locked).out
+    assert ckpt("convert", locked / "b", locked / "c.npz").code == 0
+    assert ckpt("extract", locked / "b", "w", "-o", locked / "w.npy").code == 0
+    assert np.array_equal(np.load(locked / "w.npy"), np.full(3, 2, np.float32))
+    assert ckpt("average", "--last", "2", locked / "b", locked / "mean.npz").code != 0
+
+
+def test_a_lock_is_read_where_it_is_named(locked: Path, ckpt: Callable) -> None:
+    lock = locked / "b" / "model.npz.lock"
+    assert ckpt("diff", lock, locked / "b", "--no-values").code == 0
+    assert ckpt("ls", lock).rows[0][0] == "w"
+    (locked / "b" / "model.npz").unlink()
+    done = ckpt("diff", locked / "a", locked / "b")
+    assert done.code == 1
+    assert f"hint: a saved listing is read only where it is named itself: {lock}" in done.err
+    assert ckpt("state", "--set", "model.npz.lock", locked / "b").code == 3
+
+
+def test_keep_deletes_no_lock(locked: Path, ckpt: Callable) -> None:
+    """It was the newest, and counted for the one to be kept."""
+    run = locked / "run"
+    run.mkdir()
+    for step in (1, 2):
+        write_bundle(str(run / f"c-{step}"), {"w": np.float32(step)})
+        (run / f"c-{step + 1}.lock").write_text((locked / "a" / "model.npz.lock").read_text())
+    assert ckpt("state", "--keep", "1", run).code == 0
+    assert {path.name for path in run.iterdir()} >= {"c-2.index", "c-2.lock", "c-3.lock"}
+    assert not (run / "c-1.index").exists()
+
+
+def test_fix_takes_a_listing_off_the_list(locked: Path, ckpt: Callable) -> None:
+    run = locked / "run"
+    run.mkdir()
+    write_bundle(str(run / "c-1"), {"w": np.float32(1)})
+    (run / "c-2.lock").write_text((locked / "a" / "model.npz.lock").read_text())
+    (run / "checkpoint").write_bytes(StateFile("c-2.lock", ("c-1", "c-2.lock")).text())
+    done = ckpt("state", "--fix", run)
+    assert ["drop", "c-2.lock", "is a saved listing", "0"] in done.rows
+    assert ["set", "c-1", "the latest was c-2.lock, which is a saved listing", "0"] in done.rows
 
 
 def test_what_was_changed_is_found_by_name(tmp_path: Path, ckpt: Callable, lock: Callable) -> None:

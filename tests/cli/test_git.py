@@ -156,6 +156,27 @@ def test_a_contract_holds_a_commit(repository: Repository, inside: Callable, tmp
     assert (done.code, {row[3] for row in done.rows[1:]}) == (1, VALUES)
 
 
+def test_a_folder_of_a_commit_is_never_its_lock(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is cloned has one time, and the lock's name comes last."""
+    made = Repository(tmp_path / "repository")
+    folder = made.folder / "m"
+    folder.mkdir()
+    np.savez(folder / "model.npz", w=np.zeros(3))
+    (folder / "model.npz.lock").write_text(ckpt("ls", "--json", "-l", folder / "model.npz").out)
+    made.commit("one")
+    np.savez(folder / "model.npz", w=np.ones(3))
+    made.commit("two")
+    for path in folder.iterdir():
+        os.utime(path, (1000, 1000))
+    monkeypatch.chdir(made.folder)
+    done = ckpt("diff", "HEAD~1:m", "m")
+    assert (done.code, [row[:2] for row in done.rows]) == (1, [["value", "w"]])
+    assert ckpt("diff", "HEAD:m", "m").code == 0
+    paths._revisions.clear()
+
+
 def test_no_work_tree_is_touched(repository: Repository, inside: Callable) -> None:
     status = repository.git("status", "--porcelain")
     before = os.stat(repository.folder / ".git" / "index").st_mtime_ns

@@ -128,9 +128,9 @@ def _directory_document(path: str) -> tuple[tuple[dict[str, Any], list[str], lis
         warnings += row.warnings
     _tell_shared(rows)
     latest = directory.latest
-    if directory.state is not None and latest is None:
+    if directory.latest_flaw is not None:
         complete = False
-        directory.notes.append(f"{path}: the state file names {directory.state.latest!r}, which is not there")
+        directory.notes.append(f"{path}: {directory.latest_flaw}")
     directory.notes.extend(_interrupted(path))
     name = relative(spelling(latest), path) if latest is not None else None
     document = {

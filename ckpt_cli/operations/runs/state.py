@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import CheckpointError, CheckpointNotFoundError
-from formats.find.directory import Directory, Member
+from formats.find.directory import Directory, Member, is_listing
 from formats.find.location import find_listed, resolve, sharded_folder, suggest
 from formats.find.opening import is_directory, open_location
 from formats.find.registry import detect_format
@@ -38,16 +38,21 @@ if TYPE_CHECKING:
     from formats.tf.run.leftovers import Leftover
 
 
-class Entry(NamedTuple):
-    """A checkpoint that a state file lists, or shall list; `location` is None where it is gone.
+NOT_THERE = "is not there"
 
-    `listed` is the path as the file has it, `name` the one it has in the directory.
+
+class Entry(NamedTuple):
+    """A checkpoint that a state file lists, or shall list; `location` is None where there is none.
+
+    `listed` is the path as the file has it, `name` the one it has in the directory.  `absence` says why
+    there is no location.
     """
 
     listed: str
     name: str
     timestamp: float | None
     location: Location | None
+    absence: str = NOT_THERE
 
     @property
     def is_stale(self) -> bool:
@@ -137,14 +142,18 @@ class Run:
             inside = _inside(listed, self.path)
             # The directory may be a copy: its own checkpoint goes before one of that name elsewhere.
             names = [inside] if is_inside(inside) else [os.path.basename(listed), listed]
+        absence = NOT_THERE
         for name in names:
             member = self._there.get(_plain(name))
             location = member.location if member else find_listed(join(self.path, name))
             if location is None:
                 continue
+            if not member and is_listing(location):
+                absence = "is a saved listing"
+                continue
             own = name if is_absolute(name) else relative(location.path, self.path)
             return Entry(listed, own, timestamp, location)
-        return Entry(listed, listed, timestamp, None)
+        return Entry(listed, listed, timestamp, None, absence)
 
     def modified(self, entry: Entry) -> float:
         """Return when a checkpoint was written: the time of the file that says what it is."""

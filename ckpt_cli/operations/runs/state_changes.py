@@ -42,7 +42,7 @@ from formats.store.staging import holding, refusing, replace_file, sync_director
 from formats.tf.run.leftovers import Freed
 from formats.tf.run.state_file import StateFile
 
-from .state import Entry, Run, flaw_of, is_inside
+from .state import NOT_THERE, Entry, Run, flaw_of, is_inside
 
 if TYPE_CHECKING:
     from formats.find.directory import Member
@@ -152,7 +152,7 @@ class _Planner:
     def _drop(self) -> None:
         for entry in self.entries:
             if entry.location is None:
-                self._change("drop", entry.name, "is not there")
+                self._change("drop", entry.name, entry.absence)
         self.entries = [entry for entry in self.entries if entry.location is not None]
         if self.latest is not None and self.latest.location is None:
             self.latest = None
@@ -199,6 +199,8 @@ class _Planner:
                 entry = self.run.entry(absolute(resolve(name).path))
         if entry.location is None:
             path = join(self.run.path, name)
+            if entry.absence != NOT_THERE:
+                raise CheckpointError(f"cannot be the latest: it {entry.absence}", path=path)
             raise CheckpointNotFoundError("no such checkpoint", path=path, hints=suggest(path))
         flaw = flaw_of(entry.location)
         if flaw is not None:
@@ -238,7 +240,9 @@ class _Planner:
         if self.latest is None and self.entries:
             self.latest = self.entries[-1]
             if before is not None:
-                self._change("set", self.latest.name, f"the latest was {before.latest}, which is not there")
+                assert self.run.latest is not None
+                why = f"the latest was {before.latest}, which {self.run.latest.absence}"
+                self._change("set", self.latest.name, why)
         if self.latest is None and before is None:
             return None
         if self.latest is None:

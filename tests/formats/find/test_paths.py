@@ -17,6 +17,7 @@ from formats import (
     UnknownFormatError,
     open_checkpoint,
 )
+from formats.errors import NoCheckpointsError
 from formats.find.directory import Directory
 from formats.find.location import resolve, spelling
 from formats.find.opening import is_directory, locate
@@ -232,6 +233,39 @@ def test_without_steps_the_newest_is_the_latest(tmp_path: Path) -> None:
     os.utime(tmp_path / "x.index", (5000, 5000))
     os.utime(tmp_path / "y.index", (4000, 4000))
     assert latest(tmp_path) == "x"
+
+
+def test_a_listing_is_no_checkpoint_of_its_directory(tmp_path: Path) -> None:
+    """A lock that is newer than its checkpoint was the directory's latest."""
+    save(tmp_path, "old")
+    for name in ("old.lock", "old.index.lock", "ckpt-9.lock", "listed.json", "other.index"):
+        (tmp_path / name).write_text('{"schema": 1, "tensors": []}')
+    os.utime(tmp_path / "old.index", (1000, 1000))
+    assert names(tmp_path) == ["old"]
+    assert latest(tmp_path) == "old"
+    for name in ("old.lock", "listed.json", "other.index"):
+        with open_checkpoint(tmp_path / name) as reader:
+            assert reader.format.name == "listing"
+
+
+@pytest.mark.parametrize("named", ["old.lock", "other"])
+def test_a_state_file_makes_no_checkpoint_of_a_listing(tmp_path: Path, named: str) -> None:
+    save(tmp_path, "old")
+    for name in ("old.lock", "other.index"):
+        (tmp_path / name).write_text('{"schema": 1, "tensors": []}')
+    state(tmp_path, named)
+    with pytest.raises(CheckpointNotFoundError, match="which is a saved listing") as caught:
+        open_checkpoint(tmp_path)
+    assert caught.value.hints[0].endswith("/old")
+
+
+def test_a_directory_of_listings_alone_has_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "old.lock").write_text('{"schema": 1, "tensors": []}')
+    with pytest.raises(NoCheckpointsError) as caught:
+        open_checkpoint(tmp_path)
+    assert caught.value.hints == (
+        f"a saved listing is read only where it is named itself: {tmp_path}/old.lock",
+    )
 
 
 def test_two_prefixes_in_one_directory(tmp_path: Path) -> None:
