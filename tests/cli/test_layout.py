@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import formats
+from ckpt_cli.operations.choose.name_map import packs
 from tests.support import data_path, same
 from tests.torch_files import storage, tensor, zipped
 
@@ -31,6 +32,35 @@ def read(path: object) -> dict[str, np.ndarray[Any, Any]]:
 def saved(path: Path, **tensors: np.ndarray[Any, Any]) -> Path:
     np.savez(path, **{key.replace("__", "/"): value for key, value in tensors.items()})
     return path
+
+
+BERT = data_path("bert_tiny", "bert_model.ckpt-2")
+
+
+def test_a_map_of_ckpts_own_is_found_beside_a_folder_of_its_name(
+    ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint of BERT often lies in a folder called `bert`."""
+    shutil.copytree(data_path("bert_tiny"), tmp_path / "bert")
+    monkeypatch.chdir(tmp_path)
+    options = ("--map", "bert", "--exclude", "cls/*", "--weights-only")
+    done = ckpt("convert", "bert", "m.safetensors", *options)
+    assert done.code == 0, done.err
+    assert "pooler.dense.weight" in read("m.safetensors")
+    (tmp_path / "own").mkdir()
+    refused = ckpt("convert", "bert", "n.safetensors", "--map", "own")
+    assert (refused.code, "own: this is a directory" in refused.err) == (3, True)
+
+
+@pytest.mark.parametrize("options", [("--layout", "pytorch"), ("--map", "brt")])
+def test_maps_of_ckpts_own_are_listed_where_one_is_missing(
+    options: tuple[str, ...], ckpt: Callable, tmp_path: Path
+) -> None:
+    refused = ckpt("convert", BERT, tmp_path / "m.safetensors", *options)
+    assert refused.code == 3
+    hint = next(line for line in refused.err.splitlines() if line.startswith("hint: maps that ship"))
+    assert all(f"--map {name}" in hint for name in packs())
+    assert hint.endswith("ckpt explain maps")
 
 
 def test_a_convolution_net_there_and_back(ckpt: Callable, tmp_path: Path) -> None:

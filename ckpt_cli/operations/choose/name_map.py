@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.core.axes import NOTHING, Cut, Join, Steps, parse_steps
 from formats.core.spec import key_text
 from formats.errors import CheckpointError, CheckpointNotFoundError
-from formats.store.paths import is_there, list_folder, open_file
+from formats.store.paths import is_folder, is_there, list_folder, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -236,24 +236,32 @@ _SUFFIX = ".tsv"
 def packs() -> dict[str, str]:
     """Return what there is of maps of ckpt's own: a line about each, by its name."""
     out = {}
-    for name in sorted(entry.name for entry in list_folder(_PACKS)):
-        if name.endswith(_SUFFIX):
-            with open_file(os.path.join(_PACKS, name)) as file:
-                first = file.read(0, min(file.size, 1000)).partition(b"\n")[0].decode()
-            out[name.removesuffix(_SUFFIX)] = first.removeprefix("# ")
+    files = [entry.name for entry in list_folder(_PACKS) if entry.name.endswith(_SUFFIX)]
+    for name in sorted(file.removesuffix(_SUFFIX) for file in files):
+        with open_file(os.path.join(_PACKS, name + _SUFFIX)) as file:
+            first = file.read(0, min(file.size, 1000)).partition(b"\n")[0].decode()
+        out[name] = first.removeprefix("# ")
     return out
+
+
+def packs_hint() -> str:
+    """Return the hint that names the maps of ckpt's own."""
+    names = ", ".join(f"--map {name}" for name in packs())
+    return f"maps that ship with ckpt: {names}; to see what each is for: ckpt explain maps"
 
 
 def read_map(path: str) -> NameMap:
     """Return the map in a file, or the one of ckpt's own that is called so where there is no such file.
 
+    A folder of that name is no file: a checkpoint of BERT often lies in one called `bert`.
     Raises CheckpointError where it is none of both kinds, or contradicts itself.
     """
-    if "/" not in path and not is_there(path):
-        if path not in packs():
-            hints = ("ckpt explain maps lists those of ckpt's own",)
-            raise CheckpointNotFoundError("no such file, and no such map", path=path, hints=hints)
-        path = os.path.join(_PACKS, path + _SUFFIX)
+    if "/" not in path and (is_folder(path) or not is_there(path)):
+        if path in packs():
+            path = os.path.join(_PACKS, path + _SUFFIX)
+        elif not is_there(path):
+            message = "no such file, and no such map"
+            raise CheckpointNotFoundError(message, path=path, hints=(packs_hint(),))
     with open_file(path) as file:
         data = file.read(0, LARGEST_MAP + 1)
     if len(data) > LARGEST_MAP:

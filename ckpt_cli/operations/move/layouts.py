@@ -23,7 +23,7 @@ from formats.model.facts import Facts, Nothing, Rich
 from formats.model.reader import Family
 from formats.torch.keys import escaped, in_dictionary, unescaped
 
-from ..choose.name_map import Name, NameMap, Row
+from ..choose.name_map import Name, NameMap, Row, packs_hint
 from ..choose.relaid import Constant, Relaid
 from ..choose.relations import inverted, relate
 from .keras.optimizer import optimizer_of
@@ -49,11 +49,16 @@ OF_OPTIMIZER = ("slot", "optimizer")
 """Kinds of an optimizer's state."""
 
 _MOST_SHOWN = 5
-_HINTS = (
-    "--config FILE gives the model's configuration: model.to_json(), a config.json, or a Keras file with one",
-    "--map FILE says it row by row: the name, the name in PyTorch, and operations such as T",
+_CONFIG = (
+    "--config FILE gives the model's configuration: model.to_json(), a config.json, or a Keras file with one"
 )
+_MAP = "--map FILE says it row by row: the name, the name in PyTorch, and operations such as T"
 _LIKE = "convert --like TEMPLATE takes names and axes of a checkpoint that the same program has saved"
+
+
+def _model_hints() -> tuple[str, ...]:
+    """Return the hints that name what tells a model's names and axes."""
+    return _CONFIG, _MAP, packs_hint()
 
 
 class Layout(NamedTuple):
@@ -166,7 +171,7 @@ def lay_out(reader: CheckpointReader, keys: Sequence[str], layout: Layout) -> La
             return _to_tensorflow(reader, keys, layout)
         return _to_pytorch(reader, keys, layout)
     except ModelError as error:
-        raise ConversionError(str(error), path=reader.location.path, hints=_HINTS) from error
+        raise ConversionError(str(error), path=reader.location.path, hints=_model_hints()) from error
     except ConversionError as error:
         error.path = error.path or reader.location.path
         raise
@@ -302,12 +307,12 @@ def _model_of(reader: CheckpointReader, keys: Iterable[str], facts: KerasFacts) 
     if reader.object_graph is None:
         message = f"{reader.format.name} without a model's configuration does not tell names and axes"
         raise ConversionError(
-            message, path=reader.location.path, key=next(iter(variables), None), hints=_HINTS
+            message, path=reader.location.path, key=next(iter(variables), None), hints=_model_hints()
         )
     try:
         unit, told = model_in(reader, variables)
     except ConversionError as error:
-        error.hints = (*_HINTS, leave_out(error.key or ""))
+        error.hints = (*_model_hints(), leave_out(error.key or ""))
         raise
     return _Model(unit, facts, told)
 
@@ -442,7 +447,7 @@ def _model_back(layout: Layout) -> _Model:
         return _Model(from_config(facts.config) if like is None else _filled(facts.config, like), facts)
     if like is None or like.object_graph is None:
         message = "back to TensorFlow needs the model's configuration, a checkpoint of it, or a map"
-        raise ConversionError(message, hints=(*_HINTS, _LIKE))
+        raise ConversionError(message, hints=(*_model_hints(), _LIKE))
     unit, told = model_in(like, _variables(like, like.specs), whole=False)
     return _Model(unit, facts, told)
 
@@ -462,7 +467,7 @@ def _weights_in(reader: CheckpointReader, keys: Sequence[str], names: Sequence[s
         missing = min(prefixes.values(), key=len)
         shown = ", ".join(map(repr, missing[:_MOST_SHOWN]))
         message = f"lacks {counted(len(missing), 'tensor')} of the model's: {shown}"
-        raise ConversionError(message, path=reader.location.path, hints=_HINTS[1:])
+        raise ConversionError(message, path=reader.location.path, hints=(_MAP, packs_hint()))
     (prefix,) = found
     if not prefix:
         return {key: key for key in keys}
