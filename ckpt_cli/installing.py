@@ -3,7 +3,8 @@
 bash    bash-completion(8): $BASH_COMPLETION_USER_DIR, or bash-completion in $XDG_DATA_HOME,
         completions/ckpt there, loaded when the command is first completed; bash alone looks
         nowhere, so it is asked whether its user's start-up files have loaded bash-completion
-zsh     zshcompsys(1): _ckpt in one of $fpath, which the user's start-up files make, so zsh is asked
+zsh     zshcompsys(1): _ckpt in one of $fpath, looked for by compinit; the user's start-up files make the
+        one and call the other, so zsh is asked; only folders below the user's home are taken
 fish    completions(fish): fish/completions/ckpt.fish in $XDG_CONFIG_HOME
 """
 
@@ -59,22 +60,35 @@ def _fish() -> Place:
 
 
 def _zsh() -> Place:
-    home = os.path.realpath(os.path.expanduser("~"))
-    ours = [folder for folder in _fpath() if os.access(folder, os.W_OK)]
-    own = [folder for folder in ours if os.path.realpath(folder).startswith(home + os.sep)]
-    for folder in (*own, *ours):
-        return Place(os.path.join(folder, "_ckpt"), "shells opened from now on complete, by compinit")
+    home = os.path.join(os.path.realpath(os.path.expanduser("~")), "")
+    has_compinit, fpath = _zsh_settings()
+    for folder in fpath:
+        # Root may write to the folders of all users, too, which is not what a file of its own is for.
+        is_own = os.path.isabs(folder) and os.path.realpath(folder).startswith(home)
+        if is_own and os.access(folder, os.W_OK):
+            return Place(os.path.join(folder, "_ckpt"), _left_for_zsh(None, has_compinit=has_compinit))
     folder = os.path.join(_folder("XDG_DATA_HOME", "~/.local/share"), "zsh", "site-functions")
-    left = f"zsh looks there when ~/.zshrc has, before compinit: fpath+=({folder})"
-    return Place(os.path.join(folder, "_ckpt"), left)
+    return Place(os.path.join(folder, "_ckpt"), _left_for_zsh(folder, has_compinit=has_compinit))
+
+
+def _left_for_zsh(folder: str | None, *, has_compinit: bool) -> str:
+    """Return what to say of a zsh that does not look in `folder`, or does not load completions at all."""
+    lines = [] if folder is None else [f"fpath+=({shlex.quote(folder)})"]
+    if not has_compinit:
+        lines.append("autoload -Uz compinit && compinit")
+    if not lines:
+        return "shells opened from now on complete, by compinit"
+    where = ", before compinit" if has_compinit else ""
+    return f"nothing will complete until ~/.zshrc has{where}: {'; '.join(lines)}"
 
 
 _PLACES = {"bash": _bash, "zsh": _zsh, "fish": _fish}
 
 
-def _fpath() -> list[str]:
-    """Return the folders that zsh, if there is one, loads functions from when its user opens it."""
-    return _answer("zsh", "print -rl -- $fpath").splitlines()
+def _zsh_settings() -> tuple[bool, list[str]]:
+    """Return whether a zsh, if there is one, has run compinit for its user, and where it finds functions."""
+    has_compinit, *fpath = _answer("zsh", "print -rl -- $+functions[compdef] $fpath").splitlines() or ["0"]
+    return has_compinit == "1", fpath
 
 
 def _answer(shell: str, question: str) -> str:

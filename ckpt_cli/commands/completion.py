@@ -31,11 +31,11 @@ def command(shell: str, *, to_install: bool, dry_run: bool, as_json: bool) -> No
       eval "$(ckpt completion zsh)"        in ~/.zshrc, after compinit
     \f
 
-    With --install the script is a file of the user's: for bash as the package bash-completion
-    loads it, for fish in its folder of completions, for zsh in the first folder of fpath that can
-    be written; where bash does not load bash-completion, or zsh has no such folder, it is said what
-    has to be added to ~/.bashrc or ~/.zshrc. A file that is there
-    and was not made by this command stays, with exit 3.
+    With --install the script is a file of the user's, root's too: for bash as the package
+    bash-completion loads it, for fish in its folder of completions, for zsh in the first folder of
+    fpath that is below HOME and can be written. Where bash does not load bash-completion, zsh has
+    no such folder or does not run compinit, a note says which line ~/.bashrc or ~/.zshrc needs. A
+    file that is there and was not made by this command stays, with exit 3.
     """
     from ..completing import script
 

@@ -73,7 +73,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "functions").mkdir()
     (tmp_path / "bin").mkdir()
-    answer(tmp_path, "zsh", "/nothing", f"{tmp_path}/functions")
+    answer(tmp_path, "zsh", "1", "/nothing", f"{tmp_path}/functions")
     answer(tmp_path, "bash", "complete -F _comp_complete_load -D")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -131,14 +131,37 @@ def test_nothing_is_installed_in_a_dry_run(home: Path, ckpt: Callable) -> None:
     assert ckpt("completion", "fish", "-n").code == 2
 
 
-def test_what_to_add_is_said_where_zsh_looks_nowhere(
-    home: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+COMPINIT = "autoload -Uz compinit && compinit"
+
+
+@pytest.mark.parametrize(
+    ("has_compinit", "left"),
+    [
+        ("1", "~/.zshrc has, before compinit: fpath+=({home}/data/zsh/site-functions)"),
+        ("0", "~/.zshrc has: fpath+=({home}/data/zsh/site-functions); " + COMPINIT),
+        ("", "~/.zshrc has: fpath+=({home}/data/zsh/site-functions); " + COMPINIT),  # no zsh answers
+    ],
+)
+def test_what_to_add_is_said_where_zsh_looks_nowhere_of_the_users(
+    has_compinit: str, left: str, home: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (home / "bin" / "zsh").write_text("#!/bin/sh\nexit 1\n")
+    """Root may write to the folders of all users, and puts a file of its own below HOME all the same."""
+    everybody = home.parent / f"{home.name}-local" / "site-functions"
+    everybody.mkdir(parents=True)
+    answer(home, "zsh", *([has_compinit, str(everybody), "."] if has_compinit else []))
+    monkeypatch.chdir(home)
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     done = ckpt("completion", "zsh", "--install")
     assert done.out == f"{home}/data/zsh/site-functions/_ckpt\n"
-    assert f"before compinit: fpath+=({home}/data/zsh/site-functions)" in done.err
+    assert done.err == f"note: nothing will complete until {left.format(home=home)}\n"
+    assert list(everybody.iterdir()) == []
+
+
+def test_what_to_add_is_said_where_zsh_does_not_run_compinit(home: Path, ckpt: Callable) -> None:
+    answer(home, "zsh", "0", f"{home}/functions")
+    done = ckpt("completion", "zsh", "--install")
+    assert done.out == f"{home}/functions/_ckpt\n"
+    assert done.err == f"note: nothing will complete until ~/.zshrc has: {COMPINIT}\n"
 
 
 def test_what_to_add_is_said_where_bash_loads_no_completions(home: Path, ckpt: Callable) -> None:

@@ -124,6 +124,22 @@ def test_bash_alone_completes_with_the_line_that_is_said(
     completes(opened("bash"), here)
 
 
+def test_zsh_without_compinit_completes_with_the_line_that_is_said(
+    home: Path, here: Path, environment: dict[str, str], opened: Callable[[str], Shell]
+) -> None:
+    """Also where root may write to a folder of fpath that is all users'."""
+    start = home / ".zshrc"
+    start.write_text("PS1='ready> '; unset zle_bracketed_paste\n")
+    (home / ".zshenv").write_text("skip_global_compinit=1\n")  # which Ubuntu's start-up files heed
+    path, said = install("zsh", environment)
+    assert path == str(home / ".local/share/zsh/site-functions/_ckpt")
+    told, _, line = said.partition("~/.zshrc has: ")
+    assert told == "note: nothing will complete until "
+    with start.open("a") as file:
+        file.write(line)
+    completes(opened("zsh"), here)
+
+
 @pytest.fixture
 def zsh(here: Path, environment: dict[str, str]) -> Iterator[Shell]:
     found = Shell(["zsh", "-f", "-i"], here, environment)
