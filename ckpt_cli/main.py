@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -13,7 +14,7 @@ import click
 
 from .ending import EndedBySignal, ending_by_signals, exit_code
 from .options import color_option
-from .render.base import choose_color, choose_quiet, choose_verbose, error_lines, note, remark
+from .render.base import choose_color, choose_quiet, choose_verbose, error_lines, has_said_all, note, remark
 from .versions import version_lines
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ def cli(context: click.Context, *, verbose: bool) -> None:
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run `ckpt`.  This is where exceptions become messages and exit codes, and the only place."""
     if not _have_streams():
+        _let_go_of_output()
         sys.exit(CANNOT)
     for stream in (sys.stdout, sys.stderr):
         # What the locale cannot show is escaped, never an error.
@@ -188,12 +190,15 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         code = exit_code(error.number if isinstance(error, EndedBySignal) else signal.SIGINT)
         # click raises an error of its own in place of an interrupt; some of its versions name no cause.
         interrupt = error.__context__ if isinstance(error, click.Abort) else error
-        for line in getattr(interrupt, "__notes__", ()):  # the command that goes on
-            remark(line)
+        with contextlib.suppress(BrokenPipeError):  # Nobody reads it; the exit code stands.
+            for line in getattr(interrupt, "__notes__", ()):  # the command that goes on
+                remark(line)
     except (click.ClickException, OSError, _checkpoint_error()) as error:
         if os.environ.get("CKPT_DEBUG"):
             raise
         code = _report(error)
+    if not has_said_all() and code in (0, None, ANSWER_IS_NO, USAGE):
+        code = CANNOT  # An answer that came with words that nobody could read is none.
     _let_go_of_output()
     # What is left to do at exit is freeing memory, which the system does faster.
     sys.exit(code or 0)
@@ -201,10 +206,11 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 def _let_go_of_output() -> None:
     """Have what cannot be printed go nowhere: Python would try again, complain, and exit with 120."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _remove_stagings() -> None:
@@ -217,12 +223,26 @@ def _remove_stagings() -> None:
 
 def _have_streams() -> bool:
     """Whether there is a stdout to write to.  Python has no object for a stream that was closed (`>&-`)."""
+    _fill_closed()
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  open as long as the program runs
+        # Open as long as the program runs; line by line, as stderr is.
+        sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     if sys.stdout is None:
-        error_lines("standard output is closed")
+        _complain("standard output is closed")
         return False
     return True
+
+
+def _fill_closed() -> None:
+    """Take the numbers of closed standard streams: libraries write their complaints to 2.
+
+    Otherwise the next file that is opened would get them.  Writing there still fails.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)  # the lowest number that is free, which is this one
 
 
 def _checkpoint_error() -> type[Exception]:
@@ -250,5 +270,11 @@ def _report(error: Exception) -> int:
         place = error.filename or ("standard output" if error.errno in _FULL else None)
         message, code = (error.strerror or str(error)).lower(), CANNOT
         message = message if place is None else f"{place}: {message}"
-    error_lines(message, hints)
+    _complain(message, hints)
     return code
+
+
+def _complain(message: str, hints: tuple[str, ...] = ()) -> None:
+    """Print an error; where who read stderr went away, the exit code tells."""
+    with contextlib.suppress(BrokenPipeError):
+        error_lines(message, hints)

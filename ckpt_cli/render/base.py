@@ -31,6 +31,7 @@ __all__ = [
     "document",
     "error_lines",
     "escape",
+    "has_said_all",
     "human_size",
     "is_dumb",
     "is_quiet",
@@ -154,29 +155,49 @@ def is_verbose() -> bool:
     return _verbose
 
 
+_is_unsaid = False
+
+
+def has_said_all() -> bool:
+    """Whether all that was to be said on stderr since this was last asked could be written there."""
+    global _is_unsaid
+    unsaid, _is_unsaid = _is_unsaid, False
+    return not unsaid
+
+
+def _say(text: str) -> None:
+    """Print a line on stderr.  A full or closed one ends no work; the exit code tells (`has_said_all`)."""
+    global _is_unsaid  # noqa: PLW0603  as with colour
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        _is_unsaid = True
+
+
 def note(text: str) -> None:
     """Tell on stderr what was chosen, or what there is to know."""
-    if _quiet:
-        return
-    print(f"{styled('note:', sys.stderr, fg='cyan')} {printable(text)}", file=sys.stderr)
+    if not _quiet:
+        _say(f"{styled('note:', sys.stderr, fg='cyan')} {printable(text)}")
 
 
 def remark(text: str) -> None:
     """Say on stderr what --verbose asked for."""
-    print(printable(text), file=sys.stderr)
+    _say(printable(text))
 
 
 def warning(text: str) -> None:
     """Warn on stderr."""
-    print(f"{styled('warning:', sys.stderr, fg='yellow', bold=True)} {printable(text)}", file=sys.stderr)
+    _say(f"{styled('warning:', sys.stderr, fg='yellow', bold=True)} {printable(text)}")
 
 
 def error_lines(message: str, hints: Iterable[str] = ()) -> None:
     """Print an error and what to do about it on stderr: its own hints, or else what `ckpt explain` knows."""
     first = " ".join(message.split("\n"))
-    print(f"ckpt: {styled('error:', sys.stderr, fg='red', bold=True)} {printable(first)}", file=sys.stderr)
+    _say(f"ckpt: {styled('error:', sys.stderr, fg='red', bold=True)} {printable(first)}")
     for hint in tuple(hints) or _known_way_out(first):
-        print(f"{styled('hint:', sys.stderr, fg='cyan')} {printable(hint)}", file=sys.stderr)
+        _say(f"{styled('hint:', sys.stderr, fg='cyan')} {printable(hint)}")
 
 
 def _known_way_out(message: str) -> tuple[str, ...]:

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 BERT = data_path("bert_tiny", "bert_model.ckpt-2")
 
 
-def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def shell(line: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     ckpt = f"{sys.executable} -m ckpt_cli"
     return subprocess.run(
         ["bash", "-c", line.replace("ckpt ", f"{ckpt} ", 1)],
         capture_output=True,
         text=True,
         check=False,
+        cwd=cwd,
         env={**os.environ, "PYTHONPATH": ROOT, **environment},
     )
 
@@ -146,7 +147,68 @@ def test_a_closed_stream_is_no_traceback() -> None:
     assert shell("ckpt ls nowhere 2>&-").returncode == 3
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+
+GUIDE = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-8")
+RUN = os.path.dirname(GUIDE)
+
+
+@needs_full
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (f"show {RUN}", 0),  # a note says which was chosen
+        (f"convert {RUN} {{out}} --overwrite", 0),
+        ("", 2),
+        ("ls {empty}", 1),
+        ("lss", 2),
+        ("ls nowhere", 3),
+    ],
+)
+def test_what_cannot_be_said_on_stderr_is_exit_code_3(command: str, code: int, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    command = f"ckpt {command.format(out=tmp_path / 'out-1', empty=tmp_path / 'empty')}"
+    lost = ["2>/dev/full", "2>&-", *(["<&- 2>&-", ">&- 2>&-", ">/dev/full 2>/dev/full"] if code == 2 else [])]
+    for redirected, expected in {"": code, **dict.fromkeys(lost, 3)}.items():
+        done = shell(f"{command} {redirected}", cwd=tmp_path / "empty")
+        assert done.returncode == expected, redirected
+        assert redirected or done.stderr
+        assert "Traceback" not in done.stdout + done.stderr
+        assert "Exception ignored" not in done.stdout + done.stderr
+
+
+@needs_full
+@pytest.mark.parametrize("lost", ["2>/dev/full", "2>&-"])
+def test_an_answer_without_a_word_on_stderr_needs_none(lost: str) -> None:
+    assert shell(f"ckpt ls {BERT} {lost}").returncode == 0
+    assert shell(f"ckpt show -q {RUN} {lost}").returncode == 0
+    assert shell(f"ckpt diff --no-values {BERT} {GUIDE} {lost}").returncode == 1
+
+
+def test_an_error_that_nobody_reads_keeps_its_exit_code() -> None:
+    receiver, sender = os.pipe()
+    os.close(receiver)
+    command = [sys.executable, "-m", "ckpt_cli", "ls", "nowhere"]
+    done = subprocess.run(command, stderr=sender, check=False, env={**os.environ, "PYTHONPATH": ROOT})
+    os.close(sender)
+    assert done.returncode == 3
+
+
+def test_the_number_of_a_closed_stderr_is_no_other_files(tmp_path: Path) -> None:
+    """Libraries write there what they have to say, which is not to go into a checkpoint."""
+    code = (
+        "import os, sys\nfrom ckpt_cli.main import main\n"
+        "try: main(['ls', sys.argv[1]])\n"
+        "finally:\n"
+        "    for number in (0, 2): assert os.path.samestat(os.fstat(number), os.stat(os.devnull)), number\n"
+        "    os.write(1, b'both')\n"
+    )
+    (tmp_path / "look.py").write_text(code)
+    done = shell(f"{sys.executable} {tmp_path}/look.py {BERT} <&- 2>&-", PYTHONPATH=ROOT)
+    assert done.stdout.endswith("both")
+
+
+@needs_full
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("command", [f"ls {BERT}", "--help", "explain exit-codes", f"ls --json {BERT}"])
 def test_an_output_that_is_full_is_named(command: str, unbuffered: str) -> None:
