@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.version import VERSION
 from ..errors import CheckpointError, InaccessibleError, UnsupportedFeatureError
-from .executors import ASKED_EVERY, RUNS, Travelling, missing_extra
+from .executors import ASKED_EVERY, RUNS, Named, Travelling, missing_extra
 from .transport import timeout, within
 from .workers import default_jobs
 
@@ -52,7 +52,7 @@ class Dask(Travelling):
                 dashboard_address="127.0.0.1:0",
                 memory_limit=0,  # what a task holds is bounded
                 silence_logs=logging.CRITICAL,
-                preload=[__name__],
+                preload=["ckpt_cli.worker"],
             )
         )
         self._client = self._connected(distributed, address)
@@ -90,17 +90,20 @@ class Dask(Travelling):
     def _check_workers(self) -> None:
         """Refuse workers of another version before they are sent anything; without ckpt they would end."""
 
-        def asked() -> str | None:  # sent along as it is, for who has no ckpt
+        def asked() -> tuple[str | None, str]:  # sent as code, for a worker without ckpt
+            import importlib
+
             try:
+                importlib.import_module("ckpt_cli")  # which finds its own formats
                 from formats.core.version import VERSION
-            except ImportError:
-                return None
-            return VERSION
+            except ImportError as error:
+                return None, str(error)
+            return VERSION, ""
 
         found = self._client.run(asked, on_error="ignore")
-        for worker, version in sorted(found.items()):
+        for worker, (version, reason) in sorted(found.items()):
             if version != VERSION:
-                has = "no ckpt" if version is None else f"ckpt {version}"
+                has = f"no ckpt ({reason})" if version is None else f"ckpt {version}"
                 message = f"{self.name}: the worker at {worker} has {has}, this is {VERSION}"
                 raise UnsupportedFeatureError(message, hints=("install one version everywhere",))
 
@@ -160,7 +163,7 @@ class Dask(Travelling):
             future.cancel()
         if self._client.status == "running":  # a client without its scheduler would wait for that
             with suppress(Exception):  # whoever is gone does nothing any more
-                self._client.run(_called_off, run, on_error="ignore")
+                self._client.run(Named(call_off), run, on_error="ignore")
 
     def close(self) -> None:
         with suppress(Exception):  # it is over, whatever else is
@@ -184,7 +187,7 @@ def _greet(where: str, patience: float) -> None:
     asyncio.run(greet())
 
 
-async def _called_off(run: str) -> None:
+async def call_off(run: str) -> None:
     """Have a worker of Dask begin no more tasks of a command, and wait for those that it has begun."""
     import asyncio
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pickle
+import pkgutil
 import re
 import threading
 import time
@@ -157,6 +158,24 @@ def _opened(run: str, parcel: bytes, *, synced: bool) -> Done:
         return Done(results, reads_of_task(hand.read), error)
 
 
+class Named:
+    """A function of `formats` that another process imports by way of `ckpt_cli`.
+
+    `ckpt_cli` makes sure that its own `formats` is imported there (`ckpt_cli.own_formats`).  By the
+    function's own name that process would import whichever `formats` stands first on its path.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__name__ = function.__name__
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._function(*args, **named)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return pkgutil.resolve_name, (f"ckpt_cli.worker:{self.__name__}",)
+
+
 def begin_worker() -> None:
     """Begin a process that does tasks: it ends with the one that began it, which alone is interrupted."""
     import multiprocessing
@@ -197,7 +216,7 @@ class Travelling:
     def submit(self, work: Callable[[T], R], group: list[T]) -> Future[Any]:
         parcel = pickle.dumps((work, group), pickle.HIGHEST_PROTOCOL)
         try:
-            return self._executor.submit(work_on, VERSION, self._run, parcel, synced=self._elsewhere)
+            return self._executor.submit(Named(work_on), VERSION, self._run, parcel, synced=self._elsewhere)
         except (BrokenExecutor, RuntimeError) as error:
             raise self.lost(error) from error
 
@@ -260,7 +279,7 @@ class Processes(Travelling):
 
         # A forked process would have the locks of threads that it does not have.
         context = multiprocessing.get_context("spawn")
-        pool = _Pool(count, mp_context=context, initializer=begin_worker)
+        pool = _Pool(count, mp_context=context, initializer=Named(begin_worker))
         super().__init__(pool, count, elsewhere=False)
 
     def lost(self, error: BaseException) -> CheckpointError:

@@ -280,14 +280,39 @@ def test_a_killed_command_goes_on(large: str, slow: Cluster, tmp_path: Path) -> 
 
 
 def test_a_worker_without_ckpt(large: str, tmp_path: Path) -> None:
-    nothing = tmp_path / "formats.py"  # found before the ckpt of the environment
+    nothing = tmp_path / "ckpt_cli.py"  # found before the ckpt of the environment
     nothing.write_text("raise ImportError('there is none')\n")
     with cluster(tmp_path / "cluster") as found:
         found.worker(None, PYTHONPATH=str(tmp_path), PYTHONSAFEPATH="1")
         done = found.run("verify", large)
         assert (done.code, done.out) == (3, "")
-        assert " has no ckpt, this is 0." in done.err
+        assert " has no ckpt (there is none), this is 0." in done.err
         assert found.processes[1].poll() is None, "it goes on for others"
+
+
+def test_workers_beside_a_formats_of_the_users(large: str, tmp_path: Path) -> None:
+    """Of a running scheduler, and of a cluster of the command's own; one that has imported it is refused."""
+    (tmp_path / "formats.py").write_text("VERSION = 'of the user'\n")
+    (tmp_path / "greedy.py").write_text("import formats\n\ndef dask_setup(_):\n    pass\n")
+    beside = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    with cluster(tmp_path / "cluster") as found:
+        found.worker(**beside)
+        done = found.run("convert", large, tmp_path / "b-1", **beside)
+        assert done.code == 0, done.err
+        assert same_bytes(large, tmp_path / "b-1")
+    command = [sys.executable, "-m", "ckpt_cli", "verify", large, "--executor", "dask", "-v"]
+    environment = {**os.environ, **ENVIRONMENT, **beside}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "handed out: " in done.stderr
+    with cluster(tmp_path / "greedy") as found:
+        found.worker(tmp_path, "greedy", **beside)
+        done = found.run("verify", large)
+        assert (done.code, done.out) == (3, "")
+        assert " has no ckpt (ckpt_cli needs its own package 'formats' " in done.err
+        assert f"has imported another module of that name: {tmp_path}/formats.py. Rename " in done.err
 
 
 # Buckets ---------------------------------------------------------------------------------
