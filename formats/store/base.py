@@ -72,6 +72,22 @@ class File(ABC):
         self.identity = identity
         self._tally = tally_of(path)
 
+    @property
+    def version(self) -> Hashable:
+        """The identity, and what else tells these bytes from others: the key of what caches hold of them.
+
+        Unlike the identity it may change although the bytes stay the same; then they are read again.
+        """
+        return self.identity
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether other bytes in this place would have another version from now on.
+
+        Where they might not, a cache holds what it read only until somebody asks anew.
+        """
+        return True
+
     @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes at `offset`, fewer where the file ends.  Raises CheckpointError."""
@@ -246,7 +262,7 @@ class Store(ABC):
         return None
 
     def forget_listings(self) -> None:  # noqa: B027  there is nothing to forget where all is asked anew
-        """Ask anew what lies where, also where an answer would count a while longer."""
+        """Ask anew what lies where, also where an answer or bytes in memory would count a while longer."""
 
     def expect_files(self, paths: Sequence[str]) -> None:  # noqa: B027  where asking costs little
         """Be told that the beginnings of these files, and indexes whole, will be read one after the other."""

@@ -160,13 +160,21 @@ class HttpStore(ServerStore):
             raise Again("the connection was cut")
         return answer
 
-    def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes:
-        return self.fetch_from(self.asked(path), identity, begin, end)
+    def forget_listings(self) -> None:
+        super().forget_listings()
+        for key in [key for key in list(self._wholes) if not self.is_settled(key[1])]:
+            del self._wholes[key]
 
-    def fetch_from(self, asked: Asked, identity: Identity, begin: int, end: int) -> bytes:
-        """Return a range of what a URL has, as `fetch` does of a path."""
+    def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes:
+        return self.fetch_from(self.asked(path), identity, begin, end, identity)
+
+    def fetch_from(self, asked: Asked, identity: Identity, begin: int, end: int, version: Identity) -> bytes:
+        """Return a range of what a URL has, as `fetch` does of a path.
+
+        `identity` is what the URL's server says of it, `version` by what it is kept in memory.
+        """
         path = asked.path
-        whole = self._wholes.get((path, identity))
+        whole = self._wholes.get((path, version))
         if whole is not None:
             return whole[begin:end]
         found = bytearray()
@@ -176,7 +184,10 @@ class HttpStore(ServerStore):
             answer = ranged(asked, identity, at, end)
             count(path, len(answer.body))
             if answer.status == 200:
-                return self._whole_of(answer, path, identity)[begin:end]
+                self._wholes[path, version] = _whole_of(answer, path, identity)
+                while sum(map(len, self._wholes.values())) > _LARGEST_WITHOUT_RANGES:
+                    self._wholes.popitem(last=False)
+                return answer.body[begin:end]
             if len(answer.body) == end - begin:
                 return answer.body
             found.extend(answer.body)
@@ -190,17 +201,16 @@ class HttpStore(ServerStore):
             _refuse_two_tongues(asked, identity)
             raise
 
-    def _whole_of(self, answer: Answer, path: str, identity: Identity) -> bytes:
-        if answer.more:
-            raise InaccessibleError(
-                f"the server sends more than the {identity[-1]:,} bytes that it told of", path=path
-            )
-        if answer.cut or len(answer.body) != identity[-1]:
-            raise Again(f"{len(answer.body):,} of {identity[-1]:,} bytes came")
-        self._wholes[path, identity] = answer.body
-        while sum(map(len, self._wholes.values())) > _LARGEST_WITHOUT_RANGES:
-            self._wholes.popitem(last=False)
-        return answer.body
+
+def _whole_of(answer: Answer, path: str, identity: Identity) -> bytes:
+    """Return all bytes of an object of which a server sends no ranges.  Raises InaccessibleError, Again."""
+    if answer.more:
+        raise InaccessibleError(
+            f"the server sends more than the {identity[-1]:,} bytes that it told of", path=path
+        )
+    if answer.cut or len(answer.body) != identity[-1]:
+        raise Again(f"{len(answer.body):,} of {identity[-1]:,} bytes came")
+    return answer.body
 
 
 def refuse_unescaped(url: str, host: str) -> None:

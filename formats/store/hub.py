@@ -120,11 +120,11 @@ class HubStore(ListedStore):
         known = self._found.get((path, identity))
         if known is not None:
             try:
-                return self._web.fetch_from(*known, begin, end)
+                return self._web.fetch_from(*known, begin, end, identity)
             except InaccessibleError:  # a signature counts for an hour or so
                 del self._found[path, identity]
         found = trying(path, lambda: self._whereabouts(path, identity))
-        data = self._web.fetch_from(*found, begin, end)
+        data = self._web.fetch_from(*found, begin, end, identity)
         self._found[path, identity] = found
         return data
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from .base import CLOSED, FILE, FOLDER, LINK, NO_FOLDER, OTHER, Entry, File, Identity, Listed, Store
 from .obstacles import obstacle
+from .whole import forget_unsettled
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _LARGEST_PREAD = 0x7FFFF000  # Linux transfers no more in one call.
 
 _FINE, _COARSE = 10_000_000, 2_000_000_000
-"""Nanoseconds in which a directory can change twice under one time: a tick of the kernel's clock, or,
+"""Nanoseconds in which a file or directory can change twice under one time: a tick of the kernel's clock, or,
 where a file system stores whole seconds, two of them, as FAT does."""
 
 _CLOCK = 5 if sys.platform == "linux" else time.CLOCK_REALTIME
@@ -76,7 +77,21 @@ class LocalFile(File):
         if not stat.S_ISREG(status.st_mode):
             raise InaccessibleError(f"{obstacle(path)}, not a regular file", path=path)
         super().__init__(LOCAL, path, status.st_size, _identity(status))
+        self._changed = status.st_ctime_ns
         self._take(descriptor)
+
+    @property
+    def version(self) -> Hashable:
+        """The identity, and the time of the last change, which no program sets.
+
+        A file system gives the number of a file that is gone to the next one, and what was unpacked from
+        an archive may have any time.
+        """
+        return (*self.identity, self._changed)
+
+    @property
+    def is_settled(self) -> bool:
+        return _is_settled(self._changed, time.clock_gettime_ns(_CLOCK))
 
     def _take(self, descriptor: _Descriptor) -> None:
         """Take a descriptor, for which another file may have to give its own away."""
@@ -168,6 +183,12 @@ def _identity(status: os.stat_result) -> Identity:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
+def _is_settled(changed: int, now: int) -> bool:
+    """Whether what changes from now on gets another time of change than this."""
+    doubtful = _COARSE if changed % 1_000_000_000 == 0 else _FINE
+    return changed < now - doubtful
+
+
 class LocalStore(Store):
     """The file system of this machine.  Its paths have no scheme, and are the system's."""
 
@@ -196,7 +217,11 @@ class LocalStore(Store):
         return [Listed(name, kinds[name]) for name in sorted(kinds)]  # twice as fast as sorting these
 
     def stamp(self, folder: str) -> Hashable | None:
-        """Return a directory's identity and time; None while it can still change under that time."""
+        """Return a directory's identity and times; None while it can still change under these.
+
+        The time of change is one of them: the other can be set, and a directory that was copied has it
+        from the original.
+        """
         now = time.clock_gettime_ns(_CLOCK)
         try:
             status = os.stat(folder or os.curdir)
@@ -204,9 +229,13 @@ class LocalStore(Store):
             return "not there"
         except (OSError, ValueError):
             return None
-        doubtful = _COARSE if status.st_mtime_ns % 1_000_000_000 == 0 else _FINE
-        is_old = status.st_mtime_ns < now - doubtful
-        return (status.st_dev, status.st_ino, status.st_mtime_ns) if is_old else None
+        changed = status.st_ctime_ns
+        if not _is_settled(changed, now):
+            return None
+        return status.st_dev, status.st_ino, status.st_mtime_ns, changed
+
+    def forget_listings(self) -> None:
+        forget_unsettled()
 
     def obstacle(self, path: str) -> str | None:
         return obstacle(path)

@@ -13,6 +13,7 @@ million names.  So what a listing found is kept, until the store says that a nam
 
 from __future__ import annotations
 
+import itertools
 import re
 from contextlib import contextmanager
 from functools import cache
@@ -27,7 +28,7 @@ from .urls import local_path, no_store, no_target, only_read, public, scheme_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
-    from .base import Listed, Store
+    from .base import Identity, Listed, Store
 
 
 _MOST_KEPT = 16
@@ -165,13 +166,16 @@ def is_only_read(path: str) -> bool:
     return bool(store.scheme) and not isinstance(store, ObjectStore)
 
 
-_unpublished: dict[str, bytes] = {}
+_unpublished: dict[str, tuple[bytes, Identity]] = {}
+
+_numbers = itertools.count()
+"""No two files that are not there yet have one identity, though they have one path and size."""
 
 
 @contextmanager
 def as_if_there(path: str, data: bytes) -> Iterator[None]:
     """Have a file of this content be opened at a path, as long as the context lasts."""
-    _unpublished[path] = data
+    _unpublished[path] = data, ("unpublished", next(_numbers))
     try:
         yield
     finally:
@@ -183,8 +187,8 @@ class _HeldFile(File):
 
     travels = False
 
-    def __init__(self, store: Store, path: str, data: bytes) -> None:
-        super().__init__(store, path, len(data), ("unpublished", len(data)))
+    def __init__(self, store: Store, path: str, data: bytes, identity: Identity) -> None:
+        super().__init__(store, path, len(data), identity)
         self._data: bytes | None = data
 
     def read(self, offset: int, size: int) -> bytes:
@@ -206,13 +210,14 @@ class _HeldFile(File):
 def open_file(path: str) -> File:
     """Return a file, open for reading.  Raises CheckpointNotFoundError, InaccessibleError."""
     store = store_of(path)
-    return _HeldFile(store, path, _unpublished[path]) if path in _unpublished else store.open(path)
+    return _HeldFile(store, path, *_unpublished[path]) if path in _unpublished else store.open(path)
 
 
 def entry_at(path: str) -> Entry | None:
     """Return what lies at a path, links followed; None where nothing does, or nobody may look."""
     if path in _unpublished:
-        return Entry(FILE, len(_unpublished[path]), 0.0, ("unpublished", len(_unpublished[path])))
+        data, identity = _unpublished[path]
+        return Entry(FILE, len(data), 0.0, identity)
     return store_of(path).stat(path)
 
 

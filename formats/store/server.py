@@ -21,6 +21,7 @@ from .base import CLOSED, FILE, FOLDER, Entry, File, Identity, Listed, Store, Un
 from .pieces import LOOK, Pieces
 from .tally import tally_of
 from .transport import GivenUpError, together
+from .whole import forget_unsettled
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -55,6 +56,10 @@ class ServerFile(File):
     def __init__(self, store: ServerStore, path: str, entry: Entry) -> None:
         super().__init__(store, path, entry.size, entry.identity)
         self._pieces: Pieces | None = store.pieces(path, entry)
+
+    @property
+    def is_settled(self) -> bool:
+        return self.store.is_settled(self.identity)
 
     def read(self, offset: int, size: int) -> bytes:
         if self._pieces is None:
@@ -93,11 +98,25 @@ class ServerStore(Store):
         self._pieces: OrderedDict[tuple[str, Identity], Pieces] = OrderedDict()
 
     def forget_listings(self) -> None:
-        """Ask anew what lies where, for something was written; bytes that were read are of what was read."""
+        """Ask anew what lies where, for something was written.
+
+        Bytes in memory are of what was read, but for objects of which a server tells too little.
+        """
         self._seen.clear()
         self._listed.clear()
         self._unlisted.clear()
         self._given_up.clear()
+        for key in [key for key in list(self._pieces) if not self.is_settled(key[1])]:
+            del self._pieces[key]
+        forget_unsettled()
+
+    def is_settled(self, identity: Identity) -> bool:
+        """Whether other bytes in the same place would have another identity: a strong e_tag says so.
+
+        A weak one does not, nor does a time of whole seconds, or a size.
+        """
+        e_tag = str(identity[0]) if identity else ""
+        return bool(e_tag) and not e_tag.startswith("W/")
 
     # What a store of servers does -------------------------------------------------
 

@@ -95,15 +95,16 @@ def test_a_lock_is_read_where_it_is_named(locked: Path, ckpt: Callable) -> None:
 
 
 def test_keep_deletes_no_lock(locked: Path, ckpt: Callable) -> None:
-    """It was the newest, and counted for the one to be kept."""
+    """It was the newest, and the one that was kept."""
     run = locked / "run"
     run.mkdir()
-    for step in (1, 2):
-        write_bundle(str(run / f"c-{step}"), {"w": np.float32(step)})
-        (run / f"c-{step + 1}.lock").write_text((locked / "a" / "model.npz.lock").read_text())
+    for at, name in enumerate(("older", "newer")):
+        write_bundle(str(run / name), {"w": np.float32(at)})
+        os.utime(run / f"{name}.index", (1000 + at, 1000 + at))
+        (run / f"{name}.lock").write_text((locked / "a" / "model.npz.lock").read_text())
     assert ckpt("state", "--keep", "1", run).code == 0
-    assert {path.name for path in run.iterdir()} >= {"c-2.index", "c-2.lock", "c-3.lock"}
-    assert not (run / "c-1.index").exists()
+    assert {path.name for path in run.iterdir()} >= {"newer.index", "newer.lock", "older.lock"}
+    assert not (run / "older.index").exists()
 
 
 def test_fix_takes_a_listing_off_the_list(locked: Path, ckpt: Callable) -> None:

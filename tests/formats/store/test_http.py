@@ -270,6 +270,19 @@ def test_who_opens_a_checkpoint_again_gets_what_lies_there_now(web: Web, tmp_pat
             assert reader["x"].read().tolist() == [value] * 5
 
 
+@pytest.mark.parametrize("knows_ranges", [True, False])
+def test_a_weak_e_tag_keeps_no_bytes_in_memory(web: Web, tmp_path: Path, knows_ranges: bool) -> None:
+    """Nor does a time of whole seconds: another index of its size was taken for the one in memory."""
+    web.knows_ranges = knows_ranges
+    for value in (1.0, 2.0):
+        write_bundle(str(tmp_path / "ckpt-1"), {"x": np.full(5, value)})
+        for name in os.listdir(tmp_path):
+            web.files[f"/run/{name}"] = (tmp_path / name).read_bytes()
+            web.etags[f"/run/{name}"] = 'W/"same"'
+        with open_checkpoint(f"{web.url}/run/ckpt-1") as reader:
+            assert reader["x"].read().tolist() == [value] * 5
+
+
 def test_a_checkpoint_that_is_replaced_while_it_is_read_is_no_mixture(web: Web, tmp_path: Path) -> None:
     def put(value: float) -> None:
         write_bundle(str(tmp_path / "ckpt-1"), {"x": np.full(100_000, value), "y": np.full(100_000, value)})
