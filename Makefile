@@ -22,7 +22,7 @@ DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 # Kept whatever the environment says: the suite starts the program a thousand times, which each compiled it anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick servers cluster browser shells recipes interop interop-all packs bench bench-quick docs release-check clean
+.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick servers cluster browser shells recipes interop interop-all packs bench bench-quick docs constraints release-check clean
 
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
@@ -146,14 +146,14 @@ shells: $(VENV)/installed
 recipes: $(RECIPES)/installed
 	$(RECIPES)/bin/python -m pytest -m recipes tests/recipes
 
-$(RECIPES)/installed: pyproject.toml
+$(RECIPES)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RECIPES)
 	rm -rf build *.egg-info $(RECIPES)/wheels
 	$(RECIPES)/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,recipes]'
 	$(RECIPES)/bin/python -c 'import tomllib; found = tomllib.load(open("pyproject.toml", "rb")); \
 		print(*found["project"]["dependencies"], *found["build-system"]["requires"], sep="\n")' > $(RECIPES)/needed.txt
 	$(RECIPES)/bin/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir $(RECIPES)/wheels \
-		-r $(RECIPES)/needed.txt
+		--constraint constraints.txt -r $(RECIPES)/needed.txt
 	touch $@
 
 # TensorFlow and PyTorch are asked what they make of our files, each release in its own environment.  Of large matrices
@@ -212,6 +212,12 @@ bench-quick: $(VENV)/installed reinstall
 docs: $(DOCS)/installed
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --quiet --strict --site-dir site
 
+# The versions that the GitHub action installs, for every Python from the lowest on: the newest of today.
+constraints: $(RELEASE)/installed
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | \
+	$(RELEASE)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra remote \
+		--custom-compile-command 'make constraints' --output-file constraints.txt pyproject.toml -
+
 # What would be uploaded: the source, and a wheel built from it alone.  Both are checked, then the wheel is installed
 # where nothing else is, and has to find its command, its manual and a model to train.
 release-check: $(RELEASE)/installed
@@ -219,7 +225,8 @@ release-check: $(RELEASE)/installed
 	$(RELEASE)/bin/python -m build --outdir dist . >/dev/null
 	$(RELEASE)/bin/python -m twine check --strict dist/*
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && wheel=$$(echo "$$PWD"/dist/*.whl) && cd "$$dir" && \
-	$(PYTHON) -m venv fresh && fresh/bin/python -m pip install --quiet --disable-pip-version-check "$$wheel" && \
+	$(PYTHON) -m venv fresh && fresh/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint "$(CURDIR)/constraints.txt" "$$wheel" && \
 	fresh/bin/ckpt --version -v && test -f fresh/share/man/man1/ckpt-ls.1 && fresh/bin/ckpt demo own
 
 # An environment of what pyproject.toml names below [project], without the project itself.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import glob
+import json
 import os
 import re
 import subprocess
 import sys
 import textwrap
 import tomllib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.readme import ROOT
 
@@ -64,6 +67,46 @@ def test_hooks_before_a_commit_are_those_of_lint() -> None:
     assert [hook.replace(" --force-exclude", " .") for hook in hooks] == lint
 
 
+RUNS = f"""#!{sys.executable}
+import json, os, sys
+with open(os.environ["SAID"], "a") as said:
+    said.write(json.dumps(sys.argv[1:]) + "\\n")
+sys.stdout.write(os.environ["PRINTS"])
+sys.exit(int(os.environ["ENDS"]))
+"""
+
+
+class Step(NamedTuple):
+    """What became of the step of the action that runs `ckpt`."""
+
+    code: int
+    shown: str
+    output: str
+    ran: list[list[str]]
+
+
+def _act(tmp_path: Path, arguments: str, prints: str = "{}", ends: int = 0) -> Step:
+    """Run that step as the service does, with a `ckpt` that says what it was called with."""
+    script = textwrap.dedent(re.split(r"\n    - ", _text("action.yml").split("      run: |\n")[2])[0])
+    programs = tmp_path / "ckpt" / "bin"
+    programs.mkdir(parents=True, exist_ok=True)
+    (programs / "ckpt").write_text(RUNS)
+    (programs / "ckpt").chmod(0o755)
+    (programs / "python").unlink(missing_ok=True)
+    (programs / "python").symlink_to(sys.executable)
+    output, said = tmp_path / "output", tmp_path / "said"
+    output.write_text("")
+    said.write_text("")
+    variables = {"RUNNER_TEMP": tmp_path, "GITHUB_OUTPUT": output, "ARGUMENTS": arguments, "ACTION": ROOT}
+    variables |= {"SAID": said, "PRINTS": prints, "ENDS": ends}
+    environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
+    assert done.stderr == ""
+    ran = [json.loads(line) for line in said.read_text().splitlines()]
+    return Step(done.returncode, done.stdout, output.read_text(), ran)
+
+
 @pytest.mark.parametrize(("code", "sarif"), [(0, "{}"), (1, "{}"), (3, "")])
 def test_the_action_hands_on_the_exit_code_and_what_there_is_to_upload(
     tmp_path: Path, code: int, sarif: str
@@ -72,19 +115,86 @@ def test_the_action_hands_on_the_exit_code_and_what_there_is_to_upload(
     text = _text("action.yml")
     assert "hashFiles" not in text
     assert "sarif_file: ${{ steps.run.outputs.sarif }}" in text
-    script = textwrap.dedent(re.split(r"\n    - ", text.partition("      run: |\n")[2])[0])
-    program = tmp_path / "ckpt" / "bin" / "ckpt"
-    program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\nprintf '%s' '{sarif}'\nexit {code}\n")
-    program.chmod(0o755)
-    output = tmp_path / "output"
-    output.touch()
-    variables = {"RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(output), "ARGUMENTS": "verify models/"}
-    # As the service starts `shell: bash`.
-    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
-    done = subprocess.run(command, check=False, env={**os.environ, **variables}, capture_output=True)
-    assert done.returncode == code, done.stderr
-    assert output.read_text() == (f"sarif={tmp_path}/ckpt.sarif\n" if sarif else "")
+    done = _act(tmp_path, "verify models/", sarif, code)
+    assert done.code == code
+    assert done.output == (f"sarif={tmp_path}/ckpt.sarif\n" if sarif else "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("verify models/", ["verify", "models/"]),
+        ("verify a\nb\n", ["verify", "a", "b"]),
+        ("\n  verify\n\n\ta.h5 \r\n  'b c.h5'\n", ["verify", "a.h5", "b c.h5"]),
+        ("verify a \\\n  b", ["verify", "a", "b"]),
+        ("verify \"it's a\"\\ b 'c\\' \\\nd", ["verify", "it's a b", "c\\", "d"]),
+        ("verify a\\\\\nb", ["verify", "a\\", "b"]),
+        ("verify 'a\\\nb'", ["verify", "a\\\nb"]),
+        (
+            "diff a b --include '*/kernel' $HOME; # x",
+            ["diff", "a", "b", "--include", "*/kernel", "$HOME;", "#", "x"],
+        ),
+        ("stats --fail-on nan -- --json", ["stats", "--fail-on", "nan", "--", "--json"]),
+    ],
+)
+def test_the_action_takes_the_words_of_all_lines(tmp_path: Path, arguments: str, words: list[str]) -> None:
+    command, *rest = words
+    done = _act(tmp_path, arguments)
+    assert done.ran == [[command, "--format", form, *rest] for form in ("sarif", "github")]
+    assert done.code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ("verify 'a\nb", "no closing quotation: verify 'a b"),
+        ("verify 100%\\", "no escaped character: verify 100%25\\"),
+        ("", "expected verify, diff or stats as the first word, found nothing"),
+        (" \n", "expected verify, diff or stats as the first word, found nothing"),
+        ("ckpt verify a", "expected verify, diff or stats as the first word, found 'ckpt'"),
+        ("verify a\n--format=text", "the action chooses the output format itself; remove --format=text"),
+        ("diff a b --json", "the action chooses the output format itself; remove --json"),
+    ],
+)
+def test_the_action_rejects_what_it_cannot_split(tmp_path: Path, arguments: str, reason: str) -> None:
+    done = _act(tmp_path, arguments)
+    shown = f"::error title=ckpt::the action's input arguments: {reason}\n"
+    assert done == Step(code=2, shown=shown, output="", ran=[])
+
+
+def test_actions_are_pinned_by_commit() -> None:
+    """A tag can be moved.  The project's own is one until the release has a commit."""
+    named = []
+    for path in ("action.yml", ".github/workflows/ci.yml", "docs/ci.md"):
+        named += re.findall(r"uses: (.*)", _text(*path.split("/")))
+    assert len(named) > 20
+    for name in set(named) - {f"ckpt-tools/ckpt@v{_project()['version']}"}:
+        assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", name)
+
+
+def test_the_action_installs_known_releases() -> None:
+    """All that it needs, and what builds it; `pip` takes these variables for options."""
+    text = _text("action.yml")
+    assert "PIP_CONSTRAINT: constraints.txt\n" in text
+    assert "PIP_BUILD_CONSTRAINT: constraints.txt\n" in text
+    pinned: dict[str, list[Requirement]] = {}
+    for line in re.sub(r"#.*", "", _text("constraints.txt")).splitlines():
+        if line.strip():
+            found = Requirement(line)
+            pinned.setdefault(canonicalize_name(found.name), []).append(found)
+            assert re.fullmatch(r"==[\w.]+", str(found.specifier)), line
+    project = tomllib.loads(_text("pyproject.toml"))
+    needed = [*_project()["dependencies"], *_project()["optional-dependencies"]["remote"]]
+    for text in [*needed, *project["build-system"]["requires"]]:
+        asked = Requirement(text)
+        for python in ("3.11", "3.12", "3.13", "3.14"):
+            versions = [
+                str(each.specifier)[2:]
+                for each in pinned[canonicalize_name(asked.name)]
+                if each.marker is None or each.marker.evaluate({"python_full_version": f"{python}.0"})
+            ]
+            assert len(versions) == 1, (text, python)
+            assert asked.specifier.contains(versions[0]), text
 
 
 def test_make_test_collects_what_has_environments_of_its_own() -> None:
@@ -111,4 +221,5 @@ def test_the_source_archive_has_every_document_and_no_data() -> None:
     # setuptools takes README.md, LICENSE and what is installed by itself.
     documents = {name for name in os.listdir(ROOT) if name.endswith(".md")} - {"README.md"}
     assert documents | {"docs", "man", "completions"} <= set(manifest)
+    assert {"action.yml", ".github/action.py", "constraints.txt"} <= set(manifest)
     assert re.search(r"^graft tests\nprune tests/data$", _text("MANIFEST.in"), re.MULTILINE)

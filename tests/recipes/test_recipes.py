@@ -44,7 +44,9 @@ PACKAGE = (
     "LICENSE",
     "README.md",
     "action.yml",
+    "constraints.txt",
     "pyproject.toml",
+    ".github",
     "ckpt_cli",
     "formats",
     "man",
@@ -209,8 +211,13 @@ def action(project: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[lis
         steps = yaml.safe_load(file)["runs"]["steps"]
     runner = tmp_path_factory.mktemp("runner")
     variables = {"RUNNER_TEMP": str(runner), "ACTION": str(project)}
-    assert steps[0]["env"] == {"ACTION": "${{ github.action_path }}"}
-    _run(*BASH, steps[0]["run"], **OFFLINE, **variables)
+    constraints = {"PIP_CONSTRAINT": "constraints.txt", "PIP_BUILD_CONSTRAINT": "constraints.txt"}
+    assert steps[0]["env"] == {"ACTION": "${{ github.action_path }}", **constraints}
+    _run(*BASH, steps[0]["run"], **OFFLINE, **variables, **constraints)
+    installed = _run(str(runner / "ckpt" / "bin" / "python"), "-m", "pip", "freeze")
+    pinned = (project / "constraints.txt").read_text().replace("-", "_").lower().split()
+    for line in installed.splitlines():
+        assert line.startswith("ckpt-tools @ ") or line.replace("-", "_").lower() in pinned
     return steps, runner
 
 
@@ -219,10 +226,17 @@ BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"), [("verify run", 0), ("verify --jobs 1 run flip", 1), ("verify", 2)]
+    ("arguments", "code"),
+    [
+        ("verify run", 0),
+        ("verify --jobs 1 run flip", 1),
+        ("verify run\n'flip'", 1),
+        ("verify", 2),
+        ("verify '", 2),
+    ],
 )
 def test_the_action_does_what_it_says(
-    tmp_path: Path, action: tuple[list[dict[str, Any]], Path], arguments: str, code: int
+    tmp_path: Path, project: Path, action: tuple[list[dict[str, Any]], Path], arguments: str, code: int
 ) -> None:
     steps, runner = action
     shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), tmp_path / "run")
@@ -230,12 +244,16 @@ def test_the_action_does_what_it_says(
     output, summary = tmp_path / "output", tmp_path / "summary"
     output.touch()
     variables = {"RUNNER_TEMP": runner, "GITHUB_OUTPUT": output, "GITHUB_STEP_SUMMARY": summary}
-    assert steps[1]["env"] == {"ARGUMENTS": "${{ inputs.arguments }}"}
+    assert steps[1]["env"] == {"ACTION": "${{ github.action_path }}", "ARGUMENTS": "${{ inputs.arguments }}"}
+    variables["ACTION"] = project
     texts = {name: str(value) for name, value in variables.items()}
     shown = _run(*BASH, steps[1]["run"], cwd=tmp_path, code=code, **texts, ARGUMENTS=arguments)
     name, _, file = output.read_text().strip().partition("=")
     if code == 2:
-        assert (name, shown) == ("", "")
+        assert name == ""
+        assert shown.startswith(
+            "::error title=ckpt::the action's input arguments: " if "'" in arguments else ""
+        )
         return
     assert name == "sarif"
     with open(file, encoding="utf-8") as sarif:
@@ -243,6 +261,19 @@ def test_the_action_does_what_it_says(
     assert bool(run["results"]) == bool(code)
     assert shown.count("::error ") == len(run["results"])
     assert summary.read_text().startswith("### ckpt verify: ")
+
+
+@pytest.mark.parametrize("needed", ["click", "setuptools"])
+def test_the_action_installs_no_other_releases(
+    project: Path, action: tuple[list[dict[str, Any]], Path], tmp_path: Path, needed: str
+) -> None:
+    """Of what it needs, and of what builds it: where one is not to be had, it takes no other."""
+    copy = shutil.copytree(project, tmp_path / "copy")
+    text = (copy / "constraints.txt").read_text()
+    (copy / "constraints.txt").write_text(re.sub(rf"(?m)^{needed}==.*", f"{needed}==0.0.1", text))
+    step = action[0][0]
+    variables = {"RUNNER_TEMP": str(tmp_path), **step["env"], "ACTION": str(copy)}
+    _run(*BASH, step["run"], code=1, **OFFLINE, **variables)
 
 
 @pytest.mark.parametrize(
