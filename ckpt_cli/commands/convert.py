@@ -102,6 +102,11 @@ def _at_most(most: float) -> Callable[[click.Context, click.Parameter, Any], Any
 @layout_option
 @click.option("--pair-by-shape", is_flag=True, help="With --like, also pair shapes that occur once on both.")
 @click.option("--partial", is_flag=True, help="With --like, keep TEMPLATE's value where SRC has none.")
+@click.option(
+    "--keep-optimizer",
+    is_flag=True,
+    help="With --like, keep TEMPLATE's slots and optimizer.\fEvery weight must be in SRC.",
+)
 @save_map_option("With --like or --layout, write what becomes what, for --map.")
 @click.option(
     "--iterations",
@@ -141,6 +146,9 @@ def _at_most(most: float) -> Callable[[click.Context, click.Parameter, Any], Any
     needs("--save-map", "--like", "--layout"),
     needs("--pair-by-shape", "--like"),
     needs("--partial", "--like"),
+    needs("--keep-optimizer", "--like"),
+    excludes("--iterations", "--keep-optimizer"),
+    excludes("--learning-rate", "--keep-optimizer"),
     excludes("--config", "--like"),
     excludes("--weights-only", "--kind"),
     excludes("--shard-size", "--link"),
@@ -148,16 +156,16 @@ def _at_most(most: float) -> Callable[[click.Context, click.Parameter, Any], Any
 )
 def command(source: str, target: str, **options: Any) -> int:
     """Convert a checkpoint to another format, or another structure.
-
-    \b
-      ckpt convert run/ckpt-10 weights.safetensors --weights-only
     \f
 
     Without --to the suffix of DST decides; without one it is SRC's own format if that
     is TensorFlow's, else tf-object.  Names and objects turn into each other through
     full names, slots into the slot variables of TensorFlow's optimizers.  With --like
     keys, graph and layout come from TEMPLATE and values from SRC, paired by full name,
-    then key, then object path, never by guess.
+    then key, then object path, never by guess.  Every weight and slot of TEMPLATE gets a value,
+    or it is an error.  --keep-optimizer lets TEMPLATE keep its slots and optimizer; so does --weights-only.
+    --partial lets it keep whatever SRC lacks, and a warning names it.  Where no weight is paired
+    at all, nothing is written.
 
     Between Keras' formats, and between them and tf-object, the model's configuration says
     which tensor is which: SRC has one, or --config gives it.
@@ -179,9 +187,11 @@ def command(source: str, target: str, **options: Any) -> int:
     beginning to end, and refuse it.
 
     \b
+      ckpt convert run/ckpt-10 weights.safetensors --weights-only
       ckpt convert bert_model.ckpt tf2/bert-1 --to object
       ckpt convert model.h5 model.weights.h5
       ckpt convert bert_model.ckpt tf2/bert-1 --like fresh/ckpt-1 --map names.tsv
+      ckpt convert run/ckpt-10 adamw/ckpt-10 --like fresh_adamw/ckpt-1 --keep-optimizer
       ckpt convert model.safetensors tf2/model-1 --link
       ckpt convert large.safetensors tf2/large-1 --resume
     """
@@ -240,7 +250,13 @@ def _convert_like(
     names = _renamed(reader, layout, options)
     template.prove_specs()  # of which no more than these is taken, as a rule
     _check_format(template, reader, target, options["to"])
-    strictness = pairing.Strictness(options["pair_by_shape"], options["partial"], options["cast"], given)
+    strictness = pairing.Strictness(
+        options["pair_by_shape"],
+        options["partial"],
+        options["keep_optimizer"] or options["kind"] == "variable",  # as --weights-only has it
+        options["cast"],
+        given,
+    )
     if options["save_map"]:
         # Before the plan, which is refused where pairs are missing: the map is there to add them.
         pairs = pairing.pair(reader, keys, template, strictness._replace(partial=True), names)
@@ -295,6 +311,8 @@ def _carry_out(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     outcome = carry_out(plan, execute, how)
     if rehearsal:
         return {}
+    for text in plan.warnings:
+        render.warning(text)
     note_cast(plan, options["cast"])
     if options["each"] and options["as_json"]:  # the documents of all become one
         for text in outcome.notes:

@@ -112,7 +112,7 @@ def _advise(
     for fate in optimizers:
         render.note(fate.sentence())
     if remedy:
-        whole = optimizers and "--partial" not in remedy and "--weights-only" not in remedy
+        whole = optimizers and "--keep-optimizer" not in remedy
         saying = ", with all of the optimizer's state" if whole else ""
         render.note(f"this writes a checkpoint that TARGET restores{saying}:")
         render.lines([f"  {remedy}"] if render.is_terminal() else [f"fix\t{render.escape(remedy)}"])

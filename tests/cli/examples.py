@@ -99,6 +99,7 @@ OWN = {
         "--config": ("convert weights.h5 new/model.weights.h5", "--config full.h5"),
         "--pair-by-shape": ("convert left-1 new/c-1 --like right-1", "--pair-by-shape"),
         "--partial": (f"{_LIKE} --exclude '*/bias*'", "--partial"),
+        "--keep-optimizer": (_LIKE, "--keep-optimizer"),
         "--save-map": (_LIKE, "--save-map map.tsv"),
         "--layout": ("convert full.h5 new.npz --weights-only", "--layout pytorch"),
         "--iterations": (f"{_LIKE} -n --json", "--iterations 7"),

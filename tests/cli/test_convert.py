@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from typing import TYPE_CHECKING
@@ -346,8 +347,20 @@ def test_weights_without_a_value_fail_unless_partial(tmp_path: Path, ckpt: Calla
     assert "44 tensors of TEMPLATE get no value: 'model/pooler/kernel'" in result.err
     assert "hint: " in result.err
     assert os.listdir(tmp_path) == []
-    assert ckpt("convert", BERT, tmp_path / "x-1", "--like", like, "--partial").code == 0
-    assert ckpt("diff", "-q", like, tmp_path / "x-1").code == 0
+    refused = ckpt("convert", BERT, tmp_path / "x-1", "--like", like, "--partial")
+    assert (refused.code, "none of the 44 weights of SRC has a place in TEMPLATE" in refused.err) == (3, True)
+    assert os.listdir(tmp_path) == []
+    one = ("--sub", "^bert/pooler/dense/kernel$=>model/pooler/kernel")
+    kept = ckpt("convert", BERT, tmp_path / "x-1", "--like", like, "--partial", "-q", *one)
+    assert kept.code == 0
+    (warning,) = kept.err.splitlines()
+    assert warning.startswith(
+        "warning: 43 weights of TEMPLATE keep their values, as --partial allows: 'model/"
+    )
+    assert len(re.findall("'model/[^']*'", warning)) == 43
+    with formats.open_checkpoint(str(tmp_path / "x-1")) as reader, formats.open_checkpoint(BERT) as source:
+        carried = reader["model/pooler/kernel/.ATTRIBUTES/VARIABLE_VALUE"].read()
+        assert same(carried, source["bert/pooler/dense/kernel"].read())
 
 
 def test_pairs_that_differ_are_refused(tmp_path: Path, ckpt: Callable) -> None:

@@ -153,7 +153,7 @@ def test_momentum_without_a_rate_is_refused_by_the_option(ckpt: Callable, tmp_pa
     done = ckpt("convert", trained("tf1/momentum"), tmp_path / "ckpt-3", "--like", template)
     assert (done.code, done.out) == (3, "")
     assert "--learning-rate R" in done.err
-    assert "--weights-only" in done.err
+    assert "1 tensor of TEMPLATE gets no value: 'rate'" in done.err
 
 
 def changed(ckpt: Callable, source: str, path: Path, **values: Any) -> str:
@@ -244,10 +244,12 @@ def test_slots_without_a_place_in_template_are_refused(source: str, ckpt: Callab
     result = ckpt("convert", trained(source), target, "--like", template)
     assert (result.code, result.out) == (3, "")
     assert re.search(r"\d+ slots of .* have no place in TEMPLATE", result.err)
-    assert "--weights-only" in result.err
+    assert "--keep-optimizer" in result.err
     assert "--exclude" in result.err
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("ckpt-3")]
-    assert ckpt("convert", trained(source), target, "--like", template, "--weights-only").code == 0
+    for option in ("--keep-optimizer", "--weights-only"):
+        done = ckpt("convert", trained(source), target, "--like", template, option, "--overwrite")
+        assert done.code == 0, done.err
     assert ckpt("diff", "--kind", "variable", trained(source), target, "--exclude", "global_step").code == 0
 
 
@@ -367,6 +369,59 @@ def test_partial_keeps_the_state_of_another_optimizer_as_it_is(ckpt: Callable, t
     with formats.open_checkpoint(str(path)) as reader, formats.open_checkpoint(fresh("new/adam")) as template:
         for key in (key for key, kind in reader.kinds.items() if kind in ("slot", "optimizer")):
             assert (reader[key].read() == template[key].read()).all()
+
+
+def by_kind(path: str | Path, *kinds: str) -> dict[str, Any]:
+    with formats.open_checkpoint(str(path)) as reader:
+        return {key: reader[key].read() for key in reader.specs if reader.kinds[key] in kinds}
+
+
+@pytest.mark.parametrize(
+    ("source", "template"),
+    [
+        (trained("new/momentum"), fresh("new/adam")),
+        (trained("legacy/adam"), fresh("legacy/momentum")),
+        (trained("tf1/momentum"), fresh("legacy/adam")),
+        (
+            data_path("optimizers", "k3", "adam", "model.weights.h5"),
+            data_path("optimizers", "k3", "adamax", "model.weights.h5"),
+        ),
+    ],
+)
+def test_an_optimizer_that_cannot_go_on_is_kept_by_the_option_of_the_hint(
+    source: str, template: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    target = tmp_path / ("m.weights.h5" if template.endswith(".h5") else "ckpt-3")
+    line = ("convert", source, target, "--like", template)
+    refused = ckpt(*line)
+    assert refused.code == 3
+    assert "hint: to carry every weight, and to keep TEMPLATE's optimizer as it is: --keep-optimizer" in (
+        refused.err.splitlines()
+    )
+    for option in ("--keep-optimizer", "--weights-only"):
+        done = ckpt(*line, option, "--overwrite")
+        assert (done.code, "warning:" in done.err) == (0, False), done.err
+        assert "note: TEMPLATE's optimizer stays: " in done.err
+        state = by_kind(template, "slot", "optimizer")
+        assert state
+        for key, value in by_kind(target, "slot", "optimizer").items():
+            assert tobytes(value) == tobytes(state[key])
+        mine, theirs = (by_kind(path, "variable").values() for path in (source, target))
+        assert sorted(map(tobytes, theirs)) == sorted(map(tobytes, mine))
+
+
+def test_with_the_optimizer_kept_every_weight_must_be_there(ckpt: Callable, tmp_path: Path) -> None:
+    line = ("convert", trained("new/momentum"), tmp_path / "ckpt-3", "--like", fresh("new/adam"))
+    left_out = ("--keep-optimizer", "--exclude", "*/kernel*")
+    refused = ckpt(*line, *left_out)
+    assert refused.code == 3
+    assert "of TEMPLATE get" in refused.err
+    assert "hint: to keep TEMPLATE's values for them, which are not SRC's: --partial" in refused.err
+    kept = ckpt(*line, *left_out, "--partial", "-q")
+    (warning,) = kept.err.splitlines()
+    assert re.match(r"warning: \d weights? of TEMPLATE keeps? .*kernel'", warning)
+    for option in ("--iterations", "--learning-rate"):
+        assert ckpt(*line, "--keep-optimizer", option, "3").code == 2
 
 
 @pytest.mark.parametrize(
@@ -795,9 +850,9 @@ def test_slots_of_models_with_the_same_names_are_refused(
         ("tf1/adam", "legacy/adam", 12, 0, None, None),
         ("legacy/adam", "new/adam", 12, 0, None, None),
         ("new/adam", "k3/adam", 6, 6, None, None),
-        ("new/adam", "new/rmsprop", 8, 4, "--partial", "TARGET's is RMSprop of Keras 2.11 to 2.15"),
-        ("legacy/adam", "legacy/momentum", 12, 0, "--partial", "TARGET's is SGD of legacy Keras"),
-        ("k3/nadam", "legacy/nadam", 12, 0, "--partial", "decays the momentum"),
+        ("new/adam", "new/rmsprop", 8, 4, "--keep-optimizer", "TARGET's is RMSprop of Keras 2.11 to 2.15"),
+        ("legacy/adam", "legacy/momentum", 12, 0, "--keep-optimizer", "TARGET's is SGD of legacy Keras"),
+        ("k3/nadam", "legacy/nadam", 12, 0, "--keep-optimizer", "decays the momentum"),
     ],
 )
 def test_match_says_what_an_optimizer_would_lose(
@@ -815,7 +870,7 @@ def test_match_says_what_an_optimizer_would_lose(
     assert (fate["slots"], fate["lost"], fate["mistaken"]) == (12, lost, mistaken)
     assert (why or "") in (fate["why"] or "")
     assert bool(fate["why"]) == bool(why)
-    assert [word for word in shlex.split(document["fix"]) if word in ("--partial", "--weights-only")] == (
+    assert [word for word in shlex.split(document["fix"]) if word.startswith("--") and word != "--like"] == (
         [flag] if flag else []
     )
     said = ckpt("match", trained(source), fresh(target)).err

@@ -130,7 +130,7 @@ def test_a_map_from_structure_is_read_and_given_back(tmp_path: Path, ckpt: Calla
         assert sorted(line for line in lines if "\t" in line) == sorted(file.read().splitlines())
     assert all("\t" in after for line, after in itertools.pairwise(lines[1:]) if line.startswith("# "))
     refused = ckpt("convert", source, tmp_path / "b-1", "--like", like)
-    assert (refused.code, "--save-map FILE proposes pairs from structure" in refused.err) == (3, True)
+    assert (refused.code, f"ckpt match {source} {like} --save-map map.tsv" in refused.err) == (3, True)
     assert ckpt("convert", source, tmp_path / "b-1", "--like", like, "--map", saved).code == 0
     saved.write_text(saved.read_text().replace("/beta\t", "/edited\t"))
     again = ckpt("match", source, like, "--save-map", saved)

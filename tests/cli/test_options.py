@@ -169,6 +169,11 @@ REFUSED = [
     ("convert run/ckpt-10 new/c-1 --save-map map.tsv", "--save-map does nothing without --like or --layout"),
     ("convert run/ckpt-10 new/c-1 --pair-by-shape", "--pair-by-shape does nothing without --like"),
     ("convert run/ckpt-10 new/c-1 --partial", "--partial does nothing without --like"),
+    ("convert run/ckpt-10 new/c-1 --keep-optimizer", "--keep-optimizer does nothing without --like"),
+    (
+        "convert run/ckpt-9 new/c-1 --like run/ckpt-10 --keep-optimizer --iterations 3",
+        "--iterations does nothing beside --keep-optimizer",
+    ),
     ("convert run/ckpt-9 new/c-1 --like run/ckpt-10 --config full.h5", "--config does nothing beside --like"),
     ("convert run/ckpt-9 new/c-1 --weights-only --kind slot", "--weights-only does nothing beside --kind"),
     ("convert run new --each --update-state", "--update-state does nothing beside --each"),

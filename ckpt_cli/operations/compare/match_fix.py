@@ -106,11 +106,11 @@ def fix(
     ways = [(changed, options), (None, [])] if changed is not None else [(None, [])]
     values = _values(checkpoint)
     weights = [key for key in values if checkpoint.kinds.get(key) == "variable"]
-    for keys, flag in ((values, None), (weights, "--weights-only"), (values, "--partial")):
-        partial = flag == "--partial"
+    for keys, flag in ((values, None), (weights, "--weights-only"), (values, "--keep-optimizer")):
+        strictness = Strictness(keep_optimizer=flag == "--keep-optimizer")
         for names, more in ways:
-            pairs = _pairs(checkpoint, keys, target, names, partial=partial)
-            if pairs is not None and _converts(checkpoint, keys, target, output, pairs, partial=partial):
+            pairs = _pairs(checkpoint, keys, target, strictness, names)
+            if pairs is not None and _converts(checkpoint, keys, target, strictness, pairs):
                 flags = [flag] if flag else []
                 return _command(["ckpt", "convert", ours, output, "--like", theirs, *more, *flags])
     return None
@@ -174,16 +174,15 @@ def _pairs(
     checkpoint: CheckpointReader,
     keys: list[str],
     target: CheckpointReader,
+    rules: Strictness,
     names: Renamed | None,
-    *,
-    partial: bool,
 ) -> Pairing | None:
     """Return the pairing of `convert --like TARGET`, None where a weight of TARGET gets no value.
 
-    None, too, where an optimizer of TARGET's cannot go on from CHECKPOINT's, unless `partial`.
+    None, too, where an optimizer of TARGET's cannot go on from CHECKPOINT's, and is not to be kept.
     """
     try:
-        pairing = pair(checkpoint, keys, target, Strictness(partial=partial), names)
+        pairing = pair(checkpoint, keys, target, rules, names)
     except CheckpointError:
         return None
     if any(kind == "variable" and key not in pairing.pairs for key, kind in target.kinds.items()):
@@ -195,14 +194,12 @@ def _converts(
     checkpoint: CheckpointReader,
     keys: list[str],
     target: CheckpointReader,
-    output: str,
+    rules: Strictness,
     pairs: Pairing,
-    *,
-    partial: bool,
 ) -> bool:
     """Whether `convert --like TARGET` can be done."""
     try:
-        plan_pairs(checkpoint, keys, target, output, Strictness(partial=partial), pairs)
+        plan_pairs(checkpoint, keys, target, "", rules, pairs)
     except CheckpointError:
         return False
     return True

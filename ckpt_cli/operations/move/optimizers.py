@@ -36,6 +36,8 @@ from formats.keras.training_state import (
     common_rows,
 )
 
+from .accounting import KEEP_OPTIMIZER
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
@@ -52,8 +54,8 @@ _ALIKE = frozenset((LEARNING_RATE, ITERATIONS, MOMENTUM_PRODUCT, "loss_scale", "
 """Numbers that mean the same in all generations."""
 
 
-START_ANEW = "to start it anew, the weights alone: --weights-only --partial, which keeps TEMPLATE's own state"
-"""The hint where an optimizer cannot go on as TEMPLATE's."""
+class OptimizerError(ConversionError):
+    """SRC's optimizer cannot go on as TEMPLATE's."""
 
 
 class Given(NamedTuple):
@@ -172,8 +174,8 @@ def _counterpart(
     if len(found) > 1:
         names = ", ".join(f"{state.title} at {state.path!r}" for state in found)
         message = f"several optimizers of SRC train the variables of TEMPLATE's {theirs.path!r}: {names}"
-        hints = ("--exclude leaves out the state of all but one",)
-        raise ConversionError(message, hints=hints)
+        hints = ("--exclude leaves out the state of all but one", KEEP_OPTIMIZER)
+        raise OptimizerError(message, hints=hints)
     return found[0] if found else None
 
 
@@ -236,8 +238,8 @@ class _Pair(NamedTuple):
         if (mine.generation, row.name) != (theirs.generation, into.name):
             notes.append(f"optimizer: {spell(mine, row)} goes on as {spell(theirs, into)}")
 
-    def _refused(self, message: str) -> ConversionError:
-        return ConversionError(message, hints=(START_ANEW,))
+    def _refused(self, message: str) -> OptimizerError:
+        return OptimizerError(message, hints=(KEEP_OPTIMIZER,))
 
     # Optimizers that the table does not have ----------------------------------------------
 

@@ -12,26 +12,24 @@ from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.core.dtypes import VARIANT
 from formats.core.words import counted
 from formats.errors import ConversionError
 from formats.keras.match import pairs_within_layers
-from formats.model.object_keys import table_part
 
 from ..choose.keys import path_of
+from .accounting import KEEP_OPTIMIZER, Account, has_any_rows, place, refuse_different, refuse_left
 from .computed import Computed, Scale
 from .keras.models import pairs_between_models
 from .keras.optimizer import differing_optimizers
 from .keras.sides import paired_by_model, sides
 from .layout import layout_of
-from .optimizers import START_ANEW, Carried, Given, carry, spell
+from .optimizers import Carried, Given, OptimizerError, carry, spell
 from .plans import Dropped, Move, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from formats.core.dtypes import DType
-    from formats.core.spec import TensorSpec
     from formats.keras.training_state import TrainingState
     from formats.model.reader import CheckpointReader
 
@@ -39,14 +37,14 @@ if TYPE_CHECKING:
     from .keras.sides import Side
 
 
-_MOST_LISTED = 10
-
-
 class Strictness(NamedTuple):
     """What pairing allows beyond equal names, and what options say that no file does."""
 
     by_shape: bool = False
     partial: bool = False
+    keep_optimizer: bool = False
+    """Whether TEMPLATE's slots and optimizer stay, whatever SRC has of them."""
+
     cast: DType | None = None
     given: Given = Given()
 
@@ -84,6 +82,8 @@ def pair(
     Raises ConversionError where an optimizer's state has no place in TEMPLATE's.
     """
     model = sides(source, template)
+    if rules.keep_optimizer:
+        return _pair_weights(source, keys, template, rules, names, model)
     if model is None:
         return _pair_files(source, keys, template, rules, names)
     mine, theirs = (side.states for side in model)
@@ -106,6 +106,26 @@ def pair(
     return pairing._replace(left=_left(mine, set(keys), pairing))
 
 
+def _pair_weights(  # noqa: PLR0917  as pair
+    source: CheckpointReader,
+    keys: Sequence[str],
+    template: CheckpointReader,
+    rules: Strictness,
+    names: Renamed | None,
+    model: tuple[Side, Side] | None,
+) -> Pairing:
+    """Pair all but optimizers' state, of which TEMPLATE keeps its own."""
+    here, there = _state_in(source), _state_in(template)
+    others, notes = [key for key in keys if key not in here], list[str]()
+    pairs = _pair_by_names(source, others, template, names, rules, notes, without=there, model=model)
+    if there:
+        slots = sum(template.kinds[key] == "slot" for key in there)
+        rest = counted(len(there) - slots, "other tensor")
+        notes.append(f"TEMPLATE's optimizer stays: {counted(slots, 'slot')} and {rest}")
+    dropped = {key: "state of an optimizer: TEMPLATE keeps its own" for key in keys if key in here}
+    return Pairing(pairs, Carried(dropped=dropped), tuple(notes))
+
+
 def _pair_files(
     source: CheckpointReader,
     keys: Sequence[str],
@@ -123,10 +143,10 @@ def _pair_files(
     why = differing_optimizers(source, template) if here and there else None
     if why is not None and not rules.partial:
         hints = (
-            "--config FILE, a Keras file of the program, in place of --like carries it by what it means",
-            START_ANEW,
+            "a Keras file of the program tells what the slots mean: --config FILE in place of --like",
+            KEEP_OPTIMIZER,
         )
-        raise ConversionError(why, path=source.location.path, hints=hints)
+        raise OptimizerError(why, path=source.location.path, hints=hints)
     if why is not None:
         carried, without = Carried(notes=(f"{why}; TEMPLATE's own state is kept",)), frozenset(there)
         keys = [key for key in keys if key not in here]
@@ -204,10 +224,10 @@ def _pair_by_names(  # noqa: PLR0917  as pair
         (lambda key: full_names.get(new[key]), called[1].get),
         (new.get, lambda key: key),
         (
-            lambda key: _place(paths.get(new[key]), key),
-            lambda key: _place(template.object_paths.get(key), key),
+            lambda key: place(paths.get(new[key]), key),
+            lambda key: place(template.object_paths.get(key), key),
         ),
-        (lambda key: _place(path_of(new[key]), key), lambda key: None if template.object_graph else key),
+        (lambda key: place(path_of(new[key]), key), lambda key: None if template.object_graph else key),
     ):
         _join(pairs, keys, wanted, of_source, of_template)
     _join_in_layers(pairs, source, keys, template, wanted)
@@ -219,11 +239,6 @@ def _pair_by_names(  # noqa: PLR0917  as pair
     if rules.by_shape:
         _join(pairs, keys, wanted, lambda key: _shape(source, key), lambda key: _shape(template, key))
     return pairs
-
-
-def _place(path: str | None, key: str) -> str | None:
-    """Return what a saver would call the tensor at an object path: of a hash table, each of the two."""
-    return path and path + table_part(key)
 
 
 def _shape(reader: CheckpointReader, key: str) -> str | None:
@@ -295,8 +310,29 @@ def plan_like(  # noqa: PLR0917  what goes where, in that order
     Raises ConversionError, which lists them, for weights and slots without a value
     (unless `partial`), and for pairs that differ in shape, or in dtype without a cast.
     """
-    pairing = pair(source, keys, template, rules, names)
+    try:
+        pairing = pair(source, keys, template, rules, names)
+    except OptimizerError as error:
+        _check_weights(source, keys, template, target, rules, names, error)
+        raise
     return plan_pairs(source, keys, template, target, rules, pairing), pairing
+
+
+def _check_weights(  # noqa: PLR0917  as plan_like
+    source: CheckpointReader,
+    keys: Sequence[str],
+    template: CheckpointReader,
+    target: str,
+    rules: Strictness,
+    names: Renamed | None,
+    error: OptimizerError,
+) -> None:
+    """Raise what is wrong with the weights, where `error`, whose hint keeps the optimizer, is not all."""
+    try:
+        plan_like(source, keys, template, target, rules._replace(keep_optimizer=True), names)
+    except ConversionError as first:
+        first.hints = (*first.hints, *(hint for hint in error.hints if hint != KEEP_OPTIMIZER))
+        raise first from error
 
 
 def plan_pairs(  # noqa: PLR0917  as plan_like
@@ -310,12 +346,11 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
     """Return the plan of a pairing, as `plan_like` does."""
     wanted = [key for key in _in_order(template) if template.kinds.get(key) != "graph"]
     pairs, carried = pairing.rows(), pairing.optimizers
-    has_value = pairs.keys() | carried.origins.keys() | carried.kept
-    _refuse_missing(
-        source, keys, template, [key for key in wanted if key not in has_value], rules=rules, pairs=pairs
-    )
-    _refuse_left(source, {} if rules.partial else pairing.left)
-    _refuse_different(source, template, pairs, rules)
+    missing = [key for key in wanted if key not in pairs and key not in carried.origins]
+    account = Account(source, keys, template, pairs, missing)
+    warnings = account.check(partial=rules.partial, keep_optimizer=rules.keep_optimizer)
+    refuse_left(source, {} if rules.partial else pairing.left)
+    refuse_different(source, template, pairs, rules.cast)
     moves = [_move(source, template, key, pairing, rules) for key in wanted]
     used = set(pairs.values())
     reasons = {**dict.fromkeys(keys, "has no place in TEMPLATE"), **carried.dropped}
@@ -335,6 +370,7 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
         (*pairing.notes, *carried.notes),
         (source, template),
         lambda: layout_of(template, ((key, key) for key in wanted)),
+        warnings,
     )
 
 
@@ -350,7 +386,7 @@ def _move(
             return Move(spec._replace(stored=None), None, None, origin.value)
         return Move(spec, None, template[key])
     theirs = source[from_key]
-    if _has_any_rows(spec):
+    if has_any_rows(spec):
         spec = spec._replace(shape=theirs.spec.shape)
     if rules.cast is not None and theirs.spec.dtype.is_floating:
         spec = spec._replace(dtype=rules.cast)
@@ -362,11 +398,6 @@ def _move(
     return Move(spec._replace(stored=theirs.spec.stored), from_key, theirs)
 
 
-def _has_any_rows(spec: TensorSpec) -> bool:
-    """Whether a tensor takes as many rows as were saved: of hash tables, and states of iterators."""
-    return bool(table_part(spec.key)) or spec.dtype is VARIANT
-
-
 def _extents(template: CheckpointReader, key: str) -> list[tuple[tuple[int, int], ...]]:
     return [extents for extents, _ in template[key].pieces()]
 
@@ -375,77 +406,3 @@ def _in_order(template: CheckpointReader) -> list[str]:
     """Return TEMPLATE's keys in the order in which its data lie, where it tells."""
     places = {key: template[key].stored for key in template.specs}
     return sorted(places, key=lambda key: (places[key].shard or 0, places[key].offset or 0))
-
-
-def _refuse_missing(
-    source: CheckpointReader,
-    keys: Sequence[str],
-    template: CheckpointReader,
-    missing: Sequence[str],
-    *,
-    rules: Strictness,
-    pairs: Mapping[str, str],
-) -> None:
-    lacking = [key for key in missing if template.kinds.get(key) in ("variable", "slot") or table_part(key)]
-    if rules.partial or not lacking:
-        return
-    used = set(pairs.values())
-    free = [key for key in keys if key not in used and source.kinds.get(key) != "graph"]
-    listed = ", ".join(repr(_shown(template, key)) for key in lacking[:_MOST_LISTED])
-    more = f" and {len(lacking) - _MOST_LISTED} more" if len(lacking) > _MOST_LISTED else ""
-    what = counted(len(lacking), "tensor of TEMPLATE gets", "tensors of TEMPLATE get")
-    message = f"{what} no value: {listed}{more}"
-    unused = ", ".join(map(repr, free[:3]))
-    hints = (
-        f"left over of SRC: {counted(len(free), 'tensor')}, {unused} among them; to pair: --map or --sub;"
-        " ckpt match SRC TEMPLATE --save-map FILE proposes pairs from structure"
-        if free
-        else "SRC has no tensors left to pair",
-        "--partial keeps TEMPLATE's values for them; --weights-only leaves the slots of SRC out",
-    )
-    raise ConversionError(message, path=source.location.path, hints=hints)
-
-
-def _refuse_left(source: CheckpointReader, left: Mapping[str, str]) -> None:
-    if not left:
-        return
-    listed = ", ".join(repr(_shown(source, key)) for key in list(left)[:3])
-    more = f" and {len(left) - 3} more" if len(left) > 3 else ""
-    owners = " and ".join(dict.fromkeys(left.values()))
-    what = counted(len(left), "slot")
-    message = f"{what} of {owners} {'has' if len(left) == 1 else 'have'} no place in TEMPLATE: {listed}{more}"
-    hints = ("--weights-only leaves the state of optimizers out, --exclude a part of it",)
-    raise ConversionError(message, path=source.location.path, hints=hints)
-
-
-def _shown(reader: CheckpointReader, key: str) -> str:
-    return _place(reader.object_paths.get(key), key) or key
-
-
-def _refuse_different(
-    source: CheckpointReader, template: CheckpointReader, pairs: Mapping[str, str], rules: Strictness
-) -> None:
-    shapes, kinds = [], []
-    for key, from_key in pairs.items():
-        mine, theirs = source.specs[from_key], template.specs[key]
-        rows = 1 if _has_any_rows(theirs) else 0
-        if len(mine.shape) != len(theirs.shape) or mine.shape[rows:] != theirs.shape[rows:]:
-            shapes.append(_difference(template, key, from_key, list(mine.shape), list(theirs.shape)))
-        elif mine.dtype is not theirs.dtype and not _castable(mine, theirs, rules):
-            kinds.append(_difference(template, key, from_key, mine.dtype, theirs.dtype))
-    for what, found, hint in (
-        ("shape", shapes, "a tensor of another shape cannot be restored; --exclude it, with --partial"),
-        ("dtype", kinds, "TensorFlow never casts on restore: --cast float32 does, for floating tensors"),
-    ):
-        if found:
-            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-            message = f"{len(found)} pairs differ in {what}: {'; '.join(found[:3])}{more}"
-            raise ConversionError(message, path=source.location.path, hints=(hint,))
-
-
-def _castable(mine: TensorSpec, theirs: TensorSpec, rules: Strictness) -> bool:
-    return rules.cast is not None and mine.dtype.is_floating and theirs.dtype.is_floating
-
-
-def _difference(template: CheckpointReader, key: str, from_key: str, mine: object, theirs: object) -> str:
-    return f"{from_key!r} is {mine}, {_shown(template, key)!r} {theirs}"

@@ -76,6 +76,8 @@ class Plan(NamedTuple):
     notes: tuple[str, ...] = ()
     sources: tuple[CheckpointReader, ...] = ()
     layout: Callable[[], Layout] = dict
+    warnings: tuple[str, ...] = ()
+    """What is written although it is not SRC's."""
 
     @property
     def nbytes(self) -> int:
