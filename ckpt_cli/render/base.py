@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from .tables import Column, Layout, lay_out, pad, short, width
+from .workflow_commands import without_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -169,7 +170,7 @@ def _say(text: str) -> None:
     """Print a line on stderr.  A full or closed one ends no work; the exit code tells (`has_said_all`)."""
     global _is_unsaid  # noqa: PLW0603  as with colour
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(without_commands(text), file=sys.stderr, flush=True)
     except BrokenPipeError:
         raise
     except OSError:
@@ -212,11 +213,15 @@ def _known_way_out(message: str) -> tuple[str, ...]:
 # For programs -------------------------------------------------------------------
 
 
-def lines(rows: Iterable[str]) -> None:
-    """Print lines, joined before they are written: a listing can have a million."""
+def lines(rows: Iterable[str], *, for_programs: bool = False) -> None:
+    """Print lines, joined before they are written: a listing can have a million.
+
+    Those `for_programs` alone are the same wherever they are printed.
+    """
     left = iter(rows)
     while batch := list(itertools.islice(left, 10_000)):
-        sys.stdout.write("\n".join(batch) + "\n")
+        text = "\n".join(batch) + "\n"
+        sys.stdout.write(text if for_programs else without_commands(text))
 
 
 def tsv(rows: Iterable[Sequence[object]]) -> None:
@@ -314,7 +319,7 @@ def say_left_out(laid: Layout) -> None:
 
 def title(text: str, detail: str = "") -> None:
     """Print a heading on the terminal."""
-    print(styled(escape(text), bold=True) + (f"  {detail}" if detail else ""))
+    lines([styled(escape(text), bold=True) + (f"  {detail}" if detail else "")])
 
 
 Node = dict[str, Any]

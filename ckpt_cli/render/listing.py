@@ -52,7 +52,7 @@ def write_null(names: Iterable[str]) -> None:
 
 def write_names(names: Iterable[str]) -> None:
     """Write keys or names, one a line."""
-    render.lines(map(render.escape, names))
+    render.lines(map(render.escape, names), for_programs=True)
 
 
 def escaped(names: list[str]) -> list[str]:

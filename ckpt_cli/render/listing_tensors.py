@@ -59,7 +59,7 @@ def show_columns(parts: Iterable[SpecColumns], look: Look) -> None:
             write_null(part.keys)
     elif look.keys_only:
         for part in parts:
-            render.lines(escaped(part.keys))
+            render.lines(escaped(part.keys), for_programs=True)
     else:
         _write_rows(parts, look)
 

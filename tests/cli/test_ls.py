@@ -350,6 +350,29 @@ def test_keys_reach_no_terminal_raw(tmp_path: Path, terminal: Callable, ckpt: Ca
     assert json.loads(ckpt("ls", "--json", prefix).out)["tensors"][0]["key"] == hostile
 
 
+def test_no_key_is_a_command_of_github_actions(
+    tmp_path: Path, ckpt: Callable, terminal: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a step, where the runner reads along; what is for programs alone stays as it is."""
+    keys = ["  ::error::x", "::add-mask::x", "a ##[add-mask]x", "b::c"]
+    prefix = str(tmp_path / "odd-1")
+    write_bundle(prefix, {key: np.ones(1, np.float32) for key in keys})
+    forms = [("-1",), ("-0",), ("--json",), ("--json", "-l")]
+    before = [ckpt("ls", *form, prefix) for form in forms]
+    assert [row[0] for row in ckpt("ls", prefix).rows] == keys
+    escaped = [r"  \x3a:error::x", r"\x3a:add-mask::x", r"a \x23#[add-mask]x", "b::c"]
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("GITHUB_ACTIONS", "false")
+        assert [row[0] for row in ckpt("ls", prefix).rows] == keys
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert [row[0] for row in ckpt("ls", prefix).rows] == escaped
+    assert [row[0] for row in ckpt("ls", "-l", prefix).rows] == escaped
+    assert [ckpt("ls", *form, prefix) for form in forms] == before
+    shown = terminal("ls", prefix, NO_COLOR="1").out
+    assert all(key in shown for key in escaped)
+    assert ckpt("ls", tmp_path / "##[group]x").err.startswith(f"ckpt: error: {tmp_path}/\\x23#[group]x: ")
+
+
 def test_a_long_table_names_nothing_twice(terminal: Callable) -> None:
     by_name = terminal("ls", "-l", data_path("name_based", "adam", "model.ckpt-5"), columns=120, NO_COLOR="1")
     assert "CRC32C" in by_name.out

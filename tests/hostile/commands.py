@@ -140,9 +140,10 @@ def arguments(command: list[str], path: str, new: str) -> list[str]:
     return [places.get(word, new + word[1:] if word.startswith("+") else word) for word in command]
 
 
-def run_command(line: list[str], color: str = "never") -> Ended:
-    """Run `ckpt` with these arguments."""
-    out, err = (Terminal(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+def run_command(line: list[str], color: str = "never", *, piped: bool = False) -> Ended:
+    """Run `ckpt` with these arguments, on a terminal or `piped`."""
+    stream = io.TextIOWrapper if piped else Terminal
+    out, err = (stream(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     # A dumb terminal, so that a bar that moves, where a machine is slow, moves nothing.
     dumb = mock.patch.dict(os.environ, TERM="dumb")
     with dumb, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

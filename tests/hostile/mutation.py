@@ -72,6 +72,9 @@ NASTY_TEXTS = (
     "</text><script>alert(1)</script>",
     '"];x["',
     "%s%n{0}",
+    "::add-mask::x",
+    "  ::error file=a,line=1::x",
+    "a ##[add-mask]x",
     "²",
     "vars",
     ".ATTRIBUTES",
@@ -80,7 +83,7 @@ NASTY_TEXTS = (
     "_variables",
     "iter",
 )
-"""Texts that mean something to a terminal, a path, a markup, or TensorFlow."""
+"""Texts that mean something to a terminal, a path, a markup, a runner of GitHub's, or TensorFlow."""
 
 _WORDS = tuple(text.encode("utf-8", "surrogatepass") for text in NASTY_TEXTS)
 

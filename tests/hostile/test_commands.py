@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -58,6 +59,23 @@ def test_nothing_raw_reaches_the_terminal(
         codes.add(ended.code)
     count("commands on files full of escape sequences", len(tried))
     assert 0 in codes
+
+
+@pytest.mark.parametrize("piped", [True, False])
+@pytest.mark.parametrize("make", nasty.NASTY, ids=lambda make: make.__name__)
+def test_no_line_is_a_command_of_github_actions(
+    tmp_path: Path, make: Callable, piped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for what is for programs.  Its runner takes `::` behind white space, and `##[` anywhere."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("COLUMNS", "90")
+    (tmp_path / "run").mkdir()
+    path = make(tmp_path / "run")
+    texts = [command for command in COMMANDS if not {"--json", "-1"} & set(command)]
+    for number, command in enumerate(turn(texts, len(texts) // 4, nasty.NASTY.index(make))):
+        ended = run_command(arguments(command, path, str(tmp_path / f"new{number}")), piped=piped)
+        for text in (ended.out, ended.err):
+            assert not re.search(r"^\s*::|##\[", text, re.MULTILINE), (command, text)
 
 
 def test_a_bar_shows_names_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

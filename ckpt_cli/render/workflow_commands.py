@@ -1,0 +1,24 @@
+r"""Text that GitHub Actions does not take for commands.
+
+The runner reads what a step prints, and obeys lines such as `::add-mask::x`, also behind white space.
+It obeys its older commands, `##[add-mask]x`, wherever they stand in a line.  A key can be either, so in a
+step the first character of such a command is printed as `\xNN`.
+https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+__all__ = ["without_commands"]
+
+_COMMAND = re.compile(r"(^[^\S\n]*):(?=:)", re.MULTILINE)
+_OLDER_COMMAND = "##["
+
+
+def without_commands(text: str) -> str:
+    """Return lines of text as they may be printed here; they are changed in steps of GitHub Actions alone."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return text
+    return _COMMAND.sub(r"\1\\x3a", text).replace(_OLDER_COMMAND, r"\x23#[")
