@@ -157,13 +157,13 @@ def _lines(plan: Plan, prefix: tuple[str, ...]) -> Iterator[str]:
         key, dtype, shape, _ = move.spec
         end = behind.get((dtype.name, shape))
         if end is None:
-            end = behind[dtype.name, shape] = f"\t{dtype}\t{','.join(map(str, shape))}"
+            end = behind[dtype.name, shape] = f"\t{move.spec.dtype_name or ''}\t{','.join(map(str, shape))}"
         yield f"{before}{render.escape(move.source or '')}\t{render.escape(key)}{end}"
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
     own = render.escape(row["from"]) if row["from"] is not None else "(its own)"
-    return [own, render.escape(row["to"]), row["dtype"], str(row["shape"])]
+    return [own, render.escape(row["to"]), row["dtype"] or row["stored"]["dtype"], str(row["shape"])]
 
 
 def say_dropped(dropped: Sequence[Dropped]) -> None:

@@ -65,6 +65,8 @@ def document(found: dict[str, Schema], beside: dict[str, Schema] | None = None) 
 
 SHAPE = listed(COUNT)
 SPEC = {"dtype": DTYPE, "shape": SHAPE}
+STORED_SPEC = {"dtype": maybe(DTYPE), "shape": SHAPE}
+STORED = {"stored": fields({"dtype": TEXT, "nbytes": maybe(COUNT)})}
 KIND = one_of("variable", "slot", "optimizer", "state", "graph")
 SIZED = {"tensors": COUNT, "nbytes": COUNT}
 STATISTICS = {
@@ -74,12 +76,12 @@ STATISTICS = {
 
 # Writing ----------------------------------------------------------------------------
 
-MOVE = {"from": maybe(NAME), "to": NAME, **SPEC}
+MOVE = {"from": maybe(NAME), "to": NAME, **STORED_SPEC}
 WRITTEN = {
     "source": TEXT,
     "target": TEXT,
     "format": TEXT,
-    "tensors": listed(fields(MOVE, {"also": listed(NAME), "operations": TEXT})),
+    "tensors": listed(fields(MOVE, {"also": listed(NAME), "operations": TEXT, **STORED})),
     "dropped": listed(fields({"key": NAME, "reason": TEXT})),
     "verified": FLAG,
     "verification": one_of("none", "linked", "sent", "full"),
@@ -96,7 +98,7 @@ LOST = {
 RESCUED = {
     **WRITTEN,
     "format": maybe(TEXT),
-    "tensors": listed(fields({**MOVE, "proof": maybe(one_of("checksum", "sibling"))})),
+    "tensors": listed(fields({**MOVE, "proof": maybe(one_of("checksum", "sibling"))}, STORED)),
     "lost": listed(fields(LOST)),
     "unproved": listed(fields({"key": NAME, "reason": TEXT})),
     "graph": maybe(one_of("kept", "trimmed", "sibling", "rebuilt")),
@@ -129,7 +131,7 @@ LISTING = document(
     {
         "path": TEXT,
         "format": TEXT,
-        "tensors": listed(fields(TENSOR, {**LONG, "digest": maybe(DIGEST)})),
+        "tensors": listed(fields(TENSOR, {**LONG, **STORED, "digest": maybe(DIGEST)})),
         "total": fields(TOTAL),
     },
     {
@@ -184,7 +186,7 @@ SUMMARY = {
 SHOWN = {
     "path": TEXT,
     "key": NAME,
-    **SPEC,
+    **STORED_SPEC,
     "nbytes": maybe(COUNT),
     "kind": maybe(KIND),
     "stats": maybe(fields(STATISTICS)),
@@ -298,8 +300,8 @@ CHANGE = {
     "key": NAME,
     "change": one_of("added", "removed", "renamed", "dtype", "shape", "value", "same"),
     "from": maybe(NAME),
-    "left": maybe(fields(SPEC)),
-    "right": maybe(fields(SPEC)),
+    "left": maybe(fields(STORED_SPEC, STORED)),
+    "right": maybe(fields(STORED_SPEC, STORED)),
     "max_abs": maybe(NUMBER),
     "max_rel": maybe(NUMBER),
     "differing": maybe(COUNT),

@@ -19,6 +19,7 @@ from ..render import base as render
 from ..render.report import opened
 
 if TYPE_CHECKING:
+    from formats.core.spec import TensorSpec
     from formats.model.reader import CheckpointReader
     from formats.tf.run.pipeline import Pipeline, Step
 
@@ -143,6 +144,8 @@ def _tensor(reader: CheckpointReader, part: parts.Part, max_values: int, *, as_j
     if not render.is_terminal():
         stats = [(name, fields["stats"][name]) for name in fields["stats"]] if fields["stats"] else []
         heading = [(name, fields[name]) for name in ("key", "dtype", "nbytes", "kind")]
+        if "stored" in fields:
+            heading.append(("stored", fields["stored"]["dtype"]))
         render.tsv([*heading, ("shape", ",".join(map(str, part.shape))), *stats])
     else:
         path = reader.object_paths.get(part.key)
@@ -158,10 +161,19 @@ def _tensor(reader: CheckpointReader, part: parts.Part, max_values: int, *, as_j
         _pipeline(pipeline)
     elif spec.dtype.name == "variant":
         render.note("variants of a type that is not taken apart; their bytes are copied as they are")
+    elif spec.dtype.is_unmapped:
+        render.note(_unread(reader, spec))
     elif spec.size <= max_values:
         _values(reader, part)
     else:
         render.note(f"{counted(spec.size, 'value')}; a slice shows some: {render.escape(part.key)}[0:3]")
+
+
+def _unread(reader: CheckpointReader, spec: TensorSpec) -> str:
+    """Return why no values are shown of a tensor whose type is not mapped."""
+    if reader.is_unread(spec.key):
+        return reader.undecoded(spec.key).message
+    return f"values of {spec.dtype} are not read; its bytes are copied as they are"
 
 
 def _pipeline(found: Pipeline) -> None:

@@ -16,6 +16,7 @@ from formats.store.paths import named
 from ..helping import subcommand
 from ..operations.choose.places import checkpoints_below, each_once
 from ..operations.choose.select import choose
+from ..operations.choose.unread import left_alone
 from ..operations.look.stats import Statistics, statistics_of
 from ..operations.report.building import Bad, of_stats
 from ..option_rules import excludes, option_rules
@@ -82,8 +83,8 @@ def command(path: str, fail_on: tuple[str, ...], workers: Workers, **options: An
     """Show min, max, mean, std, l2, zeros, NaN and infinities.
 
     Computed in float64, NaN counted and left out, in memory that does not grow with
-    the tensors.  Strings and variants are passed over.  With -R every checkpoint in PATH
-    and in the directories below; lines begin with its path.
+    the tensors.  Strings, variants and types that are not mapped are passed over.  With -R
+    every checkpoint in PATH and in the directories below; lines begin with its path.
 
     \b
       ckpt stats run/ckpt-10 --kind variable
@@ -202,8 +203,12 @@ class _Bad:
 def _rows(
     reader: CheckpointReader, selection: Selection, bad: _Bad, workers: Workers
 ) -> Iterator[dict[str, Any]]:
-    keys = [key for key in choose(reader, selection) if reader[key].spec.dtype.is_number]
-    if not keys:
+    chosen = choose(reader, selection)
+    unread = left_alone(reader, chosen)
+    if unread is not None:  # without which --fail-on would have said that there is nothing
+        (render.warning if bad.fail_on else render.note)(f"{reader.location.path}: {unread}")
+    keys = [key for key in chosen if _has_numbers(reader, key)]
+    if not keys and unread is None:
         render.note("only strings and variants are there, which have no statistics")
     total = sum(reader.specs[key].nbytes or 0 for key in keys)
     with (
@@ -215,6 +220,12 @@ def _rows(
             bad.look(key, found)
             advance(spec.nbytes or 0)
             yield {"key": key, "dtype": spec.dtype.name, "shape": list(spec.shape), **found._asdict()}
+
+
+def _has_numbers(reader: CheckpointReader, key: str) -> bool:
+    """Whether a tensor has statistics.  Raises CheckpointError for one that is damaged."""
+    dtype = reader.specs[key].dtype
+    return not dtype.is_unmapped and reader[key].spec.dtype.is_number
 
 
 def _print(

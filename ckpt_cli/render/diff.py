@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from formats.core.dtypes import INVALID
-
 from ..operations.look.listing import split_layer
 from . import base as render
 from .tables import Column
@@ -50,7 +48,7 @@ def row(entry: Entry) -> list[object]:
 def _spec_cells(spec: TensorSpec | None) -> list[object]:
     if spec is None:
         return [None, None]
-    return [spec.dtype.name if spec.dtype is not INVALID else None, ",".join(map(str, spec.shape))]
+    return [spec.dtype_name, ",".join(map(str, spec.shape))]
 
 
 def stat_row(entry: Entry) -> list[object]:
@@ -135,7 +133,7 @@ def _cells(leaf: str, entry: Entry, largest: float) -> list[str]:
     if entry.change != "value":
         return [mark, _specs(entry), entry.change, "", "", ""]
     if found.differing is None:
-        return [mark, _specs(entry), "another checksum", "", "", ""]
+        return [mark, _specs(entry), entry.untold, "", "", ""]
     count = f"{found.differing:,} of {_size(entry):,}"
     if found.max_abs is None or found.max_rel is None:
         return [mark, _specs(entry), count, "", "", ""]
@@ -158,7 +156,7 @@ def _bar(entry: Entry, largest: float) -> str:
 def _specs(entry: Entry) -> str:
     """Return `float32 [3, 4]`, or what became of it: `float32 -> float16 [3, 4]`."""
     sides = [spec for spec in (entry.left, entry.right) if spec is not None]
-    dtypes = list(dict.fromkeys("?" if spec.dtype is INVALID else spec.dtype.name for spec in sides))
+    dtypes = list(dict.fromkeys(spec.type_name or "?" for spec in sides))
     shapes = list(dict.fromkeys(str(list(spec.shape)) for spec in sides))
     return f"{' -> '.join(dtypes)} {' -> '.join(shapes)}"
 

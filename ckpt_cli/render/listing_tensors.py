@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from formats.core.dtypes import INVALID
 from formats.core.words import counted
 
 from ..operations.look import listing
@@ -88,7 +87,8 @@ def _as_json(tensors: Tensors, look: Look) -> None:
 def _json_rows(tensors: Tensors, kinds: list[str | None], *, long: bool) -> Iterator[str]:
     """Yield `tensors.rows` as text, of which most repeats from tensor to tensor; add their kinds to those."""
     keys, numbers, specs, _ = tensors.columns
-    behind = [render.json_text(listing.shown(spec))[1:-1] for spec in specs]
+    shown = (listing.shown(spec) | (spec.stored_document if long else {}) for spec in specs)
+    behind = [render.json_text(fields)[1:-1] for fields in shown]
     form = '{"key": %s, %s' + "".join(f', "{field}": %s' for field in tensors.fields(long=long)) + "}"
     text = render.json_text
     for key, number, cells in zip(keys, numbers, tensors.cells(long=long), strict=True):
@@ -128,7 +128,7 @@ def _as_tree(tensors: Tensors) -> None:
         for part in (parts := shown.get(spec.key, spec.key).split("/", _DEEPEST))[:-1]:
             branches = branches.setdefault(part, ("", {}))[1]
         below = branches[parts[-1]][1] if parts[-1] in branches else {}
-        branches[parts[-1]] = (f"{spec.dtype} {list(spec.shape)}", below)
+        branches[parts[-1]] = (f"{spec.type_name or '?'} {list(spec.shape)}", below)
     render.tree(tensors.reader.location.name, root)
 
 
@@ -167,7 +167,7 @@ def _write_rows(parts: Iterable[SpecColumns], look: Look) -> None:
 
 
 def _behind_key(spec: TensorSpec) -> str:
-    dtype = spec.dtype.name if spec.dtype is not INVALID else ""
+    dtype = spec.dtype_name or ""
     size = spec.nbytes
     return f"\t{dtype}\t{','.join(map(str, spec.shape))}\t{'' if size is None else size}"
 
@@ -200,10 +200,10 @@ def _as_table(tensors: Tensors, *, wide: bool) -> None:
     ]
     paths = {} if wide else _unique_paths(reader)
     rows, styles = [], []
-    for row in tensors.rows(long=wide):
+    for row in tensors.rows(long=wide, stored=True):
         cells = [
             render.escape(paths.get(row["key"], row["key"])),
-            row["dtype"] or "?",
+            row["dtype"] or (row["stored"]["dtype"] if row.get("stored") else "?"),
             str(row["shape"]),
             render.human_size(row["nbytes"]),
             row["kind"] or "",

@@ -84,7 +84,7 @@ class DType:
         return f"<dtype: '{self.name}'>"
 
 
-BY_NAME: dict[str, DType] = {row.name: DType(row) for row in formats_dtypes.DTYPES}
+BY_NAME: dict[str, DType] = {row.name: DType(row) for row in formats_dtypes.DTYPES if row.number}
 _BY_NUMPY: dict[np.dtype[Any], DType] = {}
 for _dtype in BY_NAME.values():
     if not _dtype.name.startswith(("q", "variant")):

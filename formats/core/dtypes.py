@@ -1,13 +1,18 @@
 """The dtypes of checkpoints: one table for names, numbers, arrays and sizes.
 
-Names and numbers are TensorFlow's `DataType` (tensorflow/core/framework/types.proto).
-The item size is that on disk; 4-bit and 2-bit types take a whole byte there.
+Names and numbers are TensorFlow's `DataType` (tensorflow/core/framework/types.proto); a type that
+TensorFlow does not have has the number 0.  The item size is that on disk; 4-bit and 2-bit types
+take a whole byte there.  A type that a format has and this table does not is `unmapped`: it goes
+by the format's own name, and its bytes are carried without being understood.
 numpy and ml_dtypes are imported when an array is asked for, not before.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import UnsupportedFeatureError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +23,7 @@ class DType(NamedTuple):
 
     `itemsize` is in bytes on disk, None where elements vary in length; `array`
     names the numpy or ml_dtypes type; `safetensors` is that format's code, where
-    it has one; `family` is one of float, int, uint, complex, bool, bytes, none.
+    it has one; `family` is one of float, int, uint, complex, bool, bytes, unmapped, none.
     """
 
     name: str
@@ -31,9 +36,9 @@ class DType(NamedTuple):
     @property
     def numpy(self) -> np.dtype[Any]:
         """The array dtype: object for strings and variants, whose elements are bytes."""
-        found = _ARRAYS.get(self.number)  # asked for again with every tensor
+        found = _ARRAYS.get(self.name)  # asked for again with every tensor
         if found is None:
-            found = _ARRAYS[self.number] = self._numpy()
+            found = _ARRAYS[self.name] = self._numpy()
         return found
 
     def _numpy(self) -> np.dtype[Any]:
@@ -41,6 +46,8 @@ class DType(NamedTuple):
 
         if self.itemsize is None:
             return np.dtype(object)
+        if self.is_unmapped:
+            raise UnsupportedFeatureError(f"values of {self.name} are not read", code="dtype")
         try:
             return np.dtype(self.array)
         except TypeError:
@@ -58,6 +65,16 @@ class DType(NamedTuple):
         return self.family == "float"
 
     @property
+    def is_unmapped(self) -> bool:
+        """Whether this is a stored type that has no dtype here; such a tensor is sound, and has no values."""
+        return self.family == _UNMAPPED
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether values of it can be read: it is neither unmapped nor INVALID."""
+        return self.family not in (_UNMAPPED, "none")
+
+    @property
     def native_numpy(self) -> bool:
         """Whether numpy itself has the type, so that `.npy` files can hold it."""
         return self.array is not None and self.array not in _ML_DTYPES
@@ -66,10 +83,13 @@ class DType(NamedTuple):
         return self.name
 
     def __reduce__(self) -> tuple[object, ...]:
+        if self.is_unmapped:
+            return unmapped, (self.name,)
         return _the_one, (self.name,)  # there is one of each, which whoever asks compares by `is`
 
 
-_ARRAYS: dict[int, np.dtype[Any]] = {}
+_UNMAPPED = "unmapped"
+_ARRAYS: dict[str, np.dtype[Any]] = {}
 
 _ROWS = """
     float32              1  4  float32              F32      float
@@ -104,6 +124,7 @@ _ROWS = """
     int2                31  1  int2                 -        int
     uint2               32  1  uint2                -        uint
     float4_e2m1fn       33  1  float4_e2m1fn        -        float
+    float8_e8m0fnu       0  1  float8_e8m0fnu       F8_E8M0  float
 """
 _ML_DTYPES = frozenset(
     [
@@ -118,6 +139,7 @@ _ML_DTYPES = frozenset(
         "int2",
         "uint2",
         "float4_e2m1fn",
+        "float8_e8m0fnu",
     ]
 )
 
@@ -134,11 +156,26 @@ def _parse(row: str) -> DType:
 
 DTYPES: tuple[DType, ...] = tuple(_parse(row) for row in _ROWS.strip().splitlines())
 BY_NAME = {dtype.name: dtype for dtype in DTYPES}
-BY_NUMBER = {dtype.number: dtype for dtype in DTYPES}
+BY_NUMBER = {dtype.number: dtype for dtype in DTYPES if dtype.number}
 STRING = BY_NAME["string"]
 VARIANT = BY_NAME["variant"]
 INVALID = DType("invalid", 0, None, None, None, "none")
-"""DT_INVALID: what an entry has whose dtype cannot be told.  JSON shows it as null."""
+"""DT_INVALID: what an entry has whose dtype cannot be told, because it is damaged.  JSON shows it as null."""
+
+
+@lru_cache(None)  # one of each, as of the others
+def unmapped(name: str) -> DType:
+    """Return the dtype of a stored type that is not in the table, by the format's own name for it.
+
+    Its bytes can be cut anywhere, and elements can share one; how many there are the spec says.
+    """
+    return DType(name, 0, 1, None, None, _UNMAPPED)
+
+
+@lru_cache(None)
+def raw_bytes(size: int) -> DType:
+    """Return a dtype for reading elements of so many bytes, whatever they mean."""
+    return DType(f"V{size}", 0, size, f"V{size}", None, "none")
 
 
 def from_numpy(dtype: np.dtype[Any]) -> DType | None:

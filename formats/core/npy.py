@@ -18,10 +18,10 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .chunks import FixedWidth
-from .dtypes import BY_NAME, INVALID, STRING, DType
+from .dtypes import BY_NAME, STRING, DType, unmapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from .chunks import Chunk
     from .spec import TensorSpec
@@ -33,8 +33,16 @@ MOST_DIMENSIONS = 64
 _LARGEST_ITEM = (1 << 31) // 4 - 1
 _LARGEST_DIMENSION = 1 << 63
 _DESCR = re.compile(r"([<>=|]?)([biufcSU?])(\d*)")
+_ANY = re.compile(r"[<>=|]?([a-zA-Z?])(\d{0,12})(?:\[[^\]]{0,40}\])?")
+_LONGEST_NAME = 4096
+_FORTRAN = " in Fortran order"
+_OBJECTS = re.compile(r"\|?O\d*|.*'\|?O\d*'.*", re.DOTALL)
 _FAMILIES = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
 _NUMBERS = {name: name for name in BY_NAME if name.rstrip("0123456789") in _FAMILIES.values()}
+
+
+PICKLED = unmapped("|O")
+"""Elements that are Python objects, or have fields of them: they stand in the file as a pickle."""
 
 
 class Header(NamedTuple):
@@ -53,19 +61,73 @@ class Header(NamedTuple):
 
 
 def _dtype(descr: Any) -> tuple[DType, int]:
-    """Return dtype and item size of a `descr`; INVALID where it is none that is read here."""
+    """Return dtype and item size of a `descr`, an unmapped one by its spelling; else ValueError."""
     match = _DESCR.fullmatch(descr) if isinstance(descr, str) else None
     if match is None:
-        return INVALID, 0
+        return _other(descr)
     kind, size = match[2], int(match[3] or 1)
     if size > _LARGEST_ITEM:
-        return INVALID, 0
+        return _other(descr)
     if kind in "SU":
         return STRING, size * (4 if kind == "U" else 1)
     if kind in "b?":
-        return (BY_NAME["bool"], 1) if size == 1 else (INVALID, 0)
-    dtype = BY_NAME.get(_NUMBERS.get(f"{_FAMILIES[kind]}{size * 8}", ""), INVALID)
-    return dtype, dtype.itemsize or 0
+        return (BY_NAME["bool"], 1) if size == 1 else _other(descr)
+    dtype = BY_NAME.get(_NUMBERS.get(f"{_FAMILIES[kind]}{size * 8}", ""))
+    return _other(descr) if dtype is None else (dtype, dtype.itemsize or 0)
+
+
+def _other(descr: Any) -> tuple[DType, int]:
+    """Return what numpy makes of a type that has no dtype here; of objects there is a pickle, of any size."""
+    name = str(descr)
+    if _OBJECTS.fullmatch(name):
+        return PICKLED, 0
+    if isinstance(descr, str):
+        match = _ANY.fullmatch(descr)
+        if match is None:
+            raise ValueError(f".npy element type {name[:80]}")
+        return unmapped(name), 8 if match[1] in "mM" else int(match[2] or 1)
+    return unmapped(name[:_LONGEST_NAME]), _size_of_fields(descr)
+
+
+def _size_of_fields(descr: Any) -> int:
+    """Return how many bytes an element of several fields has; ValueError where numpy has no such type."""
+    import numpy as np
+
+    try:
+        return int(np.lib.format.descr_to_dtype(descr).itemsize)
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError, SyntaxError) as error:
+        raise ValueError(f".npy element type {str(descr)[:80]}") from error
+
+
+def in_fortran_order(dtype: DType) -> DType:
+    """Return a type that is not mapped as one of other bytes: those of the transposed array."""
+    return unmapped(dtype.name + _FORTRAN)
+
+
+class _Carried:
+    """The types that are not mapped and whose bytes a `.npy` can hold again, by their spelling there."""
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str) or name == PICKLED.name or name[:1] not in "<>=|[":
+            return False  # other formats, too, have types that are called by a letter and a number
+        try:
+            return not _dtype(_descr(name))[0].is_mapped
+        except ValueError:
+            return False
+
+
+def _descr(name: str) -> Any:
+    """Return the `descr` that a type that is not mapped was named by; ValueError where it was cut."""
+    spelled = name.removesuffix(_FORTRAN)
+    if not spelled.startswith("["):
+        return spelled
+    try:
+        return ast.literal_eval(spelled)
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(name) from error
+
+
+CARRIED: Container[str] = _Carried()
 
 
 def decode_header(data: bytes) -> Header:
@@ -107,9 +169,9 @@ NPY_DTYPES = frozenset(
 _ALIGNMENT = 64
 
 
-def encode_header(descr: str, shape: tuple[int, ...]) -> bytes:
+def encode_header(descr: Any, shape: tuple[int, ...], *, fortran: bool = False) -> bytes:
     """Return the header of a `.npy` file, padded as numpy does, so that elements are aligned."""
-    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    text = f"{{'descr': {descr!r}, 'fortran_order': {fortran}, 'shape': {shape!r}, }}"
     before = len(MAGIC) + 4
     length = -(-(before + len(text) + 1) // _ALIGNMENT) * _ALIGNMENT - before
     if length > 0xFFFF:
@@ -124,5 +186,9 @@ def npy_chunks(spec: TensorSpec, chunks: Iterable[Chunk], directory: str | None)
             yield encode_header(f"|S{strings.width}", spec.shape)
             yield from strings.padded()
         return
-    yield encode_header(spec.dtype.numpy.newbyteorder("<").str, spec.shape)
+    if spec.dtype.is_unmapped:
+        name = spec.dtype.name
+        yield encode_header(_descr(name), spec.shape, fortran=name.endswith(_FORTRAN))
+    else:
+        yield encode_header(spec.dtype.numpy.newbyteorder("<").str, spec.shape)
     yield from chunks

@@ -43,7 +43,8 @@ class TensorSpec(NamedTuple):
     """A tensor without its values: key, dtype, shape.
 
     `stored` is its size in bytes on disk, where that does not follow from the
-    shape (strings, variants).  `dtype` is INVALID where the file's entry cannot be decoded.
+    shape (strings, variants, types that are not mapped).  `dtype` is INVALID where the file's
+    entry cannot be decoded, and an `unmapped` one where its type has no dtype here.
     """
 
     key: str
@@ -67,7 +68,24 @@ class TensorSpec(NamedTuple):
     def nbytes(self) -> int | None:
         """Bytes: elements times item size, or what is stored; None where the dtype is unknown."""
         itemsize = self.dtype.itemsize
-        return self.stored if itemsize is None else self.size * itemsize
+        return self.stored if itemsize is None or self.dtype.is_unmapped else self.size * itemsize
+
+    @property
+    def dtype_name(self) -> str | None:
+        """The dtype's name; None where the entry cannot be decoded, or its type is not mapped."""
+        return self.dtype.name if self.dtype.is_mapped else None
+
+    @property
+    def type_name(self) -> str | None:
+        """What people see as its type: the dtype's name, or the format's own; None where nobody can tell."""
+        return self.dtype.name if self.dtype.family != "none" else None
+
+    @property
+    def stored_document(self) -> dict[str, Any]:
+        """What JSON documents say of a type that is not mapped, and of no other."""
+        if not self.dtype.is_unmapped:
+            return {}
+        return {"stored": {"dtype": self.dtype.name, "nbytes": self.nbytes}}
 
     def _repr_html_(self) -> str:
         from .notebook import table

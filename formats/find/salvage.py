@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.dtypes import INVALID, STRING
+from ..core.dtypes import STRING
 from ..core.spec import key_bytes
 from ..errors import CheckpointError, CheckpointNotFoundError, ConversionError, forget_locals
 from ..known import tf_name, tf_object
@@ -98,7 +98,7 @@ def _open(location: Location, sibling: CheckpointReader | None) -> Salvage:
 
 
 def _some(reader: CheckpointReader) -> list[str]:
-    return [key for key, spec in reader.specs.items() if spec.dtype is not INVALID][:1]
+    return [key for key in reader.specs if not reader.is_unread(key)][:1]
 
 
 _TOLD_BY_TENSORS = frozenset(("footer", "key-order", "shard-short"))

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.dtypes import INVALID, STRING
 from ..core.spec import TensorSpec, key_bytes
-from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError, leave_out
 from ..model.reader import CheckpointReader
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.workers import SERIAL, Workers
 from ..wire.limits import KeySizes
 from .library.damage import damage
-from .specs import check_place, describe
+from .specs import check_place, describe, is_number_type, readable_spec
 from .tensors import H5Tensor
 
 if TYPE_CHECKING:
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 
 NO_VALUES = "its elements are neither numbers nor strings"
+
+
+def _lack(spec: TensorSpec) -> str:
+    """Return why a dataset whose type is not mapped has no values."""
+    return f"{NO_VALUES}: HDF5 calls them {spec.dtype}"
 
 
 class _Place(NamedTuple):
@@ -101,9 +106,9 @@ class H5Reader(CheckpointReader):
         """Put specs in the order of key bytes; what has no values that could be read is found to be so."""
         known = {finding.key for finding in self.findings}
         self.findings += [
-            Finding("error", "dtype", NO_VALUES, key, self._places[key].file.path)
+            Finding("error", "dtype", _lack(spec), key, self._places[key].file.path)
             for key, spec in self._specs.items()
-            if spec.dtype is INVALID and key not in known
+            if spec.dtype.is_unmapped and self.is_unread(key) and key not in known
         ]
         self._specs = {key: self._specs[key] for key in sorted(self._specs, key=key_bytes)}
 
@@ -113,7 +118,18 @@ class H5Reader(CheckpointReader):
 
     def tensor(self, key: str) -> H5Tensor:
         place = self._places[key]
-        return H5Tensor(place.file, self._specs[key], place.path, place.soft)
+        return H5Tensor(place.file, readable_spec(self._specs[key]), place.path, place.soft)
+
+    def is_unread(self, key: str) -> bool:
+        dtype = self._specs[key].dtype
+        return not (dtype.is_mapped or is_number_type(dtype))
+
+    def undecoded(self, key: str) -> CheckpointError:
+        spec, path = self._specs[key], self._places[key].file.path
+        if not spec.dtype.is_unmapped:
+            return super().undecoded(key)
+        hints = (leave_out(key),)
+        return UnsupportedFeatureError(_lack(spec), path=path, key=key, code="dtype", hints=hints)
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
@@ -130,8 +146,8 @@ class H5Reader(CheckpointReader):
     def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:  # noqa: ARG002  the HDF5 library does one thing at a time
         self.facts_findings()  # so that they are among the findings
         yield Verification(findings=tuple(self.findings))
-        for key, spec in self._specs.items():
-            if spec.dtype is not INVALID:
+        for key in self._specs:
+            if not self.is_unread(key):
                 yield from verified_in_pieces(key, self.tensor(key).scan())
         yield Verification(findings=tuple(self.shape_findings()))
 

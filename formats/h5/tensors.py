@@ -290,11 +290,11 @@ class H5Tensor(LazyTensor):
         out = np.empty(index_shape(index), self.spec.dtype.numpy)
         if out.size == 0:
             return out
-        raw = self.spec.dtype.name in RAW
+        raw = self.spec.dtype.name in RAW or out.dtype.kind == "V"
         target = out.view(f"V{out.itemsize}") if raw else out
         memory_type = dataset.get_type() if raw else h5t.py_create(out.dtype)
         self._fill(dataset, layout.filtered, index, target, memory_type)
-        if raw and _is_big_endian(dataset.get_type()):
+        if self.spec.dtype.name in RAW and _is_big_endian(dataset.get_type()):
             out.view(f"u{out.itemsize}").byteswap(inplace=True)
         if out.dtype == np.bool_:
             # Whatever bytes the file has: an array of other than 0 and 1 is undefined to numpy.

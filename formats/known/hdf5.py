@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.chunks import PIECE, ChunkSource, FixedWidth
-from ..core.dtypes import BY_NAME, INVALID, STRING
+from ..core.dtypes import BY_NAME, STRING
 from ..core.region import boxes, index_shape
 from ..core.spec import key_bytes
 from ..core.words import first_of
@@ -72,9 +72,8 @@ class Hdf5Reader(H5Reader):
         for path, found in file.walk(self.flaw, soft=True):
             if found.is_dataset:
                 self.add(path, file, path, found, soft=MOST_SOFT_LINKS)
-        damaged = {finding.key for finding in self.findings}
         self._unlisted = sorted(
-            key for key, spec in self._specs.items() if spec.dtype is INVALID and key not in damaged
+            key for key, spec in self._specs.items() if spec.dtype.is_unmapped and self.is_unread(key)
         )
         for key in self._unlisted:
             del self._specs[key]

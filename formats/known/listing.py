@@ -16,7 +16,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.dtypes import BY_NAME, INVALID
+from ..core.dtypes import BY_NAME, INVALID, unmapped
 from ..core.spec import KINDS, Stored, TensorSpec, key_bytes
 from ..errors import CorruptCheckpointError, UnsupportedFeatureError
 from ..model.reader import CheckpointReader, Family, Format
@@ -116,7 +116,10 @@ def _spec(item: dict[str, Any]) -> TensorSpec:
         or not all(_is_count(dim) for dim in shape)
     ):
         raise ValueError(f"shape {_beginning(shape)}")
-    return TensorSpec(key, BY_NAME[name] if name else INVALID, tuple(shape), _optional(item, "nbytes", int))
+    stored = _optional(item, "stored", dict) or {}
+    type_name = _optional(stored, "dtype", str)
+    dtype = BY_NAME[name] if name else unmapped(type_name) if type_name else INVALID
+    return TensorSpec(key, dtype, tuple(shape), _optional(item, "nbytes", int))
 
 
 class ListingFacts(NamedTuple):
@@ -220,9 +223,10 @@ class ListingWriter(CheckpointWriter):
         size, crc = chunks_checksum(spec.dtype, chunks)
         self._rows[spec.key] = {
             "key": spec.key,
-            "dtype": spec.dtype.name,
+            "dtype": spec.dtype_name,
             "shape": list(spec.shape),
             "nbytes": size,
+            **spec.stored_document,
             "crc32c": mask(crc),
         }
 
@@ -238,6 +242,13 @@ class ListingWriter(CheckpointWriter):
         file = self.staging.create(os.path.basename(self.target.path))
         file.write((json.dumps({**head, "tensors": rows, "total": total}, indent=1) + "\n").encode("ascii"))
         file.close()
+
+
+class _Every:
+    """The names of all types: of none is more written than its name and a checksum."""
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str)
 
 
 def _create(target: Target) -> ListingWriter:
@@ -267,5 +278,6 @@ FORMAT = Format(
     _open,
     _create,
     frozenset(BY_NAME),
+    carries=_Every(),
     has_values=False,
 )

@@ -21,15 +21,26 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ..core.chunks import PIECE, array_chunks, stored_chunks, view_of
 from ..core.dtypes import INVALID, STRING
-from ..core.npy import LONGEST_HEADER, MOST_DIMENSIONS, NPY_DTYPES, decode_header, npy_chunks
+from ..core.npy import (
+    CARRIED,
+    LONGEST_HEADER,
+    MOST_DIMENSIONS,
+    NPY_DTYPES,
+    PICKLED,
+    decode_header,
+    in_fortran_order,
+    npy_chunks,
+)
 from ..core.region import full_index, index_shape
 from ..core.slicing import fill_region, keep_chunks
 from ..core.spec import TensorSpec, key_bytes
 from ..errors import (
+    CheckpointError,
     ChecksumError,
     ConversionError,
     CorruptCheckpointError,
     UnsupportedFeatureError,
+    leave_out,
 )
 from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
@@ -77,7 +88,7 @@ class NpzTensor(LazyTensor):
         header = self._header
         cursor = Cursor(self._archive, self._member, header.data_offset)
         read = partial(self._exactly, cursor)
-        yield from stored_chunks(read, header.data_offset, header.nbytes, header.itemsize, max_bytes)
+        yield from stored_chunks(read, header.data_offset, header.nbytes, header.itemsize or 1, max_bytes)
         self._finish(cursor)
 
     def read_region(self, index: Index) -> np.ndarray[Any, Any]:
@@ -104,6 +115,8 @@ class NpzTensor(LazyTensor):
     def _is_as_stored(self) -> bool:
         """Whether chunks are the member's bytes just as they are."""
         header = self._header
+        if self.spec.dtype.is_unmapped:
+            return True
         is_swapped = header.fortran or header.descr.startswith(">")
         return not is_swapped and self.spec.dtype is not STRING and self.spec.dtype.name != "bool"
 
@@ -169,6 +182,10 @@ def _as_bytes(strings: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return out
 
 
+def _pickled(descr: str) -> str:
+    return f"elements {descr!r} are a pickle, which is not loaded"
+
+
 class NumpyFacts(NamedTuple):
     """What every archive of arrays says by being one."""
 
@@ -214,13 +231,26 @@ class NpzReader(CheckpointReader):
         except ValueError as error:
             self.findings.append(Finding("error", "header", str(error), key, self._archive.path))
             return
-        if header.dtype is INVALID:
-            message = f"elements {header.descr!r} " + (
-                "are a pickle, which is not loaded" if "O" in header.descr else "have no dtype here"
-            )
-            self.findings.append(Finding("warning", "dtype", message, key, self._archive.path))
+        if self._is_pickle(header):
+            self.findings.append(Finding("warning", "dtype", _pickled(header.descr), key, self._archive.path))
+        elif header.dtype.is_unmapped and header.fortran:  # the bytes are of the transpose
+            header = header._replace(dtype=in_fortran_order(header.dtype))
         self._members[key] = member, header
-        self._specs[key] = TensorSpec(key, header.dtype, header.shape, header.nbytes)
+        stored = None if self._is_pickle(header) else header.nbytes
+        self._specs[key] = TensorSpec(key, header.dtype, header.shape, stored)
+
+    @staticmethod
+    def _is_pickle(header: Header) -> bool:
+        return header.dtype is PICKLED
+
+    def is_unread(self, key: str) -> bool:
+        return super().is_unread(key) or self._is_pickle(self._members[key][1])
+
+    def undecoded(self, key: str) -> CheckpointError:
+        if key not in self._members:
+            return super().undecoded(key)
+        message, hints = _pickled(self._members[key][1].descr), (leave_out(key),)
+        return UnsupportedFeatureError(message, path=self._archive.path, key=key, code="dtype", hints=hints)
 
     def _header(self, member: Member) -> Header:
         cursor = Cursor(self._archive, member)
@@ -268,7 +298,7 @@ class NpzReader(CheckpointReader):
         for key, (member, header) in self._members.items():
             known: list[Finding] = []
             expected = header.data_offset + header.nbytes
-            if header.dtype is not INVALID and member.size != expected:
+            if not self._is_pickle(header) and member.size != expected:
                 message = f"{member.size} bytes in the member, shape and dtype make {expected}"
                 known.append(Finding("error", "tensor-size", message, key, self._archive.path, member.offset))
             yield from verified_in_pieces(key, map(len, self._archive.pieces(member)), *known)
@@ -366,5 +396,6 @@ FORMAT = Format(
     _create,
     NPY_DTYPES,
     _salvage,
+    carries=CARRIED,
     most_dimensions=MOST_DIMENSIONS,
 )

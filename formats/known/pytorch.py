@@ -18,7 +18,7 @@ from ..model.location import TORCH_INDEX_SUFFIX
 from ..model.reader import Family, Format
 from ..model.shards import refuse_without_index
 from ..model.weight_map import PYTORCH, shard_suffix
-from ..torch.objects import DTYPES_READ
+from ..torch.objects import CARRIED, DTYPES_READ
 from ..torch.storages import is_torch
 
 if TYPE_CHECKING:
@@ -67,5 +67,6 @@ FORMAT = Format(
     _create,
     DTYPES_READ,
     _salvage,
+    carries=CARRIED,
     keeps_structure=True,
 )

@@ -15,7 +15,7 @@ from ..model.location import INDEX_SUFFIX
 from ..model.reader import Family, Format
 from ..model.shards import refuse_without_index
 from ..model.weight_map import SAFETENSORS, shard_suffix
-from ..safetensors.reader import DTYPES_HELD, SafetensorsReader, begins_as_one
+from ..safetensors.reader import CARRIED, DTYPES_HELD, SafetensorsReader, begins_as_one
 
 if TYPE_CHECKING:
     from ..model.probe import Probe
@@ -55,4 +55,5 @@ FORMAT = Format(
     _open,
     _create,
     DTYPES_HELD,
+    carries=CARRIED,
 )

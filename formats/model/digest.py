@@ -3,6 +3,8 @@
     numbers:            the elements' bytes, little-endian, in C order
     strings, variants:  of each element its length as a little-endian uint64, then its bytes
 
+    types not mapped:   the stored bytes
+
 They say nothing of how a format stores values, so one tensor has one digest in every format.
 A bundle stores CRC-32Cs of just these bytes for most of its tensors; that is taken from there.
 An index that lies alone knows checksums of other bytes for the rest, which are told by another
@@ -19,7 +21,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.chunks import PIECE, view_of
-from ..core.dtypes import INVALID
 from ..errors import CheckpointError, UnsupportedFeatureError
 from ..store.ranges import Sum, buffers, cut
 from ..store.workers import SERIAL, Workers
@@ -96,7 +97,7 @@ def digests(
         for found in results:
             key, known, task, is_last = waiting.popleft()
             if task is None or found is None:
-                is_known = known is not None or reader.specs[key].dtype is INVALID
+                is_known = known is not None or reader.is_unread(key)
                 if not is_known:
                     workers.keep(reader.specs[key].nbytes or 0)
                 yield key, known if is_known else _streamed(reader[key], algorithm)
@@ -111,7 +112,7 @@ def digests(
 def _steps(
     reader: CheckpointReader, key: str, algorithm: str, step: int, *, exact: bool, of_index: bool
 ) -> Iterator[_Step]:
-    if reader.specs[key].dtype is INVALID:
+    if reader.is_unread(key):
         yield _Step(key)
         return
     tensor = reader[key]

@@ -8,7 +8,7 @@ read and written, and in what it differs from others.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
@@ -20,13 +20,14 @@ from ..store.workers import SERIAL, Workers
 from .facts import Facts, Nothing
 
 if TYPE_CHECKING:
+    from ..core.dtypes import DType
     from ..core.spec import TensorSpec
     from .location import Fingerprint, Location
     from .object_graph import ObjectGraph
     from .probe import Probe
     from .verification import Finding, Verification
     from .writer import CheckpointWriter, Target
-from .tensor import LazyTensor
+from .tensor import LazyTensor, StoredBytes
 
 
 class Gap(Protocol):
@@ -152,7 +153,7 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
 
     @abstractmethod
     def tensor(self, key: str) -> LazyTensor:
-        """Return the tensor of a key that is in `specs`."""
+        """Return the tensor of a key that is in `specs`; of a type that is not mapped, what has its bytes."""
 
     def places(self, keys: Iterable[str]) -> Iterator[Stored]:
         """Yield where the bytes of tensors lie, as `LazyTensor.stored` does; nothing of what is damaged."""
@@ -206,12 +207,19 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         if spec is None:
             hints = self.owners_of(key)
             raise TensorNotFoundError("no such tensor", path=self.location.path, key=key, hints=hints)
-        if spec.dtype is INVALID:
+        if not spec.dtype.is_mapped and self.is_unread(key):
             raise self.undecoded(key)
-        return self.tensor(key)
+        tensor = self.tensor(key)
+        if spec.dtype.is_unmapped and tensor.has_values:
+            return StoredBytes(spec, tensor, self.location.path)
+        return tensor
+
+    def is_unread(self, key: str) -> bool:
+        """Whether nothing of a tensor can be had but its spec: `undecoded` says why."""
+        return self.specs[key].dtype is INVALID
 
     def undecoded(self, key: str) -> CheckpointError:
-        """Return why a tensor has no dtype, and so no values."""
+        """Return why a tensor has no dtype, and so neither values nor bytes."""
         return CorruptCheckpointError(
             "its entry cannot be decoded", path=self.location.path, key=key, code="entry"
         )
@@ -271,6 +279,9 @@ class Format(NamedTuple):
     """Opens what is left of a file that its reader refuses, for the reason that the finding says; None where
     the file is another format's.  A format without has no more to say than its lenient reader."""
 
+    carries: Container[str] = frozenset()
+    """The names of stored types that are not mapped and that it writes back as they were read."""
+
     has_object_graph: bool = False
     """Whether keys belong to nodes of an object graph, which is a part of the checkpoint."""
 
@@ -297,6 +308,10 @@ class Format(NamedTuple):
         " big-endian, in Fortran order, bool, an enum, merged or cast)"
     )
     """Why nothing of it can be a data shard of a bundle, where that is so."""
+
+    def holds(self, dtype: DType) -> bool:
+        """Whether tensors of a dtype can be written, those of a type that is not mapped as their bytes."""
+        return dtype.name in (self.carries if dtype.is_unmapped else self.dtypes)
 
     @property
     def is_by_name(self) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ..core.chunks import PIECE
+from ..errors import UnsupportedFeatureError, leave_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,3 +134,44 @@ class LazyTensor(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.spec.key!r} {self.spec.dtype} {list(self.spec.shape)}>"
+
+
+class StoredBytes(LazyTensor):
+    """A tensor whose type is not mapped: its bytes as they are stored, which nobody understands here."""
+
+    __slots__ = ("_path", "_tensor")
+
+    def __init__(self, spec: TensorSpec, tensor: LazyTensor, path: str) -> None:
+        super().__init__(spec)
+        self._tensor = tensor
+        self._path = path
+
+    def _refuse(self) -> NoReturn:
+        message = f"values of {self.spec.dtype} are not read"
+        hints = (leave_out(self.spec.key),)
+        raise UnsupportedFeatureError(message, path=self._path, key=self.spec.key, code="dtype", hints=hints)
+
+    @property
+    def stored(self) -> Stored:
+        return self._tensor.stored
+
+    def read(self) -> np.ndarray[Any, Any]:
+        self._refuse()
+
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:  # noqa: ARG002  no part of it, either
+        self._refuse()
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        return self._tensor.chunks(max_bytes)
+
+    def file_range(self) -> FileRange | None:
+        return self._tensor.file_range()
+
+    def digest_range(self) -> FileRange | None:
+        return self._tensor.digest_range()
+
+    def known_digest(self, algorithm: str) -> str | None:
+        return self._tensor.known_digest(algorithm)
+
+    def index_digest(self) -> str | None:
+        return self._tensor.index_digest()

@@ -474,7 +474,7 @@ def check_specs(target: Target, into: Format) -> None:
         keys.add(spec.key)
         if spec.dtype is INVALID:
             raise CorruptCheckpointError("its entry cannot be decoded", path=target.path, key=spec.key)
-        if spec.dtype.name not in into.dtypes:
+        if not into.holds(spec.dtype):
             hints = cast_or_leave_out(spec.key, castable=spec.dtype.is_floating)
             message = f"{into.name} has no {spec.dtype}"
             raise UnsupportedDtypeError(message, path=target.path, key=spec.key, hints=hints)

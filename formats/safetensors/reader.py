@@ -13,11 +13,12 @@ https://github.com/huggingface/safetensors, README "Format", safetensors/src/ten
 from __future__ import annotations
 
 import math
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.chunks import PIECE, array_chunks, stored_chunks
-from ..core.dtypes import DTYPES, INVALID, DType
+from ..core.dtypes import DTYPES, DType, unmapped
 from ..core.region import full_index, index_shape
 from ..core.slicing import allocate, fill_region, region_chunks
 from ..core.spec import TensorSpec, key_bytes
@@ -69,7 +70,13 @@ MOST_METADATA = 16 << 20
 LENGTH_SIZE = 8
 _BY_CODE = {dtype.safetensors: dtype for dtype in DTYPES if dtype.safetensors}
 DTYPES_HELD = frozenset(dtype.name for dtype in _BY_CODE.values())
-_KNOWN_TO_OTHERS = frozenset(("C64", "F8_E8M0", "F4", "F6_E2M3", "F6_E3M2"))
+_PACKED_BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
+"""Types of the format whose elements share bytes, and the bits of one."""
+
+CARRIED = frozenset(_PACKED_BITS)
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,31}")
+"""A dtype as the format spells them, also one that a later version may have."""
+
 _CUT = ("the copy or the save was interrupted; copy it again from where it came from",)
 
 
@@ -90,6 +97,17 @@ class _Entry(NamedTuple):
     end: int
 
 
+def _bits(entry: _Entry) -> int | None:
+    """Return how many bits an entry's shape and dtype make; None where nobody knows the dtype."""
+    itemsize = None if entry.dtype.is_unmapped else entry.dtype.itemsize
+    each = _PACKED_BITS.get(entry.code) if itemsize is None else 8 * itemsize
+    return None if each is None else math.prod(entry.shape) * each
+
+
+def _spelled(bits: int) -> str:
+    return f"{bits} bits" if bits % 8 else f"{bits // 8} bytes"
+
+
 def _beginning(value: Any) -> str:
     """Return how a JSON value begins; it can be a list of millions."""
     return str(value[:20] if isinstance(value, list) else value)[:80]
@@ -104,8 +122,8 @@ def _entry(key: str, value: Any) -> _Entry:
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
         raise ValueError("expected dtype, shape and data_offsets alone")
     code, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
-    if not isinstance(code, str) or (code not in _BY_CODE and code not in _KNOWN_TO_OTHERS):
-        raise ValueError(f"dtype {str(code)[:40]!r} is not known")
+    if not isinstance(code, str) or not _CODE.fullmatch(code):
+        raise ValueError(f"dtype {str(code)[:40]!r} is none")
     if (
         not isinstance(shape, list)
         or len(shape) > MOST_DIMENSIONS
@@ -114,7 +132,7 @@ def _entry(key: str, value: Any) -> _Entry:
         raise ValueError(f"shape {_beginning(shape)}")
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(_is_count(at) for at in offsets):
         raise ValueError(f"data_offsets {_beginning(offsets)}")
-    return _Entry(key, _BY_CODE.get(code, INVALID), code, tuple(shape), *offsets)
+    return _Entry(key, _BY_CODE.get(code) or unmapped(code), code, tuple(shape), *offsets)
 
 
 class SafetensorsTensor(LazyTensor):
@@ -228,15 +246,16 @@ class SafetensorsReader(CheckpointReader):
         except ValueError as error:
             self._flaw(self._corrupt(str(error), key=key, code="entry"))
             return None
-        itemsize = entry.dtype.itemsize
-        if entry.end < entry.begin or (
-            itemsize is not None and entry.end - entry.begin != math.prod(entry.shape) * itemsize
-        ):
-            expected = math.prod(entry.shape) * (itemsize or 0)
+        expected = _bits(entry)
+        if entry.end < entry.begin or expected not in (None, 8 * (entry.end - entry.begin)):
             offsets, shape = [entry.begin, entry.end], list(entry.shape)
-            message = f"data_offsets {offsets}, {entry.code} of shape {shape} has {expected} bytes"
+            size = "" if expected is None else f", {entry.code} of shape {shape} has {_spelled(expected)}"
+            message = f"data_offsets {offsets}{size}"
             self._flaw(self._corrupt(message, key=key, code="tensor-size"))
             return None
+        if expected is None:
+            message = f"dtype {entry.code!r} is not known"
+            self.findings.append(Finding("error", "dtype", message, key, self._file.path))
         return entry
 
     def _check_layout(self, entries: list[_Entry]) -> None:

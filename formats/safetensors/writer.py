@@ -80,7 +80,7 @@ def _encode_header(specs: list[TensorSpec], metadata: Mapping[str, str]) -> byte
     for spec in specs:
         size = spec.nbytes or 0
         header[spec.key] = {
-            "dtype": spec.dtype.safetensors,
+            "dtype": spec.dtype.safetensors or spec.dtype.name,  # one that is carried goes by its code
             "shape": list(spec.shape),
             "data_offsets": [offset, offset + size],
         }

@@ -26,7 +26,6 @@ from ..errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
     UnsupportedFeatureError,
-    leave_out,
 )
 from ..model.reader import CheckpointReader
 from ..model.tensor import LazyTensor
@@ -44,7 +43,7 @@ from .kinds import kinds_of
 from .objects import Storage, View, view_of_all
 from .pickle import RefusedGlobalError
 from .storages import LONGEST_PICKLE, ZipContainer, pickle_of
-from .views import TorchTensor, view_flaw
+from .views import TorchTensor, readable_spec, stored_spec, view_flaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -108,15 +107,8 @@ class DcpReader(CheckpointReader):
                 raise error
             self._lacks[key] = error
             self.findings.append(Finding.of(error))
-        elif described.type.values is not INVALID:
-            return TensorSpec(key, described.type.values, described.shape)
-        else:
-            lack = f"values of {described.type.name} are not read"
-            self._lacks[key] = UnsupportedFeatureError(
-                lack, path=self._path, key=key, code="dtype", hints=(leave_out(key),)
-            )
-            self.findings.append(Finding("warning", "dtype", lack, key, self._path))
-        return TensorSpec(key, INVALID, described.shape)
+            return TensorSpec(key, INVALID, described.shape)
+        return stored_spec(key, described.type, described.shape)
 
     @property
     def specs(self) -> Mapping[str, TensorSpec]:
@@ -133,7 +125,8 @@ class DcpReader(CheckpointReader):
         return TorchFacts(others=self._others)
 
     def tensor(self, key: str) -> DcpTensor:
-        return DcpTensor(self, self._specs[key], self._tensors[key])
+        described = self._tensors[key]
+        return DcpTensor(self, readable_spec(self._specs[key], described.type), described)
 
     def undecoded(self, key: str) -> CheckpointError:
         return self._lacks[key]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.dtypes import BY_NAME, INVALID, DType
+from ..core.dtypes import BY_NAME, DType, unmapped
 from .pickle import Bag, Global, Made, Pairs
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _STORAGES = {
 """What torch calls the storages of a dtype, on the processor and on a GPU."""
 
 _PLAIN = (*_STORAGES.values(), "uint16", "uint32", "uint64")
-_FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+_FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
 DTYPES_READ = frozenset((*_PLAIN, *_FLOAT8))
 """PyTorch's dtypes whose values are read; they are called as TensorFlow's are."""
 
@@ -62,7 +62,7 @@ _QUANTIZED_STORAGES = {
 }
 _WITHOUT_VALUES = {
     "complex32": 4,
-    **dict.fromkeys(("qint8", "quint8", "quint4x2", "quint2x4", "float8_e8m0fnu", "float4_e2m1fn_x2"), 1),
+    **dict.fromkeys(("qint8", "quint8", "quint4x2", "quint2x4", "float4_e2m1fn_x2"), 1),
     "qint32": 4,
     **dict.fromkeys(("bits8", "bits1x8", "bits2x4", "bits4x2"), 1),
     "bits16": 2,
@@ -70,9 +70,12 @@ _WITHOUT_VALUES = {
 }
 """Its other dtypes, and the bytes of an element."""
 
+CARRIED = frozenset(_WITHOUT_VALUES) - frozenset(_QUANTIZED_STORAGES.values())
+"""Those whose tensors are written back as they were read: of quantized ones the scale would be lost."""
+
 
 class ElementType(NamedTuple):
-    """A dtype of torch's: `values` is INVALID where there is no such one here."""
+    """A dtype of torch's: `values` is an unmapped one where there is no such dtype here."""
 
     name: str
     itemsize: int
@@ -80,8 +83,10 @@ class ElementType(NamedTuple):
 
 
 def _element_type(name: str) -> ElementType:
-    values = BY_NAME[name] if name in DTYPES_READ else INVALID
-    return ElementType(name, values.itemsize or _WITHOUT_VALUES[name], values)
+    if name in DTYPES_READ:
+        values = BY_NAME[name]
+        return ElementType(name, values.itemsize or 1, values)
+    return ElementType(name, _WITHOUT_VALUES[name], unmapped(name))
 
 
 _TYPES = {name: _element_type(name) for name in (*DTYPES_READ, *_WITHOUT_VALUES)}
@@ -185,10 +190,8 @@ def _view(storage: Any, kind: ElementType, place: tuple[Any, Any, Any], flags: A
     shape, strides = counts(place[1], "a shape"), counts(place[2], "strides")
     if type(storage) is not Storage or not _is_count(first) or len(shape) != len(strides):
         raise ValueError("a tensor that is no view of a storage")
-    lack = None if kind.values is not INVALID else f"values of {kind.name} are not read"
-    if flags is None:
-        return View(storage, kind, first, shape, strides, False, False, lack)
     set_flags = _flags(flags)
+    lack = f"{kind.name} to be negated or conjugated" if set_flags and kind.values.is_unmapped else None
     if "neg" in set_flags and kind.name == "bool":
         raise ValueError("a negative of what is true or false")
     return View(storage, kind, first, shape, strides, "conj" in set_flags, "neg" in set_flags, lack)
@@ -286,26 +289,28 @@ def _sparse(arguments: tuple[Any, ...]) -> View:
     if not views:
         raise ValueError("a sparse tensor without values")
     lack = f"a sparse tensor ({kind[:40]}); to_dense() gives what is read here"
-    return _absent(lack, shape, views[-1].type)
+    return _absent(lack, shape, views[-1].type, "sparse")
 
 
-def _absent(lack: str, shape: Any = (), kind: ElementType = BYTES) -> View:
+def _absent(lack: str, shape: Any = (), kind: ElementType = BYTES, sort: str = "") -> View:
     dims = counts(shape, "a shape")
+    name = f"{sort} {kind.name}".strip()
+    kind = ElementType(name, kind.itemsize, unmapped(name))
     return View(None, kind, 0, dims, (0,) * len(dims), lack=lack)
 
 
 def _meta(arguments: tuple[Any, ...]) -> View:
     dtype, shape, *_ = _arguments(arguments, 4, 4)
-    return _absent("a tensor of the device meta, which has no values", shape, element_type(dtype))
+    return _absent("a tensor of the device meta, which has no values", shape, element_type(dtype), "meta")
 
 
 def _nested(_: tuple[Any, ...]) -> View:
-    return _absent("a nested tensor, whose parts have shapes of their own")
+    return _absent("a nested tensor, whose parts have shapes of their own", sort="nested")
 
 
 def _wrapper(arguments: tuple[Any, ...]) -> View:
     _, dtype, shape, *_ = _arguments(arguments, 8, 8)
-    return _absent("a tensor of a class of its own", shape, element_type(dtype))
+    return _absent("a tensor of a class of its own", shape, element_type(dtype), "subclass of")
 
 
 def _dictionary(name: str, arguments: tuple[Any, ...]) -> Pairs:

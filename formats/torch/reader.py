@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.chunks import PIECE
 from ..core.collector import collector_paused
-from ..core.dtypes import INVALID
+from ..core.dtypes import INVALID, unmapped
 from ..core.spec import TensorSpec, key_bytes
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError, leave_out
 from ..model.reader import CheckpointReader
@@ -23,7 +23,7 @@ from .keys import tensors_of, values_of
 from .kinds import kinds_of
 from .storages import LegacyContainer, ZipContainer
 from .structure import Structure
-from .views import TorchTensor, view_flaw
+from .views import TorchTensor, readable_spec, stored_spec, view_flaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -76,19 +76,20 @@ class TorchReader(CheckpointReader):
         if lack is None:
             flaw = view_flaw(view, self._container)
             if flaw is None:
-                self._specs[key] = TensorSpec(key, view.type.values, view.shape)
+                self._specs[key] = stored_spec(key, view.type, view.shape)
                 return
             error = CorruptCheckpointError(flaw, path=self._container.path, key=key, code="tensor-size")
             if not self._lenient:
                 raise error
             self._lacks[key] = error
             self.findings.append(Finding.of(error))
+            self._specs[key] = TensorSpec(key, INVALID, view.shape)
         else:
             self._lacks[key] = UnsupportedFeatureError(
                 lack, path=self._container.path, key=key, code="dtype", hints=(leave_out(key),)
             )
             self.findings.append(Finding("warning", "dtype", lack, key, self._container.path))
-        self._specs[key] = TensorSpec(key, INVALID, view.shape)
+            self._specs[key] = TensorSpec(key, unmapped(view.type.name), view.shape)
 
     def _lack(self, view: View) -> str | None:
         """Return why a sound tensor has no values here."""
@@ -144,7 +145,11 @@ class TorchReader(CheckpointReader):
         return self._facts
 
     def tensor(self, key: str) -> TorchTensor:
-        return TorchTensor(self._container, self._specs[key], self._views[key])
+        view = self._views[key]
+        return TorchTensor(self._container, readable_spec(self._specs[key], view.type), view)
+
+    def is_unread(self, key: str) -> bool:
+        return key in self._lacks
 
     def undecoded(self, key: str) -> CheckpointError:
         return self._lacks[key]

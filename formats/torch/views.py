@@ -12,8 +12,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..core.chunks import PIECE, ChunkSource, array_chunks, stored_chunks, whole_elements
+from ..core.dtypes import raw_bytes
 from ..core.region import full_index, index_shape
 from ..core.slicing import allocate, region_chunks
+from ..core.spec import TensorSpec
 from ..errors import ChecksumError
 from ..model.tensor import LazyTensor
 from ..store.ranges import FileRange
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
 
     from ..core.chunks import Chunk
     from ..core.region import Index
-    from ..core.spec import TensorSpec
-    from .objects import Storage, View
+    from .objects import ElementType, Storage, View
     from .storages import Container
 
 Axes = list[tuple[int, int]]
@@ -64,6 +65,17 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
             return False
         expected *= count
     return True
+
+
+def stored_spec(key: str, kind: ElementType, shape: tuple[int, ...]) -> TensorSpec:
+    """Return the spec of a tensor of one of torch's dtypes; with its bytes, where that is not mapped."""
+    spec = TensorSpec(key, kind.values, shape)
+    return spec._replace(stored=spec.size * kind.itemsize) if kind.values.is_unmapped else spec
+
+
+def readable_spec(spec: TensorSpec, kind: ElementType) -> TensorSpec:
+    """Return the spec that elements are gathered by: those that are not mapped are so many bytes."""
+    return spec._replace(dtype=raw_bytes(kind.itemsize)) if spec.dtype.is_unmapped else spec
 
 
 def view_flaw(view: View, container: Container) -> str | None:

@@ -181,4 +181,4 @@ def _row(entry: Entry, name: str, layers: Mapping[str, Sequence[int]], separator
 
 
 def _spec(spec: TensorSpec | None) -> list[Any] | None:
-    return [spec.dtype.name, list(spec.shape), spec.nbytes, spec.size] if spec is not None else None
+    return [spec.type_name, list(spec.shape), spec.nbytes, spec.size] if spec is not None else None

@@ -102,7 +102,7 @@ class Comparison:
         self._sides = one, other
         self._tolerance = tolerance
         self._sums = Sum(), Sum()
-        self._asks_norms = asks_norms
+        self._asks_norms = asks_norms = asks_norms and one.spec.dtype.is_mapped
         self._norms = Norms()
         self._ranges: tuple[FileRange, FileRange] | None = None
         # What differs may be damaged rather than another value, which only the last byte tells.
@@ -120,7 +120,7 @@ class Comparison:
             dtype = one.spec.dtype
             ends = cut(mine.size, step)
             self.tasks = [Task(mine, theirs, dtype, tolerance, *each, asks_norms) for each in ends]
-            self.difference = SAME
+            self.difference = _same(dtype)
 
     def stream(self, advance: Callable[[int], None], *, stop_early: bool) -> Difference:
         """Compare what has to be read from its beginning to its end."""
@@ -236,7 +236,7 @@ def compare(
 
 
 def _same(dtype: DType) -> Difference:
-    return SAME if dtype.itemsize is not None else Difference(0)
+    return SAME if dtype.is_number else Difference(0)
 
 
 def _same_as_listed(left: Operand, right: Operand, same: bool | None, *, exact: bool) -> bool:
@@ -292,7 +292,7 @@ def _compare_numbers(
     assert nbytes is not None
     sources = ChunkSource(left.chunks()), ChunkSource(right.chunks())
     step = whole_elements(PIECE, dtype.itemsize)
-    found, apart = SAME, Norms()
+    found, apart = _same(dtype), Norms()
     for at in range(0, nbytes, step):
         one, other = (source.take(min(step, nbytes - at)) for source in sources)
         if asks_norms:

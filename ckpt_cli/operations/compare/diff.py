@@ -81,6 +81,12 @@ class Entry(NamedTuple):
     apart: str | None = None
     """How far two iterators stand apart, in words."""
 
+    @property
+    def untold(self) -> str:
+        """What is said of a value that is another one, where nobody can tell in how many elements."""
+        is_unmapped = self.right is not None and self.right.dtype.is_unmapped
+        return "other bytes" if is_unmapped else "another checksum"
+
     def document(self) -> dict[str, Any]:
         """Return the entry as `diff --json` shows it."""
         beside: dict[str, Any] = {} if self.apart is None else {"apart": self.apart}
@@ -102,7 +108,7 @@ class Entry(NamedTuple):
 def _spec_document(spec: TensorSpec | None) -> dict[str, Any] | None:
     if spec is None:
         return None
-    return {"dtype": spec.dtype.name if spec.dtype is not INVALID else None, "shape": list(spec.shape)}
+    return {"dtype": spec.dtype_name, "shape": list(spec.shape), **spec.stored_document}
 
 
 class Diff(NamedTuple):
@@ -313,7 +319,7 @@ def _held(  # noqa: PLR0917  as `_steps`
         if _change(left.specs[pair.left], right.specs[pair.right]) is not None:
             continue
         theirs, mine = (pair.left, pair.right) if listing is left else (pair.right, pair.left)
-        digest = None if listing.specs[theirs].dtype is INVALID else listing[theirs].listed_digest
+        digest = None if listing.is_unread(theirs) else listing[theirs].listed_digest
         if digest is not None:
             listed[mine], names[mine] = digest, pair.key
     held = {}

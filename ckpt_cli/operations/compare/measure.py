@@ -115,9 +115,14 @@ EQUAL = Tolerance()
 def measured(
     left: Chunk, right: Chunk, dtype: DType, tolerance: Tolerance, found: Difference = SAME
 ) -> Difference:
-    """Return what was found and how two stretches of bytes differ as numbers, a NaN being equal to a NaN."""
+    """Return what was found and how two stretches of bytes differ as numbers, a NaN being equal to a NaN.
+
+    Of a type that is not mapped nobody knows more than that they differ.
+    """
     import numpy as np
 
+    if dtype.is_unmapped:
+        return Difference()
     one, other = np.frombuffer(left, dtype.numpy), np.frombuffer(right, dtype.numpy)
     at = 0
     with np.errstate(all="ignore"):
@@ -148,16 +153,16 @@ def _measure_blocks(
 
 def together(one: Difference, other: Difference) -> Difference:
     """Return how two tensors differ of which that is known of two parts."""
-    assert one.differing is not None
-    assert other.differing is not None
+    if one.differing is None or other.differing is None:
+        return Difference()
     differing = one.differing + other.differing
     return Difference(differing, _larger(one.max_abs, other.max_abs), _larger(one.max_rel, other.max_rel))
 
 
-def _larger(one: float | None, other: float | None) -> float:
+def _larger(one: float | None, other: float | None) -> float | None:
     """Return the larger of two numbers; NaN, where one is, as numpy's `max` has it."""
-    assert one is not None
-    assert other is not None
+    if one is None or other is None:
+        return None  # of a type that is not mapped
     return one if math.isnan(one) or one > other else other
 
 

@@ -35,8 +35,8 @@ class Contract:
                 raise UnsupportedFeatureError(message, path=self.path, hints=hints)
             self.specs: Mapping[str, TensorSpec] = dict(reader.specs)
             self.digests: dict[str, str] = {}
-            for key, spec in self.specs.items():
-                digest = None if spec.dtype is INVALID else reader[key].listed_digest
+            for key in self.specs:
+                digest = None if reader.is_unread(key) else reader[key].listed_digest
                 if digest is None:
                     message = "the listing has no digest of it; it was made without --digest"
                     raise UnsupportedFeatureError(message, path=self.path, key=key, hints=hints)

@@ -8,7 +8,6 @@ from itertools import repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.core.dtypes import INVALID
 from formats.core.spec import SpecColumns
 from formats.core.spec_table import SpecRows
 
@@ -62,19 +61,18 @@ class Tensors(NamedTuple):
     def kinds(self) -> Iterator[str | None]:
         return map(self.reader.kinds.get, self.columns.keys)
 
-    def rows(self, *, long: bool = False) -> Iterator[dict[str, Any]]:
-        """Yield each tensor as `ls --json` shows it."""
+    def rows(self, *, long: bool = False, stored: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield each tensor as `ls --json` shows it; with `long` or `stored` what types are not mapped."""
         fields = self.fields(long=long)
         keys, numbers, specs, _ = self.columns
-        behind = [*map(shown, specs)]
+        behind = [shown(spec) | (spec.stored_document if long or stored else {}) for spec in specs]
         for key, number, cells in zip(keys, numbers, self.cells(long=long), strict=True):
             yield {"key": key, **behind[number], **dict(zip(fields, cells, strict=True))}
 
 
 def shown(spec: TensorSpec) -> dict[str, Any]:
     """Return what a spec says but for the key; null where the dtype is not known."""
-    dtype = spec.dtype.name if spec.dtype is not INVALID else None
-    return {"dtype": dtype, "shape": list(spec.shape), "nbytes": spec.nbytes}
+    return {"dtype": spec.dtype_name, "shape": list(spec.shape), "nbytes": spec.nbytes}
 
 
 def index_is_asked(reader: CheckpointReader, path: str) -> bool:

@@ -11,7 +11,6 @@ import math
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.core.dtypes import INVALID
 from formats.core.spec import KINDS
 
 from ..choose.select import Selection, choose
@@ -140,8 +139,7 @@ def spec_columns(reader: CheckpointReader, specs: Sequence[TensorSpec]) -> dict[
     for spec in specs:
         path = paths.get(spec.key)
         names.append(path if path != spec.key else None)
-        dtype = spec.dtype.name if spec.dtype is not INVALID else None
-        numbers.append(known.setdefault((dtype, spec.shape), len(known)))
+        numbers.append(known.setdefault((spec.type_name, spec.shape), len(known)))
         sizes.append(spec.nbytes)
         kind = kinds.get(spec.key)
         sorts.append(KINDS.index(kind) if kind is not None else -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.core.dtypes import INVALID, VARIANT, from_numpy
+from formats.core.dtypes import VARIANT, from_numpy
 from formats.model.hub_config import hub_config
 from formats.model.location import step_of
 from formats.store.paths import entry_at, name_of, other_names
@@ -35,7 +35,7 @@ def summary(reader: CheckpointReader) -> dict[str, Any]:
     kinds: dict[str, dict[str, int]] = {}
     dtypes: dict[str, dict[str, int]] = {}
     for key, spec in reader.specs.items():
-        name = spec.dtype.name if spec.dtype is not INVALID else "unknown"
+        name = spec.type_name or "unknown"
         for group, member in ((kinds, reader.kinds.get(key, "variable")), (dtypes, name)):
             counts = group.setdefault(member, {"tensors": 0, "nbytes": 0})
             counts["tensors"] += 1
@@ -70,17 +70,20 @@ class Shown(NamedTuple):
 def tensor(reader: CheckpointReader, part: Part, max_values: int) -> Shown:
     """Return what `show PATH KEY` tells."""
     spec = part.spec._replace(shape=part.shape)
+    if part.text and spec.dtype.is_unmapped:
+        part.read(reader)  # which says so: nobody knows which bytes make a part of it
     found = statistics(part.arrays(reader), spec.dtype)
-    shown = spec.dtype.name != "variant" and spec.size <= max_values
+    shown = spec.dtype is not VARIANT and spec.dtype.is_mapped and spec.size <= max_values
     fields = {
         "path": reader.location.path,
         "key": part.key,
-        "dtype": spec.dtype.name,
+        "dtype": spec.dtype_name,
         "shape": list(part.shape),
         "nbytes": spec.nbytes,
         "kind": reader.kinds.get(part.key),
         "stats": found._asdict() if found else None,
         "values": as_json(part.read(reader), spec.dtype) if shown else None,
+        **spec.stored_document,
     }
     pipeline = None
     if part.text:

@@ -337,6 +337,8 @@ def _here(reader: CheckpointReader, key: str, cells: int) -> Looked:
     """Look at what lies in no file in one piece; of strings it is known that they can be read."""
     spec = reader.specs[key]
     try:
+        if spec.dtype.is_unmapped:
+            return Looked()
         reader[key]  # says why a tensor has no dtype
         if not spec.dtype.is_number:
             return Looked()

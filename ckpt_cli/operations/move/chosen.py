@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.core.dtypes import BY_NAME, INVALID, DType
+from formats.core.dtypes import BY_NAME, DType
 from formats.core.spec import TensorSpec, is_utf8
 from formats.errors import (
     ConversionError,
@@ -83,14 +83,14 @@ class Chosen:
     def _fits(self, key: str) -> bool:
         """Whether the target can hold a tensor; ConversionError where it must and cannot."""
         spec = self.source.specs[key]
-        if spec.dtype is INVALID:
+        if self.source.is_unread(key):
             raise self.source.undecoded(key)
         if key == GRAPH_KEY and self._kind(key) == "graph":
             if not self.into.has_object_graph:
                 self.dropped.append(Dropped(key, f"{self.into.name} has no object graph"))
             return False
         dtype = self._dtype(spec)
-        if dtype.name in self.into.dtypes:
+        if self.into.holds(dtype):
             return True
         reason = f"{self.into.name} has no {dtype}"
         if self._kind(key) == "state":

@@ -100,11 +100,12 @@ class Output(NamedTuple):
         """What it is called in messages and documents."""
         return "npy" if self.kind in ("directory", "stdout") else self.kind
 
-    @property
-    def dtypes(self) -> frozenset[str]:
+    def holds(self, dtype: DType) -> bool:
+        """Whether it can hold tensors of a dtype."""
         if self.format is not None:
-            return self.format.dtypes
-        return frozenset(BY_NAME) - {VARIANT.name} if self.kind == "json" else NPY_DTYPES
+            return self.format.holds(dtype)
+        names = frozenset(BY_NAME) - {VARIANT.name} if self.kind == "json" else NPY_DTYPES
+        return dtype.is_mapped and dtype.name in names
 
 
 def output_of(path: str) -> Output:
@@ -151,7 +152,8 @@ def plan_extract(
         if reason:
             raise _refused(reader, tensor.spec, reason)
         name = part.key + (part.text or "" if parts_of[part.key] > 1 else "")
-        spec = tensor.spec._replace(key=name, dtype=_cast(tensor.spec, cast), stored=None)
+        stored = tensor.spec.stored if tensor.spec.dtype.is_unmapped else None
+        spec = tensor.spec._replace(key=name, dtype=_cast(tensor.spec, cast), stored=stored)
         moves.append(Move(spec, part.key, tensor))
     if output.holds_one and len(moves) != 1:
         some = ", ".join(repr(move.spec.key) for move in moves[:3])
@@ -173,7 +175,7 @@ def _cast(spec: TensorSpec, cast: DType | None) -> DType:
 def _misfit(spec: TensorSpec, cast: DType | None, output: Output) -> str | None:
     """Return why a target cannot hold a tensor; None where it can."""
     dtype = _cast(spec, cast)
-    return None if dtype.name in output.dtypes else f"{output.name} has no {dtype}"
+    return None if output.holds(dtype) else f"{output.name} has no {dtype}"
 
 
 def _refused(reader: CheckpointReader, spec: TensorSpec, reason: str) -> UnsupportedDtypeError:

@@ -106,8 +106,9 @@ class Plan(NamedTuple):
             yield {
                 "from": move.source,
                 "to": spec.key,
-                "dtype": spec.dtype.name,
+                "dtype": spec.dtype_name,
                 "shape": list(spec.shape),
+                **spec.stored_document,
                 **({"also": list(move.also)} if move.also else {}),
                 **({"operations": move.operations} if move.operations else {}),
             }

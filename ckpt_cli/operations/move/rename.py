@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from formats.core.words import command_line
 from formats.errors import CheckpointExistsError, ConversionError, UnsupportedFeatureError
 from formats.find.suffixes import refuse_false_suffix
 from formats.model.facts import Nothing, rekeyed
@@ -108,6 +109,7 @@ def plan_rename(
 
 def _plan(reader: CheckpointReader, path: str, names: Renamed) -> Plan:
     is_bundle = reader.format.is_bundle  # whose values stay where they are
+    _refuse_unread(reader, path)
     moves = [
         Move(reader.specs[old]._replace(key=new), old, None if is_bundle else reader[old])
         for old, new in names.keys.items()
@@ -123,6 +125,23 @@ def _plan(reader: CheckpointReader, path: str, names: Renamed) -> Plan:
         facts=Nothing() if is_bundle else rekeyed(reader.proved_facts(), names.keys),
         notes=tuple(names.notes),
     )
+
+
+def _refuse_unread(reader: CheckpointReader, path: str) -> None:
+    """Refuse tensors whose bytes cannot be carried, which no option leaves out here."""
+    holds, specs = reader.format.holds, reader.specs
+    left = [] if reader.format.is_bundle else [key for key in specs if specs[key].dtype.is_unmapped]
+    left = [key for key in left if reader.is_unread(key) or not holds(specs[key].dtype)]
+    if not left:
+        return
+    key = left[0]
+    message = f"{reader.format.name} is not written with {specs[key].dtype}"
+    if reader.is_unread(key):
+        message = reader.undecoded(key).message
+    without = [word for key in left for word in ("--exclude", key)]
+    copy = command_line("convert", *without, reader.location.path, path)
+    hints = (f"to copy the others, which can then be renamed: {copy}",)
+    raise UnsupportedFeatureError(message, path=reader.location.path, key=key, hints=hints)
 
 
 def _refuse_saved_model(reader: CheckpointReader) -> None:

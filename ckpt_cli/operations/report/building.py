@@ -116,7 +116,7 @@ def _what(entry: Entry) -> str:
     if entry.change != "value":
         return f"{entry.change}: {' -> '.join(specs)}"
     if found.differing is None:
-        return "value: another checksum"
+        return f"value: {entry.untold}"
     count = f"value: {counted(found.differing, 'element')} differ" + ("s" if found.differing == 1 else "")
     if found.max_abs is None or found.max_rel is None:
         return count

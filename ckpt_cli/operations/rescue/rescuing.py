@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from formats.core.spec import TensorSpec
     from formats.model.location import Location
     from formats.model.object_graph import ObjectGraph
+    from formats.model.reader import CheckpointReader
 
 
 GRAPH_KEY = OBJECT_GRAPH_KEY.decode()
@@ -67,7 +68,7 @@ class Lost(NamedTuple):
         known = self.spec if self.spec is not None and self.spec.dtype is not INVALID else None
         return {
             "key": self.key,
-            "dtype": known.dtype.name if known else None,
+            "dtype": known.dtype_name if known else None,
             "shape": list(known.shape) if known else None,
             "reason": self.finding.message,
             "code": self.finding.code,
@@ -175,13 +176,21 @@ def _flaws(
     salvage: Salvage, keys: Iterable[str], advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[tuple[str, Finding | None]]:
     """Read tensors to their last byte; yield for each why it is lost, None where it is not."""
-    specs = salvage.reader.specs
     known = {finding.key: finding for finding in reversed(salvage.reader.findings)}
     for key in keys:
-        if specs[key].dtype is INVALID:
+        if salvage.reader.is_unread(key):
             yield key, known.get(key) or _lost_for(salvage.reader.undecoded(key), key)
         else:
-            yield key, _flaw(salvage, key, advance)
+            yield key, _unwritable(salvage.reader, key) or _flaw(salvage, key, advance)
+
+
+def _unwritable(reader: CheckpointReader, key: str) -> Finding | None:
+    """Return why a sound tensor is lost all the same: its format is not written with its type."""
+    dtype = reader.specs[key].dtype
+    if not dtype.is_unmapped or reader.format.holds(dtype):
+        return None
+    message = f"{reader.format.name} is not written with {dtype}"
+    return Finding("error", "dtype", message, key, reader.location.head)
 
 
 def _flaw(salvage: Salvage, key: str, advance: Callable[[int], None]) -> Finding | None:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 OBJECT_GRAPH_KEY = b"_CHECKPOINTABLE_OBJECT_GRAPH"
-BUNDLE_DTYPES = frozenset(dtypes.BY_NAME)
+BUNDLE_DTYPES = frozenset(dtype.name for dtype in dtypes.DTYPES if dtype.number)
 READER_VERSION = 1
 SLICE_KEY_BYTE = b"\0"
 _LARGEST_SIZE = 1 << 63

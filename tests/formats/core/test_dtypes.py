@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
 from formats.core import dtypes
+from formats.errors import UnsupportedFeatureError
 from tests.support import open_bytes_as
 
 # formats.md 4.5, in full: number, name, array type, bytes an element on disk.
@@ -64,8 +67,20 @@ BYTES = [
 
 
 def test_the_table_is_tensorflows() -> None:
-    assert [str(dtype.number) for dtype in dtypes.DTYPES] == [row[0] for row in ROWS]
-    assert [dtype.name for dtype in dtypes.DTYPES] == [row[1] for row in ROWS]
+    assert [str(number) for number in dtypes.BY_NUMBER] == [row[0] for row in ROWS]
+    assert [dtype.name for dtype in dtypes.BY_NUMBER.values()] == [row[1] for row in ROWS]
+    assert [dtype.name for dtype in dtypes.DTYPES if not dtype.number] == ["float8_e8m0fnu"]
+
+
+def test_a_type_that_is_not_mapped_is_one_by_its_name() -> None:
+    one = dtypes.unmapped("F4")
+    assert pickle.loads(pickle.dumps(one)) is one
+    assert one.is_unmapped
+    assert [one.is_mapped, one.is_number] == [False, False]
+    assert [dtypes.INVALID.is_mapped, dtypes.INVALID.is_unmapped] == [False, False]
+    assert dtypes.unmapped("qint8") != dtypes.BY_NAME["qint8"]
+    with pytest.raises(UnsupportedFeatureError, match="values of F4 are not read"):
+        one.numpy  # noqa: B018  asking is what raises
 
 
 @pytest.mark.parametrize(("number", "name", "array", "size"), ROWS)
@@ -119,7 +134,7 @@ def test_families() -> None:
     assert by_family["complex"] == {"complex64", "complex128"}
     assert by_family["bool"] == {"bool"}
     assert all("float" in name for name in by_family["float"])
-    assert len(by_family["float"]) == 10
+    assert len(by_family["float"]) == 11
     assert {dtype.name for dtype in dtypes.DTYPES if dtype.is_floating} == by_family["float"]
     assert not dtypes.STRING.is_number
     assert dtypes.BY_NAME["bool"].is_number

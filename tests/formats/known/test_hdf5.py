@@ -76,7 +76,9 @@ def test_opaque_bytes_with_a_dtype_are_numbers(tmp_path, name):
         assert reader.format.name == "keras-weights"
         assert reader.specs["x/vars/0"].dtype.name == name
         assert same(reads_alike(reader["x/vars/0"]), array)
-        assert reader.specs["x/vars/1"].dtype.name == "invalid"
+        assert reader.specs["x/vars/1"].dtype.name == "opaque"
+        with pytest.raises(formats.UnsupportedFeatureError, match="HDF5 calls them opaque"):
+            reader["x/vars/1"]
 
 
 def test_other_datasets_are_named_and_not_listed(tmp_path):
@@ -110,7 +112,28 @@ def test_floats_of_odd_exponents_are_not_taken_for_common_ones(tmp_path):
     with h5py.File(path, "w") as file:
         h5py.h5d.create(file.id, b"x", odd, h5py.h5s.create_simple((1000,)))
     with formats.open_checkpoint(path) as reader:
-        assert reader.facts.document()["unlisted"] == ["x"]
+        spec = reader.specs["x"]
+        assert (spec.dtype.name, spec.dtype_name, spec.nbytes) == ("float32_e8m23_b1151", None, 4000)
+        assert sum(map(len, reader["x"].chunks())) == 4000
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_numbers_of_types_that_are_not_mapped_have_their_bytes(tmp_path, filtered):
+    path = str(tmp_path / "l.h5")
+    small = h5py.h5t.STD_I32BE.copy()
+    small.set_size(3)
+    array = np.arange(100, dtype=np.longdouble)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("long", data=array, compression="gzip" if filtered else None)
+        dataset = h5py.h5d.create(file.id, b"int24", small, h5py.h5s.create_simple((2,)))
+        dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array([1, -2], "<i4"))
+    with formats.open_checkpoint(path) as reader:
+        assert [spec.dtype.name for spec in reader.specs.values()] == ["int24_be", "float128_e15m64"]
+        assert not reader.findings
+        assert b"".join(map(bytes, reader["int24"].chunks())) == b"\0\0\1\xff\xff\xfe"
+        stored = np.frombuffer(b"".join(map(bytes, reader["long"].chunks())), np.longdouble)
+        assert np.array_equal(stored, array)
+        assert [finding for step in reader.verify() for finding in step.findings] == []
 
 
 def test_keys_may_be_any_bytes(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import struct
 import zipfile
@@ -56,11 +57,12 @@ def test_a_pickle_is_listed_without_dtype_and_never_loaded(tmp_path):
     path = str(tmp_path / "p.npz")
     np.savez(path, o=np.array([{}, None], object), x=np.zeros(2))
     with formats.open_checkpoint(path) as reader:
-        assert reader.specs["o"].dtype.name == "invalid"
+        assert reader.specs["o"].dtype.is_unmapped
+        assert reader.specs["o"].dtype_name is None
+        with pytest.raises(formats.UnsupportedFeatureError, match="are a pickle, which is not loaded"):
+            reader["o"]
         assert reader.specs["o"].shape == (2,)
         assert "a pickle, which is not loaded" in reader.findings[0].message
-        with pytest.raises(formats.CorruptCheckpointError):
-            reader["o"].read()
         assert reader["x"].read().tolist() == [0, 0]
 
 
@@ -119,11 +121,60 @@ def test_headers_that_are_none_are_findings(tmp_path, header):
 
 
 @pytest.mark.parametrize(
-    "descr", [b"'<b4'", b"'<f3'", b"'|V2'", b"'<M8[s]'", b"[('a', '<f4')]", b"'|S99999999999'"]
+    ("descr", "itemsize"),
+    [
+        (b"'<b4'", 4),
+        (b"'<f3'", 3),
+        (b"'|V2'", 2),
+        (b"'<f16'", 16),
+        (b"'<M8[s]'", 8),
+        (b"[('a', '<f4'), ('b', '<f8')]", 12),
+        (b"'|S99999999999'", 99999999999),
+    ],
 )
-def test_elements_without_dtype_are_listed(descr):
+def test_elements_without_dtype_are_listed(descr, itemsize):
     header = decode_header(npy(b"{'descr': " + descr + b", 'fortran_order': False, 'shape': (2,)}"))
-    assert (header.dtype.name, header.shape) == ("invalid", (2,))
+    assert (header.dtype.name, header.shape) == (str(ast.literal_eval(descr.decode())), (2,))
+    assert header.dtype.is_unmapped
+    assert header.itemsize == itemsize
+
+
+@pytest.mark.parametrize("descr", [b"','", b"'<f4,'", b"'3('", b"[('a', 'zz')]", b"[1]", b"[('a',)]", b"7"])
+def test_elements_of_what_is_no_type_are_damage(descr):
+    with pytest.raises(ValueError, match=r"\.npy element type"):
+        decode_header(npy(b"{'descr': " + descr + b", 'fortran_order': False, 'shape': (2,)}"))
+
+
+def test_types_that_are_not_mapped_are_carried_as_numpy_has_them(tmp_path):
+    arrays = {
+        "raw": np.arange(4, dtype="<u2").view("V2"),
+        "wide": np.arange(3, dtype=np.longdouble),
+        "fields": np.array([(1, 2.5), (3, 4.5)], [("a", "<i4"), ("b", "<f8")]),
+        "when": np.array(["2020-01-01"], "M8[D]"),
+        "turned": np.asfortranarray(np.arange(6, dtype=np.longdouble).reshape(2, 3)),
+        "x": np.arange(2.0),
+    }
+    path, out = str(tmp_path / "a.npz"), str(tmp_path / "b.npz")
+    np.savez(path, **arrays)
+    with formats.open_checkpoint(path) as reader:
+        assert [key for key in reader if reader.specs[key].dtype.is_unmapped] == [
+            "fields",
+            "raw",
+            "turned",
+            "when",
+            "wide",
+        ]
+        assert {reader.specs[key].nbytes for key in reader} == {arr.nbytes for arr in arrays.values()}
+        with pytest.raises(formats.UnsupportedFeatureError, match="values of <f16 are not read"):
+            reader["wide"].read()
+        specs = list(reader.specs.values())
+        with formats.create_checkpoint(out, format="npz", specs=specs) as writer:
+            for key in reader:
+                writer.write(key, reader[key].chunks())
+    with np.load(out) as found:
+        for key, array in arrays.items():
+            assert found[key].dtype == array.dtype
+            assert found[key].tolist() == array.tolist()
 
 
 def test_a_header_may_be_of_any_version_and_length():

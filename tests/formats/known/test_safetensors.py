@@ -57,7 +57,12 @@ CORRUPT = {
     "backwards": ({"a": entry(4, 0, [4])}, 4, "has 4 bytes"),
     "size": ({"a": entry(0, 4, [4], "F32")}, 4, r"data_offsets \[0, 4\], F32 of shape \[4\] has 16 bytes"),
     "overflow": ({"a": entry(0, 4, [1 << 62, 1 << 62], "F32")}, 4, "F32 of shape"),
-    "dtype": ({"a": entry(0, 4, dtype="X9")}, 4, "dtype 'X9' is not known"),
+    "dtype": ({"a": entry(0, 4, dtype="x9")}, 4, "dtype 'x9' is none"),
+    "packed size": (
+        {"a": entry(0, 4, [9], "F4")},
+        4,
+        r"data_offsets \[0, 4\], F4 of shape \[9\] has 36 bits",
+    ),
     "negative": ({"a": entry(0, 4, [-4])}, 4, r"shape \[-4\]"),
     "float": ({"a": entry(0, 4, [4.0])}, 4, r"shape \[4.0\]"),
     "rank": ({"a": entry(0, 1, [1] * 10_000)}, 1, "shape"),
@@ -110,7 +115,31 @@ def test_a_truncated_file_lists_leniently(tmp_path):
 def test_dtypes_that_only_others_know_are_listed(tmp_path):
     path = write(tmp_path / "x.safetensors", {"a": entry(0, 4, [8], "F4")}, bytes(4))
     with formats.open_checkpoint(path) as reader:
-        assert reader.specs["a"].dtype.name == "invalid"
+        spec = reader.specs["a"]
+        assert (spec.dtype.name, spec.dtype_name, spec.nbytes) == ("F4", None, 4)
+        assert spec.dtype.is_unmapped
+        assert not reader.findings
+        assert b"".join(map(bytes, reader["a"].chunks())) == bytes(4)
+        with pytest.raises(formats.UnsupportedFeatureError, match="values of F4 are not read"):
+            reader["a"].read()
+
+
+def test_a_dtype_of_a_later_version_is_found_and_closes_nothing(tmp_path):
+    header = {"a": entry(0, 4, [2], "F16X2"), "b": entry(4, 8, [1], "F32")}
+    path = write(tmp_path / "x.safetensors", header, bytes(8))
+    with formats.open_checkpoint(path) as reader:
+        (finding,) = reader.findings
+        assert (finding.severity, finding.code, finding.key) == ("error", "dtype", "a")
+        assert finding.message == "dtype 'F16X2' is not known"
+        assert reader["b"].read() == 0
+        assert not reader.format.holds(reader.specs["a"].dtype)
+
+
+def test_scales_of_microscaling_are_numbers(tmp_path):
+    path = write(tmp_path / "x.safetensors", {"a": entry(0, 3, [3], "F8_E8M0")}, b"\x7f\x80\xff")
+    with formats.open_checkpoint(path) as reader:
+        assert reader.specs["a"].dtype.name == "float8_e8m0fnu"
+        assert [str(value) for value in reader["a"].read().astype("f4")] == ["1.0", "2.0", "nan"]
 
 
 def test_text_with_a_brace_in_its_ninth_column_is_no_safetensors(tmp_path):

@@ -288,8 +288,6 @@ QUANTIZED = (
 )
 WITHOUT_VALUES = {
     "quantized": Call("torch._utils._rebuild_qtensor", (*QUANTIZED, False, HOOKS)),
-    "complex32": untyped("complex32", "0", 6, (1,)),
-    "float8_e8m0fnu": untyped("float8_e8m0fnu", "0", 6, (6,)),
     "sparse": Call(
         "torch._utils._rebuild_sparse_tensor",
         (
@@ -310,12 +308,34 @@ def test_tensors_without_values_here_are_listed_and_refused_by_name(tmp_path: Pa
     path = written(tmp_path / "x.pt", zipped(value, {"0": bytes(24), "1": SIX.tobytes()}))
     with formats.open_checkpoint(path) as reader:
         assert list(reader.specs) == ["lacks", "w"]
-        assert reader.specs["lacks"].dtype.name == "invalid"
+        assert reader.specs["lacks"].dtype.is_unmapped
+        assert reader.specs["lacks"].nbytes is None
         with pytest.raises(UnsupportedFeatureError, match=what):
             reader["lacks"]
         assert reader["w"].read().size == 6
         assert [(found.severity, found.key) for found in reader.findings] == [("warning", "lacks")]
         assert not any(found.severity == "error" for step in reader.verify() for found in step.findings)
+
+
+@pytest.mark.parametrize(("name", "itemsize"), [("complex32", 4), ("float4_e2m1fn_x2", 1), ("bits16", 2)])
+def test_bytes_of_types_that_are_not_mapped_are_gathered(tmp_path: Path, name: str, itemsize: int) -> None:
+    data = bytes(range(24))
+    count = 24 // itemsize
+    rebuild = "torch._utils._rebuild_tensor_v3"
+    turned = untyped(name, "0", 24, (2, count // 2))
+    assert turned.name == rebuild
+    arguments = list(turned.arguments)
+    arguments[3] = (1, 2)  # strides: the second dimension goes by columns
+    value = {"plain": untyped(name, "0", 24, (count,)), "turned": Call(rebuild, tuple(arguments))}
+    path = written(tmp_path / "x.pt", zipped(value, {"0": data}))
+    with formats.open_checkpoint(path) as reader:
+        assert {spec.dtype.name for spec in reader.specs.values()} == {name}
+        assert [spec.nbytes for spec in reader.specs.values()] == [24, 24]
+        assert b"".join(map(bytes, reader["plain"].chunks())) == data
+        elements = np.frombuffer(data, f"V{itemsize}").reshape(count // 2, 2).T
+        assert b"".join(map(bytes, reader["turned"].chunks())) == elements.tobytes()
+        with pytest.raises(UnsupportedFeatureError, match=f"values of {name} are not read"):
+            reader["plain"].read()
 
 
 def test_a_parameter_and_its_attributes(tmp_path: Path) -> None:

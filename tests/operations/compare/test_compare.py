@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 BIG_ENDIAN = BundleHeaderProto(num_shards=1, endianness=1, version=VersionDef(producer=1))
 FLOATS = (0.0, -0.0, 1.0, -2.0, 0.5, 3.25, math.nan, math.inf, -math.inf)
-NUMERIC = [dtype for dtype in dtypes.DTYPES if dtype.itemsize is not None]
+NUMERIC = [dtype for dtype in dtypes.BY_NUMBER.values() if dtype.itemsize is not None]
 
 
 def compared(directory: Path, left: Any, right: Any, tolerance: Tolerance = EQUAL, **how: Any) -> Difference:
