@@ -14,7 +14,16 @@ import click
 
 from .ending import EndedBySignal, ending_by_signals, exit_code
 from .options import color_option
-from .render.base import choose_color, choose_quiet, choose_verbose, error_lines, has_said_all, note, remark
+from .render.base import (
+    choose_color,
+    choose_quiet,
+    choose_verbose,
+    error_lines,
+    has_said_all,
+    note,
+    remark,
+    warning,
+)
 from .versions import version_lines
 
 if TYPE_CHECKING:
@@ -68,7 +77,7 @@ class CommandsByFile(click.Group):
 
         from formats.core import notices  # which every command imports, and completion does not
 
-        notices.listen(note)
+        notices.listen(note, warning)
         command: click.Command = importlib.import_module(f"ckpt_cli.commands.{cmd_name}").command
         return command
 

@@ -271,8 +271,9 @@ def test_in_the_store_room_the_local_store_and_those_who_write_ask() -> None:
         "staging",
         "upload",
     }
-    # Tests fill memory from files; what git gives is copied to where it can be read at places.
-    assert asking == {"local", "obstacles", *writing, "memory", "git"}
+    # Tests fill memory from files; what git gives is copied to where it can be read at places; /proc tells of
+    # a process.
+    assert asking == {"local", "obstacles", *writing, "memory", "git", "process"}
 
 
 HEAVY = (

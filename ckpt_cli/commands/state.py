@@ -58,8 +58,8 @@ def command(directory: str, *, as_json: bool, dry_run: bool, **wishes: Any) -> i
     while another machine saves into the directory.
 
     In a bucket --set and --fix put the state file anew, and --fix deletes what interrupted
-    conversions with --resume have sent.  Parts of uploads that a killed process left there
-    are seen by nobody, and removed by a lifecycle rule of the bucket.
+    conversions with --resume have sent, and locks that have expired.  Parts of uploads that a
+    killed process left there are seen by nobody, and removed by a lifecycle rule of the bucket.
 
     --keep replaces the state file first and then deletes, with all their files, all but
     the N latest checkpoints whose index and data files are there.  What a symbolic link

@@ -1,6 +1,6 @@
 """What a person should know while something is still going on, told to whoever listens.
 
-The command line listens and prints notes.  A program that does not listen finds the same
+The command line listens, and prints notes and warnings.  A program that does not listen finds the same
 in the log of Python's `logging`, under `formats`.
 """
 
@@ -19,14 +19,20 @@ def _log(text: str) -> None:
 
 
 _listener: Callable[[str], None] = _log
+_warner: Callable[[str], None] = _log
 
 
-def listen(listener: Callable[[str], None]) -> None:
-    """Have all notices told to `listener` from now on."""
-    global _listener  # noqa: PLW0603  a program has one place where it tells things
-    _listener = listener
+def listen(listener: Callable[[str], None], warner: Callable[[str], None]) -> None:
+    """Have all notices told to `listener`, and all warnings to `warner`, from now on."""
+    global _listener, _warner
+    _listener, _warner = listener, warner
 
 
 def tell(text: str) -> None:
     """Tell a notice: what is going on, in one line."""
     _listener(text)
+
+
+def warn(text: str) -> None:
+    """Tell a warning, which is told also where notices are not wanted."""
+    _warner(text)

@@ -34,6 +34,9 @@ TORCH_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})
 
 _PATTERNS = (SHARD, V1_SHARD, SAFETENSORS_SHARD, TORCH_SHARD)
 
+LONGEST_STEM = 48
+"""Characters of the target's name in a staging directory's: a name has at most 255 bytes."""
+
 _SPELLED = {
     SHARD: (".data-{shard:05d}-of-{count:05d}", 0),
     V1_SHARD: ("-{shard:05d}-of-{count:05d}", 0),
@@ -74,6 +77,12 @@ def count_in(path: str) -> int | None:
     """Return the count of shards that a shard's name says; None where it is none's."""
     shard = SHARD.fullmatch(path) or hub_shard(path)
     return int(shard["count"]) if shard is not None else None
+
+
+def staging_pattern(name: str) -> tuple[str, re.Pattern[str]]:
+    """Return with what the names of a target's staging directories begin, and how they are spelled."""
+    stem = name[:LONGEST_STEM]
+    return stem, re.compile(re.escape(stem) + r"_temp_[0-9a-f]{32}")
 
 
 class _Taken(NamedTuple):

@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import stat
 from bisect import bisect_right
 from itertools import pairwise
@@ -26,7 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError
 from ..wire.crc32c import crc32c
-from .staging import LONGEST_STEM, refusing
+from .beside import LONGEST_STEM, staging_pattern
+from .staging import refusing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -88,12 +88,6 @@ def line_of(value: object) -> bytes:
 def staging_of(target: str, name: str) -> str:
     """Return the staging directory of a target that has these 32 hex digits in its name."""
     return os.path.join(os.path.dirname(target), f"{os.path.basename(target)[:LONGEST_STEM]}_temp_{name}")
-
-
-def staging_pattern(name: str) -> tuple[str, re.Pattern[str]]:
-    """Return with what the names of a target's staging directories begin, and how they are spelled."""
-    stem = name[:LONGEST_STEM]
-    return stem, re.compile(re.escape(stem) + r"_temp_[0-9a-f]{32}")
 
 
 def journaled(target: str) -> list[str]:

@@ -106,6 +106,8 @@ class MemoryStore(ObjectStore):
 
     scheme = "mem"
     tells_md5 = True
+    conditional = True
+    """Whether objects are put on conditions."""
 
     def __init__(self) -> None:
         self._blobs: dict[str, _Blob] = {}
@@ -152,6 +154,13 @@ class MemoryStore(ObjectStore):
     def asked(self, path: str) -> Entry | None:
         blob = self._blobs.get(path)
         return None if blob is None else blob.entry
+
+    def get(self, path: str, most: int) -> tuple[bytes, Entry] | None:
+        blob = self._blobs.get(path)
+        return None if blob is None else (blob.data[:most], blob.entry)
+
+    def keeps_conditions(self, path: str, data: Block) -> bool:  # noqa: ARG002  as they are in `put`
+        return self.conditional
 
     def delete(self, paths: Sequence[str]) -> None:
         for path in paths:

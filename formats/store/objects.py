@@ -3,6 +3,7 @@
     put       a small object, at one stroke; where something lies there, on a condition
     stream    a large one, in blocks; nobody sees any of it before `finish`
     asked     what lies there now, asked of the store and not of what it said before
+    get       a small object as it is now, all of it
     delete    several
 
 Nothing is ever written at a place inside of an object, and none is renamed: who writes knows the names first.
@@ -69,6 +70,20 @@ class ObjectStore(Store):
     @abstractmethod
     def asked(self, path: str) -> Entry | None:
         """Return what lies at a path now; None where nothing does.  Raises InaccessibleError."""
+
+    @abstractmethod
+    def get(self, path: str, most: int) -> tuple[bytes, Entry] | None:
+        """Return up to `most` bytes of an object as it is now, and what it is; None where there is none.
+
+        Raises InaccessibleError.
+        """
+
+    @abstractmethod
+    def keeps_conditions(self, path: str, data: Block) -> bool:
+        """Try to create an object that is there already; return whether the server rejects that.
+
+        Where it does not, these bytes may lie there.  Raises InaccessibleError.
+        """
 
     @abstractmethod
     def delete(self, paths: Sequence[str]) -> None:

@@ -92,7 +92,7 @@ class ObjectStore(Buckets, objects.ObjectStore):
                     mode: Any = "overwrite" if over.whatever else "create"
                     if over.entry is not None:
                         found = obstore.head(client, key)
-                        if entry_of(found).identity != over.entry.identity:
+                        if not objects.is_same(entry_of(found).identity, over.entry.identity):
                             raise appeared
                         # Amazon and Azure go by the one, Google by the other.
                         mode = {name: found[name] for name in ("e_tag", "version") if found[name]}
@@ -130,6 +130,46 @@ class ObjectStore(Buckets, objects.ObjectStore):
             return trying(path, ask)
         except CheckpointNotFoundError:
             return None
+
+    def get(self, path: str, most: int) -> tuple[bytes, Entry] | None:
+        bucket, key = parted(path)
+
+        def ask() -> tuple[bytes, Entry]:
+            obstore = library(path)
+            data = b""
+            try:
+                with self.told(path):
+                    got = obstore.get(self.client(bucket), key)
+                    data = b"" if got.meta["size"] > most else bytes(got.bytes())
+                    return data, entry_of(got.meta)
+            finally:
+                count(path, len(data))
+
+        try:
+            return trying(path, ask)
+        except CheckpointNotFoundError:
+            return None
+
+    def keeps_conditions(self, path: str, data: Block) -> bool:
+        bucket, key = parted(path)
+
+        def ask() -> bool:
+            obstore = library(path)
+            client = self.client(bucket)
+            try:
+                with self.told(path):
+                    try:
+                        obstore.put(client, key, data, mode="create", use_multipart=False)
+                    except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
+                        return True
+                    except Exception as error:
+                        if not is_unknown(error):
+                            raise
+                    return False
+            finally:
+                count(path, 0, sent=len(data))
+
+        return trying(path, ask)
 
     def delete(self, paths: Sequence[str]) -> None:
         for path in paths:

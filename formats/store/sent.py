@@ -16,7 +16,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError, CheckpointExistsError
-from .beside import count_in, is_shard_of
+from .beside import count_in, is_shard_of, staging_pattern
 from .journal import (
     JOURNAL,
     JOURNAL_VERSION,
@@ -27,9 +27,9 @@ from .journal import (
     is_number,
     is_of,
     line_of,
-    staging_pattern,
     value_of,
 )
+from .object_lock import ObjectLock
 from .objects import NOTHING, Over, is_same, md5
 from .paths import entry_at, join, name_of, names_in, parent
 from .staging import ALIVE
@@ -140,6 +140,7 @@ class SentJournal:
         self.is_void = False
         self.count: int | None = None
         self._store = object_store(target)
+        self.lock = ObjectLock(target)
         self._sent: dict[str, Sent] = {}
         self._head: tuple[int, str] | None = None
         self._entry: Entry | None = None
@@ -166,12 +167,13 @@ class SentJournal:
             self._sent = found.sent
 
     def begin(self) -> None:
-        """Take the journal over, or begin one."""
+        """Take the target's lock, and the journal over, or begin one."""
+        ALIVE.add(self)
+        self.lock.acquire()
         self._store.forget_listings()
         self._entry = self._store.asked(self.path)
         self._load()
         self._has_begun = True
-        ALIVE.add(self)
         self._put()
 
     @property
@@ -250,7 +252,7 @@ class SentJournal:
 
     def keeps(self) -> bool:
         """Whether what was sent stays: there is something to go on with, or another goes on with it."""
-        return self._is_lost or self.is_over or (not self.is_void and bool(self._sent))
+        return self._is_lost or self.lock.is_lost or self.is_over or (not self.is_void and bool(self._sent))
 
     @property
     def is_kept(self) -> bool:
@@ -259,8 +261,11 @@ class SentJournal:
     def close(self) -> None:
         """Leave it to others, or remove it where it is of no use."""
         ALIVE.discard(self)
-        if self._has_begun and not self.keeps():
-            self._store.delete([self.path])
+        try:
+            if self._has_begun and not self.keeps():
+                self._store.delete([self.path])
+        finally:
+            self.lock.release()
 
     remove = close
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..core.chunks import view_of
 from ..errors import CheckpointError, CheckpointExistsError
 from .base import unseen
+from .beside import LONGEST_STEM
 from .hand import HAND, StaysHereError
 from .links import followed, leads_nowhere
 from .locks import lock, lock_timeout, wait_for
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
     from ..core.chunks import Chunk
     from .ownership import Ownership
 
-
-LONGEST_STEM = 48
-"""Characters of the target's name in the directory's: a name has at most 255 bytes."""
 
 _ASIDE = "aside"
 

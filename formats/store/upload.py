@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ..core.chunks import PIECE, view_of
 from ..errors import CheckpointError, CheckpointExistsError, ConversionError
 from .blocks import is_free
+from .object_lock import ObjectLock
 from .objects import NOTHING, WHATEVER, ObjectStore, Over, is_same, md5, md5_of, plain
 from .paths import as_if_there, entry_at, join, name_of, parent, refuse_missing_place, store_of
 from .staging import ALIVE, StagedFile, refusing
@@ -82,6 +83,7 @@ class Upload:
         self._entry: Entry | None = None
         self.rows: list[tuple[int, int, int]] = []
         self.journal: Finishes | None = None
+        self.lock: ObjectLock | None = None
 
     def add_row(self, row: tuple[int, int, int]) -> None:
         """Take note of a tensor that lies in it: offset, bytes, masked checksum; for a journal alone."""
@@ -150,6 +152,8 @@ class Upload:
         """
         if self.is_published:
             return
+        if self.lock is not None:
+            self.lock.check()
         if self._stream is not None:
             if not self._over.whatever and _is_other(self._store.asked(self.path), self._over.entry):
                 raise CheckpointExistsError("has appeared, or changed, meanwhile", path=self.path)
@@ -362,6 +366,9 @@ class Finishes(Protocol):
     count: int | None
     is_over: bool
 
+    @property
+    def lock(self) -> ObjectLock: ...
+
     def kept(self, path: str) -> Upload | None: ...
 
     def finished(self, path: str, entry: Entry, rows: Sequence[tuple[int, int, int]]) -> None: ...
@@ -379,7 +386,7 @@ class Uploading:
     `head` is the path of what goes last.  `prove` holds each object against what the store says of it.
     `largest` are the bytes of the largest object, as far as that is known.  With a `journal` objects that
     are finished stay for another process to go on with.  Where it `is_shared`, other processes send all but
-    the head.
+    the head.  As long as it is there it holds the lock of the target.
     """
 
     is_local = False
@@ -403,16 +410,31 @@ class Uploading:
         parts = -(-largest // _MOST_PARTS)
         self._block = max(BLOCK, -(-parts // BLOCK) * BLOCK)
         self._store = object_store(target)
-        before = self._store.asked(head)
-        if before is None:
-            refuse_missing_place(head)
-        self._over = Over(entry=before) if overwrite and before is not None else NOTHING
+        self._over = NOTHING
+        self._lock = ObjectLock(target) if journal is None else journal.lock
         self._head: Upload | None = None
         self._uploads: list[Upload] = []
         self._files: list[StagedFile] = []
         self._scratch: str | None = None
         self._surplus: list[str] = []
         ALIVE.add(self)
+        try:
+            self._begin(overwrite=overwrite)
+        except BaseException:
+            self.remove()
+            raise
+
+    def _begin(self, *, overwrite: bool) -> None:
+        """Take the lock, unless the journal has it, and look at what is to be replaced."""
+        if self._store.asked(self._head_path) is None:
+            refuse_missing_place(self._head_path)
+        if self._journal is None:
+            self._lock.acquire()
+        before = self._store.asked(self._head_path)
+        if before is not None and not overwrite:
+            writer = f", written by {self._lock.waited_for}" if self._lock.waited_for else ""
+            raise CheckpointExistsError(f"has appeared meanwhile{writer}", path=self._head_path)
+        self._over = NOTHING if before is None else Over(entry=before)
 
     # What is on this machine ------------------------------------------------------
 
@@ -466,6 +488,7 @@ class Uploading:
             self._uploads.append(handed)
             return handed
         upload = Upload(path, over, block, is_head=is_head, prove=self._prove)
+        upload.lock = self._lock
         if is_head:
             self._head = upload
         else:
@@ -482,7 +505,7 @@ class Uploading:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody can be kept out; names that nobody had, and conditions, take the place of that."""
+        """Look at what lies there now; the lock keeps others from writing the same."""
         self._store.forget_listings()
         yield
 
@@ -533,6 +556,7 @@ class Uploading:
             size = os.path.getsize(path)
         block = max(self._block, -(-size // _MOST_PARTS // BLOCK) * BLOCK)
         self._head = head = Upload(self._head_path, self._over, block, is_head=True, prove=self._prove)
+        head.lock = self._lock
         with refusing(self.target), open(path, "rb") as file:
             while piece := file.read(PIECE):
                 head.write(piece)
@@ -549,29 +573,30 @@ class Uploading:
 
         What the head may name stays where nobody can tell whether the head is there.
         """
-        import shutil
-
         ALIVE.discard(self)
-        try:
+        with contextlib.ExitStack() as stack:  # which goes on where one step fails
+            stack.callback(self._lock.release if self._journal is None else self._journal.remove)
+            stack.callback(self._remove_here)
             if self._head is not None:
                 self._head.settle()
-            if self._head is not None and self._head.is_published:
-                self._store.delete(self._surplus)
-            elif self._journal is not None and self._journal.keeps():
+            if self._lock.is_lost or (self._journal is not None and self._journal.keeps()):
                 self._abort()
+            elif self._head is not None and self._head.is_published:
+                self._store.delete(self._surplus)
             else:
-                with contextlib.ExitStack() as stack:  # which goes on where one cannot be taken back
-                    for upload in (*self._uploads, *([self._head] if self._head is not None else ())):
-                        stack.callback(upload.remove)
-        finally:
-            while self._files:
-                with contextlib.suppress(CheckpointError):  # What is thrown away may be lost.
-                    self._files.pop().close()
-            if self._scratch is not None:
-                shutil.rmtree(self._scratch, ignore_errors=True)
-                self._scratch = None
-            if self._journal is not None:
-                self._journal.remove()
+                for upload in (*self._uploads, *([self._head] if self._head is not None else ())):
+                    stack.callback(upload.remove)
+
+    def _remove_here(self) -> None:
+        """Remove what is on this machine."""
+        import shutil
+
+        while self._files:
+            with contextlib.suppress(CheckpointError):  # What is thrown away may be lost.
+                self._files.pop().close()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None
 
     def _abort(self) -> None:
         """Take back what is on its way; what is finished stays."""

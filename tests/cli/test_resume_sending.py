@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from formats.store import upload
+from formats.store import object_lock, upload
 from formats.store.journal import line_of
 from formats.store.memory import MemoryStore
 from formats.store.paths import reachable
@@ -80,7 +80,8 @@ class Cut(MemoryStore):
 
 
 @pytest.fixture
-def store() -> Iterator[Cut]:
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cut]:
+    monkeypatch.setattr(object_lock, "_SETTLED", 0.0)
     found = Cut()
     with reachable(found):
         yield found
@@ -123,7 +124,7 @@ def test_objects_that_are_finished_are_not_sent_again(
         done = ckpt("convert", *words, "--resume")
         assert done.code == 130, done.err
         last = store.changes[at - 1][1]
-        finished = {path for path in store.names if not path.endswith("ckpt.journal")}
+        finished = {path for path in store.names if not path.endswith(("ckpt.journal", "ckpt.lock"))}
         store.start()
         again = ckpt("convert", *words, "--resume")
         assert again.code == 0, again.err

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import http.client
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -18,7 +20,9 @@ import numpy as np
 import pytest
 
 import formats
-from formats.store.paths import open_file
+from formats.store.objects import WHATEVER
+from formats.store.paths import names_in, open_file
+from formats.store.upload import object_store
 from tests.cli.conftest import ROOT
 from tests.servers.google import Google, google
 from tests.servers.programs import KEY, SECRET
@@ -333,21 +337,28 @@ def test_a_server_without_conditions_is_written_to(google_server: Google) -> Non
         return 501 if any(name.lower() == "x-goog-if-generation-match" for name in headers) else None
 
     google_server.fault = refuse
-    codes = [
-        _ckpt("convert", source, "gs://bucket/plain/c-1", *more).returncode
+    done = [
+        _ckpt("convert", source, "gs://bucket/plain/c-1", "-q", *more)
         for source, more in ((OLD, ()), (OLD, ()), (NEW, ("--overwrite",)))
     ]
     google_server.fault = lambda *_: None
-    assert codes == [0, 3, 0]
+    assert [each.returncode for each in done] == [0, 3, 0]
+    warned = [each.stderr.count("warning: gs://bucket: this server ignores conditions") for each in done]
+    assert warned == [1, 0, 1]
+    assert not [path for path in google_server.objects if path.endswith("ckpt.lock")]
     assert _ckpt("diff", "--exact", NEW, "gs://bucket/plain/c-1").returncode == 0
 
 
 def test_a_small_checkpoint_takes_few_requests(s3: str) -> None:
-    """A listing, the index asked for, the shard put, a listing, the index put, and a listing still."""
+    """A listing, the index asked for, the shard put, a listing, the index put, and a listing still.
+
+    The lock takes six more: it is put, and once more, which fails; the index is asked for again; it is asked
+    for, put, and deleted.
+    """
     target = f"{s3}/few/c-1"
-    assert _servers(_ckpt("convert", NEW, target, "-v").stderr) == 6
+    assert _servers(_ckpt("convert", NEW, target, "-v").stderr) == 12
     # Once more, with a shard that is empty, for the names of one are taken, and the old shard deleted.
-    assert _servers(_ckpt("convert", NEW, target, "-v", "--overwrite").stderr) == 8
+    assert _servers(_ckpt("convert", NEW, target, "-v", "--overwrite").stderr) == 14
 
 
 def _servers(said: str) -> int:
@@ -376,3 +387,85 @@ def test_a_page_is_put_whole(name: str, bucket: str, tmp_path: Path) -> None:
     _ask_anew()
     with open_file(there) as file:
         assert file.read_exactly(0, file.size) == here.read_bytes()
+
+
+# Two at once ---------------------------------------------------------------------------
+
+
+def _begun(*words: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "ckpt_cli", *words], cwd=ROOT, env={**os.environ, **environment},
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [(), ("--overwrite",), ("--resume",)])
+def test_of_two_that_write_one_checkpoint_at_once_one_is_told_of_the_other(
+    more: tuple[str, ...], bucket: str, large: str
+) -> None:
+    for number in range(3):
+        target = f"{bucket}/race{''.join(more)}/{number}/c-1"
+        words = ("convert", large, target, "--shard-size", str(_PIECE), *more)
+        both = [_begun(*words) for _ in range(2)]
+        said = [each.communicate(timeout=120)[1] for each in both]
+        codes = sorted(each.returncode for each in both)
+        assert codes == [0, 3] or (codes == [0, 0] and more), said
+        _ask_anew()
+        assert _ckpt("verify", target).returncode == 0
+        assert _ckpt("diff", "--exact", large, target).returncode == 0
+        assert "ckpt.lock" not in "".join(_names(target))
+        errors = [line for text in said for line in text.splitlines() if "error: " in line]
+        expected = (
+            "is writing this checkpoint",
+            "has appeared meanwhile, written by process",
+            "is there already",
+        )
+        assert all(any(each in line for each in expected) for line in errors)
+
+
+def _names(target: str) -> list[str]:
+    """Return the names of all objects in the folder of a target, and below it."""
+    folder = target.rpartition("/")[0]
+    found = []
+    for name, is_folder in names_in(folder):
+        found += _names(f"{folder}/{name}/x") if is_folder else [f"{folder}/{name}"]
+    return found
+
+
+_ENDPOINTS = {"s3": "AWS_ENDPOINT_URL", "az": "AZURE_STORAGE_ENDPOINT", "gs": "STORAGE_EMULATOR_HOST"}
+
+
+def test_the_lock_of_a_killed_command_is_taken_over(bucket: str, large: str) -> None:
+    target = f"{bucket}/left/c-1"
+    words = ("convert", large, target, "--shard-size", str(_PIECE))
+    name = _ENDPOINTS[target.partition(":")[0]]
+    with proxied(os.environ[name]) as proxy:
+        proxy.delay = 0.3
+        process = _begun(*words, **{name: proxy.url + urlsplit(os.environ[name]).path})
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            _ask_anew()
+            with suppress(formats.CheckpointNotFoundError):
+                if any(".data-" in name for name in _names(target)):
+                    break
+        process.kill()
+        process.communicate()
+    _ask_anew()
+    (lock,) = (name for name in _names(target) if name.endswith("ckpt.lock"))
+    # As if that process had been one of another machine.
+    store = object_store(lock)
+    found = store.get(lock, 4096)
+    assert found is not None
+    said = json.loads(found[0]) | {"machine": "another", "host": "other"}
+    store.put(lock, json.dumps(said).encode(), WHATEVER)
+    began = time.monotonic()
+    rivals = [_begun(*words, "--overwrite", CKPT_LOCK_TIMEOUT="8") for _ in range(3)]
+    told = [each.communicate(timeout=120)[1] for each in rivals]
+    assert time.monotonic() - began > 8, told
+    codes = {each.returncode for each in rivals}
+    assert 0 in codes, told
+    assert codes <= {0, 3}, told
+    assert sum("waiting up to 8 s" in text for text in told) == len(rivals)
+    _ask_anew()
+    assert _ckpt("diff", "--exact", large, target).returncode == 0
+    assert not any(name.endswith("ckpt.lock") for name in _names(target))

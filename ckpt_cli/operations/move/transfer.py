@@ -146,11 +146,12 @@ def execute(
         may_be_made = not overwrite and not journal.is_there
         if may_be_made and _is_made(plan, rehearsed, workers, advance):
             return known(journal, plan, dry_run=dry_run)
-        if not dry_run:
-            journal.begin()
-        if journal.is_done:
-            return finished(journal, plan, rehearsed, dry_run=dry_run)
-        overwrite |= journal.has_moved
+        with _ended_by_errors(journal):
+            if not dry_run:
+                journal.begin()
+            if journal.is_done:
+                return finished(journal, plan, rehearsed, dry_run=dry_run)
+            overwrite |= journal.has_moved
     with _ended_by_errors(journal):
         writer = create(overwrite=overwrite, rehearsal=dry_run, journal=None if dry_run else journal)
     if proof == FULL:

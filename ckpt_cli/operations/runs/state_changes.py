@@ -37,7 +37,9 @@ from formats.find.registry import detect_format, format_named
 from formats.model.location import Location, step_of
 from formats.model.reader import Family
 from formats.store.beside import V1_SHARD
+from formats.store.object_lock import LeftLock, lock_path, locks_in
 from formats.store.paths import absolute, is_file, is_in_store, join, relative
+from formats.store.sent import HalfSent
 from formats.store.staging import holding, refusing, replace_file, sync_directory
 from formats.tf.run.leftovers import Freed
 from formats.tf.run.state_file import StateFile
@@ -46,7 +48,6 @@ from .state import NOT_THERE, Entry, Run, flaw_of, is_inside
 
 if TYPE_CHECKING:
     from formats.find.directory import Member
-    from formats.store.sent import HalfSent
     from formats.tf.run.leftovers import Leftover
 
 
@@ -72,7 +73,7 @@ class Change(NamedTuple):
     name: str
     why: str
     files: tuple[str, ...] = ()
-    leftover: Leftover | HalfSent | None = None
+    leftover: Leftover | HalfSent | LeftLock | None = None
 
     nbytes: int = 0
     """What is freed."""
@@ -338,7 +339,7 @@ class _Planner:
 
     # Leftovers --------------------------------------------------------------------
 
-    def _name(self, leftover: Leftover | HalfSent) -> str:
+    def _name(self, leftover: Leftover | HalfSent | LeftLock) -> str:
         return relative(leftover.path, self.run.path)
 
     def _put_back(self) -> None:
@@ -348,14 +349,30 @@ class _Planner:
                     Change("put-back", self._name(leftover), leftover.what, leftover=leftover)
                 )
 
+    def _remove_locks(self) -> set[str]:
+        """Plan to remove the locks of commands that have ended; return the others, by their paths."""
+        held = set[str]()
+        for lock in locks_in(self.run.path):
+            name = self._name(lock)
+            if lock.in_the_way is None:
+                self.changes.append(Change("remove", name, lock.what, leftover=lock, nbytes=lock.nbytes))
+                continue
+            held.add(lock.path)
+            self.warnings.append(f"{name} is left alone: {lock.what}, {lock.in_the_way}")
+        return held
+
     def _remove_leftovers(self) -> None:
         import time
 
         deleted = {path for change in self.changes for path in change.files}
+        held = self._remove_locks()
         for leftover in self.run.leftovers:
             if leftover.aside or leftover.path in deleted:
                 continue
             name = self._name(leftover)
+            if isinstance(leftover, HalfSent) and leftover.target and lock_path(leftover.target) in held:
+                self.warnings.append(f"{name} is left alone: it is being written")
+                continue
             if leftover.in_the_way is not None:
                 self.warnings.append(f"{name} is left alone: {leftover.what}, but {leftover.in_the_way}")
                 continue
