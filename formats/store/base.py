@@ -39,7 +39,7 @@ Identity = tuple[int | str, ...]
 class Entry(NamedTuple):
     """What lies at a path: one of the kinds above, bytes, seconds since 1970, 0 where nobody tells.
 
-    `links` are a file's names.
+    `links` are a file's names, `changed` the time of its last change (ctime) in nanoseconds, on a disk.
     """
 
     kind: str
@@ -47,6 +47,7 @@ class Entry(NamedTuple):
     modified: float
     identity: Identity
     links: int = 1
+    changed: int | None = None
 
 
 class Listed(NamedTuple):

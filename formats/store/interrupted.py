@@ -46,13 +46,16 @@ _EVERY = 1.0
 class Journal:
     """The journal of a target, and the staging directory that it is in, locked from `begin` on.
 
-    `header` says what is done: plain data.  Of one that `is_over`, for all is in its place, that
+    `header` says what is done: plain data.  `changed` says when sources were last changed, which a link or a
+    chmod does, too: so it is no part of what is done.  Of one that `is_over`, for all is in its place, that
     alone is remembered until `forget`; one that `is_void` is removed.
     """
 
-    def __init__(self, target: str, header: Mapping[str, Any]) -> None:
+    def __init__(self, target: str, header: Mapping[str, Any], changed: Mapping[str, int]) -> None:
         self.target = target
         self.header = {"journal": JOURNAL_VERSION, **header}
+        self._changed = changed
+        self._is_doubtful: bool | None = None
         self.directory = staging_of(target, digest(self.header))
         self.made: list[str] = []
         self.lock: int | None = None
@@ -94,6 +97,17 @@ class Journal:
         return self._is_done
 
     @property
+    def is_doubtful(self) -> bool:
+        """Whether a source was changed, if only its links or mode, since the first process began.
+
+        What was filled then may be another file's, and counts when the source was read again.
+        """
+        if self._is_doubtful is None:
+            found = read_journal(self.directory)
+            return found.header is not None and found.changed != self._changed
+        return self._is_doubtful
+
+    @property
     def has_moved(self) -> bool:
         """Whether some of it has been moved to its place, where it is nobody else's."""
         if not has_journal(self.directory):
@@ -111,6 +125,9 @@ class Journal:
         if found.header is not None and found.header != self.header:
             found = Found(None, [], [], is_whole=False)  # It calls itself what it is not.
         self.is_damaged = not found.is_whole and found.header is None
+        self._is_doubtful = found.header is not None and found.changed != self._changed
+        if self._is_doubtful:  # and stays so for whoever goes on after this one
+            self._changed = found.changed
         self._is_done = any(map(self._is_head_in_place, found.changes))
         self._claims = Claims(found.lines)
         with refusing(self.target):
@@ -170,7 +187,7 @@ class Journal:
         new = self.path(JOURNAL + ".new")
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_APPEND, 0o600)
         try:
-            _write(fd, line_of(self.header))
+            _write(fd, line_of(self.header) + line_of(["changed", self._changed]))
             for line in self._claims.lines():
                 _write(fd, line)
             os.fsync(fd)
@@ -312,7 +329,8 @@ class Journal:
             size = os.path.getsize(self.path(JOURNAL))
         except FileNotFoundError:  # It was cut off before it had begun.
             return False
-        return not self.is_void and size > len(line_of(self.header))
+        empty = len(line_of(self.header)) + len(line_of(["changed", self._changed]))
+        return not self.is_void and size > empty
 
     @property
     def is_kept(self) -> bool:

@@ -3,6 +3,7 @@
     TARGET_temp_<32 hex>/             named by the digest of what is done, so that who does the same finds it
     TARGET_temp_<32 hex>/JOURNAL      lines, each: CRC-32C of its text: 8 hex digits, a space, text: JSON
         {"journal": 1, ...}                             the first: what is done, of which sources, how
+        ["changed", {PATH: TIME}]                       when sources were last changed (ctime, in nanoseconds)
         ["filled", FILE, OFFSET, [[SIZE, CRC, ...]]]    ranges of a staged file, one behind the other: bytes,
                                                         checksum, and those of what was read for it
         ["renamed", OLD, NEW]                           a staged file, just before it has another name
@@ -69,6 +70,7 @@ class Found(NamedTuple):
     lines: list[bytes]
     changes: list[Moved | tuple[str, str]]
     is_whole: bool
+    changed: Mapping[str, int] = {}
 
 
 def digest(header: Mapping[str, Any]) -> str:
@@ -140,17 +142,20 @@ def _decoded(lines: Iterator[bytes]) -> Found:
         return Found(None, [], [], is_whole=False)
     claims: list[bytes] = []
     changes: list[Moved | tuple[str, str]] = []
+    changed: dict[str, int] = {}
     for line in lines:
         value = value_of(line)
         if _is_filled(value):
             claims.append(line)
+        elif is_times(value):
+            changed = value[1]
         elif _is_renamed(value):
             changes.append((value[1], value[2]))
         elif _is_moved(value):
             changes.append(Moved(value[1], value[2], tuple(value[3])))
         else:
-            return Found(header, claims, changes, is_whole=False)
-    return Found(header, claims, changes, is_whole=True)
+            return Found(header, claims, changes, is_whole=False, changed=changed)
+    return Found(header, claims, changes, is_whole=True, changed=changed)
 
 
 def value_of(line: bytes) -> Any:
@@ -199,6 +204,13 @@ def _is_moved(value: Any) -> bool:
         return False
     identity = value[3]
     return isinstance(identity, list) and len(identity) == 3 and all(map(is_number, identity))
+
+
+def is_times(value: Any) -> bool:
+    """Whether a line says when sources were last changed."""
+    return (
+        is_of(value, "changed", 2) and isinstance(value[1], dict) and all(map(is_number, value[1].values()))
+    )
 
 
 def is_of(value: Any, kind: str, length: int) -> bool:

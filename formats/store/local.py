@@ -203,7 +203,8 @@ class LocalStore(Store):
         except (OSError, ValueError):  # ValueError: a NUL, which a state file's path can hold
             return None
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), OTHER)
-        return Entry(kind, status.st_size, status.st_mtime, _identity(status), status.st_nlink)
+        identity = _identity(status)
+        return Entry(kind, status.st_size, status.st_mtime, identity, status.st_nlink, status.st_ctime_ns)
 
     def list(self, folder: str) -> Sequence[Listed]:
         try:

@@ -2,6 +2,7 @@
 
     TARGET_temp_<32 hex>/ckpt.journal     one object, put anew with each that is finished
         {"journal": 1, ...}                                     the header; lines are as in `journal`
+        ["changed", {PATH: TIME}]                               when sources were last changed
         ["count", N]                                            the count of shards in their names
         ["sent", NAME, IDENTITY, SIZE, [[OFFSET, SIZE, CRC]]]   an object, and the tensors that lie in it
         ["head", SIZE, MD5]                                     the index, just before it is put
@@ -26,6 +27,7 @@ from .journal import (
     is_name,
     is_number,
     is_of,
+    is_times,
     line_of,
     value_of,
 )
@@ -61,6 +63,7 @@ class _Read(NamedTuple):
     planned: int | None
     sent: dict[str, Sent]
     head: tuple[int, str] | None
+    changed: Mapping[str, int] = {}
 
 
 def _read(path: str) -> _Read:
@@ -82,6 +85,8 @@ def _read(path: str) -> _Read:
             found = found._replace(planned=value[1])
         elif is_of(value, "head", 3) and is_number(value[1]) and isinstance(value[2], str):
             found = found._replace(head=(value[1], value[2]))
+        elif is_times(value):
+            found = found._replace(changed=value[1])
         elif _is_sent(value):
             found.sent[value[1]] = Sent(tuple(value[2]), value[3], tuple(map(tuple, value[4])))
         else:
@@ -130,8 +135,9 @@ class SentJournal:
 
     is_damaged = False
 
-    def __init__(self, target: str, header: Mapping[str, Any]) -> None:
+    def __init__(self, target: str, header: Mapping[str, Any], changed: Mapping[str, int]) -> None:
         self.target = target
+        self._changed = changed
         self.header = {"journal": JOURNAL_VERSION, **header}
         stem = staging_pattern(name_of(target))[0]
         self.directory = join(parent(target), f"{stem}_temp_{digest(self.header)}")
@@ -165,6 +171,12 @@ class SentJournal:
         if found.header is not None and found.header == self.header:
             self.count, self._head = found.planned, found.head
             self._sent = found.sent
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether a source was changed, if only its links or mode, since the first process began."""
+        found = _read(self.path)
+        return found.header is not None and found.changed != self._changed
 
     def begin(self) -> None:
         """Take the target's lock, and the journal over, or begin one."""
@@ -233,7 +245,7 @@ class SentJournal:
         self._put()
 
     def _put(self) -> None:
-        lines = [line_of(self.header)]
+        lines = [line_of(self.header), line_of(["changed", self._changed])]
         if self.count is not None:
             lines.append(line_of(["count", self.count]))
         for name, sent in self._sent.items():

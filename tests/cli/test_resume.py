@@ -24,7 +24,7 @@ from ckpt_cli.main import main
 from formats.core.version import VERSION
 from formats.model.writer import Place
 from formats.store import interrupted as interrupting
-from formats.store.journal import JOURNAL
+from formats.store.journal import JOURNAL, read_journal
 from formats.store.locks import lock
 from formats.store.staging import StagedFile, refusing
 from formats.wire.crc32c import crc32c
@@ -365,6 +365,148 @@ def test_a_source_that_changed_is_named(ckpt: Ckpt, here: Path, places: Interrup
     assert files(kept) == before
     shutil.rmtree(kept)
     assert ckpt("convert", BUNDLE, "out/c-1", "--resume").code == 0
+
+
+# A source of the same inode, size and time ------------------------------------------------
+
+
+def put_in_place(path: str, data: bytes) -> None:
+    """Have other bytes in a file that keeps its inode, size and time, as one that was given its inode has."""
+    before = os.stat(path)
+    with open(path, "r+b") as file:
+        file.write(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = os.stat(path)
+    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (
+        before.st_ino,
+        before.st_size,
+        before.st_mtime_ns,
+    )
+
+
+def save_alike(name: str) -> tuple[bytes, bytes]:
+    """Save a source; return its bytes, and those of another with the same header, size and ends.
+
+    What differs lies further from both ends than what a digest of these is of.
+    """
+    found = []
+    for factor in (2, 1):
+        small = np.ones(1, np.float32)
+        between = {f"b{at}": np.full(40_000, at * factor, np.float32) for at in range(6)}
+        equal = {f"{name}{at}": np.full(40_000, at, np.float32) for at in range(2) for name in "ac"}
+        arrays = {**equal, **between, "d": small}
+        if name.endswith(".npz"):
+            np.savez(name, **dict(sorted(arrays.items())))
+        else:
+            save(name, dict(sorted(arrays.items())), "safetensors", overwrite=True)
+        with open(name, "rb") as file:
+            found.append(file.read())
+    new, old = found
+    return old, new
+
+
+@pytest.mark.parametrize("more", [(), ("--cast", "float16")])
+@pytest.mark.parametrize("source", ["source/x.safetensors", "source/x.npz"])
+def test_a_source_that_was_given_the_inode_of_the_first_makes_no_mixture(
+    source: str, more: tuple[str, ...], ckpt: Ckpt, here: Path, places: Interrupted
+) -> None:
+    """With --no-verify nothing else would notice it."""
+    _, new = save_alike(source)
+    words = (source, "out/c-1", "--to", "name", "--no-verify", *more)
+    shutil.copy2(source, "kept")
+    put_in_place(source, new)
+    expected = whole(ckpt, words)
+    with open("kept", "rb") as file:
+        put_in_place(source, file.read())
+    interrupted(ckpt, places, words, 8)
+    put_in_place(source, new)
+    if source.endswith(".safetensors"):
+        interrupted(ckpt, places, words, 2)  # and whoever goes on after this one is told, too
+    done = ckpt("convert", *words, "--resume")
+    if source.endswith(".npz"):  # whose end has checksums
+        assert (done.code, f"its source {os.path.abspath(source)} has changed since" in done.err) == (3, True)
+    else:
+        assert done.code == 0, done.err
+        assert files("out") == expected
+
+
+def test_a_short_source_is_known_by_all_of_its_bytes(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+    words = (LOOSE, "out/c-1", "--to", "name", "--no-verify")
+    interrupted(ckpt, places, words, 5)
+    with open(LOOSE, "rb") as file:
+        data = bytearray(file.read())
+    data[-1] ^= 1
+    put_in_place(LOOSE, data)
+    done = ckpt("convert", *words, "--resume")
+    assert (done.code, f"its source {os.path.abspath(LOOSE)} has changed since" in done.err) == (3, True)
+
+
+@pytest.mark.parametrize("name", ["bundle", "cast", "safetensors", "from a compressed file", "linked"])
+@pytest.mark.parametrize("how", ["chmod", "link", "renamed there and back"])
+def test_what_changes_nothing_but_the_time_of_change_is_gone_on_with(
+    how: str, name: str, ckpt: Ckpt, here: Path, places: Interrupted
+) -> None:
+    words = TARGETS[name]
+    expected = whole(ckpt, words)
+    total = len(places.written)
+    interrupted(ckpt, places, words, 5)
+    for path in os.scandir("source"):
+        before = os.stat(path.path).st_ctime_ns
+        while os.stat(path.path).st_ctime_ns == before:  # within a tick of the clock it is the same
+            if how == "chmod":
+                os.chmod(path.path, 0o640)
+            elif how == "link":
+                os.link(path.path, "other")
+                os.unlink("other")
+            else:
+                os.rename(path.path, "other")
+                os.rename("other", path.path)
+    done = ckpt("convert", *words, "--resume", "-j", "1")
+    assert done.code == 0, done.err
+    assert "were there already" in done.err
+    assert len(places.written) <= total - 4
+    assert files("out") == expected
+
+
+def test_a_source_that_another_command_linked_is_gone_on_with(
+    ckpt: Ckpt, here: Path, places: Interrupted
+) -> None:
+    words = TARGETS["bundle"]
+    expected = whole(ckpt, words)
+    interrupted(ckpt, places, words, 5)
+    assert ckpt("convert", BUNDLE, "linked/c-1", "--link").code == 0
+    assert ckpt("convert", *words, "--resume").code == 0
+    assert files("out") == expected
+
+
+def test_a_source_whose_index_was_edited_in_place_is_named(
+    ckpt: Ckpt, here: Path, places: Interrupted
+) -> None:
+    interrupted(ckpt, places, TARGETS["bundle"], 5)
+    assert ckpt("rename", BUNDLE, "--in-place", "--sub", "^v0=>w0").code == 0
+    done = ckpt("convert", *TARGETS["bundle"], "--resume")
+    assert (done.code, f"its source {os.path.abspath(BUNDLE)}.index has changed since" in done.err) == (
+        3,
+        True,
+    )
+
+
+def test_what_was_finished_of_another_source_is_not_called_finished(
+    ckpt: Ckpt, here: Path, places: Interrupted
+) -> None:
+    os.mkdir("run")
+    old, new = save_alike("run/w-1.safetensors")
+    put_in_place("run/w-1.safetensors", old)
+    shutil.copy("run/w-1.safetensors", "run/w-2.safetensors")
+    words = ("run", "out", "--each", "--to", "name", "--no-verify")
+    whole(ckpt, words)
+    places.start(len(places.written) - 2)
+    assert ckpt("convert", *words, "-j", "1", "--resume").code == 130
+    places.start()
+    put_in_place("run/w-1.safetensors", new)
+    done = ckpt("convert", *words, "--resume")
+    assert done.code == 3
+    assert "its source run/w-1.safetensors may be another file since" in done.err
 
 
 def test_another_source_or_option_or_version_is_named(
@@ -781,7 +923,7 @@ def test_a_kill_loses_two_seconds_and_one_task_at_most(here: Path) -> None:
             process.kill()
             written += [line.split() for line in process.stdout.read().splitlines()]
         (kept,) = staged()
-        done = sum(len(json.loads(line[9:])[3]) for line in lines(kept)[1:])
+        done = sum(len(json.loads(line[9:])[3]) for line in read_journal(kept).lines)
         before = sum(float(when) < end - 2 for _, when in written)
         assert before > 5
         assert done >= before - 1

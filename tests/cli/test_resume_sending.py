@@ -145,6 +145,23 @@ def test_what_was_sent_is_not_read_again(ckpt: Ckpt, store: Cut, here: Path) -> 
     assert int(line.split(": ")[1].split()[0].replace(",", "")) < os.path.getsize("c-1.data-00000-of-00001")
 
 
+def test_a_source_without_checksums_whose_time_of_change_differs_is_named(
+    ckpt: Ckpt, store: Cut, here: Path
+) -> None:
+    """What was sent is not read again, and so may be of another file."""
+    save("loose.safetensors", {f"v{at}": np.full(400, at, np.float32) for at in range(6)}, "safetensors")
+    words = ("loose.safetensors", "mem://b/c-1", "--to", "name", "--shard-size", "2000")
+    assert ckpt("convert", *words, "--resume").code == 0
+    at = next(at for at, (_, path) in enumerate(store.changes, 1) if ".data-00002" in path)
+    store.clear()
+    store.start(at)
+    assert ckpt("convert", *words, "--resume").code == 130
+    store.start()
+    os.chmod("loose.safetensors", 0o640)
+    done = ckpt("convert", *words, "--resume")
+    assert (done.code, "loose.safetensors may be another file since" in done.err) == (3, True)
+
+
 @pytest.mark.parametrize("how", ["replaced", "gone", "same bytes"])
 def test_an_object_that_changed_is_sent_again(how: str, ckpt: Ckpt, store: Cut, here: Path) -> None:
     expected, _ = whole(ckpt, store, TARGETS["bundle"])

@@ -11,12 +11,12 @@ import hashlib
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from formats.core.chunks import chunks_of, view_of
+from formats.core.chunks import PIECE, chunks_of, view_of
 from formats.core.version import VERSION
 from formats.errors import CheckpointError, ConversionError, CorruptCheckpointError
 from formats.store.interrupted import Journal
 from formats.store.journal import Claim
-from formats.store.paths import absolute, entry_at, name_of, store_of
+from formats.store.paths import absolute, entry_at, name_of, open_file, store_of
 from formats.store.ranges import Sum
 from formats.store.sent import SentJournal
 
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from .computed import Sums
     from .plans import Plan
     from .tasks import Part
+
+
+_END = 64 << 10
+"""Bytes at the beginning and at the end of a file, which hold its header or index as a rule."""
+
+_INDEXES = (".index", ".json", ".metadata")
 
 
 class Resume:
@@ -59,17 +65,21 @@ class Resume:
             hints = ("leave out --resume, or write shards: DST/ --to safetensors --shard-size",)
             message = "is one object, of which nothing stays where it is not sent to its end"
             raise ConversionError(message, path=path, hints=hints)
+        sources, changed = _known_by(plan)
         header = {
             "version": VERSION,
             "target": name_of(path),
-            "sources": _identities(plan),
+            "sources": sources,
             "options": self.options,
             "plan": _digest(plan),
             "nbytes": plan.nbytes,
         }
-        journal = Journal(path, header) if writer.target.is_local else SentJournal(path, header)
+        kind = Journal if writer.target.is_local else SentJournal
+        journal = kind(path, header, changed)
         for directory, other in journal.others():
-            raise _refusal(directory, other, header)
+            raise _refusal(directory, header, _difference(other, header))
+        if changed and isinstance(journal, SentJournal) and journal.is_doubtful:
+            raise another_source(journal, plan)  # of what was sent, nothing is read again
         self._journals.append(journal)
         return journal
 
@@ -87,9 +97,16 @@ class Resume:
 # What is done ---------------------------------------------------------------------
 
 
-def _identities(plan: Plan) -> dict[str, list[int | str]]:
-    """Return by what the sources' files are known again.  CheckpointError where a server tells nothing."""
+def _known_by(plan: Plan) -> tuple[dict[str, list[int | str]], dict[str, int]]:
+    """Return by what the sources' files are known again, and when they were last changed.
+
+    File systems give an inode to the next file, and archives set times: so a digest of what a file begins
+    and ends with, its index or header as a rule, is a part of the first.  The index of a bundle has
+    checksums of all values; of other files, that were changed since, values are read again.  CheckpointError
+    where a server tells nothing.
+    """
     found: dict[str, list[int | str]] = {}
+    changed: dict[str, int] = {}
     for source in plan.sources:
         for path in (*(source.fingerprint or {}), *source.files()):
             entry = entry_at(path)
@@ -98,11 +115,28 @@ def _identities(plan: Plan) -> dict[str, list[int | str]]:
             is_local = not store_of(path).scheme
             # The number of a local device may be another when the machine was started again.
             identity = entry.identity[1:] if is_local else entry.identity
+            is_proved = source.format.is_bundle and path != source.location.head
+            if is_local and not is_proved:
+                identity = (*identity, _ends_digest(path))
+            if entry.changed is not None and not source.format.is_bundle:
+                changed[absolute(path)] = entry.changed
             if not is_local and not any(isinstance(part, str) and part for part in identity):
                 message = "its server tells nothing by which it would be known again"
                 raise CheckpointError(message, path=path, hints=("leave out --resume",))
             found[absolute(path)] = list(identity)
-    return found
+    return found, changed
+
+
+def _ends_digest(path: str) -> str:
+    """Return a digest of an index, of other files of their beginning and end."""
+    with open_file(path) as file:
+        is_whole = path.endswith(_INDEXES) or file.size <= 2 * _END
+        ranges = [(0, file.size)] if is_whole else [(0, _END), (file.size - _END, file.size)]
+        digest = hashlib.sha256()
+        for begin, end in ranges:
+            for at in range(begin, end, PIECE):
+                digest.update(file.read_exactly(at, min(PIECE, end - at)))
+    return digest.hexdigest()
 
 
 def _digest(plan: Plan) -> str:
@@ -119,11 +153,17 @@ def _digest(plan: Plan) -> str:
     return found.hexdigest()
 
 
-def _refusal(directory: str, other: Mapping[str, Any], header: Mapping[str, Any]) -> CheckpointError:
-    """Return why what was begun cannot be gone on with: the first thing that differs."""
+def _refusal(directory: str, header: Mapping[str, Any], why: str) -> CheckpointError:
+    """Return why what was begun cannot be gone on with."""
     hints = (f"to begin anew, remove what it has finished: rm -r {directory}",)
-    message = f"another conversion to {header['target']} was interrupted: {_difference(other, header)}"
+    message = f"another conversion to {header['target']} was interrupted: {why}"
     return CheckpointError(message, path=directory, hints=hints)
+
+
+def another_source(journal: Journal | SentJournal, plan: Plan) -> CheckpointError:
+    """Return the error of what was finished, and may be of other files than lie there now."""
+    why = f"its source {plan.source} may be another file since: its time of change (ctime) is another"
+    return _refusal(journal.directory, journal.header, why)
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
@@ -158,6 +198,8 @@ class Ledger:
 
     def __init__(self, journal: Journal | SentJournal | None) -> None:
         self._journal = journal
+        self.is_doubtful = isinstance(journal, Journal) and journal.is_doubtful
+        """Whether what is claimed counts only when its source was read again."""
         self.kept = 0
 
     def claim(self, place: Place, begin: int, end: int) -> Claim | None:
@@ -178,6 +220,8 @@ class Ledger:
     def stream(self, place: Place, size: int, chunks: Callable[[], Iterator[Chunk]]) -> Sum:
         """Fill a place from its beginning to its end; return the checksum."""
         claim = self.claim(place, 0, size)
+        if claim is not None and self.is_doubtful:
+            claim = claim if _sum_of(chunks()).crc == claim.made else None
         if claim is not None and place.holds(0, claim):
             self.kept += size
             return Sum(claim.made, size)
@@ -201,6 +245,13 @@ class Ledger:
         if self.kept:
             notes.append(f"went on: {self.kept:,} of {plan.nbytes:,} bytes were there already")
         return notes
+
+
+def _sum_of(chunks: Iterator[Chunk]) -> Sum:
+    found = Sum()
+    for chunk in chunks:
+        found.extend(chunk)
+    return found
 
 
 @contextmanager

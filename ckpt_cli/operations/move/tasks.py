@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 class Part(NamedTuple):
     """A range of a unit's bytes.  Copied, it goes to `place`; compared, it is held against `other`.
 
-    What a journal claims to be in its place is not copied again if it is there.
+    What a journal claims to be in its place is not copied again if it is there.  Where it is `doubtful`
+    whether that came of this source, the source is read again, too.
     """
 
     values: Values
@@ -40,6 +41,20 @@ class Part(NamedTuple):
     place: Place | None = None
     other: FileRange | None = None
     claim: Claim | None = None
+    is_doubtful: bool = False
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether what is claimed came of these values, and is there."""
+        assert self.place is not None
+        assert self.claim is not None
+        if self.is_doubtful:
+            sums = self.values.sums(zipped=self.place.is_zipped)
+            for _ in self.values.pieces(self.begin, self.end, sums):
+                pass
+            if sums.made.crc != self.claim.made:
+                return False
+        return self.place.holds(self.begin, self.claim)
 
 
 def copied(part: Part) -> Sums:
@@ -47,7 +62,7 @@ def copied(part: Part) -> Sums:
     assert part.place is not None
     if part.claim is not None:
         claimed = part.values.claimed(part.begin, part.end, part.claim)
-        if claimed is not None and part.place.holds(part.begin, part.claim):
+        if claimed is not None and part.is_in_place:
             return claimed
     sums, at = part.values.sums(zipped=part.place.is_zipped), part.begin
     for piece in part.values.pieces(part.begin, part.end, sums):

@@ -42,7 +42,7 @@ from .computed import Values, cast
 from .layout import Spot, laid_out, units
 from .objects import can_be_shared, send_objects
 from .plans import FULL, NONE, Outcome
-from .resuming import Ledger, finished, known, letting_go
+from .resuming import Ledger, another_source, finished, known, letting_go
 from .sharing import Shares, share
 from .tasks import Part, broken, compared, copied, different, done
 
@@ -150,6 +150,8 @@ def execute(
             if not dry_run:
                 journal.begin()
             if journal.is_done:
+                if journal.is_doubtful and not _is_made(plan, rehearsed, workers, advance):
+                    raise another_source(journal, plan)
                 return finished(journal, plan, rehearsed, dry_run=dry_run)
             overwrite |= journal.has_moved
     with _ended_by_errors(journal):
@@ -341,7 +343,8 @@ def _copies(  # noqa: PLR0917  what goes where, then who does it
         place = writer.place(*unit.name) if is_one and move.spec.dtype.itemsize is not None else None
         if values is not None and place is not None:
             for begin, end in cut(values.size, workers.task_bytes):
-                yield unit, Part(values, begin, end, place, claim=ledger.claim(place, begin, end))
+                claim = ledger.claim(place, begin, end)
+                yield unit, Part(values, begin, end, place, None, claim, ledger.is_doubtful)
             continue
         workers.keep(move.spec.nbytes or 0)
         if place is not None:
