@@ -212,7 +212,6 @@ MAY_ASK = {
     "ckpt_cli.main": "lists its own modules, and opens the null device",
     "ckpt_cli.own_formats": "compares the folder of `formats` with the one beside its own",
     "ckpt_cli.operations.look.complaints": "reads its own table",
-    "ckpt_cli.operations.move.roundtrip": "has a directory for the way there and back",
     "ckpt_cli.operations.runs.state_changes": "is `ckpt state`, which changes directories of this machine",
     "ckpt_cli.render.findings.github": "writes the summary of a step of GitHub Actions",
     "ckpt_cli.runtime.compat.v1.train": "takes patterns, as TensorFlow does",
@@ -268,6 +267,7 @@ def test_in_the_store_room_the_local_store_and_those_who_write_ask() -> None:
         "links",
         "locks",
         "ownership",
+        "removing",
         "staging",
         "upload",
     }

@@ -7,6 +7,7 @@ one bytes object each, in C order.  A tensor may be larger than memory; a chunk 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from ..errors import ConversionError, leave_out
@@ -222,7 +223,7 @@ class FixedWidth:
                 message = f"{stored} bytes of strings would take {padded} at a fixed width"
                 raise ConversionError(message, key=spec.key, hints=hints)
         except BaseException:
-            self._file.close()
+            self._close()
             raise
 
     def __iter__(self) -> Iterator[bytes]:
@@ -245,4 +246,8 @@ class FixedWidth:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._file.close()
+        self._close()
+
+    def _close(self) -> None:
+        with suppress(OSError):  # What a full disk has not taken is thrown away.
+            self._file.close()

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tempfile
 from abc import abstractmethod
 from typing import IO, TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from ..core.dtypes import BY_NAME
 from ..core.spec import key_bytes
 from ..errors import ConversionError
 from ..model.writer import CheckpointWriter, Place, check_text
+from ..store.removing import scratch_directory
 from ..store.staging import Staging, refusing
 from .names import write_strings
 from .specs import RAW
@@ -147,16 +147,17 @@ class H5Writer(CheckpointWriter):
     def _make(self, path: str) -> None:
         """Make a file with everything in its place, and no values."""
         with refusing(self.target.path):
-            skeleton = H5Skeleton(path, self.target.path)
+            skeleton = None
             try:
+                skeleton = H5Skeleton(path, self.target.path)
                 self._lay_out(skeleton)
                 self._offsets = skeleton.close()
-            except (OSError, RuntimeError) as error:
-                with contextlib.suppress(OSError, RuntimeError):
-                    skeleton.abandon()
-                raise _plain(error) from error
-            except BaseException:
-                skeleton.abandon()
+            except BaseException as error:
+                if skeleton is not None:
+                    with contextlib.suppress(OSError, RuntimeError):
+                        skeleton.abandon()
+                if isinstance(error, OSError | RuntimeError):
+                    raise _plain(error) from error
                 raise
 
     def is_said_by(self, found: CheckpointReader) -> bool:  # noqa: ARG002  it says more than that tells
@@ -165,7 +166,7 @@ class H5Writer(CheckpointWriter):
             return self._is_laid_out_as(there, os.fstat(there.fileno()).st_size)
 
     def _is_laid_out_as(self, there: IO[bytes], nbytes: int) -> bool:
-        with tempfile.TemporaryDirectory(prefix="ckpt-") as folder:
+        with scratch_directory() as folder:
             path = os.path.join(folder, _SKELETON)
             self._make(path)
             with open(path, "rb") as made:

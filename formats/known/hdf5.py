@@ -201,10 +201,11 @@ class Hdf5Writer(CheckpointWriter):
             self._sink.close()
 
     def abandon(self) -> None:
+        # What cannot be closed is thrown away in the last line.
         if "_file" in self.__dict__:
-            self._file.close()
+            with contextlib.suppress(OSError, RuntimeError):
+                self._file.close()
         if "_sink" in self.__dict__:
-            # What cannot be closed is thrown away in the next line.
             with contextlib.suppress(OSError):
                 self._sink.close()
         super().abandon()

@@ -288,14 +288,10 @@ class _ShardExchange(Exchange):
         """Give a file a second name where there are no links; what has the name is complete."""
         self._copies += 1
         name = f"copy-{self._copies}"
-        file = self._staging.create(name)
-        try:
-            with open(path, "rb") as source:
-                for piece in iter(lambda: source.read(PIECE), b""):
-                    file.write(piece)
+        with self._staging.create(name) as file, open(path, "rb") as source:
+            for piece in iter(lambda: source.read(PIECE), b""):
+                file.write(piece)
             file.sync()
-        finally:
-            file.close()
         self._staging.move(name, second)
 
     def _retire(self) -> None:

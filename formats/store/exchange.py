@@ -15,11 +15,14 @@ no name is shared, 1 and 2 are not needed.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from .staging import refusing, sync_directory
+from .removing import Attempts
+from .staging import FULL, refusing, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,6 +32,11 @@ if TYPE_CHECKING:
 
 _BEFORE = "before.index"
 _SPARE = "spare.index"
+
+
+def _back(number: int) -> str:
+    """Return under which name an old shard is staged that may have to go back to its place."""
+    return f"back-{number}"
 
 
 class Exchange(ABC):
@@ -56,6 +64,9 @@ class Exchange(ABC):
     def _announce(self, shard: str) -> None:  # noqa: B027  most sets have nothing beside them
         """Prepare for a shard, new or under a second name, before an index names it."""
 
+    def _tidy(self) -> None:  # noqa: B027  most sets have nothing beside them
+        """Remove what `_announce` has made for shards that are gone."""
+
     def _retire(self) -> None:  # noqa: B027  most sets have no such file
         """Remove what readers would still prefer to the new index."""
 
@@ -76,27 +87,46 @@ class Exchange(ABC):
                 self._retire()
                 self._sync()
             except BaseException:
-                if self._is_done():
-                    self._remove_surplus()
-                else:
-                    self._undo()
+                with contextlib.suppress(OSError):  # What was raised first is what a person is told.
+                    if self._is_done():
+                        self._remove_surplus()
+                    else:
+                        self._undo()
                 raise
             self._remove_surplus()
 
     def _sync(self) -> None:
         sync_directory(self._staging.directory)
 
+    def _sync_if_possible(self) -> None:
+        """Sync where steps are taken back: what cannot be synced is taken back all the same."""
+        with contextlib.suppress(OSError):
+            self._sync()
+
     def _give_second_names(self, names: Mapping[str, str]) -> None:
-        """Give old shards second names; OSError where one cannot have any, and nothing has changed then."""
+        """Give old shards second names; OSError where one cannot have any, and nothing has changed then.
+
+        A third one each, among the staged files, is for `_undo`: on a full disk it could not be made then.
+        """
         self._second_names = dict(names)
         try:
-            for path, second in self._second_names.items():
+            for number, (path, second) in enumerate(self._second_names.items()):
                 self._second_name(path, second)
                 self._announce(second)
+                self._link_back(number, second)
             self._second_name(self._index, self._staging.path(_BEFORE))
         except OSError:
-            self._remove_second_names()
+            with contextlib.suppress(OSError):
+                self._remove_second_names()
             raise
+
+    def _link_back(self, number: int, second: str) -> None:
+        try:
+            self._staging.link(second, _back(number))
+        except OSError as error:
+            if error.errno in (errno.EIO, *FULL):
+                raise
+            # There are no links here: it is copied if it has to go back.
 
     def _stand_in(self, write: Callable[[StagedFile], None]) -> None:
         """Let the old index have another text, which speaks of the second names."""
@@ -115,27 +145,40 @@ class Exchange(ABC):
         for number, (path, second) in enumerate(self._second_names.items()):
             has_moved = not os.path.lexists(self._staging.path(os.path.basename(path)))
             if has_moved and os.path.lexists(second):
-                back = self._staging.path(f"back-{number}")
-                self._second_name(second, back)
+                back = self._staging.path(_back(number))
+                if not os.path.lexists(back):
+                    self._second_name(second, back)
                 os.replace(back, path)
         for shard in self._shards():
             staged = self._staging.path(os.path.basename(shard))
             if shard not in self._second_names and not os.path.lexists(staged) and os.path.lexists(shard):
-                os.unlink(shard)
-        self._sync()
-        if os.path.lexists(self._staging.path(_BEFORE)):
-            self._staging.move(_BEFORE, self._index)
-            self._sync()
+                with contextlib.suppress(OSError):  # No index speaks of it.
+                    os.unlink(shard)
+        self._sync_if_possible()
+        if os.path.lexists(before := self._staging.path(_BEFORE)):
+            os.replace(before, self._index)
+            self._sync_if_possible()
         self._remove_second_names()
 
     def _remove_second_names(self) -> None:
+        attempts = Attempts()
         for second in self._second_names.values():
-            if os.path.lexists(second):
-                os.unlink(second)
+            with attempts.going_on():
+                if os.path.lexists(second):
+                    os.unlink(second)
         self._second_names.clear()
+        with attempts.going_on():
+            self._tidy()
+        attempts.raise_first()
 
     def _remove_surplus(self) -> None:
         """Remove what the new index does not name: the old set, and what earlier kills left."""
+        attempts = Attempts()
         for path in self._surplus():
-            os.unlink(path)
-        self._sync()
+            with attempts.going_on():
+                os.unlink(path)
+        with attempts.going_on():
+            self._sync()
+        with attempts.going_on():
+            self._tidy()
+        attempts.raise_first()

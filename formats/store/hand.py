@@ -23,6 +23,8 @@ class Filled(Protocol):
 
     def close(self, *, synced: bool) -> None: ...
 
+    def discard(self) -> None: ...
+
 
 class Hand(threading.local):
     """Paths of files that are read, and files that are filled, by this thread's task, if it has travelled."""
@@ -42,8 +44,10 @@ def emptied() -> Iterator[Hand]:
     HAND.read, HAND.filled, HAND.has_travelled = set(), [], True
     try:
         yield HAND
+        for each in HAND.filled:
+            each.close(synced=False)
     finally:
         HAND.has_travelled = False
         for each in HAND.filled:
-            each.close(synced=False)
+            each.discard()
         HAND.filled = []

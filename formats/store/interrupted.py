@@ -13,6 +13,7 @@ import stat
 import threading
 from typing import TYPE_CHECKING, Any
 
+from ..core import notices
 from ..errors import CheckpointError
 from .beside import is_shard_of
 from .journal import (
@@ -33,7 +34,8 @@ from .journal import (
     staging_of,
 )
 from .locks import holder, is_locked, lock
-from .staging import ALIVE, make_directories, put_back, refusing, remove_empty, sync_directory
+from .removing import Attempts, let_go, remove_empty, remove_tree
+from .staging import ALIVE, make_directories, put_back, reason_of, refusing, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -152,7 +154,7 @@ class Journal:
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(self.lock), os.lstat(self.directory)):
                     return
-            os.close(self.lock)
+            let_go(self.lock)
             self.lock = None
 
     def _undo(self, changes: Sequence[Moved | tuple[str, str]]) -> None:
@@ -168,12 +170,10 @@ class Journal:
 
     def _tidy(self) -> None:
         """Remove what is not claimed, and what has another name elsewhere: it is somebody's file."""
-        import shutil
-
         with os.scandir(self.directory) as entries:
             for entry in list(entries):
                 if entry.is_dir(follow_symlinks=False):
-                    shutil.rmtree(entry.path)
+                    remove_tree(entry.path)
                 elif not self._may_stay(entry):
                     os.unlink(entry.path)
 
@@ -193,7 +193,7 @@ class Journal:
             os.fsync(fd)
             os.replace(new, self.path(JOURNAL))
         except BaseException:
-            os.close(fd)
+            let_go(fd)
             raise
         self._fd = fd
 
@@ -290,7 +290,7 @@ class Journal:
         except OSError as error:
             self._error = error
         finally:
-            os.close(fd)
+            let_go(fd)
 
     # The end ----------------------------------------------------------------------
 
@@ -306,23 +306,21 @@ class Journal:
         if thread is not None and thread is not threading.current_thread() and thread.is_alive():
             thread.join()
         if fd >= 0:
-            os.close(fd)
+            let_go(fd)  # All that counts in it was synced.
         held, self.lock = self.lock, None
         if held is not None:
-            os.close(held)
+            let_go(held)
         ALIVE.discard(self)
 
     def keeps(self) -> bool:
         """Whether its directory stays: there is something to go on with, or to be remembered."""
-        import shutil
-
         if self.lock is None:
             return True  # Nobody may touch it who has not locked it, or has let it go.
         if self.is_over:
             for name in os.listdir(self.directory):
                 if name != JOURNAL:
                     path = self.path(name)
-                    shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+                    remove_tree(path) if os.path.isdir(path) else os.unlink(path)
             return True
         self._write_pending()
         try:
@@ -338,22 +336,24 @@ class Journal:
         return has_journal(self.directory) and not self.is_over
 
     def remove(self) -> None:
-        """Let it go, where nothing was staged by this process; what there is to go on with stays."""
-        import shutil
+        """Let it go, where nothing was staged by this process; what there is to go on with stays.
 
-        with refusing(self.target):
+        Nothing is raised, as with `Staging.remove`.
+        """
+        attempts = Attempts()
+        with attempts.going_on():
             if not self.keeps():
-                shutil.rmtree(self.directory)
+                remove_tree(self.directory)
                 remove_empty(self.made)
         self.close()
+        if attempts.error is not None:
+            notices.warn(f"{self.directory}: cannot be removed: {reason_of(attempts.error)}")
 
     def forget(self) -> None:
         """Remove what is remembered of what is done."""
-        import shutil
-
         if self.is_over:
-            with refusing(self.target):
-                shutil.rmtree(self.directory, ignore_errors=True)
+            with contextlib.suppress(OSError):  # `begin` and `state --fix` find what stays
+                remove_tree(self.directory)
                 remove_empty(self.made)
 
     def sweep(self) -> None:
@@ -364,7 +364,7 @@ class Journal:
     def __del__(self) -> None:
         for fd in (self._fd, self.lock):
             if fd is not None and fd >= 0:
-                os.close(fd)
+                let_go(fd)
 
 
 def _held(path: str) -> CheckpointError:

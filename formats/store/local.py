@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from .base import CLOSED, FILE, FOLDER, LINK, NO_FOLDER, OTHER, Entry, File, Identity, Listed, Store
 from .obstacles import obstacle
+from .removing import let_go
 from .whole import forget_unsettled
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class _Descriptor:
 
     def __del__(self) -> None:
         if self.number >= 0:
-            os.close(self.number)
+            let_go(self.number)
 
 
 class LocalFile(File):

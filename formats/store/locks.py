@@ -17,6 +17,7 @@ import time
 
 from ..core import notices
 from ..errors import CheckpointError
+from .removing import let_go
 
 _DEFAULT_TIMEOUT = 600.0
 """Seconds: no move takes as long, unless its process was stopped."""
@@ -58,10 +59,10 @@ def lock(path: str) -> int:
     except OSError as error:
         if error.errno in _NO_LOCKS:
             return fd
-        os.close(fd)
+        let_go(fd)
         raise
     except BaseException:  # An interrupt may come anywhere.
-        os.close(fd)
+        let_go(fd)
         raise
     return fd
 
@@ -69,7 +70,7 @@ def lock(path: str) -> int:
 def is_locked(path: str) -> bool:
     """Whether a living process holds a directory."""
     try:
-        os.close(lock(path))
+        let_go(lock(path))
     except BlockingIOError:
         return True
     return False

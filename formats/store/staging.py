@@ -24,7 +24,9 @@ import stat
 import weakref
 from typing import TYPE_CHECKING, Protocol
 
+from ..core import notices
 from ..core.chunks import view_of
+from ..core.words import command_line
 from ..errors import CheckpointError, CheckpointExistsError
 from .base import unseen
 from .beside import LONGEST_STEM
@@ -34,9 +36,11 @@ from .locks import lock, lock_timeout, wait_for
 from .objects import WHATEVER
 from .ownership import give, ownership_of, strictest
 from .paths import is_folder, is_in_store, refuse_target
+from .removing import Attempts, let_go, remove_empty, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Self
 
     from ..core.chunks import Chunk
     from .ownership import Ownership
@@ -54,6 +58,9 @@ _HINTS = {
     errno.EROFS: ("this file system is mounted read-only: write elsewhere",),
 }
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says where there is no room."""
+
 _LARGEST_WRITE = 1 << 17
 """Bytes written in one call, as `cp` does: for larger ones Linux looks for memory in larger
 stretches, which a virtual machine may first have to get from its host."""
@@ -65,6 +72,11 @@ _STRETCH = 16 << 20
 """Bytes after which the disk is told of what is written from beginning to end."""
 
 
+def reason_of(error: Exception) -> str:
+    """Return what an error of the system says, in small letters."""
+    return str(getattr(error, "strerror", None) or error).lower()
+
+
 @contextlib.contextmanager
 def refusing(path: str) -> Iterator[None]:
     """Raise what the system refuses in this block as a CheckpointError about `path`."""
@@ -73,7 +85,7 @@ def refusing(path: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, CheckpointError):
             raise
-        message = f"cannot be written: {str(error.strerror or error).lower()}"
+        message = f"cannot be written: {reason_of(error)}"
         hints = _HINTS.get(error.errno or 0, ())
         if is_in_store(path):  # What a server refuses is no OSError.
             message += ", where it is made on this machine first"
@@ -118,13 +130,13 @@ def sync_directory(path: str) -> None:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
             raise
     finally:
-        os.close(fd)
+        let_go(fd)
 
 
 class StagedFile:
     """A new file, written from its beginning to its end, or at reserved places.
 
-    `about` is the path that errors name: what the user asked for.
+    `about` is the path that errors name: what the user asked for.  A context manager, which closes it.
     """
 
     travels = True
@@ -195,6 +207,21 @@ class StagedFile:
             with refusing(self._about):
                 os.close(fd)
 
+    def discard(self) -> None:
+        """Close it where what was written is thrown away, and may be lost."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            let_go(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()  # What was raised first is what a person is told.
+
     def __reduce__(self) -> tuple[object, ...]:
         if not self.travels:
             raise StaysHereError(self.path)
@@ -246,15 +273,19 @@ class FilledHere:
     def start_sync(self, offset: int, size: int) -> None:
         self._opened().start_sync(offset, size)
 
+    def discard(self) -> None:
+        """Close it where what was written is thrown away."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.discard()
+
     def close(self, *, synced: bool) -> None:
         """Close it, and bring what was written to the disk before that, if asked to and nobody else can."""
         file, self._file = self._file, None
         if file is not None:
-            try:
+            with file:
                 if synced and (self._memory is None or self._memory != file.memory):
                     file.sync()
-            finally:
-                file.close()
 
 
 class Kept(Protocol):
@@ -453,21 +484,25 @@ class Staging:
         """Remove the staging directory, and directories made for it that stayed empty.
 
         An old set that was set aside goes back to its place first.  What others can go on with stays.
+        Nothing is raised: where this follows an error, that one is told, and what stays is a warning.
         """
-        import shutil
-
         while self._files:
-            with contextlib.suppress(CheckpointError):  # What is thrown away may be lost.
-                self._close()
-        with refusing(self.target):
-            if self.journal is not None and self.journal.keeps():
-                self.journal.close()
-            else:
-                if os.path.isdir(self.staged):
-                    put_back(self.staged)
-                    shutil.rmtree(self.staged)
-                self._unlock()
+            self._files.pop().discard()
+        attempts = Attempts()
+        stays = self.journal is not None
+        with attempts.going_on():
+            stays = self.journal is not None and self.journal.keeps()
+        if self.journal is not None and stays:
+            self.journal.close()
+        else:
+            with attempts.going_on():
+                remove_staged(self.staged)
+            self._unlock()
+            with attempts.going_on():
                 remove_empty(self._made)
+            if attempts.error is not None and os.path.lexists(self.staged):
+                fix = command_line("state", "--fix", self.directory)
+                notices.warn(f"{self.staged}: cannot be removed: {reason_of(attempts.error)}; later: {fix}")
         ALIVE.discard(self)
 
     def _close(self) -> None:
@@ -477,7 +512,7 @@ class Staging:
     def _unlock(self) -> None:
         held, self._lock = self._lock, None
         if held is not None:
-            os.close(held)
+            let_go(held)
         if self.journal is not None:
             self.journal.close()
 
@@ -499,7 +534,7 @@ def holding(directory: str) -> Iterator[None]:
     try:
         yield
     finally:
-        os.close(held)
+        let_go(held)
 
 
 def aside_of(staged: str) -> list[str]:
@@ -517,6 +552,18 @@ def put_back(staged: str) -> None:
         os.replace(os.path.join(staged, _ASIDE, os.path.basename(path)), path)
     if paths:
         sync_directory(os.path.dirname(staged) or ".")
+
+
+def remove_staged(staged: str) -> None:
+    """Remove a staging directory, the old set in it having been put back; raise the first error, if any."""
+    if not os.path.isdir(staged):
+        return
+    attempts = Attempts()
+    with attempts.going_on():
+        put_back(staged)
+    if not aside_of(staged):  # also where what was put back could not be synced
+        remove_tree(staged)
+    attempts.raise_first()
 
 
 def make_directories(path: str, made: list[str] | None = None) -> None:
@@ -550,13 +597,6 @@ def remove_files(paths: Iterable[str], about: str) -> None:
             os.unlink(path)
 
 
-def remove_empty(made: Iterable[str]) -> None:
-    """Remove directories, made in this order, in which nothing is."""
-    for path in reversed(list(made)):
-        if os.path.isdir(path) and not os.listdir(path):
-            os.rmdir(path)
-
-
 def _sync_file(path: str, *, may_be_closed: bool) -> None:
     """Bring a file to disk: with all others where it is one that somebody else has closed to reading."""
     try:
@@ -574,7 +614,7 @@ def _opened(path: str) -> Iterator[int]:
     try:
         yield fd
     finally:
-        os.close(fd)
+        let_go(fd)
 
 
 class Removable(Protocol):
@@ -607,18 +647,15 @@ def replace_file(path: str, data: bytes) -> None:
     ownership = ownership_of(path)
     temporary = f"{path}.tempstate{int.from_bytes(os.urandom(8))}"
     try:
-        file = StagedFile(temporary, path, mode=0o666 if ownership is None else 0o600)
-        try:
+        with StagedFile(temporary, path, mode=0o666 if ownership is None else 0o600) as file:
             file.write(data)
             if ownership is not None:
                 file.belong(ownership)
             file.sync()
-        finally:
-            file.close()
         with refusing(path):
             os.replace(temporary, path)
             sync_directory(os.path.dirname(path) or ".")
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # What was raised first is what a person is told.
             os.unlink(temporary)
         raise

@@ -26,6 +26,7 @@ from .blocks import is_free
 from .object_lock import ObjectLock
 from .objects import NOTHING, WHATEVER, ObjectStore, Over, is_same, md5, md5_of, plain
 from .paths import as_if_there, entry_at, join, name_of, parent, refuse_missing_place, store_of
+from .removing import remove_tree
 from .staging import ALIVE, StagedFile, refusing
 
 if TYPE_CHECKING:
@@ -589,13 +590,12 @@ class Uploading:
 
     def _remove_here(self) -> None:
         """Remove what is on this machine."""
-        import shutil
-
         while self._files:
             with contextlib.suppress(CheckpointError):  # What is thrown away may be lost.
                 self._files.pop().close()
         if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_tree(self._scratch)
             self._scratch = None
 
     def _abort(self) -> None:

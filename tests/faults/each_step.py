@@ -87,7 +87,8 @@ def failures(exchange: Exchange, act: Callable[[Callable[[], Any]], Any], tmp_pa
                 failed = True
             else:
                 failed = False
-        assert failed or made[at - 1] == "link"
+        # What cannot be removed when all is in its place is a warning.
+        assert failed or made[at - 1] in ("link", "unlink", "rmdir")
         if files(directory) == before:
             assert not committed
             continue

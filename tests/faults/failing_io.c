@@ -1,8 +1,10 @@
-/* Lets writes below Python fail: loaded before the C library, it fails one call that writes with EIO.
+/* Lets writes below Python fail: loaded before the C library.
 
-   FAILING_CALL   the name of the call: write, pwrite, fsync, ftruncate or close
-   FAILING_AT     the number of the call that fails, from 1; those after it succeed
-   FAILING_IN     only files whose paths have this text count; a close, of files that are no directories */
+   FAILING_CALL     the names of the calls, with commas between: write, pwrite, fsync, ftruncate or close
+   FAILING_AT       the number of the call that fails, from 1
+   FAILING_IN       only files whose paths have this text count; a close, of files that are no directories
+   FAILING_FOREVER  set: all calls after it fail, too; a close also of directories
+   FAILING_ERRNO    the number of the error; without it EIO */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,22 +18,38 @@
 
 static int counted;
 
+static int is_one_of(const char *call, const char *wanted)
+{
+    size_t length = strlen(call);
+    const char *found;
+
+    for (found = strstr(wanted, call); found != NULL; found = strstr(found + 1, call))
+        if ((found == wanted || found[-1] == ',') && (found[length] == 0 || found[length] == ','))
+            return 1;
+    return 0;
+}
+
 static int fails(const char *call, int fd)
 {
     const char *wanted = getenv("FAILING_CALL"), *in = getenv("FAILING_IN"), *at = getenv("FAILING_AT");
+    const char *number = getenv("FAILING_ERRNO");
     char link[64], path[4096];
     ssize_t length;
+    int count;
 
-    if (wanted == NULL || in == NULL || at == NULL || strcmp(wanted, call) != 0)
+    if (wanted == NULL || in == NULL || at == NULL || !is_one_of(call, wanted))
         return 0;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     length = readlink(link, path, sizeof path - 1);
     if (length < 0)
         return 0;
     path[length] = 0;
-    if (strstr(path, in) == NULL || __sync_add_and_fetch(&counted, 1) != atoi(at))
+    if (strstr(path, in) == NULL)
         return 0;
-    errno = EIO;
+    count = __sync_add_and_fetch(&counted, 1);
+    if (count != atoi(at) && !(count > atoi(at) && getenv("FAILING_FOREVER") != NULL))
+        return 0;
+    errno = number == NULL ? EIO : atoi(number);
     return 1;
 }
 
@@ -71,8 +89,9 @@ int close(int fd)
 {
     /* Linux has closed the file, whatever it says. */
     struct stat status;
-    int failing = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && fails("close", fd);
+    int counts = fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || getenv("FAILING_FOREVER") != NULL);
+    int failing = counts && fails("close", fd), error = errno;
     int closed = REAL(close)(fd);
 
-    return failing ? (errno = EIO, -1) : closed;
+    return failing ? (errno = error, -1) : closed;
 }

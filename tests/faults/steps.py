@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 CHANGING = (
     "mkdir",
@@ -35,14 +35,23 @@ CHANGING = (
     "ftruncate",
 )
 
+TAKING_ROOM = frozenset(CHANGING) - {"replace", "rename", "unlink", "rmdir"}
+"""Those that fail on a disk that stays full, or that is mounted read-only after an error of its own."""
+
 
 class Killed(BaseException):
     """Stands for SIGKILL: raised by every call from one on."""
 
 
 @contextlib.contextmanager
-def steps(at: int, act: Callable[[Callable[[], Any]], Any], *, forever: bool = False) -> Iterator[list[str]]:
-    """Let `act` have call number `at`, or all from it on, that changes the file system; yield those made."""
+def steps(
+    at: int, act: Callable[[Callable[[], Any]], Any], *, forever: bool | Collection[str] = False
+) -> Iterator[list[str]]:
+    """Let `act` have call number `at`, or all from it on, that changes the file system; yield those made.
+
+    `forever` may name the calls that it has from there on.
+    """
+    staying = (CHANGING if forever else ()) if isinstance(forever, bool) else forever
     made: list[str] = []
 
     def wrap(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,7 +59,7 @@ def steps(at: int, act: Callable[[Callable[[], Any]], Any], *, forever: bool = F
             if name == "open" and not arguments[1] & os.O_CREAT:
                 return real(*arguments, **options)
             made.append(name)
-            if len(made) == at or (forever and len(made) > at):
+            if len(made) == at or (name in staying and len(made) > at):
                 return act(lambda: real(*arguments, **options))
             return real(*arguments, **options)
 

@@ -1,8 +1,9 @@
 """Every write of everything `ckpt` writes fails, or is the last thing a process does.
 
 The steps of an operation are the calls that change the file system (`tests.faults.steps`).
-One after the other is made to fail in each of four ways, and the process is killed before
-and after it.  All of them are tried by `make fuzz`, some of each operation by `make test`.
+One after the other is made to fail in each of four ways, once and, as on a disk that is full, with
+all behind it that take room; and the process is killed before and after it.  All of them are tried
+by `make fuzz`, some of each operation by `make test`.
 What the HDF5 library and zip files write below Python is cut off by a limit on the size of files.
 """
 
@@ -20,16 +21,17 @@ from ckpt_cli.ending import EndedBySignal, ending_by_signals
 from formats.errors import CheckpointError
 from tests.counts import count
 from tests.faults.operations import OPERATIONS, check, cli, debris, look, prepare
-from tests.faults.steps import die, exit_after, exit_before, failing, steps
+from tests.faults.steps import TAKING_ROOM, die, exit_after, exit_before, failing, steps
 from tests.sampling import seeds
 from tests.writing import files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
 
 ERRNOS = (errno.ENOSPC, errno.EIO, errno.EINTR, errno.EACCES)
+STAYING = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 TIDYING = ("unlink", "rmdir")
 """Steps of tidying up; where they fail, something is left, under a name that says so."""
 
@@ -78,10 +80,10 @@ def trial(
     return Trial(request.param, tmp_path, monkeypatch)
 
 
-def fail_at(trial: Trial, at: int, number: int) -> None:
+def fail_at(trial: Trial, at: int, number: int, staying: Collection[str] = ()) -> None:
     trial.fresh()
     before = files("run")
-    with steps(at, failing(number)) as made:
+    with steps(at, failing(number), forever=staying) as made:
         try:
             OPERATIONS[trial.name]()
         except (CheckpointError, OSError, RuntimeError):
@@ -156,6 +158,12 @@ def test_some_writes_fail(trial: Trial) -> None:
 
 
 @every_operation
+def test_from_some_writes_on_a_disk_stays_full_or_sick(trial: Trial) -> None:
+    for number, at in enumerate(trial.some()):
+        fail_at(trial, at, STAYING[number % len(STAYING)], TAKING_ROOM)
+
+
+@every_operation
 def test_after_some_writes_it_is_to_end(trial: Trial) -> None:
     for number, at in enumerate(trial.some()):
         end_at(trial, at, (signal.SIGTERM, signal.SIGHUP)[number % 2])
@@ -173,6 +181,14 @@ def test_some_writes_are_the_last_thing(trial: Trial) -> None:
 def test_every_write_fails(trial: Trial, number: int) -> None:
     for at in range(1, len(trial.steps) + 1):
         fail_at(trial, at, number)
+
+
+@pytest.mark.fuzz
+@every_operation
+@pytest.mark.parametrize("number", STAYING, ids=errno.errorcode.get)
+def test_from_every_write_on_a_disk_stays_full_or_sick(trial: Trial, number: int) -> None:
+    for at in range(1, len(trial.steps) + 1):
+        fail_at(trial, at, number, TAKING_ROOM)
 
 
 @pytest.mark.fuzz

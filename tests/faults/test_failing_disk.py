@@ -1,10 +1,12 @@
-"""A disk that fails below Python: each write of libhdf5 and of zip files in turn answers EIO.
+"""A disk that fails below Python: each write in turn answers EIO, or every one from some point on.
 
-The C library's calls are interposed by a small one, built here (`failing_io.c`).
+The C library's calls are interposed by a small one, built here (`failing_io.c`).  A disk that is sick or full
+stays so: what tidies up finds it as it is.
 """
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import shutil
@@ -15,7 +17,7 @@ import pytest
 
 from tests.cli.running import Starter
 from tests.counts import count
-from tests.faults.operations import SOURCE, debris, look, prepare
+from tests.faults.operations import GUIDE, SOURCE, debris, look, prepare
 from tests.faults.test_writes_below_python import TARGETS
 from tests.sampling import turn
 from tests.writing import files
@@ -110,3 +112,129 @@ def test_the_interposed_library_counts(
     assert TARGETS["old.npz"] == SOURCE
     assert convert("old.npz", starter, "write", 1).code == 3
     assert convert("old.npz", starter, "write", 100_000).code == 0
+
+
+# A disk that stays as it is -------------------------------------------------------------------
+
+STAYING = {
+    "every fsync": ("fsync", errno.EIO),
+    "every close": ("close", errno.EIO),
+    "every fsync and close": ("fsync,close", errno.EIO),
+    "all that writes": ("write,pwrite,ftruncate,fsync,close", errno.EIO),
+    "no room": ("write,pwrite,ftruncate", errno.ENOSPC),
+    "no quota": ("write,pwrite,ftruncate,close", errno.EDQUOT),
+}
+"""What fails from some point on, and with what."""
+
+SAID = {
+    errno.EIO: "input/output error",
+    errno.ENOSPC: "no space left on device",
+    errno.EDQUOT: "disk quota exceeded",
+}
+
+PLAIN = ("--weights-only", "--no-verify", "--overwrite")
+WRITERS: dict[str, tuple[str, ...]] = {
+    "new bundle": ("convert", SOURCE, "run/new-1"),
+    "bundle": ("convert", SOURCE, "run/odd-1", "--overwrite"),
+    "bundle of shards": ("convert", SOURCE, "run/odd-1", "--overwrite", "--shard-size", "100"),
+    "bundle of other shards": ("convert", SOURCE, "run/ckpt-9", "--overwrite", "--shard-size", "64"),
+    "bundle in a new directory": ("convert", SOURCE, "run/a/b/new-1"),
+    "bundle with links": ("convert", "run/ckpt-8", "run/ckpt-10", "--overwrite", "--link"),
+    "bundle going on": ("convert", SOURCE, "run/ckpt-10", "--overwrite", "--resume"),
+    "bundle and state file": ("convert", SOURCE, "run/ckpt-11", "--update-state"),
+    "V1": ("convert", SOURCE, "run/old.v1", "--to", "v1", *PLAIN),
+    "npz": ("convert", SOURCE, "run/old.npz", *PLAIN),
+    "safetensors": ("convert", SOURCE, "run/old.safetensors", *PLAIN),
+    "safetensors in shards": ("convert", SOURCE, "run/parts.safetensors.index.json", "--shard-size", "64"),
+    "pytorch": ("convert", SOURCE, "run/new.pt", *PLAIN),
+    "hdf5": ("convert", SOURCE, "run/old.hdf5", "--to", "hdf5", *PLAIN),
+    "listing": ("convert", SOURCE, "run/old.json", "--to", "listing", "--overwrite"),
+    "Keras 2": ("convert", TARGETS["old.h5"], "run/old.h5", "--overwrite"),
+    "Keras 3": ("convert", TARGETS["old.h5"], "run/old.weights.h5", "--overwrite"),
+    "Keras 3 going on": ("convert", TARGETS["old.h5"], "run/old.weights.h5", "--overwrite", "--resume"),
+    "Keras archive": ("convert", TARGETS["old.keras"], "run/old.keras", "--overwrite"),
+    "each checkpoint": ("convert", GUIDE, "run", "--each", "--to", "name", "--overwrite"),
+    "rename in place": ("rename", "--in-place", "run/ckpt-10", "--sub", "^net/=>model/"),
+    "rename with a graph": ("rename", "run/ckpt-8", "run/ckpt-12", "--sub", "^net/=>model/", "--link"),
+    "average": ("average", "--last", "3", "run", "-o", "run/mean-1"),
+    "extract to npz": ("extract", SOURCE, "*kernel*", "-o", "run/old.npz", "--overwrite"),
+    "extract to npy": ("extract", SOURCE, "net/l1/kernel", "-o", "run/one.npy"),
+    "extract to HDF5": ("extract", SOURCE, "*kernel*", "-o", "run/new.h5"),
+    "extract to JSON": ("extract", SOURCE, "*kernel*", "-o", "run/old.json", "--overwrite"),
+    "extract to a directory": ("extract", SOURCE, "*kernel*", "-o", "run/parts/"),
+    "report": ("report", SOURCE, "-o", "run/page.html"),
+    "graph": ("graph", SOURCE, "-o", "run/graph.svg"),
+    "state": ("state", "run", "--set", "ckpt-9"),
+}
+"""Everything that writes, but for what deletes."""
+
+TURNS = (1, 2, 3, 5, 8, 13)
+"""Points from which on calls fail, of which `make test` tries one; `make fuzz` goes on until all succeed."""
+
+
+@pytest.mark.parametrize("disk", STAYING)
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_disk_that_stays_sick_leaves_nothing(
+    name: str, disk: str, starter: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = list(WRITERS).index(name) + list(STAYING).index(disk)
+    stay_sick(name, disk, starter, turn(TURNS, 1, number), tmp_path, monkeypatch)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("disk", STAYING)
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_disk_that_stays_sick_from_any_point_on_leaves_nothing(
+    name: str, disk: str, starter: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stay_sick(name, disk, starter, itertools.count(1), tmp_path, monkeypatch)
+
+
+def stay_sick(
+    name: str,
+    disk: str,
+    starter: Starter,
+    points: Iterable[int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Run a command again and again, calls failing from another point on each time, until none does."""
+    calls, number = STAYING[disk]
+    for at in points:
+        directory = tmp_path / str(at)
+        prepare(str(directory))
+        monkeypatch.chdir(directory)
+        before, seen = files("run"), look("run")
+        done = starter.run(
+            *WRITERS[name],
+            FAILING_CALL=calls,
+            FAILING_AT=str(at),
+            FAILING_IN=str(directory),
+            FAILING_FOREVER="1",
+            FAILING_ERRNO=str(number),
+        )
+        assert "Traceback" not in done.err
+        assert "Exception ignored" not in done.err
+        if done.code == 0:
+            assert debris("run") == []
+            break
+        assert done.code == 3, done.err
+        assert next(line for line in done.err.splitlines() if "error: " in line).endswith(SAID[number])
+        count("points from which on the disk was sick")
+        if "--resume" in WRITERS[name]:
+            finish(name, starter, directory)
+            continue
+        assert debris("run") == []
+        now = look("run")
+        # What could not be synced once it was in its place is there, whatever the exit code.
+        if now == seen:
+            assert files("run") == before
+        else:
+            assert set(now.checkpoints) >= set(seen.checkpoints)
+
+
+def finish(name: str, starter: Starter, directory: Path) -> None:
+    """Have a conversion go on when the disk is well again; nothing is left of it then."""
+    assert starter.run(*WRITERS[name]).code == 0
+    assert starter.run("state", "--fix", directory / "run").code == 0
+    assert debris("run") == []

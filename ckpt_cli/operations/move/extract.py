@@ -301,14 +301,11 @@ def _stage_files(plan: Plan, staging: Staging, advance: Callable[[int], None]) -
         path = staging.path(os.path.join(_FOLDER, move.spec.key))
         with refusing(plan.target):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-        file = StagedFile(path, plan.target)
-        try:
+        with StagedFile(path, plan.target) as file:
             spec = move.spec._replace(key=move.source or move.spec.key)  # what errors are to name
             for chunk in npy_chunks(spec, cast_chunks(move.tensor, spec), staging.staged):
                 file.write(chunk)
                 advance(len(chunk))
-        finally:
-            file.close()
 
 
 def _move_directory(plan: Plan, staging: Staging) -> None:

@@ -9,7 +9,6 @@ it began as, bit for bit; that it found its way back to its own key is a part of
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import TYPE_CHECKING
 
 from formats.errors import CheckpointError, ConversionError
@@ -18,6 +17,7 @@ from formats.keras.facts import keras_facts
 from formats.model.location import step_of
 from formats.model.reader import Family, Format
 from formats.model.verification import Finding
+from formats.store.removing import scratch_directory
 
 from .chosen import Settings
 from .convert import plan_conversion, target_format
@@ -46,7 +46,7 @@ def roundtrip(
     What a format has no place for by its nature (an object graph, an iterator's state) is
     a warning, anything else an error.  Raises ConversionError where the way is barred.
     """
-    with open_location(location) as source, tempfile.TemporaryDirectory(prefix="ckpt-") as folder:
+    with open_location(location) as source, scratch_directory() as folder:
         into = target_format(source, "", to)
         middle = os.path.join(folder, _name(location, into))
         # A count of steps that is added to TensorFlow 1's state stays on the way: any will do.

@@ -64,12 +64,7 @@ class BundleExchange(Exchange):
         super()._sync()
         self._mirror.sync()
 
-    def _remove_second_names(self) -> None:
-        super()._remove_second_names()
-        self._mirror.tidy()
-
-    def _remove_surplus(self) -> None:
-        super()._remove_surplus()
+    def _tidy(self) -> None:
         self._mirror.tidy()
 
     def _shares_names(self) -> bool:

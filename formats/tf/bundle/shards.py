@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...errors import CheckpointError, CorruptCheckpointError
 from ...store.base import File
 from ...store.paths import open_file, real_path, store_of
+from ...store.removing import let_go
 from ...store.staging import refusing
 from ...store.tally import tally_of
 
@@ -127,7 +128,7 @@ def _clone(path: str, new: str) -> None:
             os.unlink(new)
         raise
     finally:
-        _close(source, target)
+        let_go(source, target)
 
 
 def _copy(path: str, new: str, advance: Callable[[int], None]) -> None:
@@ -143,8 +144,10 @@ def _copy(path: str, new: str, advance: Callable[[int], None]) -> None:
                 copied = os.pwrite(target, piece, done)
                 done += copied
                 advance(copied)
-        finally:
-            _close(target)
+        except BaseException:
+            let_go(target)  # What was raised first is what a person is told.
+            raise
+        os.close(target)
 
 
 def _copied_by_kernel(path: str, target: int, advance: Callable[[int], None]) -> int:
@@ -165,14 +168,8 @@ def _copied_by_kernel(path: str, target: int, advance: Callable[[int], None]) ->
         if error.errno not in _CANNOT:
             raise
     finally:
-        _close(source)
+        let_go(source)
     return done
-
-
-def _close(*descriptors: int) -> None:
-    for descriptor in descriptors:
-        if descriptor >= 0:
-            os.close(descriptor)
 
 
 class ComparedFile(File):

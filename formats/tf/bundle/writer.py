@@ -9,7 +9,6 @@ Chunks are checksummed and written as they pass, so memory does not grow with a 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
@@ -22,6 +21,7 @@ from ...errors import CheckpointNotFoundError, ConversionError, DuplicateKeyErro
 from ...model.location import Location, bundle, bundle_prefix, data_shards
 from ...model.writer import CheckpointWriter, Place, bounded, check_text
 from ...store.paths import is_file, is_folder, is_link, list_folder, parent
+from ...store.removing import scratch_file
 from ...store.sent import SentObject
 from ...store.staging import StagedFile, Staging, refusing, remove_files
 from ...wire.coding import encode_fixed32, encode_varint
@@ -281,7 +281,7 @@ class BundleWriter(CheckpointWriter):
         lengths, crc = bytearray(), 0
         with (
             refusing(self.target.path),
-            tempfile.SpooledTemporaryFile(_MOST_IN_MEMORY, dir=self.staging.staged) as waiting,
+            scratch_file(_MOST_IN_MEMORY, self.staging.staged) as waiting,
         ):
             for element in elements:
                 lengths += encode_varint(len(element))

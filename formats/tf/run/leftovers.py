@@ -41,7 +41,7 @@ from ...store.locks import is_locked
 from ...store.objects import ObjectStore
 from ...store.paths import is_file, join, name_of, names_in, store_of
 from ...store.sent import HalfSent, half_sent
-from ...store.staging import aside_of, put_back, refusing
+from ...store.staging import aside_of, refusing, remove_staged
 from ..bundle.index import BundleIndex, data_shard
 from .state_file import FILE_NAME
 
@@ -98,13 +98,9 @@ class Leftover(NamedTuple):
 
     def clear(self) -> None:
         """Put back the old set in it, if there is one, and remove the rest."""
-        import shutil
-
         with refusing(self.path), contextlib.suppress(FileNotFoundError):  # It may have gone by itself.
-            if self.aside:
-                put_back(self.path)
             if os.path.isdir(self.path) and not os.path.islink(self.path):
-                shutil.rmtree(self.path)
+                remove_staged(self.path)
             else:
                 os.unlink(self.path)
 
