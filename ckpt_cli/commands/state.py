@@ -54,16 +54,17 @@ def command(directory: str, *, as_json: bool, dry_run: bool, **wishes: Any) -> i
 
     --fix lists checkpoints by paths relative to the directory, drops those that are gone,
     adds those that are there, puts back a checkpoint that was moved aside, and removes
-    leftovers.  What a process on this machine is writing is left alone; do not run it
-    while another machine saves into the directory.
+    leftovers.  Leftovers go first, so that it also works on a disk that they have filled.
+    What a process on this machine is writing is left alone; do not run it while another
+    machine saves into the directory.
 
     In a bucket --set and --fix put the state file anew, and --fix deletes what interrupted
     conversions with --resume have sent, and locks that have expired.  Parts of uploads that a
     killed process left there are seen by nobody, and removed by a lifecycle rule of the bucket.
 
     --keep replaces the state file first and then deletes, with all their files, all but
-    the N latest checkpoints whose index and data files are there.  What a symbolic link
-    of DIR leads to stays.
+    the N latest checkpoints whose index and data files are there.  On a full disk it
+    deletes first.  What a symbolic link of DIR leads to stays.
 
     \b
       ckpt state run/                   what it says, and what is wrong with it

@@ -4,9 +4,12 @@ A plan is carried out in this order, so that a kill at any point leaves a direct
 whose state file names what is there:
 
     1. old sets that an interrupted writer moved aside are put back
-    2. the state file is replaced, at one stroke
-    3. checkpoints it no longer names are deleted, of each the file first that makes it one
-    4. leftovers are removed
+    2. leftovers are removed, which makes room for the state file where they have filled the disk
+    3. the state file is replaced, at one stroke
+    4. checkpoints it no longer names are deleted, of each the file first that makes it one
+
+On a disk that is full all the same, 4 comes before 3: the room is made by what is deleted.  After a
+kill in between, the state file names checkpoints that are gone, but never as the latest; `--fix` drops them.
 
 Nothing outside the directory is ever deleted: the state file of a copied directory may
 name, by absolute paths, the checkpoints of the original.
@@ -39,8 +42,9 @@ from formats.model.reader import Family
 from formats.store.beside import V1_SHARD
 from formats.store.object_lock import LeftLock, lock_path, locks_in
 from formats.store.paths import absolute, is_file, is_in_store, join, relative
+from formats.store.removing import Attempts
 from formats.store.sent import HalfSent
-from formats.store.staging import holding, refusing, replace_file, sync_directory
+from formats.store.staging import FULL, holding, refusing, replace_file, sync_directory
 from formats.tf.run.leftovers import Freed
 from formats.tf.run.state_file import StateFile
 
@@ -436,21 +440,52 @@ def carry_out(run: Run, plan: Plan) -> None:
 
 
 def _carry_out(run: Run, plan: Plan) -> None:
+    if plan.state is not None:
+        _refuse_changed(run)
     for change in plan.changes:
         if change.action == "put-back" and change.leftover is not None:
             change.leftover.clear()
-    if plan.state is not None:
-        if _state_in(run.state_path) != run.state:
-            hints = ("a training may have saved meanwhile; run this again",)
-            raise CheckpointError(
-                "has just been changed by another process", path=run.state_path, hints=hints
-            )
-        replace_file(run.state_path, plan.state.text())
-    for change in plan.changes:
-        _delete(change.files)
+    failed = Attempts()
     for change in plan.changes:
         if change.action == "remove" and change.leftover is not None:
-            change.leftover.clear()
+            with failed.going_on():
+                change.leftover.clear()
+    with failed.going_on():
+        _write_and_delete(run, plan)
+    failed.raise_first()
+
+
+def _write_and_delete(run: Run, plan: Plan) -> None:
+    """Replace the state file and delete checkpoints, on a full disk in the other order."""
+    checkpoints = [change.files for change in plan.changes if change.files]
+    is_said = plan.state is None or _replaced(run, plan.state, may_delete_first=bool(checkpoints))
+    failed = Attempts()
+    for files in checkpoints:
+        with failed.going_on():
+            _delete(files)
+    if plan.state is not None and not is_said:
+        with failed.going_on():
+            replace_file(run.state_path, plan.state.text())
+    failed.raise_first()
+
+
+def _replaced(run: Run, state: StateFile, *, may_delete_first: bool) -> bool:
+    """Replace the state file; False where the disk is full, and deleting checkpoints can make room."""
+    _refuse_changed(run)
+    try:
+        replace_file(run.state_path, state.text())
+    except CheckpointError as error:
+        cause = error.__cause__
+        if may_delete_first and isinstance(cause, OSError) and cause.errno in FULL:
+            return False
+        raise
+    return True
+
+
+def _refuse_changed(run: Run) -> None:
+    if _state_in(run.state_path) != run.state:
+        hints = ("a training may have saved meanwhile; run this again",)
+        raise CheckpointError("has just been changed by another process", path=run.state_path, hints=hints)
 
 
 def _state_in(path: str) -> StateFile | None:
@@ -462,13 +497,15 @@ def _state_in(path: str) -> StateFile | None:
 
 def _delete(files: tuple[str, ...]) -> None:
     """Delete the files of a checkpoint.  What has gone meanwhile is what was wanted."""
+    failed = Attempts()
     for number, path in enumerate(files):
         with refusing(path), contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         if number == 0:
             # From here on it is no checkpoint, also after a loss of power.
-            with refusing(path):
+            with failed.going_on(), refusing(path):
                 sync_directory(os.path.dirname(path) or ".")
+    failed.raise_first()
 
 
 def _is_tensorflows(location: Location) -> bool:
