@@ -66,7 +66,7 @@ def command(sources: tuple[str, ...], target: str, last: int | None, **options: 
         readers = [stack.enter_context(opened(location, noted=False)) for location in locations]
         own = readers[-1].format
         why = f"averaging keeps the format, {own.name}"
-        refuse_false_suffix(own, target, why, "to another format: ckpt convert, before or afterwards")
+        refuse_false_suffix(own, target, why, "for another format, convert the sources, or the result")
         plan = plan_average(readers, target)
         how = How.of(options, target)
         outcome = carry_out(plan, partial(execute, plan), how, label=f"mean of {len(readers)}")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from formats.core.words import command_line
+
 from ..helping import subcommand
 from ..options import color_option, json_option
 from ..render import base as render
@@ -105,9 +107,9 @@ def _explain_text(path: str, content: bytes, left_out: int, *, as_json: bool) ->
         _print(found, as_json=as_json)
     if not found:
         shown = {"-": "standard input"}.get(path, path)
-        hints = ["ckpt explain lists its topics"]
+        hints = ["to list what is known: ckpt explain"]
         if b"\0" in content and path != "-":
-            hints.insert(0, "this is no text; ckpt show and ckpt verify are for checkpoints")
+            hints.insert(0, f"this is no text; if it is a checkpoint: {command_line('show', path)}")
         render.error_lines(f"{shown}: nothing in it that is known here", hints)
     return 0 if found else 1
 
@@ -126,7 +128,7 @@ def _read(path: str) -> tuple[bytes, int]:
         return read_end(sys.stdin.buffer)
     if not os.path.lexists(path):
         if scheme := scheme_of(path):
-            hint = "send it through a pipe, as in: curl URL | ckpt explain -"
+            hint = "send the text through a pipe, and name it -"
             message = f"explain reads texts of this machine, not {scheme}://"
             raise UnsupportedFeatureError(message, path=public(path), hints=(hint,))
         import difflib

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from formats.core.words import counted
+from formats.core.words import command_line, counted
 
 from ..helping import subcommand
 from ..operations.choose.proposal import Candidate, propose
@@ -94,10 +94,8 @@ def command(checkpoint: str, target: str, allow_unused: bool, save_map: str | No
         _show(found, rows, paths)
         _advise(found, rows, optimizers, remedy, 0 if save_map is not None else len(proposals))
     if save_map is not None:
-        hints = (
-            "name another file, or remove it",
-            "to take its pairs: ckpt convert --like TARGET --map FILE",
-        )
+        taking = command_line("convert", checkpoint, "DST", "--like", target, "--map", save_map)
+        hints = ("name another file, or remove it", f"to take its pairs: {taking}")
         write_map(save_map, proposal_lines(proposals), overwrite=False, hints=hints)
         render.note(f"{save_map}: {counted(len(proposals), 'pair')} proposed; read it before --map takes it")
     return int(not (found.existing_matched if allow_unused else found.consumed))

@@ -256,7 +256,8 @@ def _ways_out(result: Result) -> tuple[str, ...]:
     prefix = index.removesuffix(".index")
     if prefix == index or not data_shards(prefix):
         return ()
-    return (f"to save what is intact: {command_line('rescue', prefix, 'OUT')}, perhaps with --sibling OTHER",)
+    saving = "to save what is intact, with --sibling by another checkpoint of the run"
+    return (f"{saving}: {command_line('rescue', prefix, 'OUT')}",)
 
 
 def _counts(result: Result) -> str:

@@ -232,17 +232,26 @@ def _absent(path: str) -> CheckpointError:
     shards = data_shards(prefix)
     if shards:
         message = f"{name_of(shards[0])} is there, but not {name_of(prefix)}.index"
-        hints = (
-            "the index is written last: this save was interrupted, or the file was not copied",
-            "to rebuild it by another checkpoint of the same run: "
-            + command_line("rescue", prefix, "OUT", "--sibling", "OTHER"),
-        )
-        return CheckpointNotFoundError(message, path=path, hints=hints)
+        hints = ("the index is written last: this save was interrupted, or the file was not copied",)
+        return CheckpointNotFoundError(message, path=path, hints=(*hints, _rebuilding(prefix)))
     missing = missing_place(parent(path))
     if missing is not None:
         return CheckpointNotFoundError(missing, path=path)
     told = _no_revision(path) or suggest(prefix)
     return CheckpointNotFoundError("no such file, prefix or directory", path=path, hints=told)
+
+
+def _rebuilding(prefix: str) -> str:
+    """Return the hint that rebuilds a lost index, by another checkpoint of the directory if there is one."""
+    import difflib
+
+    directory, base = split(prefix)
+    names = [name.removesuffix(".index") for name, _ in list_folder(directory) if name.endswith(".index")]
+    near = difflib.get_close_matches(base, names, 1, 0)
+    if not near:
+        return "rescue --sibling rebuilds it by another checkpoint of the same run"
+    rescue = command_line("rescue", prefix, "OUT", "--sibling", join(directory, near[0]))
+    return f"to rebuild it by another checkpoint of the same run: {rescue}"
 
 
 def _no_revision(path: str) -> tuple[str, ...]:

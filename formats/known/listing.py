@@ -72,7 +72,7 @@ class ListedTensor(LazyTensor):
     def known_digest(self, algorithm: str) -> str:
         digest = self.listed_digest
         if digest is None or digest.partition(":")[0] != algorithm:
-            hints = (f"make one of the checkpoint itself: ckpt ls --json -l --digest {algorithm}",)
+            hints = (f"list the checkpoint again with --json -l --digest {algorithm}",)
             message = f"the listing has no {algorithm} digest of it"
             raise UnsupportedFeatureError(message, path=self._path, key=self.spec.key, hints=hints)
         return digest

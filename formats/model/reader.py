@@ -326,6 +326,6 @@ class Format(NamedTuple):
     def require_writer(self, path: str) -> Callable[[Target], CheckpointWriter]:
         """Return what makes writers; ConversionError, which names the target, where nothing does."""
         if self.writer is None:
-            hints = ("into another format: ckpt convert SRC DST --to FORMAT",)
+            hints = ("to see which formats are written: ckpt explain formats",)
             raise ConversionError(f"{self.name} is only read, not written", path=path, hints=hints)
         return self.writer

@@ -70,5 +70,5 @@ def only_read(path: str, scheme: str) -> UnsupportedFeatureError:
 
 def no_target(path: str, scheme: str) -> UnsupportedFeatureError:
     """Return the error about a target in a store that is written to, for what is not written there."""
-    hint = "write to a disk of this machine; ckpt convert, extract and average write to stores"
+    hint = "write to a disk of this machine; convert, extract and average write to stores"
     return UnsupportedFeatureError(f"this is not written to {scheme}://", path=path, hints=(hint,))

@@ -155,7 +155,8 @@ def prove_graph(reader: CheckpointReader) -> None:
     if flaw.code == UNREADABLE:
         raise InaccessibleError(flaw.message, path=flaw.file)
     message = f"its object graph cannot be read: {flaw.message}"
-    hints = ("without it keys mean nothing; for all that is wrong: ckpt verify",)
+    verify = command_line("verify", reader.location.path)
+    hints = (f"without it keys mean nothing; to see all that is wrong: {verify}",)
     raise CorruptCheckpointError(message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=hints)
 
 

@@ -158,5 +158,5 @@ def _document(path: str) -> Mapping[str, Any]:
 
 
 def _no_document(path: str) -> CheckpointError:
-    hints = ("to make one: ckpt diff LEFT RIGHT --json > RESULT.json",)
+    hints = ("to make one: the same diff with --json, its output written to a file",)
     return CorruptCheckpointError("this is no document of ckpt diff --json", path=path, hints=hints)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.errors import ConversionError, CorruptCheckpointError
+from formats.find.location import spelling
 from formats.model.object_graph import ROOT, KeyResolver
 from formats.model.object_keys import VARIABLE_VALUE
 from formats.tf.graph.matching import GraphTarget, Matching
@@ -89,16 +90,16 @@ class Match(NamedTuple):
 
 
 _HINTS = {
-    "CHECKPOINT": "to give it the objects of TARGET: ckpt convert {path} DST --like TARGET",
+    "CHECKPOINT": "to give it the objects of TARGET: ckpt convert {path} DST --like {target}",
     "TARGET": "an object-based checkpoint of the program, saved once untrained, serves as TARGET",
     "PATH": "to make objects of its names: ckpt convert {path} DST --to object",
 }
 
 
-def graph_of(reader: CheckpointReader, role: str) -> ObjectGraph:
+def graph_of(reader: CheckpointReader, role: str, target: CheckpointReader | None = None) -> ObjectGraph:
     """Return a checkpoint's object graph; its damage, or that there is none, is an error.
 
-    `role` is what the checkpoint is to the command: CHECKPOINT, TARGET, or PATH.
+    `role` is what the checkpoint is to the command: CHECKPOINT, of `target`, TARGET, or PATH.
     """
     if reader.object_graph is not None:
         return reader.object_graph
@@ -109,8 +110,9 @@ def graph_of(reader: CheckpointReader, role: str) -> ObjectGraph:
         )
     who = "" if role == "PATH" else f"{role} "
     message = f"{who}has no object graph, it is {reader.format.name} ({reader.format.title})"
-    path = reader.location.path
-    raise ConversionError(message, path=path, hints=(_HINTS[role].format(path=shlex.quote(path)),))
+    path, like = reader.location.path, spelling(target.location) if target is not None else ""
+    hint = _HINTS[role].format(path=shlex.quote(spelling(reader.location)), target=shlex.quote(like))
+    raise ConversionError(message, path=path, hints=(hint,))
 
 
 def match(checkpoint: CheckpointReader, target: CheckpointReader) -> Match:
@@ -124,7 +126,8 @@ def match(checkpoint: CheckpointReader, target: CheckpointReader) -> Match:
     into = graph_of(target, "TARGET")
     if by_name:
         return match_by_name(checkpoint, into, target)
-    return match_objects(checkpoint, graph_of(checkpoint, "CHECKPOINT"), checkpoint.specs, into, target)
+    graph = graph_of(checkpoint, "CHECKPOINT", target)
+    return match_objects(checkpoint, graph, checkpoint.specs, into, target)
 
 
 class _Program(GraphTarget):

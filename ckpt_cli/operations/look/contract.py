@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from formats.core.dtypes import INVALID
 from formats.core.spec import key_bytes
+from formats.core.words import command_line
 from formats.errors import UNREADABLE, CheckpointError, UnsupportedFeatureError
+from formats.find.location import spelling
 from formats.find.opening import open_checkpoint, open_location
 from formats.model.digest import digests_like
 from formats.model.verification import Finding
@@ -27,11 +29,12 @@ class Contract:
     """
 
     def __init__(self, path: str) -> None:
-        hints = ("to make one: ckpt ls PATH --json -l --digest sha256 > model.lock",)
         with open_checkpoint(path) as reader:
             self.path = reader.location.path
             if reader.format.has_values:
                 message = f"this is a checkpoint ({reader.format.name}), expected a saved listing"
+                listed = command_line("ls", spelling(reader.location), "--json", "-l", "--digest", "sha256")
+                hints = (f"to make one of it: {listed} > model.lock",)
                 raise UnsupportedFeatureError(message, path=self.path, hints=hints)
             self.specs: Mapping[str, TensorSpec] = dict(reader.specs)
             self.digests: dict[str, str] = {}
@@ -39,6 +42,7 @@ class Contract:
                 digest = None if reader.is_unread(key) else reader[key].listed_digest
                 if digest is None:
                     message = "the listing has no digest of it; it was made without --digest"
+                    hints = ("list the checkpoint again with --json -l --digest sha256",)
                     raise UnsupportedFeatureError(message, path=self.path, key=key, hints=hints)
                 self.digests[key] = digest
 

@@ -96,7 +96,8 @@ def _check_alike(reader: CheckpointReader, last: CheckpointReader) -> None:
     """Refuse a source whose tensors are not those of the last one."""
     if reader.format.name != last.format.name:
         message = f"is {reader.format.name}, {last.location.path} is {last.format.name}"
-        hints = (f"bring them into one format first: {command_line('convert', reader.location.path)} ...",)
+        words = ("convert", spelling(reader.location), "DST", "--to", last.format.name)
+        hints = (f"to bring it into that format first: {command_line(*words)}",)
         raise ConversionError(message, path=reader.location.path, hints=hints)
     both = command_line("diff", "--no-values", spelling(reader.location), spelling(last.location))
     hints = (f"to see all differences: {both}",)

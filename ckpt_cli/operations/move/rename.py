@@ -98,7 +98,8 @@ def plan_rename(
         return Rename(_plan(reader, path, names), names.changed, bundle, bundle.nbytes)
     if target is None and len(reader.files()) > 1:
         message = f"in {len(reader.files())} files, which cannot be renamed in place"
-        raise ConversionError(message, path=path, hints=("to a checkpoint of its own: ckpt rename SRC DST",))
+        hints = ("to a checkpoint of its own: name a DST in place of --in-place",)
+        raise ConversionError(message, path=path, hints=hints)
     _refuse_suffix(reader, path)
     _refuse_existing([path] if target is not None and not overwrite and is_there(path) else [])
     plan = _plan(reader, path, names)
@@ -151,7 +152,7 @@ def _refuse_saved_model(reader: CheckpointReader) -> None:
         os.path.join(parent, "saved_model.pb")
     ):
         message = "these are a SavedModel's variables, and its saved_model.pb restores them by their keys"
-        hints = ("to a checkpoint of its own, under other keys: ckpt convert",)
+        hints = ("convert takes the same rules, and writes a checkpoint of its own",)
         raise ConversionError(message, path=reader.location.path, hints=hints)
 
 
@@ -163,13 +164,13 @@ def _bundle_prefix(reader: CheckpointReader, target: str) -> str:
 
 def _refuse_suffix(reader: CheckpointReader, target: str) -> None:
     why = f"renaming keeps the format, {reader.format.name}"
-    refuse_false_suffix(reader.format, target, why, "to another format: ckpt convert")
+    refuse_false_suffix(reader.format, target, why, "convert takes the same rules, and writes another format")
 
 
 def _refuse_store(target: str) -> None:
     """Refuse to bring data shards to a store as they are: a conversion copies, by the same rules."""
     if is_in_store(target):
-        hints = ("ckpt convert takes the same rules, and copies to stores",)
+        hints = ("convert takes the same rules, and copies to stores",)
         message = "shards are renamed on a disk of this machine alone"
         raise UnsupportedFeatureError(message, path=target, hints=hints)
 

@@ -143,7 +143,7 @@ def plan_rescue(
     except CheckpointError as error:
         return _refused(path, target, sibling, error)
     why = f"rescuing keeps the format, {salvage.reader.format.name}"
-    refuse_false_suffix(salvage.reader.format, target, why, "to another format: ckpt convert, afterwards")
+    refuse_false_suffix(salvage.reader.format, target, why, "for another format, convert the result")
     if not _needs_a_child(location):
         found = _flaws(salvage, salvage.reader.specs, advance)
         lost = {key: flaw for key, flaw in found if flaw is not None}

@@ -86,7 +86,7 @@ class BundleRename:
         self._graph = self._encoded(graph) if graph is not None and differs else None
         if self._graph is not None and is_in_store(prefix):
             message = "its object graph has the names, and lies in a shard, which is not changed in a store"
-            hints = ("to a checkpoint of its own, by the same rules: ckpt convert SRC DST",)
+            hints = ("convert takes the same rules, and writes a checkpoint of its own",)
             raise UnsupportedFeatureError(message, path=prefix, hints=hints)
         self._used: dict[int, int] = {}
         """The shards that tensors lie in, and where in each the last one ends."""
@@ -316,7 +316,7 @@ class BundleRename:
         return not self._has_odd_sizes and all(shard and end <= shard.size for shard, end in found)
 
     def _damaged(self, finding: Finding) -> CorruptCheckpointError:
-        verify = f"to see all that is damaged: ckpt verify {self._reader.index.prefix}"
+        verify = f"to see all that is damaged: {command_line('verify', self._reader.index.prefix)}"
         return CorruptCheckpointError(
             finding.message,
             path=finding.file,

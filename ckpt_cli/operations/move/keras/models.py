@@ -27,6 +27,8 @@ from formats.keras.training_state import optimizer_nodes
 from formats.model.object_graph import ROOT
 from formats.model.object_keys import VARIABLE_VALUE
 
+from ..accounting import look_at_names
+
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
 
@@ -145,14 +147,14 @@ def _of_layers(
     pairs = list(zip(layers, wanted, strict=True))
     differing = [(one.name, other.name) for one, other in pairs if one.name != other.name]
     if differing:
-        _refuse_ambiguous(pairs, mine)
+        _refuse_ambiguous(pairs, mine, theirs)
         more = f" and {len(differing) - _MOST_NAMED} more" if len(differing) > _MOST_NAMED else ""
         rows = ", ".join(f"{one!r} is {other!r}" for one, other in differing[:_MOST_NAMED])
         notes.append(f"layers are paired by their order, as names differ: {rows}{more}")
     return {key: one.weights[name] for one, other in pairs for name, key in other.weights.items()}
 
 
-def _refuse_ambiguous(pairs: list[tuple[_Layer, _Layer]], mine: _Objects) -> None:
+def _refuse_ambiguous(pairs: list[tuple[_Layer, _Layer]], mine: _Objects, theirs: _Objects) -> None:
     """Raise ConversionError where layers of the same shapes could as well be each other's."""
     alike: defaultdict[object, list[tuple[_Layer, _Layer]]] = defaultdict(list)
     for one, other in pairs:
@@ -165,7 +167,7 @@ def _refuse_ambiguous(pairs: list[tuple[_Layer, _Layer]], mine: _Objects) -> Non
                 f"layers {first} of SRC have the shapes of {second} of TEMPLATE, "
                 "and no name tells which is which"
             )
-            hint = "--map FILE says it; ckpt match SRC TEMPLATE --save-map FILE proposes pairs, to be read"
+            hint = f"--map FILE says it; {look_at_names(mine.reader, theirs.reader)}"
             raise ConversionError(message, hints=(hint,))
 
 

@@ -123,7 +123,7 @@ def _refuse_rules(chosen: Chosen) -> None:
         message = (
             "the model's configuration says where tensors go, by the names that SRC has: no rule changes"
         )
-        hints = ("ckpt rename SRC NEW gives it other names, which are converted then",)
+        hints = ("convert first, by the names that SRC has, and rename the result",)
         path = chosen.source.location.path
         raise ConversionError(f"{message}: rules change nothing", path=path, key=changed, hints=hints)
 

@@ -1,0 +1,251 @@
+"""Every hint that ends in a command of ckpt's is run as printed; what it writes is compared with the source.
+
+`PLACES` has the functions that make such hints, each with lines that print one in the folder that
+`lay_out` makes.  A hint that is made anywhere else fails the first test.
+"""
+
+from __future__ import annotations
+
+import ast
+import glob
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import formats
+from formats.wire.messages import BundleHeaderProto, VersionDef
+from tests.cli import examples
+from tests.support import data_path, write_bundle
+from tests.writing import save
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+COMMANDS = sorted(name.removesuffix(".py") for name in os.listdir(os.path.join(ROOT, "ckpt_cli", "commands")))
+_COMMAND = re.compile(rf"\bckpt (?:{'|'.join(COMMANDS)}|help)\b")
+_HINT = re.compile(r"^hint: (?:.*[:;] )?(ckpt .*)$", re.MULTILINE)
+_TEMPLATE = data_path("bert_template", "other_names", "with_adam", "ckpt-1")
+_FOLDER = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+
+PLACES = {
+    "ckpt_cli/commands/explain.py _explain_text": ["explain notes.txt", "explain run/ckpt-10.index"],
+    "ckpt_cli/commands/match.py command": [f"match bert-2 {_TEMPLATE} --save-map there.tsv"],
+    "ckpt_cli/commands/verify.py _ways_out": ["verify cut-10"],
+    "ckpt_cli/installing.py install": ["completion bash --install"],
+    "ckpt_cli/operations/choose/name_map.py packs_hint": [
+        "convert bert-2 new.npz --map brt",
+        "convert bert-2 new.safetensors --layout pytorch",
+    ],
+    "ckpt_cli/operations/choose/select.py prove_graph": ["convert graphless new.npz --weights-only"],
+    "ckpt_cli/operations/choose/select.py unmatched": ["show graphless nosuch"],
+    "ckpt_cli/operations/choose/select.py close_keys": ["show run/ckpt-10 '0123456789'"],
+    "ckpt_cli/operations/compare/match.py ": ["match full.h5 run/ckpt-10", "graph bert-2"],
+    "ckpt_cli/operations/look/contract.py __init__": ["verify bert-2 --against bert-2"],
+    "ckpt_cli/operations/move/accounting.py look_at_names": [
+        f"convert bert-2 new-1 --like {_TEMPLATE}",
+        f"convert bert-2 new-1 --like {_TEMPLATE} --weights-only --partial",
+        "convert full.h5 new.npz --like other.npz",
+    ],
+    "ckpt_cli/operations/move/average.py last_of": ["average --last 20 run -o new-1"],
+    "ckpt_cli/operations/move/average.py _check_alike": [
+        "average full.h5 bert-2 -o new-1",
+        "average left-1 right-1 -o new-1",
+    ],
+    "ckpt_cli/operations/runs/state_changes.py plan": ["state stateless --set ckpt-8"],
+    "formats/find/directory.py no_checkpoints": ["verify below"],
+    "formats/find/directory.py require_latest": ["show gone"],
+    "formats/find/location.py _rebuilding": ["ls run/lost-10"],
+    "formats/find/location.py suggest": ["ls run/zzzzzzzz"],
+    "formats/model/reader.py proved_facts": ["rename broken.keras new.keras --sub 'hidden=>h'"],
+    "formats/model/shards.py refuse_without_index": ["verify indexless"],
+    "formats/model/shards.py _open_shards": ["ls folder"],
+    "formats/model/shards.py _flaw": ["ls contradicting"],
+    "formats/safetensors/reader.py _read_header": ["ls metadata.safetensors"],
+    "formats/tf/bundle/rename.py _damaged": ["rename graphflipped new-1 --sub 'net=>n'"],
+    "formats/tf/bundle/rename.py _note_place": ["rename counted-1 new-1 --sub 'a=>b'"],
+}
+
+NO_HINTS = {
+    "ckpt_cli/arriving.py next_steps": "three lines of `ckpt` alone",
+    "ckpt_cli/commands/explain.py _list_topics": "a note",
+    "ckpt_cli/commands/ls.py _list_directory": "a note",
+    "ckpt_cli/commands/match.py _advise": "a note",
+    "ckpt_cli/commands/state.py _show_flaws": "a note",
+    "ckpt_cli/commands/verify.py command": "a note",
+    "ckpt_cli/going_on.py _same_command": "the command as it was given: tests/cli/test_resume.py runs it",
+    "ckpt_cli/installing.py _is_ours": "a mark in a file",
+    "ckpt_cli/main.py _meant": "part of a message",
+    "ckpt_cli/operations/compare/failing.py _no_document": "a message",
+    "ckpt_cli/operations/look/explain.py ": "the head of a page",
+    "ckpt_cli/operations/report/building.py _compared": "a page",
+    "ckpt_cli/operations/report/building.py _verified": "a page",
+    "ckpt_cli/operations/report/building.py of_stats": "a page",
+    "ckpt_cli/operations/runs/listing.py _interrupted": "a note",
+    "ckpt_cli/operations/runs/state_changes.py _add": "a warning",
+    "ckpt_cli/render/base.py _known_way_out": "commands that tests/cli/test_explain.py runs",
+    "ckpt_cli/render/page.py page": "a title",
+    "ckpt_cli/render/report.py say_findings": "a warning",
+    "formats/model/reader.py require_writer": "`ckpt explain formats`, for formats without a writer",
+    "formats/store/buckets.py look_alone": "`ckpt explain environment`, for buckets alone",
+    "formats/store/buckets.py named": "`ckpt explain environment`, for buckets alone",
+    "formats/tf/bundle/shards.py ": "a note",
+    "formats/tf/run/leftovers.py _without_index": "a note",
+}
+"""Other functions that name a command, and what for."""
+
+
+def _named_in(node: ast.AST, function: str) -> Iterator[str]:
+    """Yield the functions below `node` that name a command of ckpt's outside their docstrings."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
+            continue
+        inside = child.name if isinstance(child, ast.FunctionDef | ast.ClassDef) else function
+        text = child.value if isinstance(child, ast.Constant) else None
+        called = child.func.id if isinstance(child, ast.Call) and isinstance(child.func, ast.Name) else ""
+        if called == "command_line" or (isinstance(text, str) and _COMMAND.search(text)):
+            yield inside
+        yield from _named_in(child, inside)
+
+
+def test_every_place_that_names_a_command_is_known() -> None:
+    found = set()
+    for package in ("ckpt_cli", "formats"):
+        for path in glob.glob(f"{package}/**/*.py", root_dir=ROOT, recursive=True):
+            if not path.startswith("ckpt_cli/runtime/"):
+                tree = ast.parse(Path(ROOT, path).read_text())
+                found |= {f"{path} {function}" for function in _named_in(tree, "")}
+    assert found - PLACES.keys() - NO_HINTS.keys() == set()
+    assert (PLACES.keys() | NO_HINTS.keys()) - found == set()
+
+
+# What the lines speak of --------------------------------------------------------------
+
+
+def lay_out(folder: Path) -> None:
+    examples.lay_out(folder)
+    (folder / "notes.txt").write_text("nothing that is known\n")
+    shutil.copy(data_path("bert_template", "gold_map.tsv"), folder / "there.tsv")
+    for suffix in (".index", ".data-00000-of-00001"):
+        shutil.copy(folder / "run" / f"ckpt-10{suffix}", folder / f"cut-10{suffix}")
+        shutil.copy(data_path("corrupt", "graph_cut", f"ckpt{suffix}"), folder / f"graphless{suffix}")
+        shutil.copy(folder / "run" / f"ckpt-10{suffix}", folder / f"graphflipped{suffix}")
+    index = bytearray((folder / "cut-10.index").read_bytes())
+    index[100] ^= 255
+    (folder / "cut-10.index").write_bytes(index)
+    _flip_graph(folder / "graphflipped")
+    np.savez(folder / "other.npz", **{"x/y": np.zeros((2, 3), np.float32)})
+    (folder / "home" / ".local" / "share" / "bash-completion" / "completions").mkdir(parents=True)
+    (folder / "home" / ".local" / "share" / "bash-completion" / "completions" / "ckpt").write_text("mine\n")
+    for name in ("stateless", "gone", "below/run"):
+        shutil.copytree(folder / "run", folder / name)
+    (folder / "stateless" / "checkpoint").write_bytes(b"\xff\x00{")
+    (folder / "gone" / "checkpoint").write_text('model_checkpoint_path: "ckpt-77"\n')
+    shutil.copy(folder / "run" / "ckpt-10.data-00000-of-00001", folder / "run/lost-10.data-00000-of-00001")
+    with (
+        zipfile.ZipFile(data_path("keras3_mlp", "mlp.keras")) as sound,
+        zipfile.ZipFile(folder / "broken.keras", "w") as broken,
+    ):
+        for name in sound.namelist():
+            broken.writestr(name, b"\xff" if name == "metadata.json" else sound.read(name))
+    _lay_out_shards(folder)
+    header = BundleHeaderProto(num_shards=1, version=VersionDef(producer=1))
+    edit = partial(_move_to_shard, number=4)
+    write_bundle(str(folder / "counted-1"), {"a": np.arange(3.0)}, header=header, edit=edit)
+
+
+def _move_to_shard(entries: dict[bytes, Any], number: int) -> None:
+    entries[b"a"].shard_id = number
+
+
+def _flip_graph(prefix: Path) -> None:
+    with formats.open_checkpoint(str(prefix)) as reader:
+        place = reader["_CHECKPOINTABLE_OBJECT_GRAPH"].stored
+    shard = Path(f"{prefix}.data-00000-of-00001")
+    data = bytearray(shard.read_bytes())
+    data[(place.offset or 0) + 20] ^= 255
+    shard.write_bytes(data)
+
+
+def _lay_out_shards(folder: Path) -> None:
+    first, second = {"a": np.arange(3), "b": np.ones((2, 2), np.float32)}, {"c": np.arange(2.0)}
+    for name in ("indexless", "folder", "contradicting"):
+        (folder / name).mkdir()
+        for shard, arrays in zip(_FOLDER, (first, second), strict=True):
+            save(folder / name / shard, arrays, "safetensors")
+        places = {"a": _FOLDER[0], "b": _FOLDER[0], "c": _FOLDER[0 if name == "contradicting" else 1]}
+        if name != "indexless":
+            (folder / name / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    (folder / "folder" / _FOLDER[1]).write_bytes((4).to_bytes(8, "little") + b"{{{{")
+    save(folder / "metadata.safetensors", first, "safetensors")
+    data = (folder / "metadata.safetensors").read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = {"__metadata__": {"x": "y" * (17 << 20)}, **json.loads(data[8 : 8 + length])}
+    text = json.dumps(header).encode()
+    (folder / "metadata.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+
+
+# Running them -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hints") / "laid out"
+    folder.mkdir()
+    lay_out(folder)
+    return folder
+
+
+def in_a_shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a line in a shell that finds `ckpt`."""
+    tools = folder.parent / "bin"
+    tools.mkdir(exist_ok=True)
+    program = tools / "ckpt"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m ckpt_cli "$@"\n')
+    program.chmod(0o755)
+    home = {"HOME": str(folder / "home"), "XDG_DATA_HOME": ""}
+    settings = {**os.environ, **home, "PYTHONPATH": ROOT, "PATH": f"{tools}:{os.environ['PATH']}"}
+    return subprocess.run(
+        line, shell=True, cwd=folder, env=settings, capture_output=True, text=True, check=False
+    )
+
+
+def weights(path: Path) -> list[bytes]:
+    with formats.open_checkpoint(str(path), lenient=True) as reader:
+        weights = [key for key, kind in reader.kinds.items() if kind == "variable"]
+        keys = [key for key in weights if reader.specs[key].dtype.is_floating]  # less a count of steps
+        return sorted(reader[key].read().tobytes() for key in keys)
+
+
+@pytest.mark.parametrize("line", [line for lines in PLACES.values() for line in lines])
+def test_a_hint_runs_as_printed(line: str, laid_out: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "laid out"
+    shutil.copytree(laid_out, folder)
+    said = in_a_shell(f"ckpt {line}", folder)
+    assert said.returncode in (1, 3), said.stderr
+    hints = _HINT.findall(said.stderr)
+    assert hints, said.stderr
+    for hint in hints:
+        before = set(os.listdir(folder))
+        done = in_a_shell(hint, folder)
+        assert done.returncode != 2, done.stderr  # no usage error: nothing stands for something else
+        assert "no such" not in done.stderr
+        assert "Traceback" not in done.stderr
+        words = shlex.split(hint)
+        made = {path.removesuffix(".index") for path in set(os.listdir(folder)) - before}
+        targets = made & set(words)
+        if done.returncode == 0 and targets and words[1] in ("convert", "rescue"):
+            (target,) = targets
+            source = "run/ckpt-10" if "lost" in words[2] else words[2]  # of which lost-10 is the data
+            assert weights(folder / target) == weights(folder / source)
