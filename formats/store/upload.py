@@ -20,13 +20,14 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from ..core import notices
 from ..core.chunks import PIECE, view_of
 from ..errors import CheckpointError, CheckpointExistsError, ConversionError
 from .blocks import is_free
 from .object_lock import ObjectLock
 from .objects import NOTHING, WHATEVER, ObjectStore, Over, is_same, md5, md5_of, plain
 from .paths import as_if_there, entry_at, join, name_of, parent, refuse_missing_place, store_of
-from .removing import remove_tree
+from .removing import Attempts, remove_tree
 from .staging import ALIVE, StagedFile, refusing
 
 if TYPE_CHECKING:
@@ -572,9 +573,17 @@ class Uploading:
     def remove(self) -> None:
         """Take back all that is not in its place, and remove what is on this machine.
 
-        What the head may name stays where nobody can tell whether the head is there.
+        What the head may name stays where nobody can tell whether the head is there.  Nothing is
+        raised, as with `Staging.remove`.
         """
         ALIVE.discard(self)
+        attempts = Attempts()
+        with attempts.going_on():
+            self._take_back()
+        if attempts.error is not None:
+            notices.warn(f"{self.target}: cannot take back all that was sent: {attempts.error}")
+
+    def _take_back(self) -> None:
         with contextlib.ExitStack() as stack:  # which goes on where one step fails
             stack.callback(self._lock.release if self._journal is None else self._journal.remove)
             stack.callback(self._remove_here)

@@ -259,6 +259,37 @@ def test_what_fails_or_is_interrupted_leaves_nothing(
     assert done.code == 0
 
 
+def test_of_a_store_that_stays_broken_the_first_error_is_told(
+    overwrite: tuple[str, tuple[str, ...]],
+    store: MemoryStore,
+    ckpt: Callable[..., Result],
+    small_blocks: None,
+) -> None:
+    target, options = overwrite
+    assert ckpt("convert", OLD, target, *options).code == 0
+    objects, old = dict(store._blobs), values(target)
+    for at in itertools.count(1):
+        calls = itertools.count(1 - at)
+
+        def fail(what: str, path: str, calls: Iterator[int] = calls) -> None:
+            if (number := next(calls)) >= 0:
+                raise formats.CheckpointError(f"failure {number}: {what}")
+
+        store.before = fail
+        done = ckpt("convert", NEW, target, *options, "--overwrite")
+        store.before = lambda what, path: None
+        if next(calls) <= 0:
+            break
+        if done.code:
+            assert done.code == 3
+            (told,) = (line for line in done.err.splitlines() if "error: " in line)
+            assert "failure 0" in told, done.err
+        assert values(target) == old or done.code == 0 or "delete" in done.err
+        store._blobs.clear()
+        store._blobs.update(objects)
+    assert at > 3
+
+
 class _Failing:
     """Raises an error the so-manieth time that it is called."""
 

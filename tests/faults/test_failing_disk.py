@@ -140,6 +140,7 @@ WRITERS: dict[str, tuple[str, ...]] = {
     "bundle of other shards": ("convert", SOURCE, "run/ckpt-9", "--overwrite", "--shard-size", "64"),
     "bundle in a new directory": ("convert", SOURCE, "run/a/b/new-1"),
     "bundle with links": ("convert", "run/ckpt-8", "run/ckpt-10", "--overwrite", "--link"),
+    "bundle by processes": ("convert", SOURCE, "run/odd-1", "--overwrite", "--executor", "processes:1"),
     "bundle going on": ("convert", SOURCE, "run/ckpt-10", "--overwrite", "--resume"),
     "bundle and state file": ("convert", SOURCE, "run/ckpt-11", "--update-state"),
     "V1": ("convert", SOURCE, "run/old.v1", "--to", "v1", *PLAIN),
