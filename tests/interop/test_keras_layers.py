@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-import ckpt_cli.runtime as tf
-from ckpt_cli.runtime.keras.from_config import model_from_config
 from formats.keras.config import LayerWeights, check_in_order, expected_weights
 from formats.keras.layers import LAYERS, edge_spellings
 from formats.keras.model import Unit, from_config, legacy_order
+from tests.interop.known_answers import arrays_of_layers, read_layers
+from tests.runtime.test_known_answers import assert_close
 
 if TYPE_CHECKING:
     from conftest import TensorFlow
@@ -102,98 +101,12 @@ def test_rows_tell_the_edges_of_the_object_graph(old_tensorflow: TensorFlow) -> 
         assert [edge.name for edge in unit.edges] == edges, (class_name, options)
 
 
-def _convolved(class_name: str, rank: int, **more: Any) -> list[tuple[str, dict[str, Any], list[int]]]:
-    """Return a convolution with each of its options in turn, over images of odd and of even sizes."""
-    image, kernel = [7, 6, 5][:rank], [3, 2, 2][:rank]
-    plain = {"kernel_size": kernel, **more}
-    options: list[dict[str, Any]] = [
-        {},
-        {"padding": "same", "use_bias": False},
-        {"strides": 2},
-        {"strides": 2, "padding": "same", "activation": "tanh"},
-        {"dilation_rate": 2},
-        {"dilation_rate": 2, "padding": "same"},
-    ]
-    return [(class_name, {**plain, **one}, [*image, 4]) for one in options]
-
-
-def _within(class_name: str, shape: list[int], **options: Any) -> tuple[str, dict[str, Any], list[int]]:
-    return "TimeDistributed", {"layer": {"class": class_name, "options": options}}, shape
-
-
-LAYERS_RUN: list[tuple[str, dict[str, Any], list[int]]] = [
-    *_convolved("Conv1D", 1, filters=6),
-    ("Conv1D", {"filters": 6, "kernel_size": 3, "groups": 2}, [7, 4]),
-    ("Conv1D", {"filters": 3, "kernel_size": 3, "padding": "causal"}, [7, 4]),
-    ("Conv1D", {"filters": 3, "kernel_size": 2, "padding": "causal", "dilation_rate": 3}, [7, 4]),
-    ("Conv1D", {"filters": 3, "kernel_size": 2, "padding": "causal", "strides": 2}, [7, 4]),
-    *_convolved("Conv2D", 2, filters=6),
-    ("Conv2D", {"filters": 6, "kernel_size": 3, "groups": 2, "strides": [2, 1]}, [7, 6, 4]),
-    *_convolved("Conv3D", 3, filters=2),
-    ("Conv3D", {"filters": 2, "kernel_size": 1, "strides": [2, 1, 3]}, [7, 6, 5, 4]),
-    *_convolved("DepthwiseConv2D", 2, depth_multiplier=2),
-    *_convolved("Conv2DTranspose", 2, filters=3),
-    ("Conv2DTranspose", {"filters": 2, "kernel_size": 2, "strides": [3, 2]}, [4, 3, 4]),
-    ("Conv2DTranspose", {"filters": 2, "kernel_size": 3, "strides": 3, "output_padding": [2, 1]}, [4, 3, 4]),
-    ("Conv2DTranspose", {"filters": 2, "kernel_size": 1, "strides": 3, "output_padding": 0}, [4, 3, 4]),
-    (
-        "Conv2DTranspose",
-        {"filters": 2, "kernel_size": [4, 3], "strides": 2, "output_padding": [1, 0], "padding": "same"},
-        [4, 3, 4],
-    ),
-    *_convolved("SeparableConv2D", 2, filters=3, depth_multiplier=2),
-    ("GroupNormalization", {"groups": 2}, [6]),
-    ("GroupNormalization", {"groups": 3, "epsilon": 0.1}, [4, 3, 6]),
-    ("GroupNormalization", {"groups": -1, "scale": False}, [4, 6]),
-    ("GroupNormalization", {"groups": 1, "center": False}, [4, 6]),
-    ("GroupNormalization", {"groups": 2, "axis": 1}, [4, 3, 5]),
-    ("GroupNormalization", {"groups": 2, "axis": -2}, [3, 4, 5]),
-    ("LayerNormalization", {}, [4, 6]),
-    ("LayerNormalization", {"axis": 1, "epsilon": 0.1}, [4, 6]),
-    ("LayerNormalization", {"axis": [1, 2]}, [4, 3, 5]),
-    ("LayerNormalization", {"axis": [1, 3], "center": False}, [4, 3, 5]),
-    ("LayerNormalization", {"axis": [-1, -2], "scale": False}, [4, 3, 5]),
-    ("LayerNormalization", {"center": False, "scale": False}, [6]),
-    ("UnitNormalization", {}, [4, 6]),
-    ("UnitNormalization", {"axis": [1, 2]}, [4, 3, 5]),
-    ("GlobalAveragePooling1D", {}, [5, 4]),
-    ("GlobalMaxPooling1D", {"keepdims": True}, [5, 4]),
-    _within("Dense", [5, 4], units=3, activation="tanh"),
-    _within("Conv2D", [3, 5, 4, 2], filters=3, kernel_size=2),
-    _within("BatchNormalization", [5, 4]),
-    _within("Flatten", [5, 4, 2]),
-    _within("LSTM", [3, 4, 2], units=3),
-]
-
-
-def test_layers_of_a_configuration_compute_what_keras_computes(tensorflow: TensorFlow) -> None:
-    """Of Keras 2 and 3: the output, and the gradients by the input and by each weight."""
-    rows = [row for row in LAYERS_RUN if tensorflow.is_old or not _only_in_keras_2(*row)]
-    answers = tensorflow.ask("keras", "layer_values", layers=rows)
-    for row, (config, given, output, gradients) in zip(rows, answers, strict=True):
-        x, *weights = (np.array(one, "f4") for one in given)
-        model = model_from_config(config, 100_000, keras3=not tensorflow.is_old)
-        model.set_weights(weights)
-        inputs = tf.constant(x)
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            found = model(inputs, training=False)
-            total = tf.reduce_sum(found * _waves(found.shape, 7))
-        _assert_close(row, found.numpy(), output)
-        for one, theirs in zip(
-            tape.gradient(total, [inputs, *model.trainable_weights]), gradients, strict=True
-        ):
-            _assert_close(row, one.numpy(), theirs)
-
-
-def _only_in_keras_2(class_name: str, options: dict[str, Any], _: list[int]) -> bool:
-    """Whether TensorFlow 2.21 has no kernel: it refuses dilation rates larger than 1 of this one on a CPU."""
-    return class_name == "Conv2DTranspose" and "dilation_rate" in options
-
-
-def _assert_close(row: Any, found: Any, expected: Any) -> None:
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=str(row))
-
-
-def _waves(shape: Any, phase: int) -> Any:
-    return np.sin(np.arange(np.prod(shape)) * 1.7 + phase).reshape(shape).astype("f4")
+def test_recorded_layers_are_what_keras_computes(tensorflow: TensorFlow) -> None:
+    """What the runtime is held against, of Keras 2 and 3: configurations, outputs, gradients."""
+    recorded = read_layers("keras2" if tensorflow.is_old else "keras3")
+    answers = tensorflow.ask("keras", "layer_values", layers=[row for row, _, _ in recorded])
+    for (row, config, arrays), found, (written, *_) in zip(
+        recorded, arrays_of_layers(answers), answers, strict=True
+    ):
+        assert json.loads(written) == json.loads(config)
+        assert_close(row, found, arrays)

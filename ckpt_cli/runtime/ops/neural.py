@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import OPERATIONS, Tensor, as_tensor, define
-from .elementwise import cast
+from .elementwise import cast, where
 
 __all__ = ["sigmoid_cross_entropy"]
 
@@ -49,11 +49,15 @@ define(
 
 
 def sigmoid_cross_entropy(labels: Any, logits: Any) -> Tensor:
-    """Return max(x, 0) - x z + log(1 + exp(-|x|)), which never overflows."""
+    """Return max(x, 0) - x z + log(1 + exp(-|x|)), which never overflows.
+
+    As in TensorFlow a logit of 0 counts as positive, so that its gradient is 1/2 - z.
+    """
     x = as_tensor(logits)
     z = cast(labels, x.dtype)
     if x.shape != z.shape:
         raise ValueError(
             f"`logits` and `labels` must have the same shape, received ({x.shape} vs {z.shape})."
         )
-    return _op["relu"](x) - x * z + _op["log1p"](_op["exp"](-abs(x)))
+    is_positive = x >= 0
+    return where(is_positive, x, 0.0) - x * z + _op["log1p"](_op["exp"](where(is_positive, -x, x)))

@@ -1,0 +1,77 @@
+"""Layers that Keras and the runtime both run: their class, its options, and the shape of an input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Row = tuple[str, dict[str, Any], list[int]]
+
+
+def _convolved(class_name: str, rank: int, **more: Any) -> list[Row]:
+    """Return a convolution with each of its options in turn, over images of odd and of even sizes."""
+    image, kernel = [7, 6, 5][:rank], [3, 2, 2][:rank]
+    plain = {"kernel_size": kernel, **more}
+    options: list[dict[str, Any]] = [
+        {},
+        {"padding": "same", "use_bias": False},
+        {"strides": 2},
+        {"strides": 2, "padding": "same", "activation": "tanh"},
+        {"dilation_rate": 2},
+        {"dilation_rate": 2, "padding": "same"},
+    ]
+    return [(class_name, {**plain, **one}, [*image, 4]) for one in options]
+
+
+def _within(class_name: str, shape: list[int], **options: Any) -> Row:
+    return "TimeDistributed", {"layer": {"class": class_name, "options": options}}, shape
+
+
+LAYERS_RUN: list[Row] = [
+    *_convolved("Conv1D", 1, filters=6),
+    ("Conv1D", {"filters": 6, "kernel_size": 3, "groups": 2}, [7, 4]),
+    ("Conv1D", {"filters": 3, "kernel_size": 3, "padding": "causal"}, [7, 4]),
+    ("Conv1D", {"filters": 3, "kernel_size": 2, "padding": "causal", "dilation_rate": 3}, [7, 4]),
+    ("Conv1D", {"filters": 3, "kernel_size": 2, "padding": "causal", "strides": 2}, [7, 4]),
+    *_convolved("Conv2D", 2, filters=6),
+    ("Conv2D", {"filters": 6, "kernel_size": 3, "groups": 2, "strides": [2, 1]}, [7, 6, 4]),
+    *_convolved("Conv3D", 3, filters=2),
+    ("Conv3D", {"filters": 2, "kernel_size": 1, "strides": [2, 1, 3]}, [7, 6, 5, 4]),
+    *_convolved("DepthwiseConv2D", 2, depth_multiplier=2),
+    *_convolved("Conv2DTranspose", 2, filters=3),
+    ("Conv2DTranspose", {"filters": 2, "kernel_size": 2, "strides": [3, 2]}, [4, 3, 4]),
+    ("Conv2DTranspose", {"filters": 2, "kernel_size": 3, "strides": 3, "output_padding": [2, 1]}, [4, 3, 4]),
+    ("Conv2DTranspose", {"filters": 2, "kernel_size": 1, "strides": 3, "output_padding": 0}, [4, 3, 4]),
+    (
+        "Conv2DTranspose",
+        {"filters": 2, "kernel_size": [4, 3], "strides": 2, "output_padding": [1, 0], "padding": "same"},
+        [4, 3, 4],
+    ),
+    *_convolved("SeparableConv2D", 2, filters=3, depth_multiplier=2),
+    ("GroupNormalization", {"groups": 2}, [6]),
+    ("GroupNormalization", {"groups": 3, "epsilon": 0.1}, [4, 3, 6]),
+    ("GroupNormalization", {"groups": -1, "scale": False}, [4, 6]),
+    ("GroupNormalization", {"groups": 1, "center": False}, [4, 6]),
+    ("GroupNormalization", {"groups": 2, "axis": 1}, [4, 3, 5]),
+    ("GroupNormalization", {"groups": 2, "axis": -2}, [3, 4, 5]),
+    ("LayerNormalization", {}, [4, 6]),
+    ("LayerNormalization", {"axis": 1, "epsilon": 0.1}, [4, 6]),
+    ("LayerNormalization", {"axis": [1, 2]}, [4, 3, 5]),
+    ("LayerNormalization", {"axis": [1, 3], "center": False}, [4, 3, 5]),
+    ("LayerNormalization", {"axis": [-1, -2], "scale": False}, [4, 3, 5]),
+    ("LayerNormalization", {"center": False, "scale": False}, [6]),
+    ("UnitNormalization", {}, [4, 6]),
+    ("UnitNormalization", {"axis": [1, 2]}, [4, 3, 5]),
+    ("GlobalAveragePooling1D", {}, [5, 4]),
+    ("GlobalMaxPooling1D", {"keepdims": True}, [5, 4]),
+    _within("Dense", [5, 4], units=3, activation="tanh"),
+    _within("Conv2D", [3, 5, 4, 2], filters=3, kernel_size=2),
+    _within("BatchNormalization", [5, 4]),
+    _within("Flatten", [5, 4, 2]),
+    _within("LSTM", [3, 4, 2], units=3),
+]
+
+
+def is_only_in_keras_2(row: Row) -> bool:
+    """Whether TensorFlow 2.21 has no kernel: it refuses dilation rates larger than 1 of this one on a CPU."""
+    class_name, options, _ = row
+    return class_name == "Conv2DTranspose" and "dilation_rate" in options
