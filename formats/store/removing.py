@@ -10,6 +10,9 @@ import contextlib
 import os
 from typing import IO, TYPE_CHECKING, cast
 
+from ..core import notices
+from ..errors import CheckpointError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -25,8 +28,6 @@ class Attempts:
     @contextlib.contextmanager
     def going_on(self) -> Iterator[None]:
         """Keep the error of this block, if it is the first, and go on behind it."""
-        from ..errors import CheckpointError
-
         try:
             yield
         except (OSError, CheckpointError) as error:
@@ -35,6 +36,16 @@ class Attempts:
     def raise_first(self) -> None:
         if self.error is not None:
             raise self.error
+
+
+@contextlib.contextmanager
+def taking_back(path: str) -> Iterator[None]:
+    """Make a warning of what cannot be taken back of `path`: what made it necessary is told as the error."""
+    attempts = Attempts()
+    with attempts.going_on():
+        yield
+    if attempts.error is not None:
+        notices.warn(f"{path}: cannot take back all that was sent: {attempts.error}")
 
 
 def let_go(*descriptors: int) -> None:

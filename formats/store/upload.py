@@ -20,14 +20,13 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ..core import notices
 from ..core.chunks import PIECE, view_of
 from ..errors import CheckpointError, CheckpointExistsError, ConversionError
 from .blocks import is_free
 from .object_lock import ObjectLock
 from .objects import NOTHING, WHATEVER, ObjectStore, Over, is_same, md5, md5_of, plain
 from .paths import as_if_there, entry_at, join, name_of, parent, refuse_missing_place, store_of
-from .removing import Attempts, remove_tree
+from .removing import remove_tree, taking_back
 from .staging import ALIVE, StagedFile, refusing
 
 if TYPE_CHECKING:
@@ -336,7 +335,8 @@ class Maker(NamedTuple):
                 upload.write(chunk)
             found = upload.found_sent() or upload.published()
         except BaseException:
-            upload.remove()
+            with taking_back(self.path):
+                upload.remove()
             raise
         return found
 
@@ -548,7 +548,8 @@ class Uploading:
         for upload in self._uploads:
             if not upload.is_ours():
                 if head is not None:
-                    head.remove()
+                    with taking_back(head.path):
+                        head.remove()
                 raise CheckpointError("has been replaced, or removed, meanwhile", path=upload.path)
 
     def _from_file(self) -> Upload:
@@ -577,11 +578,8 @@ class Uploading:
         raised, as with `Staging.remove`.
         """
         ALIVE.discard(self)
-        attempts = Attempts()
-        with attempts.going_on():
+        with taking_back(self.target):
             self._take_back()
-        if attempts.error is not None:
-            notices.warn(f"{self.target}: cannot take back all that was sent: {attempts.error}")
 
     def _take_back(self) -> None:
         with contextlib.ExitStack() as stack:  # which goes on where one step fails

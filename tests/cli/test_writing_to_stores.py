@@ -305,6 +305,31 @@ class _Failing:
             raise self._error("no more")
 
 
+def test_what_was_wrong_is_told_where_it_cannot_be_taken_back(
+    store: MemoryStore, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = store.put
+
+    def race(path: str, *arguments: Any) -> Any:
+        entry = put(path, *arguments)
+        if path.endswith(".index"):
+            store.before = refuse
+            store.keep(next(each for each in store.names if "data-" in each), [b"another's"])
+        return entry
+
+    def refuse(what: str, path: str) -> None:
+        if what == "delete":
+            raise formats.CheckpointError("access denied", path=path)
+
+    monkeypatch.setattr(store, "put", race)
+    done = ckpt("convert", NEW, PREFIX, "-q")
+    assert done.code == 3
+    assert "warning: mem://b/run/c-1" in done.err
+    assert "cannot take back all that was sent" in done.err
+    (told,) = (line for line in done.err.splitlines() if "error: " in line)
+    assert told.endswith("has been replaced, or removed, meanwhile")
+
+
 @pytest.mark.parametrize("words", [(), ("--overwrite",)])
 def test_an_index_of_shards_that_another_replaces_is_taken_back(
     words: tuple[str, ...], store: MemoryStore, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch

@@ -32,6 +32,7 @@ from formats.find.creating import create_checkpoint
 from formats.find.registry import format_named
 from formats.store.paths import is_in_store
 from formats.store.ranges import cut
+from formats.store.removing import taking_back
 from formats.store.workers import SERIAL, Workers
 from formats.tf.bundle.payload import chunks_checksum
 from formats.tf.bundle.writer import BundleWriter
@@ -291,7 +292,8 @@ def _compare_in_place(
         with writer.reopen() as written:
             _compare(plan, written, Shares(), made, workers, advance)
     except BaseException:
-        writer.withdraw()
+        with taking_back(writer.target.path):
+            writer.withdraw()
         raise
 
 
