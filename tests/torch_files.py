@@ -151,6 +151,12 @@ class Piece(NamedTuple):
     length: int
 
 
+def chunk(piece: Piece) -> bytes:
+    """Return the opcodes of what describes a chunk."""
+    fields = {"offsets": size(*piece.offsets), "sizes": size(*piece.sizes)}
+    return record("ChunkStorageMetadata", fields).data
+
+
 def distributed_metadata(
     tensors: Mapping[str, tuple[tuple[int, ...], list[Piece]]],
     dtype: str | Mapping[str, str] = "torch.float32",
@@ -163,17 +169,14 @@ def distributed_metadata(
     """
     described, places = [], []
     for key, (shape, chunks) in tensors.items():
-        listed = [
-            record("ChunkStorageMetadata", {"offsets": size(*chunk.offsets), "sizes": size(*chunk.sizes)})
-            for chunk in chunks
-        ]
+        listed = [Opcodes(chunk(piece)) for piece in chunks]
         named = dtype if isinstance(dtype, str) else dtype[key]
         properties = record("TensorProperties", (Named(named), None, False, None, False))
         fields = {"properties": properties, "size": size(*shape), "chunks": listed}
         described.append(_opcodes(key) + _opcodes(record("TensorStorageMetadata", fields)))
-        for chunk in chunks:
-            index = record("MetadataIndex", {"fqn": key, "offset": size(*chunk.offsets), "index": 0})
-            place = {"relative_path": chunk.file, "offset": chunk.begin, "length": chunk.length, **more}
+        for piece in chunks:
+            index = record("MetadataIndex", {"fqn": key, "offset": size(*piece.offsets), "index": 0})
+            place = {"relative_path": piece.file, "offset": piece.begin, "length": piece.length, **more}
             stored = record("torch.distributed.checkpoint.filesystem._StorageInfo", place)
             places.append(_opcodes(index) + _opcodes(stored))
     fields = {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
@@ -24,6 +25,31 @@ def first_of(names: Sequence[str], most: int = 3) -> str:
     """Return names as text, the first ones where they are many: a, b, c and 5 more."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+class FirstNames:
+    """The first of many names in order, and how many there are: as text, as `first_of` has it."""
+
+    def __init__(self, names: Iterable[str] = (), most: int = 3) -> None:
+        self._most = most
+        self._first: list[str] = []
+        self.count = 0
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        self.count += 1
+        if len(self._first) < self._most or name < self._first[-1]:
+            insort(self._first, name)
+            del self._first[self._most :]
+
+    def add_all(self, other: FirstNames) -> None:
+        self._first = sorted((*self._first, *other._first))[: self._most]
+        self.count += other.count
+
+    def __str__(self) -> str:
+        rest = self.count - len(self._first)
+        return ", ".join(self._first) + (f" and {rest:,} more" if rest else "")
 
 
 _AGES = ((86400, "day"), (3600, "hour"), (60, "minute"))

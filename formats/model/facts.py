@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 class Facts(Protocol):
@@ -44,8 +44,8 @@ class Keyed(Protocol):
 class Rich(Protocol):
     """Facts of a file that holds more than tensors, for which other formats have no place."""
 
-    def beside(self) -> Sequence[str]:
-        """Return what that is, by key."""
+    def beside(self) -> Iterable[str]:
+        """Return what that is, by key, in no order."""
 
 
 @runtime_checkable

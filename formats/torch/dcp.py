@@ -42,6 +42,7 @@ from .keys import escaped
 from .kinds import kinds_of
 from .objects import Storage, View, view_of_all
 from .pickle import RefusedGlobalError
+from .reader import expansion_flaw
 from .storages import LONGEST_PICKLE, ZipContainer, pickle_of
 from .views import TorchTensor, readable_spec, stored_spec, view_flaw
 
@@ -79,6 +80,23 @@ class DcpReader(CheckpointReader):
             key_text(key.encode("utf-8", "surrogatepass")): each for key, each in told.tensors.items()
         }
         self._specs = {key: self._spec(key) for key in sorted(self._tensors, key=key_bytes)}
+        flaw = expansion_flaw(sum(spec.nbytes or 0 for spec in self._specs.values()), self._stored())
+        if flaw is not None:
+            raise UnsupportedFeatureError(flaw, path=self._path, code="tensor-size")
+
+    def _stored(self) -> int:
+        """Return how many bytes of files are said to be chunks, those that are two once."""
+        ranges = sorted(
+            (chunk.file, chunk.begin, chunk.begin + chunk.length)
+            for each in self._tensors.values()
+            for chunk in each.chunks
+        )
+        stored, last, at = 0, "", 0
+        for name, begin, end in ranges:
+            at = at if name == last else 0
+            stored += max(0, end - max(begin, at))
+            last, at = name, max(at, end)
+        return stored
 
     def _decoded(self) -> Distributed:
         with open_file(self._path) as file:

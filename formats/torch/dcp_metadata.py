@@ -14,8 +14,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..wire.limits import KeySizes
 from .objects import GLOBALS, ElementType, counts, element_type
-from .pickle import Global, Machine, Made, Pairs, Record
+from .pickle import Machine
+from .values import Global, Made, Pairs, Record
 
 _MODULE = "torch.distributed.checkpoint.metadata"
 
@@ -30,6 +32,12 @@ _FIELDS = {
     "_StorageInfo": {"relative_path", "offset", "length"},
 }
 """The fields that an object of each class has, whichever PyTorch has written it; there may be more."""
+
+_MOST_REPEATED = 2
+"""How many times as many chunks as places a tensor may have, of which it is said that they overlap."""
+
+_MOST_FIELDS = 64
+"""A record can be that of many chunks, and is looked at for each."""
 
 _CLASSES = (*(f"{_MODULE}.{name}" for name in (*_FIELDS, "StorageMeta")), _STORED)
 _MADE = (f"{_MODULE}._MEM_FORMAT_ENCODING", "pathlib.PosixPath", "pathlib._local.PosixPath")
@@ -87,7 +95,7 @@ def decode(data: bytes) -> Distributed:
     for key, told in _texts(fields["state_dict_metadata"]).items():
         if type(told) is not Record or not told.name.endswith(".BytesStorageMetadata"):
             tensors[key] = _described(key, told, places, ways.get(key) or tuple(key.split(".")))
-        elif told.fields is None or not _texts(told.fields):
+        elif told.fields is None or (type(told.fields) is Pairs and not told.fields.items):
             others.append(key)
         else:
             raise ValueError(f"{key!r:.60} is said to be no tensor, and described as one")
@@ -98,14 +106,17 @@ def _nothing_else(_: Any) -> Any:
     raise ValueError("a storage, of which it holds none")
 
 
-def _described(key: str, told: Any, places: dict[Any, Record], way: tuple[str, ...]) -> Described:
+def _described(key: str, told: Any, places: _Places, way: tuple[str, ...]) -> Described:
     fields = _fields(told, "TensorStorageMetadata")
     properties = _fields(fields["properties"], "TensorProperties")
     shape = counts(fields["size"], "a size")
     chunks = fields["chunks"]
     if type(chunks) is not list:
         raise ValueError(f"{key!r:.60} without a list of chunks")
-    found = tuple(_chunk(key, chunk, places) for chunk in chunks)
+    stored = places.get(key, {})
+    if len(chunks) > _MOST_REPEATED * len(stored):  # The same list can be that of many tensors.
+        raise ValueError(f"{key!r:.60} has {len(chunks)} chunks, of which {len(stored)} are stored")
+    found = tuple(_chunk(key, chunk, stored) for chunk in chunks)
     return Described(element_type(properties["dtype"]), shape, found, way)
 
 
@@ -115,19 +126,30 @@ def _ways(told: Any) -> dict[str, tuple[str, ...]]:
     for key, way in _texts(told).items() if type(told) is Pairs else ():
         if type(way) is not tuple or len(way) >= _MOST_PARTS:
             continue
+        odd = next((part for part in way if type(part) not in (str, int)), None)
+        if odd is not None:
+            message = f"is said to be saved in a {type(odd).__name__}, expected names and numbers"
+            raise ValueError(f"{key!r:.60} {message}")
+        if not _is_joined(key, way):
+            said = ".".join(str(part)[:60] for part in way)
+            raise ValueError(f"{key!r:.60} is said to be saved as {said!r:.60}")
         found[key] = tuple(map(str, way))
-        if ".".join(found[key]) != key:
-            raise ValueError(f"{key!r:.60} is said to be saved as {'.'.join(found[key])!r:.60}")
     return found
 
 
 _MOST_PARTS = 64
 
 
+def _is_joined(key: str, way: tuple[str | int, ...]) -> bool:
+    """Whether a key is the parts of a way, which may be longer than any key, joined by dots."""
+    texts = sum(len(part) for part in way if type(part) is str)
+    return texts <= len(key) and ".".join(map(str, way)) == key
+
+
 def _chunk(key: str, told: Any, places: dict[Any, Record]) -> Place:
     fields = _fields(told, "ChunkStorageMetadata")
     offsets, sizes = counts(fields["offsets"], "offsets"), counts(fields["sizes"], "sizes")
-    place = places.get((key, offsets))
+    place = places.get(offsets)
     if place is None:
         raise ValueError(f"{key!r:.60} has a chunk that is stored nowhere")
     stored = _fields(place, "_StorageInfo")
@@ -139,17 +161,20 @@ def _chunk(key: str, told: Any, places: dict[Any, Record]) -> Place:
     return Place(offsets, sizes, file, begin, length)
 
 
-def _places(told: Any) -> dict[Any, Record]:
-    """Return where chunks are stored, by key and where in the tensor they begin."""
+_Places = dict[str, dict[Any, Record]]
+"""Where chunks are stored, by key and where in the tensor they begin."""
+
+
+def _places(told: Any) -> _Places:
     if type(told) is not Pairs:
         raise ValueError("no places of what is stored")
-    found = {}
+    found: _Places = {}
     for index, place in told.items:
         fields = _fields(index, "MetadataIndex")
         key, offset = fields["fqn"], fields.get("offset")
         if type(key) is not str:
             raise ValueError("a place of what has no name")
-        found[key, None if offset is None else counts(offset, "offsets")] = place
+        found.setdefault(key, {})[None if offset is None else counts(offset, "offsets")] = place
     return found
 
 
@@ -159,6 +184,8 @@ def _fields(record: Any, name: str) -> dict[str, Any]:
         raise ValueError(f"a {type(record).__name__} where {name} is expected")
     if name == "TensorProperties" and type(record.fields) is tuple:
         fields = dict(zip(_PROPERTIES, record.fields, strict=False))
+    elif type(record.fields) is Pairs and len(record.fields.items) > _MOST_FIELDS:
+        raise ValueError(f"{name} of {len(record.fields.items)} fields")
     else:
         fields = _texts(record.fields)
     if not fields.keys() >= _FIELDS[name]:
@@ -173,6 +200,7 @@ def _texts(pairs: Any) -> dict[str, Any]:
     """Return the items of a dictionary whose keys are text, each once.  Raises ValueError for another."""
     if type(pairs) is not Pairs or not all(type(key) is str for key, _ in pairs.items):
         raise ValueError("no dictionary of names")
+    KeySizes().add([key for key, _ in pairs.items])
     found = dict(pairs.items)
     if len(found) < len(pairs.items):
         raise ValueError("a dictionary with a name that stands there twice")

@@ -1,8 +1,8 @@
 """Objects as pickles of protocol 2: what `formats.torch.pickle` takes apart, put together.
 
 Written are the opcodes and the globals that `torch.load(weights_only=True)` takes, and no others.
-An object that stands in several places is written once, so that nothing grows by being walked,
-and what is nested is not walked by recursion.
+An object that stands in several places is written once, long text and bytes as well, so that nothing
+grows by being walked, and what is nested is not walked by recursion.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .objects import STORAGE_OF, UNTYPED, Placed
-from .pickle import Bag, Global, Made, Pairs
+from .values import Bag, Global, Made, Pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _PROTOCOL, _STOP = b"\x80\x02", b"."
 _LONGEST_NUMBER = 255
+_SHORT_TEXT = 4
+"""Characters of text, and bytes of a number, that are written again in each place."""
 
 
 class Stored(NamedTuple):
@@ -53,6 +55,7 @@ class _Encoder:
         self._numbers: dict[Any, int] = {}
         self._kept: list[Any] = []
         self._left: list[Any] = []
+        self._open: set[int] = set()
 
     def encode(self, root: Any) -> bytes:
         self._left = [root]
@@ -61,15 +64,23 @@ class _Encoder:
             if type(value) is _Code:
                 self._out += value.data
                 if value.keep is not None:
+                    self._open.discard(id(value.keep))
                     self._keep(value.keep)
             elif id(value) in self._numbers and type(value) in _KEPT:
                 self._get(id(value))
+            elif id(value) in self._open:
+                raise ValueError(f"a {type(value).__name__} that holds itself")
             else:
                 write = _WRITERS.get(type(value))
                 if write is None:
                     raise ValueError(f"a {type(value).__name__}, which is no plain value")
                 write(self, value)
         return bytes(self._out + _STOP)
+
+    def _close(self, code: bytes, value: Any) -> None:
+        """Have these opcodes follow what a value is made of, from which on it has a number."""
+        self._open.add(id(value))
+        self._left.append(_Code(code, value))
 
     def _keep(self, value: Any) -> None:
         """Give what was just made a number, and let it live: its identity is its name."""
@@ -110,6 +121,8 @@ class _Encoder:
             if len(data) > _LONGEST_NUMBER:
                 raise ValueError(f"an integer of {len(data)} bytes")
             self._out += b"\x8a%c" % len(data) + data
+            if len(data) > _SHORT_TEXT:
+                self._keep(value)
 
     def number(self, value: float) -> None:
         self._out += b"G" + struct.pack(">d", value)
@@ -117,20 +130,36 @@ class _Encoder:
     def text(self, value: str) -> None:
         data = value.encode("utf-8", "surrogatepass")
         self._out += b"X" + struct.pack("<I", len(data)) + data
+        if len(data) > _SHORT_TEXT:
+            self._keep(value)
 
     def named(self, value: Global) -> None:
         module, _, name = value.name.rpartition(".")
         self._constant(value.name, f"c{module}\n{name}\n".encode())
 
     def complex_number(self, value: complex) -> None:
-        self.made(Made("builtins.complex", (value.real, value.imag)))
+        self.named(Global("builtins.complex"))
+        self.number(value.real)
+        self.number(value.imag)
+        self._out += b"\x86R"
+        self._keep(value)
 
     def data(self, value: bytes) -> None:
-        self.made(Made("_codecs.encode", (value.decode("latin1"), "latin1")))
+        self.named(Global("_codecs.encode"))
+        data = value.decode("latin1").encode("utf-8")
+        self._out += b"X" + struct.pack("<I", len(data)) + data
+        self._constant("latin1", b"X\6\0\0\0latin1")
+        self._out += b"\x86R"
+        self._keep(value)
 
     def made(self, value: Made) -> None:
-        self.named(Global(value.name))
-        self._left += [_Code(b"R", value), value.arguments]
+        self._call(value.name, value.arguments, value)
+
+    def _call(self, name: str, arguments: tuple[Any, ...], value: Any) -> None:
+        """Write the call of a global that makes a value."""
+        self.named(Global(name))
+        self._close(b"R", value)
+        self._left.append(arguments)
 
     # Containers -----------------------------------------------------------------------
 
@@ -167,11 +196,11 @@ class _Encoder:
     def tupled(self, value: tuple[Any, ...]) -> None:
         self._out += b"(" if value else b")"
         if value:
-            self._left += [_Code(b"t", value), *reversed(value)]
+            self._close(b"t", value)
+            self._left += reversed(value)
 
     def bag(self, value: Bag) -> None:
-        self.named(Global("builtins.set"))
-        self._left += [_Code(b"R", value), (value.items,)]
+        self._call("builtins.set", (value.items,), value)
 
     # Tensors --------------------------------------------------------------------------
 
@@ -231,5 +260,5 @@ _WRITERS: dict[type, Callable[[_Encoder, Any], None]] = {
     Placed: _Encoder.placed,
 }
 
-_KEPT = (Made, dict, Pairs, list, tuple, Bag)
+_KEPT = (Made, dict, Pairs, list, tuple, Bag, str, bytes, int, complex)
 """What may stand in several places of an object, and is one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..model.facts import Facts
     from .structure import Structure
@@ -32,9 +32,9 @@ class TorchFacts(NamedTuple):
         structure = None if self.structure is None else self.structure.rekeyed(keys)
         return self._replace(structure=structure)
 
-    def beside(self) -> list[str]:
+    def beside(self) -> Iterable[str]:
         """Return what stands beside the tensors, by key."""
-        return [*self.others] if self.structure is None else self.structure.beside()
+        return self.others if self.structure is None else self.structure.beside()
 
     def tied_as(self, others: Sequence[Facts]) -> TorchFacts:
         """Return them with every tensor written by itself, unless others have tied the same ones."""

@@ -15,20 +15,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core.spec import key_text
+from ..core.words import counted
 from ..wire.limits import KeySizes
 from .objects import Placed, Storage, View, view_of_all
-from .pickle import Bag, Pairs
+from .values import Bag, Pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 DEEPEST = 200
-MOST_WAYS = 20
-"""How many times as many keys as tensors there may be, and 1,000 more; what is shared is listed twice."""
+MOST_WAYS = 2
+"""How many times as many keys as tensors there may be, and 20,000 more; what is shared is listed twice."""
 
+_MORE_WAYS = 20_000
 _MOST_COUNTED = 1 << 40
+_MORE_STEPS = 200_000
+"""Entries without tensors that are gone through, beside twice those there are: what is shared, again."""
+
+_CHARACTERS_OF_TENSOR = 512
+_MORE_CHARACTERS = 8 << 20
+"""Characters of keys together: a file says a prefix once, and each key below it has it."""
+
 _MOST_PARTS = 64
 _LONGEST_PART = 1 << 16
+_LEVELS_OF_PART = 4
 
 
 TENSORS = (View, Storage, Placed)
@@ -41,32 +51,25 @@ def tensors_of(root: Any) -> dict[str, Any]:
     """
     if type(root) in TENSORS:
         return {"": _as_view(root)}
-    below = ways_to_tensors(root)
+    ways = Ways(root)
     found: dict[str, Any] = {}
-    if not below[id(root)]:
+    if not ways.leads(root):
         return found
-    sizes = KeySizes()
-    is_flat = is_state_dict(root, below)
     left: list[tuple[str, int, Any]] = [("", 0, root)]
     while left:
         prefix, depth, container = left.pop()
         if depth >= DEEPEST:
             raise ValueError(f"tensors more than {DEEPEST} levels deep")
-        for part, _, value, leads in entries(container, below):
+        for part, _, value, leads in ways.entries(container):
             if not leads:
                 continue
-            key = part if is_flat else prefix + escaped(part)
-            sizes.add((key,))
+            key = part if ways.is_flat else prefix + escaped(part)
+            ways.take_note(key)
             if type(value) in TENSORS:
                 found[key] = _as_view(value)
             else:
                 left.append((key + "/", depth + 1, value))
     return found
-
-
-def is_state_dict(root: Any, below: dict[int, int]) -> bool:
-    """Whether an object is a dictionary of tensors alone, whose names stay as they are."""
-    return type(root) is Pairs and not any(below.get(id(value)) for _, value in root.items)
 
 
 def escaped(part: str) -> str:
@@ -98,16 +101,61 @@ def _children(container: Any) -> Iterator[Any]:
 _CONTAINERS = (Pairs, Bag, list, tuple)
 
 
-def ways_to_tensors(root: Any) -> dict[int, int]:
-    """Return, by identity, how many ways lead from a container to tensors."""
+class Ways:
+    """The ways from an object to its tensors, for one walk along them, which is bounded.
+
+    ValueError where there are more ways, entries beside them, or characters of keys than are read.
+    """
+
+    def __init__(self, root: Any) -> None:
+        self._counts, tensors, entries = _counted(root)
+        if self._counts[id(root)] > MOST_WAYS * tensors + _MORE_WAYS:
+            raise ValueError(f"{counted(tensors, 'tensor')} under more than {MOST_WAYS} keys each")
+        self._steps = 2 * entries + _MORE_STEPS
+        self._characters = _CHARACTERS_OF_TENSOR * tensors + _MORE_CHARACTERS
+        self._sizes = KeySizes()
+        self.is_flat = type(root) is Pairs and not any(self._counts.get(id(value)) for _, value in root.items)
+        """Whether it is a dictionary of tensors alone, a state dict, whose names stay as they are."""
+
+    def leads(self, value: Any) -> bool:
+        """Whether a value is a tensor, or leads to one."""
+        return type(value) in TENSORS or bool(self._counts.get(id(value)))
+
+    def take_note(self, key: str) -> None:
+        """Count a key that is made."""
+        self._sizes.add((key,))
+        if not self.is_flat:
+            self._spend(len(key))
+
+    def _spend(self, characters: int) -> None:
+        self._characters -= characters
+        if self._characters < 0:
+            raise ValueError("keys of more characters than is read of so many tensors")
+
+    def entries(self, container: Any) -> Iterator[tuple[str, Any, Any, bool]]:
+        """Yield what each entry is called, its key or position, its value, and whether tensors are in it."""
+        named = _named(container, self._spend) if type(container) is Pairs else _numbered(container)
+        for part, key, value in named:
+            leads = self.leads(value)
+            if not leads:
+                self._steps -= 1
+                if self._steps < 0:
+                    raise ValueError("lists and dictionaries that are shared by too many others")
+            yield part, key, value, leads
+
+
+def _counted(root: Any) -> tuple[dict[int, int], int, int]:
+    """Return how many ways lead to tensors by container, then the number of tensors, then of entries."""
     ways: dict[int, int] = {}
     tensors: set[int] = set()
     open_ones: list[tuple[Any, Iterator[Any], list[int]]] = [(root, _children(root), [0])]
     waiting: set[int] = {id(root)}
     circles = False
+    entries = 0
     while open_ones:
         container, rest, total = open_ones[-1]
         for value in rest:
+            entries += 1
             kind = type(value)
             if kind in TENSORS:
                 tensors.add(id(value))
@@ -132,36 +180,35 @@ def ways_to_tensors(root: Any) -> dict[int, int]:
                 open_ones[-1][2][0] += total[0]
     if circles and tensors:
         raise ValueError("a list or dictionary that holds itself, beside tensors")
-    if ways[id(root)] > MOST_WAYS * len(tensors) + 1000:
-        raise ValueError(f"{len(tensors)} tensors under more than {MOST_WAYS} keys each")
-    return ways
+    return ways, len(tensors), entries
 
 
-def entries(container: Any, below: dict[int, int]) -> Iterator[tuple[str, Any, Any, bool]]:
-    """Yield what each entry is called, its key or position, its value, and whether that leads to tensors."""
-    if type(container) is not Pairs:
-        for number, value in enumerate(container):
-            yield str(number), number, value, _leads(value, below)
-        return
+def _numbered(container: Any) -> Iterator[tuple[str, Any, Any]]:
+    for number, value in enumerate(container):
+        yield str(number), number, value
+
+
+def _named(container: Pairs, spend: Callable[[int], None]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the entries of a dictionary, each by a name of its own; `spend` counts the characters made."""
     texts = {_text(key) for key, _ in container.items if type(key) is str}
     seen: set[str] = set()
     others: set[str] = set()
     for key, value in container.items:
         part = _text(key) if type(key) is str else _printed(key)
+        if part is not key:
+            spend(len(part))
+        equal = None
         if type(key) is not str:
             while part in texts:
                 part = "#" + part
-        equal = None if type(key) is str else _printed(_as_compared(key))
+                spend(len(part))
+            equal = _printed(_as_compared(key))
         if part in seen or equal in others:
             raise ValueError(f"two keys {part!r:.60} in a dictionary")
         seen.add(part)
         if equal is not None:
             others.add(equal)
-        yield part, key, value, _leads(value, below)
-
-
-def _leads(value: Any, below: dict[int, int]) -> bool:
-    return type(value) in TENSORS or bool(below.get(id(value)))
+        yield part, key, value
 
 
 def _text(key: str) -> str:
@@ -169,16 +216,25 @@ def _text(key: str) -> str:
     return key if key.isascii() else key_text(key.encode("utf-8", "surrogatepass"))
 
 
-def _printed(key: Any, depth: int = 0) -> str:
+def _printed(key: Any) -> str:
     """Return a key that is no text as Python prints it."""
-    if type(key) is tuple and depth < 4 and len(key) <= _MOST_PARTS:
-        parts = [_printed(each, depth + 1) for each in key]
+    return _text(_part_printed(key, 0, _LONGEST_PART))
+
+
+def _part_printed(key: Any, depth: int, longest: int) -> str:
+    """Return a key, or one of a tuple that is a key, in so many characters; ValueError for what has more."""
+    if type(key) is tuple and depth < _LEVELS_OF_PART and len(key) <= _MOST_PARTS:
+        parts: list[str] = []
+        for each in key:
+            parts.append(_part_printed(each, depth + 1, longest))
+            longest -= len(parts[-1])
         return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
     if key is not None and type(key) not in (int, float, bool, bytes, complex, str):
         raise ValueError(f"a {type(key).__name__} as a dictionary's key")
-    if type(key) in (bytes, str) and len(key) > _LONGEST_PART:
-        raise ValueError(f"a key of {len(key)} bytes")
-    return _text(repr(key))
+    found = repr(key) if type(key) not in (bytes, str) or len(key) <= longest else None
+    if found is None or len(found) > longest:
+        raise ValueError(f"a key of more than {_LONGEST_PART} characters in a dictionary, which is no text")
+    return found
 
 
 def _as_compared(key: Any) -> Any:

@@ -18,12 +18,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.dtypes import BY_NAME, DType, unmapped
-from .pickle import Bag, Global, Made, Pairs
+from .values import Bag, Global, Made, Pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MOST_DIMENSIONS = 254
+_LONGEST_STORAGE_KEY = 512
 _LARGEST = 1 << 62
 
 _STORAGES = {
@@ -145,6 +146,8 @@ def storage_of(saved: Any) -> Storage:
         raise ValueError("a storage of no type")
     if type(key) is not str or not _is_count(elements):
         raise ValueError("a storage without a key, or of no size")
+    if len(key) > _LONGEST_STORAGE_KEY:  # Every tensor in it looks for it by this key.
+        raise ValueError(f"a storage whose key has {len(key)} characters, expected a number")
     is_untyped = kind.name == UNTYPED
     found = Storage(key, _STORAGE_TYPES[kind.name], elements, 0, elements, is_untyped)
     if not view or view[0] is None:
@@ -405,7 +408,11 @@ _CONSTANTS = (
     "torch.storage.TypedStorage",
 )
 
+_OBJECTS_OF_TENSOR = 5
+"""What a tensor is charged as: its key, its record and its spec take more memory than another object."""
+
 GLOBALS = {name: Global(name) for name in _CONSTANTS} | {
-    name: Global(name, make) for name, make in _FUNCTIONS.items()
+    name: Global(name, make, _OBJECTS_OF_TENSOR if "_rebuild_" in name else 1)
+    for name, make in _FUNCTIONS.items()
 }
 """What a file may name; all else is refused by its name."""

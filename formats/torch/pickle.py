@@ -8,26 +8,41 @@ that the caller gives, and what is not there is refused by its name, before anyt
 of it; REDUCE has the table's entry make a record of the arguments.
 
 What costs memory or time is bounded: how many objects are made, for the bytes there are of
-them; what is nested is not walked, so nothing recurses.  A dictionary becomes pairs: hashing
-keys that a file chose takes as long as it wants.
+them; what is nested is not walked, so nothing recurses.  An object can be an argument of many
+calls, so each call is charged by the size of what it is given, which it reads and may copy.
+A dictionary becomes pairs: hashing keys that a file chose takes as long as it wants.
 Python's Lib/pickletools.py describes the opcodes, torch/_weights_only_unpickler.py which of them torch takes.
 """
 
 from __future__ import annotations
 
+import re
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from .values import BYTES_OF_PLACE, Bag, Global, Made, Pairs, Record, places_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-MOST_OBJECTS = 300_000
-_BYTES_OF_ONE = 5
-"""Objects made of one pickle, and of how many bytes one more: a tensor of torch's is twenty in 110 bytes."""
+MOST_OBJECTS = 360_000
+_BYTES_OF_ONE = 4
+"""Objects made of one pickle, and of how many bytes one more: a tensor of torch's is 24 in some 100 bytes."""
 
 MOST_VALUES = 1_500_000
-_BYTES_OF_VALUE = 8
 """The same of numbers and other constants, of which a place in a list is all that they take."""
+
+_WIDER_TEXT = 32 << 20
+"""Bytes that text may take in memory beyond its UTF-8: one character can make all others four bytes wide."""
+
+_WIDE = ((re.compile(b"[\xf0-\xff]"), 4), (re.compile(b"[\xc4-\xef]"), 2))
+"""The first bytes of characters that are so wide."""
+
+_COPIED_BEFORE_DECODING = 1 << 16
+"""Bytes of text; what is longer is decoded where it stands, so that it is there once less."""
+
+_READ_FREELY = 32
+"""What a call may read as the object that it makes: the shape and the strides of a tensor are fewer."""
 
 _LONGEST_NAME = 512
 _LONGEST_NUMBER = 255
@@ -40,54 +55,6 @@ class RefusedGlobalError(ValueError):
     def __init__(self, name: str) -> None:
         super().__init__(f"names {name!r}, which is not of a state dict")
         self.name = name
-
-
-class Global(NamedTuple):
-    """What a pickle may name: `make` builds a record of the arguments it is called with, None: a constant."""
-
-    name: str
-    make: Callable[[tuple[Any, ...]], Any] | None = None
-
-
-class Pairs:
-    """A dictionary: its keys and values in the order in which they were set.
-
-    `name` is that of the class, where it is another than `dict`, and `attributes` are what it has
-    beside its items, as `Module.state_dict()` gives its OrderedDict.
-    """
-
-    __slots__ = ("attributes", "items", "name")
-
-    def __init__(self, items: list[tuple[Any, Any]] | None = None, name: str | None = None) -> None:
-        self.items = [] if items is None else items
-        self.name = name
-        self.attributes: Any = None
-
-
-class Bag:
-    """A set: its elements, of which some may be equal."""
-
-    __slots__ = ("items",)
-
-    def __init__(self, items: list[Any]) -> None:
-        self.items = items
-
-
-class Made(NamedTuple):
-    """Another plain value, which a global makes of arguments."""
-
-    name: str
-    arguments: tuple[Any, ...]
-
-
-class Record:
-    """An object of a class that has nothing but fields; `fields` is what it was given as its state."""
-
-    __slots__ = ("fields", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.fields: Any = None
 
 
 class Machine:
@@ -115,7 +82,8 @@ class Machine:
         self._persistent = persistent
         size = len(data) - at if stored is None else stored
         self._left = MOST_OBJECTS + size // _BYTES_OF_ONE
-        self._places = MOST_VALUES + size // _BYTES_OF_VALUE
+        self._places = MOST_VALUES + size // BYTES_OF_PLACE
+        self._wider = _WIDER_TEXT
 
     def run(self) -> Any:
         """Return the object; ValueError where the bytes are no pickle, or one of more than is read."""
@@ -155,7 +123,7 @@ class Machine:
                 at += 2
                 places -= 1
             elif code == _TEXT and (end := at + 5 + unpack(data, at + 1)[0]) <= len(data):
-                stack.append(_text(data[at + 5 : end]))
+                stack.append(self.text(at + 5, end))
                 at = end
                 left -= 1
             elif code == _PAIR:
@@ -202,10 +170,14 @@ class Machine:
 
     def push(self, value: Any) -> None:
         """Push what takes none, but for its place; there may be more of it."""
-        self._places -= 1
+        self.charge(1)
+        self.stack.append(value)
+
+    def charge(self, places: int) -> None:
+        """Count values that are read again, or stand in another place."""
+        self._places -= places
         if self._places < 0:
             raise ValueError("a pickle of more values than its size accounts for")
-        self.stack.append(value)
 
     def take(self, size: int) -> bytes:
         """Return the next bytes, which are an argument."""
@@ -220,6 +192,36 @@ class Machine:
         form = _FORMS[code]
         (size,) = form.unpack(self.take(form.size))
         return self.take(size)
+
+    def text(self, begin: int, end: int) -> str:
+        """Return the text of these bytes."""
+        is_long = end - begin > _COPIED_BEFORE_DECODING
+        if is_long:
+            self._widen(begin, end)
+        try:
+            stored = memoryview(self.data)[begin:end] if is_long else self.data[begin:end]
+            return str(stored, "utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise ValueError("text that is not UTF-8") from error
+
+    def _widen(self, begin: int, end: int) -> None:
+        """Count what text takes in memory beyond its bytes: each character as much as the widest."""
+        for begins, width in _WIDE:
+            if begins.search(self.data, begin, end):
+                self._wider -= (width - 1) * (end - begin)
+                break
+        if self._wider < 0:
+            raise ValueError(f"text of {end - begin} bytes, with characters that make all of it wider")
+
+    def sized_text(self, code: str) -> None:
+        """Push text whose number of bytes stands before it."""
+        form = _FORMS[code]
+        (size,) = form.unpack(self.take(form.size))
+        begin = self.at
+        if size > len(self.data) - begin:
+            raise ValueError(f"an argument of {size} bytes, of which {len(self.data) - begin} are there")
+        self.at += size
+        self.made(self.text(begin, self.at))
 
     def line(self) -> str:
         end = self.data.find(b"\n", self.at, self.at + _LONGEST_NAME)
@@ -275,7 +277,9 @@ class Machine:
         if type(called) is not Global or called.make is None or type(arguments) is not tuple:
             what = f"{called.name!r}, a constant" if type(called) is Global else "what is no global"
             raise ValueError(f"a call of {what}")
-        self.made(called.make(arguments))
+        self.charge(max(0, places_read(arguments) - _READ_FREELY))
+        self.count(called.objects)
+        self.stack.append(called.make(arguments))
 
     def build(self) -> None:
         """Take the attributes that an OrderedDict has, as those of `Module.state_dict()` do, or a record."""
@@ -337,13 +341,6 @@ def _number(machine: Machine, code: str) -> Any:
     return found
 
 
-def _text(data: bytes) -> str:
-    try:
-        return data.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError as error:
-        raise ValueError("text that is not UTF-8") from error
-
-
 def _long(data: bytes) -> int:
     if len(data) > _LONGEST_NUMBER:
         raise ValueError(f"an integer of {len(data)} bytes")
@@ -379,11 +376,11 @@ _BY_CODE: dict[bytes, Callable[[Machine], Any]] = {
     b"\x8a": lambda machine: machine.made(_long(machine.sized("B"))),
     b"\x8b": lambda machine: machine.made(_long(machine.sized("I"))),
     b"G": lambda machine: machine.made(_double(machine)),
-    b"X": lambda machine: machine.made(_text(machine.sized("I"))),
-    b"\x8c": lambda machine: machine.made(_text(machine.sized("B"))),
-    b"\x8d": lambda machine: machine.made(_text(machine.sized("Q"))),
-    b"U": lambda machine: machine.made(_text(machine.sized("B"))),  # strings of Python 2
-    b"T": lambda machine: machine.made(_text(machine.sized("I"))),
+    b"X": lambda machine: machine.sized_text("I"),
+    b"\x8c": lambda machine: machine.sized_text("B"),
+    b"\x8d": lambda machine: machine.sized_text("Q"),
+    b"U": lambda machine: machine.sized_text("B"),  # strings of Python 2
+    b"T": lambda machine: machine.sized_text("I"),
     b"C": lambda machine: machine.made(machine.sized("B")),
     b"B": lambda machine: machine.made(machine.sized("I")),
     b"\x8e": lambda machine: machine.made(machine.sized("Q")),

@@ -38,6 +38,12 @@ MOST_UNEXPLAINED = 64 << 20
 """Bytes that a file's tensors may have together: so many times those of its storages, and so many more."""
 
 
+def expansion_flaw(total: int, stored: int) -> str | None:
+    """Return what is wrong with tensors of so many bytes together, made of so many."""
+    is_much = total > MOST_EXPANSION * stored + MOST_UNEXPLAINED
+    return f"tensors of {total} bytes, made of {stored} bytes" if is_much else None
+
+
 class TorchReader(CheckpointReader):
     """A file of `torch.save`."""
 
@@ -105,9 +111,9 @@ class TorchReader(CheckpointReader):
         """Refuse what a few bytes are said to be thousands of: everybody who goes through it would wait."""
         stored = sum({storage.key: storage.nbytes for storage in self._storages()}.values())
         total = sum(spec.nbytes or 0 for spec in self._specs.values())
-        if total > MOST_EXPANSION * stored + MOST_UNEXPLAINED:
-            message = f"tensors of {total} bytes, made of {stored} bytes"
-            raise UnsupportedFeatureError(message, path=self._container.path, code="tensor-size")
+        flaw = expansion_flaw(total, stored)
+        if flaw is not None:
+            raise UnsupportedFeatureError(flaw, path=self._container.path, code="tensor-size")
 
     def _storages(self) -> Iterator[Storage]:
         yield from (view.storage for view in self._views.values() if view.storage is not None)

@@ -13,12 +13,13 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.spec import is_utf8
-from .keys import TENSORS, entries, escaped, is_state_dict, tensors_of, unescaped, ways_to_tensors
+from ..core.words import FirstNames
+from .keys import TENSORS, Ways, escaped, tensors_of, unescaped
 from .objects import Placed
-from .pickle import Pairs
+from .values import Pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 
 class Arranged(NamedTuple):
@@ -29,7 +30,7 @@ class Arranged(NamedTuple):
     """
 
     root: Any
-    left_out: tuple[str, ...] = ()
+    left_out: FirstNames
     turned: tuple[str, ...] = ()
 
 
@@ -83,26 +84,34 @@ class Structure(NamedTuple):
                 raise ValueError(f"{key!r} has no place of this name in the structure that was read{other}")
         return arranged
 
-    def beside(self) -> list[str]:
-        """Return what stands beside the tensors, by key: whatever holds none, as a whole."""
-        found: list[str] = []
-        if type(self.root) in TENSORS:
-            return found
-        below = ways_to_tensors(self.root)
+    def beside(self) -> Iterator[str]:
+        """Yield what stands beside the tensors, by key: whatever holds none, as a whole."""
+        if type(self.root) not in (Pairs, list, tuple):
+            return
+        ways = Ways(self.root)
         left = [("", self.root)]
         while left:
             prefix, container = left.pop()
-            for part, _, value, leads in entries(container, below):
+            for part, _, value, leads in ways.entries(container):
                 if not leads:
-                    found.append(prefix + escaped(part))
+                    yield _shown(prefix, part)
                 elif type(value) not in TENSORS:
                     left.append((f"{prefix}{escaped(part)}/", value))
-        return sorted(found)
+
+
+_LONGEST_SHOWN = 1000
+
+
+def _shown(prefix: str, part: str) -> str:
+    """Return the key of what is no tensor, for people; dictionaries can share what is very long."""
+    if len(prefix) > _LONGEST_SHOWN:
+        prefix = f"{prefix[:_LONGEST_SHOWN]}.../"
+    return prefix + escaped(part if len(part) <= _LONGEST_SHOWN else f"{part[:_LONGEST_SHOWN]}...")
 
 
 def flat(keys: Collection[str]) -> Arranged:
     """Return a state dict: a dictionary of tensors alone.  ValueError for a key that is no text."""
-    return Arranged(Pairs([(_text(key), Placed(key)) for key in keys]))
+    return Arranged(Pairs([(_text(key), Placed(key)) for key in keys]), FirstNames())
 
 
 def _text(key: str) -> str:
@@ -118,31 +127,32 @@ class _Arranging:
         self._root = root
         self._kept = kept
         self._olds = sorted(kept)
-        self._left_out: list[str] = []
+        self._left_out = FirstNames()
         self._turned: list[str] = []
         self._placed: set[str] = set()
+        self._named: dict[int, _Named] = {}
 
     def arranged(self, keys: Collection[str]) -> Arranged:
         if type(self._root) in TENSORS:
             alone = self._kept == {"": ""}
-            return Arranged(Placed("")) if alone else flat(keys)
-        self._below = ways_to_tensors(self._root)
-        if not self._below[id(self._root)]:
+            return Arranged(Placed(""), FirstNames()) if alone else flat(keys)
+        self._ways = Ways(self._root)
+        if not self._ways.leads(self._root):
             return flat(keys)
-        if is_state_dict(self._root, self._below):
+        if self._ways.is_flat:
             root: Any = self._state_dict()
             root.items += [(_text(key), Placed(key)) for key in keys if key not in self._placed]
         else:
             root = self._container(self._root, "", "")
             for key in keys:
                 if key not in self._placed:
-                    _insert(root, key)
-        return Arranged(root, tuple(sorted(self._left_out)), tuple(sorted(self._turned)))
+                    self._insert(root, key)
+        return Arranged(root, self._left_out, tuple(sorted(self._turned)))
 
     def _state_dict(self) -> Any:
         items: list[tuple[Any, Any]] = []
         is_renamed = False
-        for part, key, value, leads in entries(self._root, self._below):
+        for part, key, value, leads in self._ways.entries(self._root):
             new = self._kept.get(part) if leads else None
             if new is not None:
                 is_renamed |= new != part
@@ -157,31 +167,53 @@ class _Arranging:
 
     def _container(self, container: Any, prefix: str, new_prefix: str) -> Any:
         """Return a container, read at `prefix`, now at `new_prefix`; None where it has lost all tensors."""
-        listed = [*entries(container, self._below)]
-        taken = {part for part, *_ in listed} if type(container) is Pairs else None
+        if type(container) is not Pairs:
+            return self._sequence(container, prefix, new_prefix)
+        listed = [*self._ways.entries(container)]
+        taken = {part for part, *_ in listed}
         items: list[tuple[Any, Any]] = []
-        lost = has_gap = is_renamed = False
+        is_renamed = has_tensors = False
         for part, key, value, leads in listed:
-            path = prefix + escaped(part)
             if not leads:
                 items.append((key, value))
                 continue
+            path = prefix + escaped(part)
             name = self._name(part, path, value, new_prefix, taken)
             is_renamed |= name != part
             found = self._entry(value, path, new_prefix + escaped(name))
-            if found is None:
-                lost = True
-            else:
-                has_gap |= lost and taken is None
+            if found is not None:
+                has_tensors = True
                 items.append((key if name == part else _as(key, name), found))
-        beside = [prefix + escaped(part) for part, _, _, leads in listed if not leads]
-        if prefix and len(items) == len(beside):
-            self._left_out += beside
-            return None
+        if prefix and not has_tensors:
+            return self._left(container, prefix)
+        return _like(container, items, is_renamed=is_renamed)
+
+    def _sequence(self, container: Any, prefix: str, new_prefix: str) -> Any:
+        """Return a list or a tuple, whose elements keep their positions; a dictionary where some are gone."""
+        values: list[Any] = []
+        gone: set[int] = set()
+        has_gap = has_tensors = False
+        for part, position, value, leads in self._ways.entries(container):
+            found = self._entry(value, prefix + part, new_prefix + part) if leads else value
+            if leads and found is None:
+                gone.add(position)
+                continue
+            values.append(found)
+            has_tensors |= leads
+            has_gap |= leads and bool(gone)
+        if prefix and not has_tensors:
+            return self._left(container, prefix)
         if has_gap:
             self._turned.append(prefix.removesuffix("/"))
-            return Pairs(items)
-        return _like(container, items, is_renamed=is_renamed)
+            positions = (position for position in range(len(container)) if position not in gone)
+            return Pairs([*zip(positions, values, strict=True)])
+        return type(container)(values)
+
+    def _left(self, container: Any, prefix: str) -> None:
+        """Take note of what goes with the tensors of a container; nothing of it is written."""
+        for part, _, _, leads in self._ways.entries(container):
+            if not leads:
+                self._left_out.add(_shown(prefix, part))
 
     def _entry(self, value: Any, path: str, new_path: str) -> Any:
         """Return what is written of an entry that leads to tensors; None where that is nothing."""
@@ -189,13 +221,13 @@ class _Arranging:
             return self._container(value, path + "/", new_path + "/")
         return self._place(new_path) if self._kept.get(path) == new_path else None
 
-    def _name(self, part: str, path: str, value: Any, new_prefix: str, taken: set[str] | None) -> str:
+    def _name(self, part: str, path: str, value: Any, new_prefix: str, taken: set[str]) -> str:
         """Return what an entry at `path` is called, where all tensors in it go to one place of `new_prefix`.
 
-        Entries of lists keep their positions, and no two of a dictionary are called the same.
+        No two of a dictionary are called the same.
         """
         new = self._kept.get(path) if type(value) in TENSORS else self._new_path(path + "/")
-        if taken is None or new is None or not new.startswith(new_prefix):
+        if new is None or not new.startswith(new_prefix):
             return part
         name = unescaped(new[len(new_prefix) :])
         if "/" in new[len(new_prefix) :] or name in taken:
@@ -218,40 +250,54 @@ class _Arranging:
             new = found
         return new
 
+    def _insert(self, root: Any, key: str) -> None:
+        """Put a tensor where its key says, into new dictionaries where there are none on the way."""
+        *way, last = map(unescaped, key.split("/"))
+        at = root
+        for part in (*way, None):
+            if type(at) is not Pairs:
+                raise ValueError(f"{key!r} has no place in the structure that was read")
+            if part is None:
+                break
+            below = self._named_in(at).values.get(part)
+            if below is None:
+                below = Pairs()
+                self._named_in(at).add(part, below)
+            at = below
+        self._named_in(at).add(last, Placed(key))
 
-def _like(container: Any, items: Sequence[tuple[Any, Any]], *, is_renamed: bool) -> Any:
-    """Return a container of the same kind with other entries.
+    def _named_in(self, container: Pairs) -> _Named:
+        found = self._named.get(id(container))
+        if found is None:
+            found = self._named[id(container)] = _Named(container)
+        return found
+
+
+class _Named:
+    """A dictionary that is to be written, and what stands in it by its name, the first of each."""
+
+    def __init__(self, container: Pairs) -> None:
+        self._items = container.items
+        plain = [(str(key), value) for key, value in self._items if type(key) in (str, int)]
+        self.values = dict(reversed(plain))
+        self._are_numbers = bool(self._items) and all(type(key) is int for key, _ in self._items)
+
+    def add(self, name: str, value: Any) -> None:
+        """Add an entry: its key is a number where all others are numbers."""
+        key = _as(0 if self._are_numbers else "", name)
+        self._are_numbers = type(key) is int
+        self._items.append((key, value))
+        self.values.setdefault(name, value)
+
+
+def _like(container: Pairs, items: Sequence[tuple[Any, Any]], *, is_renamed: bool) -> Pairs:
+    """Return a dictionary of the same kind with other entries.
 
     What Module.state_dict() says of modules, by their names, holds no longer where one is renamed.
     """
-    if type(container) is not Pairs:
-        return type(container)(value for _, value in items)
     found = Pairs([*items], container.name)
     found.attributes = None if is_renamed else container.attributes
     return found
-
-
-def _insert(root: Any, key: str) -> None:
-    """Put a tensor where its key says, into new dictionaries where there are none on the way."""
-    *way, last = map(unescaped, key.split("/"))
-    at = root
-    for part in (*way, None):
-        if type(at) is not Pairs:
-            raise ValueError(f"{key!r} has no place in the structure that was read")
-        if part is None:
-            break
-        below = next((value for name, value in at.items if str(name) == part), None)
-        if below is None:
-            below = Pairs()
-            at.items.append((_as_others(part, at), below))
-        at = below
-    at.items.append((_as_others(last, at), Placed(key)))
-
-
-def _as_others(part: str, container: Pairs) -> Any:
-    """Return a new key: a number where all others are numbers."""
-    is_number = container.items and all(type(key) is int for key, _ in container.items)
-    return _as(0 if is_number else "", part)
 
 
 def _as(other: Any, part: str) -> Any:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from ..core.chunks import view_of
-from ..core.words import first_of
+from ..core.words import FirstNames
 from ..errors import ConversionError
 from ..model.sharding import PlannedFile, ShardWriter
 from ..model.weight_map import INDEX, PYTORCH
@@ -28,7 +28,7 @@ from .encoding import Stored, encode
 from .facts import TorchFacts
 from .kinds import GROUPS, kinds_of
 from .storages import LONGEST_PICKLE
-from .structure import Arranged, flat
+from .structure import Arranged, Structure, flat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,13 +61,13 @@ class TorchWriter(ShardWriter):
         self._zips: dict[str, Zipped] = {}
         self._sums: dict[str, int] = {}
         self._tied_sums: dict[str, int] = {}
-        self._left_out: list[str] = []
+        self._left_out = FirstNames()
         self._turned: list[str] = []
         self.tied = _tied(target)
         super().__init__(format, target)
-        if self._left_out:
+        if self._left_out.count:
             why = "a shard holds tensors alone" if self._has_index else "no tensor stays beside"
-            self.notes.append(f"left out {first_of(self._left_out)}: {why}")
+            self.notes.append(f"left out {self._left_out}: {why}")
         for path in self._turned:
             self.notes.append(
                 f"{path or 'the list'} becomes a dictionary by position: of its elements some are left out"
@@ -96,17 +96,17 @@ class TorchWriter(ShardWriter):
         if structure is None:
             return flat(keys)
         if target.path.endswith(INDEX):
-            self._left_out = structure.beside()
-            self._refuse_half(target)
+            self._left_out = FirstNames(structure.beside())
+            self._refuse_half(target, structure)
             return flat(keys)
         arranged = structure.arranged(keys)
-        self._left_out += arranged.left_out
+        self._left_out.add_all(arranged.left_out)
         self._turned += arranged.turned
         return arranged
 
-    def _refuse_half(self, target: Target) -> None:
+    def _refuse_half(self, target: Target, structure: Structure) -> None:
         """Refuse an optimizer's tensors without what it says of them, which a shard has no place for."""
-        groups = next((name for name in self._left_out if name.rpartition("/")[2] == GROUPS), None)
+        groups = next((name for name in structure.beside() if name.rpartition("/")[2] == GROUPS), None)
         if groups is None:
             return
         kinds = kinds_of({spec.key: spec for spec in target.specs})

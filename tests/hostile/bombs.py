@@ -604,7 +604,7 @@ def npz_of_long_names(path: str) -> str:
     return path + ".npz"
 
 
-def _torch(path: str, value: Any, method: int = zipfile.ZIP_STORED) -> str:
+def torch_file(path: str, value: Any, method: int = zipfile.ZIP_STORED) -> str:
     return _write(path + ".pt", torch_files.zipped(value, {"0": bytes(24)}, method=method))
 
 
@@ -613,44 +613,44 @@ _TORCH_TENSOR = torch_files.pickled(torch_files.tensor())[2:-1]
 
 @bomb
 def torch_lists_in_lists(path: str) -> str:
-    return _torch(path, torch_files.Opcodes(b"]" * 3_000_000 + b"a" * 2_999_999), zipfile.ZIP_DEFLATED)
+    return torch_file(path, torch_files.Opcodes(b"]" * 3_000_000 + b"a" * 2_999_999), zipfile.ZIP_DEFLATED)
 
 
 @bomb
 def torch_lists_that_share_lists(path: str) -> str:
     doubled = b"]" + _TORCH_TENSOR + b"aq\1" + b"".join(b"]h\1ah\1aq\1" for _ in range(60))
-    return _torch(path, {"w": torch_files.tensor(), "x": torch_files.Opcodes(doubled)})
+    return torch_file(path, {"w": torch_files.tensor(), "x": torch_files.Opcodes(doubled)})
 
 
 @bomb
 def torch_text_that_inflates(path: str) -> str:
-    return _torch(path, "a" * (200 << 20), zipfile.ZIP_DEFLATED)
+    return torch_file(path, "a" * (200 << 20), zipfile.ZIP_DEFLATED)
 
 
 @bomb
 def torch_numbers_that_inflate(path: str) -> str:
-    return _torch(path, torch_files.Opcodes(b"N" * (8_000_000)), zipfile.ZIP_DEFLATED)
+    return torch_file(path, torch_files.Opcodes(b"N" * (8_000_000)), zipfile.ZIP_DEFLATED)
 
 
 @bomb
 def torch_objects_by_number(path: str) -> str:
-    return _torch(path, torch_files.Opcodes(b"]" + b"\x94" * 7_000_000), zipfile.ZIP_DEFLATED)
+    return torch_file(path, torch_files.Opcodes(b"]" + b"\x94" * 7_000_000), zipfile.ZIP_DEFLATED)
 
 
 @bomb
 def torch_object_of_a_large_number(path: str) -> str:
-    return _torch(path, torch_files.Opcodes(b"]r\xff\xff\xff\xff"))
+    return torch_file(path, torch_files.Opcodes(b"]r\xff\xff\xff\xff"))
 
 
 @bomb
 def torch_tensors_of_a_few_bytes(path: str) -> str:
     shape, strides = (1 << 20, 1 << 20), (0, 0)
-    return _torch(path, {"v": torch_files.tensor(None, 0, shape, strides)})
+    return torch_file(path, {"v": torch_files.tensor(None, 0, shape, strides)})
 
 
 @bomb
 def torch_tensors_that_share_a_storage(path: str) -> str:
-    return _torch(
+    return torch_file(
         path, {f"k{number}": torch_files.tensor() for number in range(20_000)}, zipfile.ZIP_DEFLATED
     )
 
@@ -658,17 +658,17 @@ def torch_tensors_that_share_a_storage(path: str) -> str:
 @bomb
 def torch_tuple_of_tuples_as_a_key(path: str) -> str:
     key = torch_files.Opcodes(b")" + b"\x85" * 200_000)
-    return _torch(path, torch_files.Opcodes(b"}(" + key.data + _TORCH_TENSOR + b"u"))
+    return torch_file(path, torch_files.Opcodes(b"}(" + key.data + _TORCH_TENSOR + b"u"))
 
 
 @bomb
 def torch_keys_of_long_text(path: str) -> str:
     text = b"X\0\0\x0f\0" + b"k" * 0xF0000 + b"q\1"
     items = b"".join(b"K" + bytes((number,)) + b"}(h\1" + _TORCH_TENSOR + b"u" for number in range(200))
-    return _torch(path, torch_files.Opcodes(b"](" + text + b"e0}(" + items + b"u"))
+    return torch_file(path, torch_files.Opcodes(b"](" + text + b"e0}(" + items + b"u"))
 
 
-def _dcp(path: str, data: bytes) -> str:
+def dcp(path: str, data: bytes) -> str:
     os.mkdir(path)
     with open(os.path.join(path, ".metadata"), "wb") as file:
         file.write(data)
@@ -678,19 +678,19 @@ def _dcp(path: str, data: bytes) -> str:
 @bomb
 def dcp_tensor_of_a_million_chunks_at_one_place(path: str) -> str:
     pieces = [torch_files.Piece((number,), (1,), "__0_0.distcp", 0, 9) for number in range(20_000)]
-    return _dcp(path, torch_files.distributed_metadata({"w": ((20_000,), pieces)}))
+    return dcp(path, torch_files.distributed_metadata({"w": ((20_000,), pieces)}))
 
 
 @bomb
 def dcp_tensor_of_petabytes(path: str) -> str:
     size = (1 << 50,)
     pieces = [torch_files.Piece((0,), size, "__0_0.distcp", 0, 1 << 50)]
-    return _dcp(path, torch_files.distributed_metadata({"w": (size, pieces)}))
+    return dcp(path, torch_files.distributed_metadata({"w": (size, pieces)}))
 
 
 @bomb
 def dcp_metadata_of_nested_lists(path: str) -> str:
-    return _dcp(path, b"\x80\2}X\x25\0\0\0torch.distributed.checkpoint.metadata" + b"]" * 3_000_000 + b".")
+    return dcp(path, b"\x80\2}X\x25\0\0\0torch.distributed.checkpoint.metadata" + b"]" * 3_000_000 + b".")
 
 
 @bomb

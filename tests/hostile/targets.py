@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import tempfile
+import zipfile
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +22,7 @@ from ckpt_cli.operations.look.listing import Tensors
 from formats.core import dtypes
 from formats.core.npy import decode_header
 from formats.core.spec import TensorSpec, key_bytes
+from formats.core.words import FirstNames
 from formats.h5.native.messages import UnfamiliarError
 from formats.h5.native.structure import Structure
 from formats.h5.native.superblock import Superblock
@@ -33,6 +36,7 @@ from formats.torch.dcp_metadata import decode as decode_distributed
 from formats.torch.encoding import Stored, encode
 from formats.torch.keys import tensors_of, values_of
 from formats.torch.objects import GLOBALS, storage_of
+from formats.torch.optimizer import optimizers_in
 from formats.torch.pickle import Machine
 from formats.torch.structure import Structure as TorchStructure
 from formats.wire import ordered_code
@@ -41,7 +45,8 @@ from formats.wire.compression import compress, decompress
 from formats.wire.jsontext import parse_object
 from formats.wire.messages import BundleEntryProto, BundleHeaderProto, SavedTensorSlices, TrackableObjectGraph
 from formats.wire.sstable import Table, decode_block, encode_block
-from tests.hostile import commands, mutation, run_files
+from tests import torch_files
+from tests.hostile import budget_server, commands, mutation, pickle_programs, run_files
 from tests.support import BUNDLES, data_path, recorded, strings, variants
 
 if TYPE_CHECKING:
@@ -363,6 +368,10 @@ def _pickle(data: bytes) -> None:
     for key, view in views.items():
         key_bytes(key)
         assert len(view.shape) == len(view.strides)
+    structure = TorchStructure(made)
+    str(FirstNames(structure.beside()))
+    assert structure.tied().keys() <= views.keys()
+    optimizers_in(made)
     _written_again(made, [*views])
 
 
@@ -379,6 +388,85 @@ def _described(data: bytes) -> None:
     """Go through what the metadata of a distributed checkpoint describes."""
     for described in decode_distributed(data).tensors.values():
         assert all(chunk.begin >= 0 and chunk.length >= 0 for chunk in described.chunks)
+
+
+_MEMORY = 100 << 20
+"""What a file may cost beside its size."""
+
+
+def _in_little_memory(parse: Callable[[bytes], Any]) -> Callable[[bytes, str], str]:
+    """Return a `run` of a function in so much memory; a MemoryError is a finding."""
+
+    def run(data: bytes, workspace: str) -> str:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            taken = int(file.read().split()[0]) * os.sysconf("SC_PAGESIZE")
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (taken + len(data) + _MEMORY, before[1]))
+        try:
+            return _values(parse)(data, workspace)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+
+    return run
+
+
+_ON_PROGRAMS = tuple(
+    line.split()
+    for line in """
+    ls -l {}
+    ls --json -l {}
+    show {}
+    show --json {}
+    verify {}
+    stats {}
+    convert {} +.safetensors
+    convert {} +.pt
+    rename {} +.pt --add-prefix x/
+    """.splitlines()
+    if line.strip()
+)
+
+
+def _program(dice: random.Random, _: bytes) -> bytes:
+    return pickle_programs.program(dice)
+
+
+def _metadata_program(dice: random.Random, _: bytes) -> bytes:
+    return pickle_programs.metadata_program(dice)
+
+
+def _commanded_program(dice: random.Random, _: bytes) -> bytes:
+    """Return a program that a command gets: in front stand its number, and the kind of the file."""
+    kind = dice.randrange(3)
+    make = _metadata_program if kind == 2 else _program
+    return bytes((dice.randrange(len(_ON_PROGRAMS)), kind)) + make(dice, b"")
+
+
+def _in_budget(data: bytes, workspace: str) -> str:
+    """Run a command on a program in a process of its own, which may take little memory, and seconds."""
+    with tempfile.TemporaryDirectory(dir=workspace) as directory:
+        path = os.path.join(directory, ".metadata" if data[1] == 2 else "model.pt")
+        content = data[2:]
+        if data[1] < 2:
+            method = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)[data[1]]
+            value = torch_files.Opcodes(content[2:-1])
+            content = torch_files.zipped(value, {"0": bytes(24)}, method=method)
+        with open(path, "wb") as file:
+            file.write(content)
+        line = commands.arguments(_ON_PROGRAMS[data[0]], path, os.path.join(directory, "new"))
+        cost = budget_server.measure(line)
+        assert cost["code"] in (0, 1, 3), cost
+        assert "Traceback" not in str(cost["err"]), cost
+        assert "memory" not in str(cost["err"]), cost
+        grown = int(str(cost["resident"])) - _resident_without_work()
+        assert grown <= len(content) + _MEMORY, (grown >> 20, len(content), cost)
+    return {0: READ, 1: DAMAGED, 3: REFUSED}[int(str(cost["code"]))]
+
+
+@cache
+def _resident_without_work() -> int:
+    budget_server.import_all()
+    return int(str(budget_server.measure([])["resident"]))
 
 
 def _distributed(data: bytes, workspace: str) -> str:
@@ -647,6 +735,9 @@ TARGETS = [
     ),
     Target("pytorch-dcp", lambda: [load("pytorch/dcp/.metadata")], mutation.mutate_pickle, _distributed),
     Target("pytorch", _torch_files, _mutate_pytorch, partial(_file, "model.pt")),
+    Target("pickle-program", _pickles, _program, _in_little_memory(_pickle), library=True),
+    Target("metadata-program", _metadata, _metadata_program, _in_little_memory(_described), library=True),
+    Target("programs-in-commands", _pickles, _commanded_program, _in_budget, library=True),
     Target("hdf5-structure", _h5_files, mutation.mutate_h5, _structure),
     Target(
         "hdf5",

@@ -17,6 +17,7 @@ import pytest
 from tests import sampling
 from tests.benchmarks.data import long_index, many_tensors, one_tensor, run_directory, sharded_bundle
 from tests.counts import count
+from tests.hostile import pickle_bombs
 from tests.hostile.bombs import BOMBS, graph_with_slots
 from tests.hostile.budget_server import ADDRESS_SPACE
 from tests.hostile.commands import COMMANDS, arguments
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+assert pickle_bombs  # which are among BOMBS, too
 MEMORY = 100 << 20
 SECONDS = 20
 """Of the processor; what is slow because the machine is busy does not count."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from formats.core.words import first_of
+from formats.core.words import FirstNames
 from formats.errors import ConversionError
 from formats.find.registry import format_named
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
@@ -121,9 +121,9 @@ def left_beside(source: CheckpointReader, into: Format) -> Iterator[str]:
     """Yield a note of what a file holds beside its tensors, where that is carried into another format."""
     facts = source.facts
     if source.format is not into and isinstance(facts, Rich):
-        names = facts.beside()
-        if names:
-            yield f"left out {first_of(names)}: no tensors, which alone go into {into.name}"
+        names = FirstNames(facts.beside())
+        if names.count:
+            yield f"left out {names}: no tensors, which alone go into {into.name}"
 
 
 def _refuse_idle(source: CheckpointReader, into: Format, settings: Settings) -> None:

@@ -27,8 +27,8 @@ from formats.keras.optimizers_in_pytorch import (
 from formats.torch.facts import TorchFacts
 from formats.torch.keys import escaped
 from formats.torch.objects import Placed
-from formats.torch.pickle import Pairs
 from formats.torch.structure import Structure
+from formats.torch.values import Pairs
 
 from ..choose.relaid import Constant
 from ..choose.relations import Relation

@@ -73,7 +73,10 @@ def chosen_optimizer(
     facts = reader.facts
     if not isinstance(facts, TorchFacts) or facts.structure is None:
         return None
-    every = optimizers_in(facts.structure.root)
+    try:
+        every = optimizers_in(facts.structure.root)
+    except ValueError as error:
+        raise ConversionError(str(error), path=reader.location.path) from error
     found = [one for one in every if not one.keys().isdisjoint(wanted)]
     if not found and given.iterations is not None:
         found = [one for one in every if not one.keys()]
@@ -169,6 +172,7 @@ class _Returning:
     def _numbered(self) -> dict[str, int]:
         """Return the number of each parameter, by its name."""
         found: dict[str, int] = {}
+        taken: set[int] = set()
         for group in self._torch.groups:
             numbers, names = group.get("params"), group.get("param_names")
             if type(names) is not list:
@@ -177,16 +181,12 @@ class _Returning:
             if type(numbers) is not list or len(numbers) != len(names):
                 raise ConversionError(f"{self._title} has other names than parameters")
             for number, name in zip(numbers, names, strict=True):
-                if (
-                    type(name) is not str
-                    or type(number) is not int
-                    or name in found
-                    or number in found.values()
-                ):
+                if type(name) is not str or type(number) is not int or name in found or number in taken:
                     raise ConversionError(
                         f"{self._title} has two parameters {name!r:.60}, or no number for it"
                     )
                 found[name] = number
+                taken.add(number)
         return found
 
     def _steps(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.core.words import counted, first_of
+from formats.core.words import FirstNames, counted
 from formats.errors import ConversionError, leave_out
 from formats.keras.classes import model_in
 from formats.keras.facts import KerasFacts, keras_facts
@@ -421,10 +421,10 @@ def _to_tensorflow(reader: CheckpointReader, keys: Sequence[str], layout: Layout
     notes = model.notes(back=True)
     if facts.config is not None:  # Which holds the shapes against it.
         fill(from_config(facts.config), Relaid(reader, relations, of_keras=True))
-    beside = reader.facts.beside() if isinstance(reader.facts, Rich) else []
-    beside = [name for name in beside if torch is None or not name.startswith(torch.path)]
-    if beside and layout.like is None:
-        notes.append(f"left out {first_of(beside)}: no tensors, which alone are laid out")
+    every = reader.facts.beside() if isinstance(reader.facts, Rich) else ()
+    beside = FirstNames(name for name in every if torch is None or not name.startswith(torch.path))
+    if beside.count and layout.like is None:
+        notes.append(f"left out {beside}: no tensors, which alone are laid out")
     optimizer = None
     constants: list[Constant] = []
     if torch is not None:

@@ -15,7 +15,8 @@ from formats.store.part import Part
 from tests.formats.torch.test_torch_reader import digest
 from tests.sampling import seeds
 from tests.support import data_path, reads_alike
-from tests.torch_files import Named, Piece, distributed_metadata, pickled, storage, tensor, zipped
+from tests.torch_files import Named, Opcodes, Piece, distributed_metadata, pickled, storage, tensor, zipped
+from tests.torch_files import chunk as described
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,10 @@ def cut(*corners: tuple[slice, slice]) -> tuple[bytes, list[Piece]]:
     return data, pieces
 
 
+SHARED = Opcodes(b"K\1q\1" + b"0h\1h\1\x86q\1" * 40)
+"""A pair of pairs of pairs..., each of which is one: two to the power of 40."""
+
+DEEP = Opcodes(b")" + b"\x85" * 3_000)
 TOP, BOTTOM = (slice(0, 3), slice(0, 6)), (slice(3, 4), slice(0, 6))
 QUARTERS = [(slice(r, r + 2), slice(c, c + 3)) for r in (0, 2) for c in (0, 3)]
 
@@ -126,6 +131,22 @@ def test_it_is_named_by_any_of_its_files(path: str) -> None:
         (
             lambda at, data, pieces: made(at, data, pieces, ways={"w": ("v",)}),
             r"its pickle: 'w' is said to be saved as 'v'",
+        ),
+        (
+            lambda at, data, pieces: made(at, data, pieces, ways={"w": (SHARED,)}),
+            "'w' is said to be saved in a tuple, expected names and numbers",
+        ),
+        (
+            lambda at, data, pieces: made(at, data, pieces, ways={"w": (DEEP,)}),
+            "'w' is said to be saved in a tuple, expected names and numbers",
+        ),
+        (
+            lambda at, data, pieces: made(at, data, pieces, ways={"w": ("w", 1.5)}),
+            "'w' is said to be saved in a float, expected names and numbers",
+        ),
+        (
+            lambda at, data, pieces: made(at, data, pieces, **dict.fromkeys(map(str, range(70)))),
+            "of 73 fields",
         ),
         (lambda at, *_: (at / ".metadata").write_bytes(pickled({MODULE: 1})), "Pairs"),
         (
@@ -284,3 +305,21 @@ def test_a_part_of_a_file_ends_where_it_does() -> None:
         assert part.read(60, 9) == b""
         part.close()
         assert not part.closed
+
+
+def test_tensors_that_are_said_to_be_one_place_are_refused(tmp_path: Path) -> None:
+    """Whoever reads all of them would read it as often."""
+    piece = Piece((0,), (25_000_000,), "__0_0.distcp", 0, 100_000_000)
+    tensors = {f"w{number}": ((25_000_000,), [piece]) for number in range(200)}
+    (tmp_path / ".metadata").write_bytes(distributed_metadata(tensors))
+    with pytest.raises(UnsupportedFeatureError, match="20000000000 bytes, made of 100000000 bytes"):
+        formats.open_checkpoint(tmp_path)
+
+
+def test_a_list_of_chunks_is_that_of_one_tensor(tmp_path: Path) -> None:
+    pieces = [Piece((number,), (1,), "__0_0.distcp", number, 1) for number in range(100)]
+    data = distributed_metadata({"v": ((100,), pieces), "w": ((100,), pieces[:1])})
+    alone, every = (b"](" + b"".join(map(described, some)) + b"e" for some in (pieces[:1], pieces))
+    (tmp_path / ".metadata").write_bytes(data.replace(alone, every))
+    with pytest.raises(CorruptCheckpointError, match="'w' has 100 chunks, of which 1 are stored"):
+        formats.open_checkpoint(tmp_path)

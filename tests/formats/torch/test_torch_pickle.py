@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from formats.torch.objects import GLOBALS, storage_of
-from formats.torch.pickle import MOST_OBJECTS, Bag, Machine, Made, Pairs, RefusedGlobalError
-from tests.torch_files import Call, Named, Opcodes, pickled
+from formats.torch.pickle import MOST_OBJECTS, Machine, RefusedGlobalError
+from formats.torch.values import Bag, Made, Pairs
+from tests.torch_files import Call, Named, Opcodes, pickled, storage, tensor
 
 
 def run(data: bytes) -> Any:
@@ -163,3 +164,59 @@ def test_objects_are_bounded_by_the_bytes_there_are(opcode: bytes) -> None:
         run(b"\x80\x02" + opcode * (few if len(opcode) == 1 else 10) + b"N.")
     with pytest.raises(ValueError, match="more objects"):
         Machine(b"\x80\x02" + opcode * many + b"N.", GLOBALS, storage_of, stored=1000).run()
+
+
+AGAIN = 20_000
+"""Calls with the same arguments, of five bytes each."""
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        ("_codecs.encode", ("k" * 100_000, "latin1")),
+        ("collections.OrderedDict", (dict.fromkeys(range(2000)),)),
+        ("collections.OrderedDict", ([[number, None] for number in range(2_000)],)),
+        ("collections.Counter", (dict.fromkeys(range(2000), 1),)),
+        ("torch.Size", ((1,) * 10_000,)),
+        ("builtins.set", ([1] * 10_000,)),
+        (
+            "torch._utils._rebuild_sparse_tensor",
+            (Call("torch.serialization._get_layout", ("x",)), (tensor(), *[()] * 10_000)),
+        ),
+        (
+            "torch._utils._rebuild_tensor_v2",
+            (*(storage(), 0, (6,), (1,), False, None), Opcodes(b"}(" + b"X\3\0\0\0negN" * 10_000 + b"u")),
+        ),
+        ("torch._utils._rebuild_tensor", (storage(), 0, (1,) * 200, (1,) * 200)),
+    ],
+)
+def test_a_call_is_charged_by_what_it_reads(function: str, arguments: tuple[Any, ...]) -> None:
+    """So that a small file does not do the same again and again to something large."""
+    start = b"\x80\x02(" + pickled(Named(function))[2:-1] + b"q\1" + pickled(arguments)[2:-1] + b"q\2" + b"1"
+    machine = Machine(start + b"](" + b"h\1h\2R" * AGAIN + b"e.", GLOBALS, storage_of)
+    with pytest.raises(ValueError, match="more values than its size accounts for"):
+        machine.run()
+    assert machine.at < len(start) + 5 * AGAIN
+
+
+def test_tensors_as_they_are_cost_a_call_nothing_beside_the_object() -> None:
+    machine = Machine(pickled([tensor() for _ in range(10_000)]), GLOBALS, storage_of, stored=0)
+    assert len(machine.run()) == 10_000
+
+
+def test_text_that_is_wider_in_memory_than_in_the_file_is_bounded() -> None:
+    for text, times in (
+        ("k" * 200_000, 500),
+        ("é" * 100_000, 500),
+        ("\u4e00" * 50_000, 200),
+        ("𝄞" * 20_000, 100),
+    ):
+        assert len(run(pickled([text] * times))) == times
+    for end, size in (("\u4e00", 1 << 26), ("𝄞", 12 << 20)):
+        with pytest.raises(ValueError, match="characters that make all of it wider"):
+            run(pickled("k" * size + end))
+
+
+def test_a_storage_has_a_short_key() -> None:
+    with pytest.raises(ValueError, match="a storage whose key has 600 characters"):
+        run(pickled(tensor(storage("k" * 600))))

@@ -143,8 +143,55 @@ def test_objects_whose_tensors_have_no_names_are_refused(tmp_path: Path, value: 
 def test_lists_that_share_a_tensor_a_trillion_times_are_refused(tmp_path: Path) -> None:
     doubled = b"]" + _inner(T) + b"aq\x01" + b"".join(b"]h\x01ah\x01aq\x01" for _ in range(40))
     path = written(tmp_path / "x.pt", zipped({"x": Opcodes(doubled)}, {"0": SIX.tobytes()}))
-    with pytest.raises(UnsupportedFeatureError, match="under more than 20 keys each"):
+    with pytest.raises(UnsupportedFeatureError, match="1 tensor under more than 2 keys each"):
         formats.open_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (
+            Opcodes(b"](](" + _inner(T) * 10_000 + b"eq\1" + b"h\1" * 9 + b"e"),
+            "10,000 tensors under more than 2 keys each",
+        ),
+        (
+            Opcodes(b"](](" + _inner(T) + b"N" * 9_000 + b"eq\1" + b"h\1" * 999 + b"e"),
+            "shared by too many others",
+        ),
+        (
+            Opcodes(b"}((" + _inner("k" * 60_000) + b"q\1" + b"h\1" * 50 + b"t" + _inner(T) + b"u"),
+            "a key of more than 65536 characters",
+        ),
+    ],
+)
+def test_what_is_shared_is_bounded(tmp_path: Path, value: Any, why: str) -> None:
+    path = written(tmp_path / "x.pt", zipped(value, {"0": SIX.tobytes()}))
+    with pytest.raises(UnsupportedFeatureError, match=why):
+        formats.open_checkpoint(path)
+
+
+def test_keys_that_are_made_are_bounded_together(tmp_path: Path) -> None:
+    """Each is as long as a key may be, and their text is one."""
+    keys = (b"(h\1" + _inner(number) + b"t" + _inner(T) for number in range(200))
+    value = Opcodes(b"}(" + _inner("k" * 60_000) + b"q\1" + _inner(T) + b"".join(keys) + b"u")
+    path = written(tmp_path / "x.pt", zipped(value, {"0": SIX.tobytes()}))
+    with pytest.raises(UnsupportedFeatureError, match="characters"):
+        formats.open_checkpoint(path)
+
+
+def test_dictionaries_may_be_in_several_places(tmp_path: Path) -> None:
+    value = Opcodes(b"](](" + _inner(T) * 100 + b"N" * 1_000 + b"eq\1" + b"h\1" * 99 + b"e")
+    path = written(tmp_path / "x.pt", zipped(value, {"0": SIX.tobytes()}))
+    with formats.open_checkpoint(path) as reader:
+        assert len(reader.specs) == 100 * 100
+        assert len(reader.tied) == 100 * 100 - 1
+
+
+@pytest.mark.parametrize("root", [1.5, Opcodes(b"\x8f")], ids=["number", "set"])
+def test_what_holds_no_tensor_has_nothing_beside_one(tmp_path: Path, root: Any) -> None:
+    path = written(tmp_path / "x.pt", zipped(root, {}))
+    with formats.open_checkpoint(path) as reader:
+        assert [*reader.facts.beside()] == []  # type: ignore[attr-defined]
 
 
 def test_what_a_run_says_beside_its_tensors() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,13 @@ from formats import ConversionError, TensorSpec, UnsupportedDtypeError
 from formats.core.dtypes import BY_NAME, DTYPES
 from formats.store import zipped as zips
 from formats.store.staging import StagedFile
+from formats.torch.encoding import encode
 from formats.torch.facts import TorchFacts
-from formats.torch.objects import DTYPES_READ, Placed
-from formats.torch.pickle import Bag, Made, Pairs
+from formats.torch.objects import DTYPES_READ, GLOBALS, Placed, storage_of
+from formats.torch.pickle import Machine
 from formats.torch.reader import TorchReader
 from formats.torch.structure import Structure
+from formats.torch.values import Bag, Made, Pairs
 from tests.support import data_path, same
 from tests.torch_files import Call, Named, Opcodes, storage, tensor, written, zipped
 
@@ -362,3 +365,33 @@ def test_sizes_beyond_32_bits_stand_in_their_extra_fields() -> None:
     offset = next(at for at, data in file.parts if data.startswith(b"PK\3\4") and at)
     assert struct.unpack_from("<HHQ", second, 46 + 9) == (1, 8, offset)
     assert file.parts[-1][1].startswith(b"PK\6\6")
+
+
+@pytest.mark.parametrize("kept", ["k" * 50_000, b"k" * 50_000, -(1 << 2000), 1 + 2j], ids=type)
+def test_what_stands_in_many_places_is_written_once(kept: Any) -> None:
+    pickle = encode(Pairs([("values", [kept] * 1_000)]), {})
+    assert len(pickle) < 60_000
+    assert plain(Machine(pickle, GLOBALS, storage_of).run()) == {"values": [kept] * 1_000}
+
+
+def test_a_tuple_that_holds_itself_is_refused() -> None:
+    below: list[Any] = []
+    deep: Any = (below,)
+    for _ in range(1_000):
+        deep = (deep,)
+    below.append(deep)
+    with pytest.raises(ValueError, match="a tuple that holds itself"):
+        encode(deep, {})
+
+
+def test_tensors_get_other_names_in_a_time_that_grows_with_their_number() -> None:
+    """Keys that have no place yet were looked for in all that stands beside them."""
+    count = 20_000
+    keys = [f"new/{number}" for number in range(count)]
+    root = Pairs([("old", Pairs([(f"w{number}", Placed("")) for number in range(count)]))])
+    names = {f"old/w{number}": key for number, key in enumerate(keys)}
+    names["old/w0"] = "other/0"
+    begun = time.process_time()
+    arranged = Structure(root, names).arranged([*names.values()])
+    assert time.process_time() - begun < 5
+    assert [key for key, _ in arranged.root.items] == ["other", "new"]

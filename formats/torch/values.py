@@ -1,0 +1,93 @@
+"""What pickles are made into: plain records, of which each says what a call has to read of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BYTES_OF_PLACE = 8
+"""What a value takes where it stands, in a list or on a stack."""
+
+
+class Global(NamedTuple):
+    """What a pickle may name: `make` builds a record of the arguments it is called with, None: a constant.
+
+    `objects` is how many objects such a record is charged as.
+    """
+
+    name: str
+    make: Callable[[tuple[Any, ...]], Any] | None = None
+    objects: int = 1
+
+
+class Pairs:
+    """A dictionary: its keys and values in the order in which they were set.
+
+    `name` is that of the class, where it is another than `dict`, and `attributes` are what it has
+    beside its items, as `Module.state_dict()` gives its OrderedDict.
+    """
+
+    __slots__ = ("attributes", "items", "name")
+
+    def __init__(self, items: list[tuple[Any, Any]] | None = None, name: str | None = None) -> None:
+        self.items = [] if items is None else items
+        self.name = name
+        self.attributes: Any = None
+
+
+class Bag:
+    """A set: its elements, of which some may be equal."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+
+class Made(NamedTuple):
+    """Another plain value, which a global makes of arguments."""
+
+    name: str
+    arguments: tuple[Any, ...]
+
+
+class Record:
+    """An object of a class that has nothing but fields; `fields` is what it was given as its state."""
+
+    __slots__ = ("fields", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fields: Any = None
+
+
+def places_read(arguments: tuple[Any, ...]) -> int:
+    """Return how many values a call goes through, or copies: those in its arguments, and in lists in these.
+
+    Shapes and dictionaries are arguments; of a tensor within another call they are a level below.
+    """
+    places = 0
+    for value in arguments:
+        places += _places_in(value)
+        if type(value) in (tuple, list):
+            places += sum(map(_places_in, value))
+    return places
+
+
+def _places_in(value: Any) -> int:
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return len(value) + _PLACES_OF_TUPLE
+    if kind is str or kind is bytes:
+        return len(value) // BYTES_OF_PLACE
+    if kind is Pairs or kind is Bag:
+        return len(value.items)
+    if kind is Made:
+        return sum(len(each) for each in value.arguments if type(each) in (tuple, str, bytes))
+    return 0
+
+
+_PLACES_OF_TUPLE = 4
+"""What a tuple, or a list, takes in memory beside its elements."""
