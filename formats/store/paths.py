@@ -26,7 +26,7 @@ from .objects import ObjectStore
 from .urls import local_path, no_store, no_target, only_read, public, scheme_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from .base import Identity, Listed, Store
 
@@ -221,15 +221,24 @@ def entry_at(path: str) -> Entry | None:
     return store_of(path).stat(path)
 
 
-def other_names(path: str) -> list[str]:
-    """Return the other names, in its folder, of a file that has several; none of other files."""
-    entry = entry_at(path)
-    if entry is None or entry.kind != FILE or entry.links == 1:
-        return []
-    folder, own = split(path)
-    names = [name for name, is_directory in names_in(folder) if not is_directory and name != own]
-    found = ((name, entry_at(join(folder, name))) for name in names)
-    return [name for name, other in found if other is not None and other.identity == entry.identity]
+def other_names(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Return by path the other names, in its folder, of each file that has several.
+
+    A folder is gone through once: a checkpoint can have thousands of shards.
+    """
+    entries = {path: found for path in paths if (found := entry_at(path)) is not None}
+    linked = {path: found for path, found in entries.items() if found.kind == FILE and found.links > 1}
+    names: dict[tuple[str, Identity], list[str]] = {}
+    for folder in {parent(path) for path in linked}:
+        for name, kind in list_folder(folder):
+            found = entry_at(join(folder, name)) if kind in (FILE, LINK) else None
+            if found is not None:
+                names.setdefault((folder, found.identity), []).append(name)
+    others = {
+        path: [name for name in names.get((parent(path), found.identity), ()) if name != name_of(path)]
+        for path, found in linked.items()
+    }
+    return {path: found for path, found in others.items() if found}
 
 
 def is_file(path: str) -> bool:

@@ -51,7 +51,7 @@ def summary(reader: CheckpointReader) -> dict[str, Any]:
         "step": step_of(reader.location.name),
         "files": [_file(path) for path in reader.files()],
         "shared": [
-            {"name": name_of(path), "with": names} for path in reader.files() if (names := other_names(path))
+            {"name": name_of(path), "with": names} for path, names in other_names(reader.files()).items()
         ],
         "kinds": kinds,
         "dtypes": dtypes,

@@ -48,6 +48,7 @@ from formats.store.staging import FULL, holding, refusing, replace_file, sync_di
 from formats.tf.run.leftovers import Freed
 from formats.tf.run.state_file import StateFile
 
+from .merging import merged
 from .state import NOT_THERE, Entry, Run, flaw_of, is_inside
 
 if TYPE_CHECKING:
@@ -165,20 +166,15 @@ class _Planner:
     def _add(self) -> None:
         """List what is there and sound, each before the first entry that is newer."""
         preserved = self._preserved
-        for member in self.run.unlisted:
-            if member not in self.run.waiting:
-                if member.error is None and not _is_tensorflows(member.location):
-                    continue
-                flaw = flaw_of(member.location)
-                if flaw is not None:
-                    self.warnings.append(f"{flaw}; it is not added to the state file")
-                    continue
-            at = self._place_of(member, self.entries)
-            time = member.modified
-            if at < len(self.entries) and preserved is not None:
-                time = min(time, preserved)
-            self.entries.insert(at, Entry(member.name, member.name, time, member.location))
+        waiting = set(self.run.waiting)
+
+        def added(member: Member, is_newest: bool) -> Entry:
             self._change("add", member.name, "is there, but was not listed")
+            time = member.modified if is_newest or preserved is None else min(member.modified, preserved)
+            return Entry(member.name, member.name, time, member.location)
+
+        members = [member for member in self.run.unlisted if member in waiting or self._is_sound(member)]
+        self.entries = merged(self.entries, members, self.run.modified, added)
         if self.latest is not None and self.entries[-1].name in {m.name for m in self.run.unlisted}:
             newest = self.entries[-1].name
             self.warnings.append(
@@ -186,16 +182,14 @@ class _Planner:
                 f"to change that: {command_line('state', '--set', newest, self.run.path)}"
             )
 
-    def _place_of(self, member: Member, order: list[Entry]) -> int:
-        """Return where a checkpoint belongs in a list: before the first that is newer."""
-
-        def is_newer(entry: Entry) -> bool:
-            steps = step_of(entry.name), step_of(member.name)
-            if steps[0] is not None and steps[1] is not None:
-                return steps[0] > steps[1]
-            return entry.location is not None and self.run.modified(entry) > member.modified
-
-        return next((at for at, entry in enumerate(order) if is_newer(entry)), len(order))
+    def _is_sound(self, member: Member) -> bool:
+        """Whether a checkpoint that is not listed is one to be listed; what keeps it off is a warning."""
+        if member.error is None and not _is_tensorflows(member.location):
+            return False
+        flaw = flaw_of(member.location)
+        if flaw is not None:
+            self.warnings.append(f"{flaw}; it is not added to the state file")
+        return flaw is None
 
     def _set_latest(self, name: str) -> None:
         entry = self.run.entry(name)
@@ -296,21 +290,22 @@ class _Planner:
     def _not_led_to(self, going: list[tuple[Entry, tuple[str, ...]]]) -> list[tuple[Entry, tuple[str, ...]]]:
         """Return those of some checkpoints, with their files, that no symbolic link that stays leads to."""
         links = _links_in(self.run.path)
-        while links:
-            gone = {_place(path) for _, files in going for path in files}
-            needed = {place: link for link, places in links.items() if link not in gone for place in places}
-            met = {
-                entry: os.path.basename(needed[place])
-                for entry, files in going
-                for place in map(_place, files)
-                if place in needed
-            }
-            if not met:
-                break
-            for entry, link in met.items():
-                self.warnings.append(f"{link} is a symbolic link to {entry.name}, which is left alone")
-            going = [(entry, files) for entry, files in going if entry not in met]
-        return going
+        if not links:
+            return going
+        files_of_entry = {entry.name: [_place(path) for path in files] for entry, files in going}
+        owners = {place: name for name, places in files_of_entry.items() for place in places}
+        staying = [link for link in links if link not in owners]
+        left: dict[str, str] = {}
+        while staying:
+            link = staying.pop()
+            for place in links[link]:
+                name = owners.get(place)
+                if name is not None and name not in left:
+                    left[name] = os.path.basename(link)
+                    staying += [each for each in files_of_entry[name] if each in links]
+        for name, link in left.items():
+            self.warnings.append(f"{link} is a symbolic link to {name}, which is left alone")
+        return [(entry, files) for entry, files in going if entry.name not in left]
 
     def _in_order(self) -> list[Entry]:
         """Return the checkpoints among which the latest are kept, the latest last."""
@@ -325,21 +320,22 @@ class _Planner:
         known = {entry.name for entry in inside}
         unlisted = [member for member in self.run.unlisted if member.name not in known]
         steps = any(step_of(name) is not None for name in (*known, *(m.name for m in unlisted)))
-        order = inside
+        waiting = set(self.run.waiting)
+        members = []
         for member in unlisted:
-            if member in self.run.waiting:
-                continue
-            if steps and step_of(member.name) is None:
+            if steps and step_of(member.name) is None and member not in waiting:
                 self.warnings.append(f"{member.name} has no step in its name and is left alone")
-                continue
-            at = self._place_of(member, order)
-            if self.latest in inside and at == len(order):
+            elif member not in waiting:
+                members.append(member)
+
+        def counted_in(member: Member, is_newest: bool) -> Entry | None:
+            if is_newest and self.latest in inside[-1:]:
                 why = "is newer than the latest and not in the state file"
                 self.warnings.append(f"{member.name} {why}; it is left alone")
-                continue
-            entry = Entry(member.name, member.name, member.modified, member.location)
-            order = [*order[:at], entry, *order[at:]]
-        return order
+                return None
+            return Entry(member.name, member.name, member.modified, member.location)
+
+        return merged(inside, members, self.run.modified, counted_in)
 
     # Leftovers --------------------------------------------------------------------
 
@@ -397,20 +393,22 @@ def _to_delete(entry: Entry, spared: set[str]) -> tuple[str, ...]:
 
 
 def _links_in(folder: str) -> dict[str, list[str]]:
-    """Return the places that each symbolic link of a folder leads over, by its own."""
+    """Return the places that each symbolic link of a folder leads over, by its own, up to another of them."""
     with os.scandir(folder) as entries:
-        links = [entry.path for entry in entries if entry.is_symlink()]
-    return {_place(link): _way_of(link) for link in links}
+        links = {_place(entry.path) for entry in entries if entry.is_symlink()}
+    return {link: _way_of(link, links) for link in sorted(links)}
 
 
-def _way_of(link: str) -> list[str]:
-    """Return the places that a link leads over, up to where it ends, or goes round in circles."""
-    places: list[str] = []
-    place = _place(link)
+def _way_of(link: str, others: set[str]) -> list[str]:
+    """Return the places that a link leads over, up to where it ends, goes round, or comes to another."""
+    places: dict[str, None] = {}
+    place = link
     while os.path.islink(place) and place not in places:
         place = _place(os.path.join(os.path.dirname(place), os.readlink(place)))
-        places.append(place)
-    return places
+        places[place] = None
+        if place in others:
+            break
+    return list(places)
 
 
 def _place(path: str) -> str:

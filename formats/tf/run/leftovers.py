@@ -185,7 +185,7 @@ def find_leftovers(directory: str, listed: Collection[str], *, has_checkpoints: 
             found += _surplus(prefix, paths, in_exchange=in_exchange)
     for index, paths in sharded.items():
         found += _unnamed(index, paths, in_exchange=in_exchange)
-    opened = _open_files() if found else set()
+    opened = _opened() if found else set()
     return sorted(_unless_open(leftover, opened) for leftover in found)
 
 
@@ -263,6 +263,17 @@ def _count(path: str) -> str | None:
     return match["count"] if match else None
 
 
+def _opened() -> set[str]:
+    """Return the files that processes have open, as far as the system tells, and all folders above them."""
+    found: set[str] = set()
+    for path in _open_files():
+        above = path
+        while above not in found and above not in ("", os.sep):
+            found.add(above)
+            above = os.path.dirname(above)
+    return found
+
+
 def _open_files() -> set[str]:
     """Return the files that processes have open, as far as the system tells."""
     try:
@@ -284,7 +295,6 @@ def _open_files() -> set[str]:
 
 
 def _unless_open(leftover: Leftover, opened: set[str]) -> Leftover:
-    path = os.path.realpath(leftover.path)
-    if leftover.in_the_way is None and any(name == path or name.startswith(path + os.sep) for name in opened):
+    if leftover.in_the_way is None and os.path.realpath(leftover.path) in opened:
         return leftover._replace(in_the_way="a process has it open")
     return leftover
