@@ -80,6 +80,10 @@ def models(tf):
         both = layers.RNN([layers.LSTMCell(2), layers.GRUCell(3)], return_sequences=True)(rows)
         return keras.Model(rows, layers.RNN(layers.SimpleRNNCell(2))(both))
 
+    def cells_with_states():
+        rows, first = layers.Input([4, 3]), layers.Input([2])
+        return keras.Model([rows, first], layers.RNN(layers.SimpleRNNCell(2))(rows, initial_state=[first]))
+
     def graph():
         a, b = layers.Input([4], name="a"), layers.Input([4], name="b")
         shared = layers.Dense(3, name="shared")
@@ -116,6 +120,7 @@ def models(tf):
         "text": (text, [[5]]),
         "states": (states, [[4, 3], [2]]),
         "cells": (cells, [[4, 3]]),
+        "cells with states": (cells_with_states, [[4, 3], [2]]),
         "graph": (graph, {"a": [4], "b": [4]}),
         "nested": (nested, [[4]]),
         "timed": (timed, [[4, 5, 3]]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -101,3 +102,38 @@ def test_a_name_that_all_layers_have_tells_nothing(tmp_path: Path) -> None:
     path = saved(tmp_path, edges, {3: (2, 2), 4: (2, 2)}, "dense/kernel", "dense/kernel")
     with pytest.raises(ConversionError, match="is Dense or EinsumDense; so with 1 more"):
         told(path)
+
+
+RECURRENT = {"kernel": (3, 8), "recurrent_kernel": (2, 8), "bias": (8,)}
+"""An LSTM's."""
+
+
+def test_layers_of_layers_are_called_as_their_weights_say(tmp_path: Path) -> None:
+    """Above the weight stand its cell, or its projection, or the direction and its cell; then the layer."""
+    edges: dict[int, Edges] = {0: [("layer-0", 1), ("layer-1", 2), ("layer-2", 3)]}
+    weights: dict[int, tuple[int, ...]] = {}
+    names: list[str] = []
+
+    count = itertools.count(13)
+
+    def weigh(node: int, above: str, shapes: dict[str, tuple[int, ...]]) -> None:
+        for (edge, shape), number in zip(shapes.items(), count, strict=False):
+            edges.setdefault(node, []).append((edge, number))
+            weights[number] = shape
+            names.append(f"net/{above}/{edge}")
+
+    edges[1] = [("cell", 4)]
+    edges[2] = [("forward_layer", 5), ("backward_layer", 6)]
+    edges[5], edges[6] = [("cell", 7)], [("cell", 8)]
+    projections = ("_query_dense", "_key_dense", "_value_dense", "_output_dense")
+    edges[3] = [(name, 9 + at) for at, name in enumerate(projections)]
+    weigh(4, "one/lstm_cell", RECURRENT)
+    weigh(7, "both/forward_lstm/lstm_cell", RECURRENT)
+    weigh(8, "both/backward_lstm/lstm_cell", RECURRENT)
+    for at, name in enumerate(projections):
+        weigh(9 + at, f"seen/{name[1:-6]}", {"kernel": (2, 4, 6) if "output" in name else (6, 2, 4)})
+    assert told(saved(tmp_path, edges, weights, *names)) == [
+        ("LSTM", "one"),
+        ("Bidirectional", "both"),
+        ("MultiHeadAttention", "seen"),
+    ]
