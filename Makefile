@@ -22,7 +22,7 @@ DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 # Kept whatever the environment says: the suite starts the program a thousand times, which each compiled it anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo reinstall test test-lowest lint fuzz fuzz-quick servers cluster browser shells recipes interop interop-all packs bench bench-quick docs constraints release-check clean
+.PHONY: demo reinstall test test-lowest lint mutants fuzz fuzz-quick servers cluster browser shells recipes interop interop-all packs bench bench-quick docs constraints release-check clean
 
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
@@ -57,7 +57,7 @@ demo: reinstall
 
 # Where what tests write lies in memory if two gigabytes of that are free; else, or if TMPDIR says so, on a disk.
 MEMORY = $(shell df -Pk /dev/shm 2>/dev/null | awk '$$6 == "/dev/shm" && $$4 > 2000000 { print $$6 }')
-test test-lowest: export TMPDIR ?= $(or $(MEMORY),/tmp)
+test test-lowest mutants: export TMPDIR ?= $(or $(MEMORY),/tmp)
 
 # On all processors; the slowest ten tests are named at the end.
 SUITE = -m pytest -n auto --dist worksteal --durations 10 -m 'not interop and not fuzz and not servers and not cluster and not browser and not shells and not packs and not recipes'
@@ -81,6 +81,11 @@ lint: $(VENV)/installed
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+# How many of 200 small changes of the code the tests notice; each run of it makes the same ones, unless MUTANTS says
+# otherwise, as in MUTANTS='--seed 1'.  It takes an hour or two of one processor.
+mutants: $(VENV)/installed
+	nice -n 19 $(VENV)/bin/python -m tests.mutants $(MUTANTS)
 
 # A minute of mutated files through every parser and command; each run of it takes the same ones.
 fuzz-quick: $(VENV)/installed

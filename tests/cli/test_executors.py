@@ -298,10 +298,10 @@ counted: list[str] = []
 
 def test_a_task_that_is_called_off_ends_between_its_ranges() -> None:
     counted.clear()
-    done = executors.work_on(VERSION, "a run", pickle.dumps((_call_off, ["a run"] * 9)), synced=False)
+    done = executors.work_on(VERSION, "ends", pickle.dumps((_call_off, ["ends"] * 9)), synced=False)
     assert str(done.error) == "called off"
-    assert counted == ["a run"]
-    assert not executors.RUNS.is_busy("a run")
+    assert counted == ["ends"]
+    assert not executors.RUNS.is_busy("ends")
 
 
 def test_a_parcel_that_takes_long_comes_back_in_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,88 @@
+"""`make mutants`: how many small changes of the code the tests notice.
+
+A sample of mutants of `formats` and `ckpt_cli/operations` is made, in a copy of the checkout.  First all
+tests of their rooms are run once, to see which of them come to which changed place.  Then each mutant meets
+those, the ones of its own room first, until one fails that passes without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+
+from tests.mutants.points import Point, points_of
+from tests.mutants.running import ROOT, Copy, Tests
+
+ROOMS = {
+    "formats": ("tests/formats", "tests/operations", "tests/cli"),
+    "ckpt_cli/operations": ("tests/operations", "tests/cli"),
+}
+"""Folders of which mutants are made, and the tests that are to notice them."""
+
+ELSEWHERE = ("formats/store/cluster.py",)
+"""What `make cluster` alone can run."""
+
+ENOUGH = 0.92
+"""The part of the mutants that tests must notice."""
+
+
+def every_point(beginning: str) -> list[Point]:
+    """Return the points of all modules whose paths begin so."""
+    found: list[Point] = []
+    for room in ROOMS:
+        for folder, _, names in sorted(os.walk(os.path.join(ROOT, room))):
+            for name in sorted(names):
+                path = os.path.relpath(os.path.join(folder, name), ROOT)
+                if path.endswith(".py") and path not in ELSEWHERE and path.startswith(beginning):
+                    with open(os.path.join(folder, name), encoding="utf-8") as file:
+                        found += points_of(path, file.read())
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--count", type=int, default=200, help="mutants in the sample [default: 200]")
+    parser.add_argument("--seed", type=int, default=0, help="which sample [default: 0]")
+    parser.add_argument("--only", default="", metavar="PREFIX", help="mutants of paths that begin so")
+    parser.add_argument("--list", action="store_true", help="print the sample, run nothing")
+    options = parser.parse_args()
+    every = every_point(options.only)
+    sample = random.Random(options.seed).sample(every, min(options.count, len(every)))
+    print(f"{len(sample)} of {len(every):,} mutants, seed {options.seed}", flush=True)
+    if options.list:
+        print(*sample, sep="\n")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="ckpt-mutants-") as work:
+        return meet_all(sample, work)
+
+
+def meet_all(sample: list[Point], work: str) -> int:
+    """Have each mutant meet the tests, and print what came of it; return 1 where too few are noticed."""
+    copied = Copy(os.path.join(work, "checkout"))
+    tests = Tests(copied, work)
+    rooms = {room for room in ROOMS if any(point.path.startswith(f"{room}/") for point in sample)}
+    begun = time.monotonic()
+    copied.probe(sample)
+    tests.record(sorted({path for room in rooms for path in ROOMS[room]}))
+    copied.restore(sample)
+    print(f"{len(tests):,} tests pass, in {time.monotonic() - begun:.0f} s", flush=True)
+    met: Counter[str] = Counter()
+    for told, point in enumerate(sample):
+        found = tests.meet(told, point)
+        met[found.what] += 1
+        print(
+            f"{told + 1:4} {found.what:8} {point}", *([f"[{found.test}]"] if found.test else []), flush=True
+        )
+    print("left out, as they fail without a mutant:", *tests.left_out, sep="\n  ")
+    noticed = met["killed"] + met["hangs"]
+    print(f"{noticed} of {len(sample)} noticed, {noticed / len(sample):.1%}: {dict(met)}")
+    return 0 if noticed >= ENOUGH * len(sample) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

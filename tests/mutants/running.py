@@ -1,0 +1,212 @@
+"""A copy of the checkout in which one module at a time is changed, and the tests that are run there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.mutants.points import mutated, probed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tests.mutants.points import Point
+
+__all__ = ["ROOT", "Copy", "Met", "Tests"]
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+BUDGET = 90.0
+"""Seconds that the tests may take, all together, that one mutant meets."""
+
+_MARKS = "not interop and not fuzz and not servers and not cluster and not browser"
+_MARKS += " and not shells and not packs and not recipes"
+
+
+class Met(NamedTuple):
+    """What became of a mutant: killed, hangs, survived or unseen, and the test that failed."""
+
+    what: str
+    test: str = ""
+
+
+class Copy:
+    """What git tracks, in a folder.
+
+    What is compiled there is bound to the content of its source, which changes several times a second.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+        for name in listed.decode().split("\0"):
+            if name and os.path.exists(os.path.join(ROOT, name)):
+                os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+                shutil.copy(os.path.join(ROOT, name), os.path.join(folder, name), follow_symlinks=False)
+        command = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash"]
+        subprocess.run(
+            [*command, "formats", "ckpt_cli", "tests"], cwd=folder, check=True, stdout=subprocess.DEVNULL
+        )
+
+    def text(self, path: str) -> str:
+        """Return a module as it is in the checkout."""
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+            return file.read()
+
+    def put(self, path: str, text: str) -> None:
+        with open(os.path.join(self.folder, path), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def probe(self, sample: Sequence[Point]) -> None:
+        """Have the modules tell which of the points of a sample, called by their place in it, are come to."""
+        for path in {point.path for point in sample}:
+            numbers = {point.number: told for told, point in enumerate(sample) if point.path == path}
+            self.put(path, probed(self.text(path), numbers))
+
+    def mutate(self, point: Point) -> None:
+        self.put(point.path, mutated(self.text(point.path), point.number))
+
+    def restore(self, points: Iterable[Point]) -> None:
+        for path in {point.path for point in points}:
+            self.put(path, self.text(path))
+
+
+class Tests:
+    """Runs tests in a copy."""
+
+    def __init__(self, copied: Copy, work: str) -> None:
+        self._copy, self._work = copied, work
+        self.left_out: list[str] = []
+        self._passed: dict[str, tuple[float, set[int]]] = {}
+        """Of each test that passes its seconds, and the points that it comes to; in their order."""
+        self._shared: dict[str, set[int]] = {}
+        """Of each file of tests the points that its fixtures come to, and of "" what all come to."""
+        self._sound: set[str] = set()
+        """Tests that fail of a mutant, and do not without one."""
+
+    def record(self, paths: Iterable[str]) -> None:
+        """Run all tests, and note which come to which point; those that fail are left out."""
+        seen = os.path.join(self._work, "seen")
+        self._run(paths, None, CKPT_MUTANTS_SEEN=f"0:{seen}")
+        if not os.path.exists(seen + ".json"):
+            sys.exit(self._output())
+        with open(seen + ".json", encoding="utf-8") as file:
+            found = json.load(file)
+        self._passed = {name: (seconds, set(points)) for name, (seconds, points) in found["tests"].items()}
+        self._shared = {name: set(points) for name, points in found["shared"].items()}
+        self.left_out += found["failed"]
+
+    def __len__(self) -> int:
+        return len(self._passed)
+
+    def meet(self, told: int, point: Point) -> Met:
+        """Have a mutant meet the tests that come to it, those of its own room first, until one fails."""
+        met = Met("unseen")
+        for names in filter(None, self._reaching(told, point)):
+            self._copy.mutate(point)
+            met = self._meet(names)
+            self._copy.restore([point])
+            while met.what == "killed" and not self._is_sound(met.test, names):
+                names.remove(met.test)
+                self._passed.pop(met.test)
+                self.left_out.append(met.test)
+                self._copy.mutate(point)
+                met = self._meet(names)
+                self._copy.restore([point])
+            if met.what != "survived":
+                break
+        return met
+
+    def _is_sound(self, test: str, names: Sequence[str]) -> bool:
+        """Whether a test that failed passes without the mutant, among those of its file that are run here."""
+        if test not in self._sound:
+            beside = [name for name in names if _file_of(name) == _file_of(test)]
+            if self._meet(beside).what != "survived":
+                return False
+            self._sound.add(test)
+        return True
+
+    def _reaching(self, told: int, point: Point) -> tuple[list[str], list[str]]:
+        """Return the tests that come to a point, the fastest: those of its own room, and others."""
+        room = os.path.join("tests", os.path.dirname(point.path).removeprefix("ckpt_cli/"))
+        imported = told in self._shared.get("", ())
+
+        def comes(name: str) -> bool:
+            return imported or told in self._passed[name][1] or told in self._shared.get(_file_of(name), ())
+
+        chosen: set[str] = set()
+        left = BUDGET
+        for name in sorted(filter(comes, self._passed), key=lambda name: self._passed[name][0]):
+            left -= self._passed[name][0]
+            if left >= 0:
+                chosen.add(name)
+        ordered = [name for name in self._passed if name in chosen]
+        own = [name for name in ordered if name.startswith(room)]
+        return own, [name for name in ordered if not name.startswith(room)]
+
+    def _meet(self, names: Sequence[str]) -> Met:
+        """Run tests file by file, what takes the least time first, until one fails."""
+        seconds = dict.fromkeys(map(_file_of, names), 0.0)
+        for name in names:
+            seconds[_file_of(name)] += self._passed[name][0]
+        only, failed = (os.path.join(self._work, name) for name in ("only", "failed"))
+        with open(only, "w", encoding="utf-8") as file:
+            json.dump(list(names), file)
+        with suppress(FileNotFoundError):
+            os.remove(failed)
+        limit = 60 + 4 * sum(seconds.values())
+        files = sorted(seconds, key=seconds.__getitem__)
+        code = self._run(files, limit, CKPT_MUTANTS_ONLY=only, CKPT_MUTANTS_FAILED=failed)
+        if code is None:
+            return Met("hangs")
+        if code == 0:
+            return Met("survived")
+        if not os.path.exists(failed):  # the interpreter has ended, or a module cannot be imported
+            return Met("killed", names[0])
+        with open(failed, encoding="utf-8") as file:
+            return Met("killed", file.read())
+
+    def _run(self, paths: Iterable[str], limit: float | None, **variables: str) -> int | None:
+        """Return how pytest ended; None where it took longer than `limit`, also of the processor's time."""
+        temporary = tempfile.mkdtemp(dir=self._work)
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.plugin", "-m", _MARKS]
+        command += ["-p", "no:cacheprovider", "--basetemp", os.path.join(temporary, "pytest"), *paths]
+        settings = {"TMPDIR": temporary, "HOME": temporary, "PYTHONDONTWRITEBYTECODE": "1", "CI": "1"}
+        if limit is not None:
+            command.append("-x")
+            settings["CKPT_MUTANTS_LIMIT"] = str(int(limit))
+        with open(os.path.join(self._work, "output"), "wb") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=self._copy.folder,
+                env={**os.environ, **settings, **variables},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            try:
+                code: int | None = process.wait(None if limit is None else 2 * limit)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        shutil.rmtree(temporary, ignore_errors=True)
+        return None if code in (-signal.SIGXCPU, -signal.SIGKILL) else code
+
+    def _output(self) -> str:
+        with open(os.path.join(self._work, "output"), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
