@@ -283,6 +283,26 @@ def test_fix_makes_times_as_many_as_paths(copy: Callable, ckpt: Callable) -> Non
     assert is_sound(run)
 
 
+def test_set_gives_what_is_gone_no_time(copy: Callable, ckpt: Callable) -> None:
+    """Where the list has times, but not one for each: those of the files, and else 0."""
+    run = copy("guide_adam_legacy", "tf_ckpts")
+    paths = state_of(run).paths
+    for name in os.listdir(run):
+        if name.startswith(f"{paths[0]}."):
+            os.remove(os.path.join(run, name))
+    lines = [f'model_checkpoint_path: "{paths[-1]}"']
+    lines += [f'all_model_checkpoint_paths: "{path}"' for path in paths]
+    with open(os.path.join(run, "checkpoint"), "w", encoding="utf-8") as file:
+        file.write("\n".join([*lines, "all_model_checkpoint_timestamps: 5.0", ""]))
+    assert ckpt("state", run, "--set", paths[-2]).code == 0
+    state = state_of(run)
+    assert state.latest == paths[-2]
+    assert len(state.timestamps) == len(paths)
+    for path, time_ in zip(state.paths, state.timestamps, strict=True):
+        index = os.path.join(run, f"{path}.index")
+        assert time_ == (os.stat(index).st_mtime if path != paths[0] else 0.0)
+
+
 def test_fix_does_not_list_what_is_damaged_or_no_checkpoint_of_tensorflow(
     copy: Callable, ckpt: Callable
 ) -> None:

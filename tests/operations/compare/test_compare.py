@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from ckpt_cli.operations.compare.comparison import Operand, checksum, compare, same_checksum
+from ckpt_cli.operations.compare.diff import DiffOptions, diff_pairs, pair_up
 from ckpt_cli.operations.compare.measure import EQUAL, SAME, Difference, Tolerance
 from formats import ChecksumError, LazyTensor, open_checkpoint
 from formats.core import dtypes
 from formats.core.chunks import PIECE
 from formats.store import ranges
-from formats.store.workers import TASK_BYTES
+from formats.store.workers import TASK_BYTES, Workers
 from formats.wire.messages import BundleHeaderProto, VersionDef
 from tests.support import numbers, partitioned, shard_path, strings, variants, write_bundle
 from tests.writing import save
@@ -215,6 +216,26 @@ def test_counting_stops_early_where_that_is_enough(tmp_path: Path, monkeypatch: 
     with left, right:
         found = compare(Operand(left, "t"), Operand(right, "t"), stop_early=True)
     assert found.differing == PIECE // 8
+
+
+@pytest.mark.parametrize(
+    ("stop_on", "differing"), [((), PIECE), (("value",), PIECE // 8), (("shape",), PIECE)]
+)
+def test_a_comparison_ends_early_where_it_was_asked_to(
+    tmp_path: Path, stop_on: tuple[str, ...], differing: int
+) -> None:
+    """With the first range that differs; else all of them are counted, as one tensor."""
+    value = np.zeros(PIECE)
+    for name, array in (("left", value), ("right", value + 1)):
+        save(tmp_path / f"{name}.safetensors", {"t": array}, "safetensors")
+    left, right = (open_checkpoint(tmp_path / f"{name}.safetensors") for name in ("left", "right"))
+    workers = Workers()
+    workers.task_bytes = PIECE
+    with left, right:
+        found = diff_pairs(left, right, pair_up(left, right), DiffOptions(stop_on=stop_on), workers=workers)
+    (entry,) = found.entries
+    assert entry.difference is not None
+    assert entry.difference.differing == differing
 
 
 @pytest.mark.parametrize("format", ["tf-name", "npz"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +38,41 @@ def write_v1(path: str, shape: tuple[int, ...], pieces: list[tuple[Extents, list
         record = SavedSlice(name="p", slice=slice_proto(extents), data=data)
         rows[slice_key(b"p", extents)] = SavedTensorSlices(data=record).encode()
     write_table(path, sorted(rows.items()))
+
+
+def write_shards(prefix: str, *metas: SavedSliceMeta) -> None:
+    """Write metadata of one tensor, one shard for each, and no values."""
+    versions = VersionDef(producer=1)
+    for number, meta in enumerate(metas):
+        record = SavedTensorSlices(meta=SavedTensorSliceMeta(tensor=[meta], versions=versions))
+        write_table(f"{prefix}-{number:05}-of-{len(metas):05}", [(b"", record.encode())])
+
+
+@pytest.mark.parametrize(
+    ("other", "code", "message"),
+    [
+        ({"shape": (3,)}, "slice", r"shards disagree: float32 \[2\], float32 \[3\]"),
+        ({"type": 2}, "slice", r"shards disagree: float32 \[2\], float64 \[2\]"),
+        ({"type": 99}, "dtype", "dtype number 99 is none of V1 checkpoints"),
+        ({"shape": (-1,)}, "shape", "-1"),
+    ],
+)
+def test_metadata_that_contradict_are_found_by_their_code(
+    tmp_path: Path, other: dict, code: str, message: str
+) -> None:
+    metas = []
+    for how in ({}, other):
+        shape = shape_proto(how.get("shape", (2,)))
+        slices = [slice_proto(((len(metas), 1),))]
+        metas.append(SavedSliceMeta(name="p", shape=shape, type=how.get("type", 1), slice=slices))
+    write_shards(str(tmp_path / "m-1"), *metas)
+    with open_checkpoint(tmp_path / "m-1") as reader:
+        (finding,) = reader.findings
+        assert (finding.severity, finding.code, finding.key) == ("error", code, "p")
+        assert re.search(message, finding.message)
+        assert finding.file == str(tmp_path / "m-1-00001-of-00002")
+        with pytest.raises(CorruptCheckpointError):
+            reader["p"].read()
 
 
 def rows_of(path: str) -> list[tuple[bytes, bytes]]:
