@@ -15,10 +15,11 @@ from ..errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFeat
 from .answers import RefusedError, entry_of, library, told
 from .base import FOLDER, NO_FOLDER, Entry, UnlistedError
 from .blocks import Blocks
+from .called_off import OverdueError, aside
 from .objects import plain
 from .pieces import REQUEST
 from .server import ListedStore, Refused, changed, count
-from .transport import Again, OverdueError, timeout, trying, within
+from .transport import Again, timeout, trying
 from .urls import public, refuse_query
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Buckets(ListedStore):
                 return entry_of(obstore.head(self.client(bucket), key))
 
         try:
-            found = trying(path, ask)
+            found = trying(path, lambda: aside(ask))
         except CheckpointNotFoundError:
             return None
         except RefusedError:
@@ -222,7 +223,7 @@ def _ended(folder: str, ask: Callable[[], Any]) -> Any:
     """
     seconds = _LISTING * timeout()
     try:
-        return within(seconds, ask)
+        return aside(ask, seconds)
     except OverdueError:
         message = f"the server's listing has not ended after {seconds:g} seconds"
         found = InaccessibleError(message, path=folder)

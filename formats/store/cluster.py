@@ -12,14 +12,16 @@ import signal
 import time
 import warnings
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.version import VERSION
 from ..errors import CheckpointError, InaccessibleError, UnsupportedFeatureError
+from .called_off import aside, is_ending, time_left
 from .executors import ASKED_EVERY, RUNS, Named, Travelling, missing_extra
-from .transport import timeout, within
+from .removing import scratch_directory
+from .transport import timeout
 from .workers import default_jobs
 
 if TYPE_CHECKING:
@@ -39,38 +41,40 @@ _HINTS = {
 class Dask(Travelling):
     """Workers of dask.distributed: of the scheduler at an address, or two or more begun here without one."""
 
+    _client: Any = None
+    _cluster: Any = None
+
     def __init__(self, address: str | None = None) -> None:
         distributed = _distributed()
         self.name = f"dask://{address}" if address else "dask"
         self._patience = timeout()
-        self._cluster = (
-            None
-            if address
-            else distributed.LocalCluster(
-                n_workers=default_jobs(),
-                threads_per_worker=1,
-                dashboard_address="127.0.0.1:0",
-                memory_limit=0,  # what a task holds is bounded
-                silence_logs=logging.CRITICAL,
-                preload=["ckpt_cli.worker"],
-            )
-        )
-        self._client = self._connected(distributed, address)
+        self._is_own = not address
+        self._scratch = ExitStack()
         self._since = self._empty_since = time.monotonic()
         self._workers = 0
         try:
-            self._client.wait_for_workers(1, timeout=self._patience)
-        except OSError as error:
-            self.close()
-            raise self._gone(f"has no worker after {self._patience:g} s") from error
-        try:
-            self._check_workers()
-        except CheckpointError:
+            self._begin(distributed, address)
+        except BaseException:
             self.close()
             raise
         # A worker may be killed three times over a task, which is then taken for what kills it.
         super().__init__(self._client.get_executor(pure=False, retries=2), 1, elsewhere=self._cluster is None)
         self.is_far = True  # a task costs its scheduler and its clients 4 to 5 ms, wherever they are
+
+    def _begin(self, distributed: Any, address: str | None) -> None:
+        """Begin a cluster where no scheduler is named, and look who works.
+
+        Dask is asked in other threads, for where a signal ends it in the midst of that it prints tracebacks.
+        """
+        if not address:
+            folder = self._scratch.enter_context(scratch_directory())
+            self._cluster = aside(partial(_own_cluster, distributed, folder))
+        self._client = aside(partial(self._connected, distributed, address))
+        try:
+            aside(partial(self._client.wait_for_workers, 1, timeout=self._patience))
+        except OSError as error:
+            raise self._gone(f"has no worker after {self._patience:g} s") from error
+        aside(self._check_workers)
 
     def _connected(self, distributed: Any, address: str | None) -> Any:
         """Return who asks the scheduler; by TLS where Dask's own configuration wants that."""
@@ -82,7 +86,7 @@ class Dask(Travelling):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that its version is another: ours is what matters
                 if address:
-                    within(2 * self._patience, partial(_greet, where, self._patience))
+                    aside(partial(_greet, where, self._patience), 2 * self._patience)
                 return distributed.Client(where, timeout=self._patience, set_as_default=False)
         except Exception as error:
             raise self._gone("no scheduler answers there") from error
@@ -124,9 +128,8 @@ class Dask(Travelling):
     def _threads(self) -> int | None:
         """Ask the scheduler how many threads the workers have; None where it does not say."""
         try:
-            found: dict[str, int] = self._client.sync(
-                self._client.scheduler.ncores, callback_timeout=self._patience
-            )
+            ask = partial(self._client.sync, self._client.scheduler.ncores, callback_timeout=self._patience)
+            found: dict[str, int] = aside(ask)
             return sum(found.values())
         except (OSError, AttributeError, CancelledError):
             return None
@@ -163,14 +166,48 @@ class Dask(Travelling):
             future.cancel()
         if self._client.status == "running":  # a client without its scheduler would wait for that
             with suppress(Exception):  # whoever is gone does nothing any more
-                self._client.run(Named(call_off), run, on_error="ignore")
+                left = time_left()
+                call = partial(self._client.run, Named(call_off), run, on_error="ignore")
+                aside(call, None if left is None else left / 2)
 
     def close(self) -> None:
-        with suppress(Exception):  # it is over, whatever else is
-            self._client.close(timeout=ASKED_EVERY)
-        if self._cluster is not None:
-            with suppress(Exception):
-                self._cluster.close(timeout=ASKED_EVERY)
+        if is_ending() and self._is_own:
+            _end_children()
+        else:
+            for each in filter(None, (self._client, self._cluster)):
+                with suppress(Exception):  # it is over, whatever else is
+                    aside(partial(each.close, timeout=ASKED_EVERY))
+        self._scratch.close()
+
+
+def _own_cluster(distributed: Any, folder: str) -> Any:
+    """Return a cluster of this machine, whose processes leave interrupts to the command."""
+    from multiprocessing.resource_tracker import ensure_running
+
+    ensure_running()  # which unblocks them again where it has something to do
+    # Threads and processes have this from the one that begins them, which is no other's.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
+    return distributed.LocalCluster(
+        n_workers=default_jobs(),
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        memory_limit=0,  # what a task holds is bounded
+        silence_logs=logging.CRITICAL,
+        preload=["ckpt_cli.worker"],
+        local_directory=folder,
+    )
+
+
+def _end_children() -> None:
+    """End the processes of a cluster of our own, where there is no time for them to end by themselves."""
+    import atexit
+    import multiprocessing
+
+    from distributed.deploy import spec
+
+    atexit.unregister(spec.close_clusters)  # which would wait ten seconds for them
+    for process in multiprocessing.active_children():
+        process.kill()
 
 
 def _greet(where: str, patience: float) -> None:

@@ -39,9 +39,11 @@ from concurrent.futures import (
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ..core import notices
 from ..core.version import VERSION
+from ..core.words import counted
 from ..errors import CheckpointError, InaccessibleError, UnsupportedFeatureError
-from .called_off import called_off
+from .called_off import called_off, end_soon, is_ending, time_left, working
 from .hand import emptied
 from .tally import add_reads, count_reads, is_counting, reads_of_task
 from .workers import Threads, Workers, default_jobs, each_of
@@ -57,6 +59,8 @@ R = TypeVar("R")
 
 ASKED_EVERY = 2.0
 """Seconds after which one asks whether anybody is there, while nothing comes."""
+
+_ENDED = 1
 
 A_WHILE = 1.0
 """Seconds after which a parcel comes back, done in part: of what has, nothing is lost with the command."""
@@ -82,12 +86,12 @@ class _Runs:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._busy: dict[str, int] = {}
-        self._over: set[str] = set()
+        self._over: dict[str, threading.Event] = {}
 
     def begin(self, run: str) -> bool:
         """Begin a task, unless it was called off."""
         with self._changed:
-            if run in self._over:
+            if self.over(run).is_set():
                 return False
             self._busy[run] = self._busy.get(run, 0) + 1
             return True
@@ -97,11 +101,24 @@ class _Runs:
             self._busy[run] -= 1
             if not self._busy[run]:
                 del self._busy[run]
+                if not self._over[run].is_set():
+                    del self._over[run]
+
+    def over(self, run: str) -> threading.Event:
+        """Return what tells that a command is over."""
+        with self._changed:
+            return self._over.setdefault(run, threading.Event())
 
     def call_off(self, run: str) -> None:
-        """Have no more tasks of a command begin."""
+        """Have no more tasks of a command begin, and those that wait for a server end."""
+        self.over(run).set()
+
+    def call_off_all(self) -> bool:
+        """Call off all that is being done; return whether anything is."""
         with self._changed:
-            self._over.add(run)
+            for run in self._busy:
+                self.call_off(run)
+            return bool(self._busy)
 
     def is_busy(self, run: str) -> bool:
         with self._changed:
@@ -113,9 +130,8 @@ class _Runs:
         for number, item in enumerate(group):
             if number and time.monotonic() >= until:
                 return
-            with self._changed:
-                if run in self._over:
-                    raise called_off()
+            if self.over(run).is_set():
+                raise called_off()
             yield item
 
 
@@ -135,9 +151,12 @@ def work_on(version: str, run: str, parcel: bytes, *, synced: bool) -> Done:
     if not RUNS.begin(run):
         return Done([], {}, called_off())
     try:
-        return _opened(run, parcel, synced=synced)
+        with working(RUNS.over(run)):
+            return _opened(run, parcel, synced=synced)
     finally:
         RUNS.end(run)
+        if is_ending():  # a worker that was told to end, and has taken back what it had begun
+            os._exit(_ENDED)
 
 
 def _opened(run: str, parcel: bytes, *, synced: bool) -> Done:
@@ -183,6 +202,13 @@ def begin_worker() -> None:
 
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+
+    def end(*_: object) -> None:
+        end_soon()
+        if not RUNS.call_off_all():
+            os._exit(_ENDED)
+
+    signal.signal(signal.SIGTERM, end)
     above = multiprocessing.parent_process()
     assert above is not None
 
@@ -281,6 +307,7 @@ class Processes(Travelling):
         context = multiprocessing.get_context("spawn")
         pool = _Pool(count, mp_context=context, initializer=Named(begin_worker))
         super().__init__(pool, count, elsewhere=False)
+        self._executor: ProcessPoolExecutor = pool
 
     def lost(self, error: BaseException) -> CheckpointError:
         if isinstance(error, BrokenExecutor):
@@ -288,6 +315,29 @@ class Processes(Travelling):
             lost.hints = ("have fewer of them: --executor processes:1, or threads",)
             return lost
         return super().lost(error)
+
+    def stop(self, futures: Iterable[Future[Any]]) -> None:
+        """Call it off; after a signal the processes end, for what they do may take long."""
+        if is_ending():
+            self._end()
+        else:
+            super().stop(futures)
+
+    def _end(self) -> None:
+        from multiprocessing.connection import wait as wait_for_any
+
+        alive = {each.sentinel: each for each in (self._executor._processes or {}).values()}
+        for each in alive.values():
+            each.terminate()
+        deadline = time.monotonic() + (time_left() or 0.0) / 2  # the command has to take back something, too
+        while alive and (left := deadline - time.monotonic()) > 0:
+            for sentinel in wait_for_any(list(alive), left):
+                del alive[sentinel]  # type: ignore[arg-type]
+        for each in alive.values():
+            each.kill()
+        if alive:
+            processes = counted(len(alive), "worker process", "worker processes")
+            notices.warn(f"{processes} did not end in time: parts of uploads may be left")
 
     def close(self) -> None:
         self._executor.shutdown(cancel_futures=True)

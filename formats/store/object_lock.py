@@ -30,6 +30,7 @@ from ..core import notices
 from ..core.version import VERSION
 from ..errors import CheckpointError, CheckpointExistsError
 from .beside import staging_pattern
+from .called_off import rest, working
 from .locks import lock_timeout
 from .objects import NOTHING, ObjectStore, Over
 from .paths import join, name_of, names_in, parent, store_of
@@ -167,7 +168,7 @@ class Watch:
             self._told = True
             text = f"has not renewed its lock; waiting up to {self._patience:g} s to see whether it has ended"
             notices.tell(f"{self.path}: {self.held.holder} {text}")
-        time.sleep(_LOOK_EVERY)
+        rest(_LOOK_EVERY)
 
 
 # Holding ---------------------------------------------------------------------------------
@@ -243,7 +244,7 @@ class ObjectLock:
         self._entry = held.entry
         try:
             self._renew()
-            time.sleep(_SETTLED)
+            rest(_SETTLED)
             self._renew()
         except CheckpointExistsError:
             self._entry = self._taken_by = None
@@ -275,12 +276,13 @@ class ObjectLock:
             self._renew()
 
     def _beat(self) -> None:
-        while not self._over.wait(BEAT):
-            try:
-                self._renew()
-            except CheckpointError:  # Of a lost lock, `check` tells; a server that is gone is asked again.
-                if self.is_lost:
-                    return
+        with working(self._over):  # a request that hangs is called off by `release`
+            while not self._over.wait(BEAT):
+                try:
+                    self._renew()
+                except CheckpointError:  # `check` tells of a lost lock; a server that is gone is asked again.
+                    if self.is_lost:
+                        return
 
     def _renew(self, *, released: bool = False) -> None:
         """Put the lock anew on the condition that it is still ours.

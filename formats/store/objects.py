@@ -63,6 +63,10 @@ class ObjectStore(Store):
         Raises CheckpointExistsError where another lies there than it may be put over, InaccessibleError.
         """
 
+    def is_unanswered(self, path: str) -> bool:  # noqa: ARG002  where every answer is waited for
+        """Whether an object may still come to be there: its answer was not waited for, as after a signal."""
+        return False
+
     @abstractmethod
     def stream(self, path: str, block: int, at_once: int) -> Stream:
         """Begin to send an object in blocks of so many bytes, so many of them at a time."""

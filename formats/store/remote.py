@@ -10,63 +10,98 @@ A large object is an upload in parts, several of which are sent at a time; none 
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointExistsError, CheckpointNotFoundError, InaccessibleError
 from . import objects
 from .answers import entry_of, is_unknown, library
 from .base import FILE, Entry
+from .blocks import is_free
 from .buckets import Buckets, parted
+from .called_off import OverdueError, aside, is_ending, rest, time_left
 from .providers import PROVIDERS
 from .server import count
 from .transport import ATTEMPTS, Again, trying
 from .urls import scheme_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .objects import Block, Over
     from .providers import Provider
 
 
+_SENT_SOON = 0.002
+"""Seconds after which one who waits for a part to be sent looks again; it takes ten times as long."""
+
+
 class _Upload(objects.Stream):
-    """An upload in parts, through obstore, which sends several at a time."""
+    """An upload in parts, through obstore, which sends several at a time.
+
+    obstore takes back what was sent unless it is waiting for a part, or is ending the upload.  So it is given
+    a part when another has been sent, and told to end when all have.
+    """
 
     def __init__(self, store: ObjectStore, path: str, block: int, at_once: int) -> None:
         obstore = library(path)
         bucket, key = parted(path)
         self._store = store
         self._path = path
+        self._block = block
+        self._at_once = at_once
+        self._is_partial = False
+        self._sending: list[bytearray] = []
         with store.told(path):
             client = store.client(bucket, ATTEMPTS - 1)
             self._writer = obstore.open_writer(client, key, buffer_size=block, max_concurrency=at_once)
 
     def write(self, block: Block) -> None:
+        self._wait(self._at_once - 1)
+        memory = block.obj if isinstance(block, memoryview) else block
         self._sent(lambda: self._writer.write(block))
+        self._is_partial = len(block) < self._block
+        if isinstance(memory, bytearray):
+            self._sending = [*(each for each in self._sending if each is not memory), memory]
         count(self._path, 0, sent=len(block))
 
+    def _wait(self, most: int) -> None:
+        """Wait until no more parts than that are on their way: obstore lets go of those that it has sent."""
+        while True:
+            self._sending = [each for each in self._sending if not is_free(each)]
+            if len(self._sending) <= most:
+                return
+            rest(_SENT_SOON)
+
     def finish(self) -> None:
-        self._sent(self._writer.close)
+        self._wait(1 if self._is_partial else 0)  # A part that is not full is sent with the end.
+        with self._store.answering(self._path):
+            self._sent(self._writer.close)
         count(self._path, 0)
         self._store.forget_listings()
 
     def abort(self) -> None:
-        if self._writer.closed():
-            return  # An end that failed was taken back.
         # The library takes back what was sent where a block of code is left by an exception.
         error = InaccessibleError("not sent to its end", path=self._path)
-        try:
+
+        def take_back() -> None:
             with suppress(CheckpointNotFoundError), self._store.told(self._path):
-                self._writer.__exit__(type(error), error, None)
-        except Again as why:
-            message = f"was not sent to its end, and what was sent cannot be taken back: {why}"
+                if not self._writer.closed():  # An end that failed was taken back.
+                    self._writer.__exit__(type(error), error, None)
+
+        left = time_left()
+        try:
+            aside(take_back, None if left is None else left / 2)  # others need some, too
+        except (Again, OverdueError) as why:
+            reason = "the server did not answer before this command had to end"
+            message = "was not sent to its end, and what was sent cannot be taken back: "
+            message += str(why) if isinstance(why, Again) else reason
             raise InaccessibleError(message, path=self._path) from None
 
     def _sent(self, send: Callable[[], object]) -> None:
         try:
             with self._store.told(self._path):
-                send()
+                aside(send)
         except Again as error:
             raise InaccessibleError(f"cannot be written: {error}", path=self._path) from None
         except CheckpointNotFoundError:
@@ -78,6 +113,7 @@ class ObjectStore(Buckets, objects.ObjectStore):
 
     def __init__(self, provider: Provider) -> None:
         self.tells_md5 = provider.tells_md5
+        self._unanswered: set[str] = set()
         super().__init__(provider)
 
     def put(self, path: str, data: Block, over: Over) -> Entry:
@@ -108,9 +144,26 @@ class ObjectStore(Buckets, objects.ObjectStore):
                 count(path, 0, sent=len(data))
 
         try:
-            return trying(path, ask)
+            with self.answering(path):
+                return trying(path, lambda: aside(ask))
         finally:
             self.forget_listings()
+
+    @contextmanager
+    def answering(self, path: str) -> Iterator[None]:
+        """Take note that nobody knows whether an object is there, where no answer is waited for any more."""
+        try:
+            yield
+        except Exception as error:
+            if is_ending() and not isinstance(error, CheckpointExistsError):
+                self._unanswered.add(path)
+            raise
+        except BaseException:
+            self._unanswered.add(path)
+            raise
+
+    def is_unanswered(self, path: str) -> bool:
+        return path in self._unanswered
 
     def stream(self, path: str, block: int, at_once: int) -> objects.Stream:
         return _Upload(self, path, block, at_once)
@@ -127,7 +180,7 @@ class ObjectStore(Buckets, objects.ObjectStore):
                 count(path, 0)
 
         try:
-            return trying(path, ask)
+            return trying(path, lambda: aside(ask))
         except CheckpointNotFoundError:
             return None
 
@@ -146,7 +199,7 @@ class ObjectStore(Buckets, objects.ObjectStore):
                 count(path, len(data))
 
         try:
-            return trying(path, ask)
+            return trying(path, lambda: aside(ask))
         except CheckpointNotFoundError:
             return None
 
@@ -169,7 +222,7 @@ class ObjectStore(Buckets, objects.ObjectStore):
             finally:
                 count(path, 0, sent=len(data))
 
-        return trying(path, ask)
+        return trying(path, lambda: aside(ask))
 
     def delete(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -188,7 +241,7 @@ class ObjectStore(Buckets, objects.ObjectStore):
                 count(path, 0)
 
         with suppress(CheckpointNotFoundError):
-            trying(path, ask)
+            trying(path, lambda: aside(ask))
 
 
 class Alias(ObjectStore):

@@ -11,6 +11,7 @@ import os
 import random
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 from io import BufferedReader, RawIOBase
 from queue import Empty, Queue
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from ..errors import InaccessibleError
+from .called_off import check, rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +39,9 @@ _MOST_REDIRECTS = 5
 _IN_URLS = "%/:?#[]@!$&'()*+,;=|"
 _MOST_IDLE = 8
 """Connections to one server that wait for the next request."""
+
+_LOOKED_EVERY = 0.1
+"""Seconds after which one who waits for answers looks whether they are wanted still."""
 
 _AT_A_TIME = 1 << 18
 _LARGEST_TIMEOUT = 86400.0
@@ -101,33 +106,6 @@ def timeout() -> float:
     return seconds
 
 
-class OverdueError(TimeoutError):
-    """What was asked for has not come in its time."""
-
-
-def within(seconds: float, ask: Callable[[], T]) -> T:
-    """Return what is asked for; OverdueError where that takes longer, as where a server says nothing.
-
-    Who asks is a thread then that is left alone, and goes with the process.
-    """
-    answers: Queue[tuple[T | None, BaseException | None]] = Queue()
-
-    def run() -> None:
-        try:
-            answers.put((ask(), None))
-        except BaseException as error:
-            answers.put((None, error))
-
-    threading.Thread(target=run, daemon=True).start()
-    try:
-        answer, error = answers.get(timeout=seconds)
-    except Empty:
-        raise OverdueError from None
-    if error is not None:
-        raise error
-    return cast("T", answer)
-
-
 def together(ask: Callable[[A], T], items: Sequence[A], at_once: int) -> list[T]:
     """Return what is asked for each item, some at a time; what asking one raises is raised.
 
@@ -147,16 +125,24 @@ def together(ask: Callable[[A], T], items: Sequence[A], at_once: int) -> list[T]
         threading.Thread(target=run, daemon=True).start()
     found: dict[int, T] = {}
     for _ in items:
-        at, answer, error = answers.get()
+        at, answer, error = _next(answers)
         if error is not None:
             raise error
         found[at] = cast("T", answer)
     return [found[at] for at in range(len(items))]
 
 
+def _next(answers: Queue[T]) -> T:
+    """Return the next of some answers; raise where they are called off."""
+    while True:
+        with suppress(Empty):
+            return answers.get(timeout=_LOOKED_EVERY)
+        check()
+
+
 def pause(seconds: float) -> None:
-    """Wait before something is asked again."""
-    time.sleep(seconds)
+    """Wait before something is asked again; raise where that is called off."""
+    rest(seconds)
 
 
 def trying(path: str, ask: Callable[[], T]) -> T:

@@ -18,11 +18,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from threading import Event
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from ..core import notices
 from ..core.chunks import PIECE, view_of
 from ..errors import CheckpointError, CheckpointExistsError, ConversionError
 from .blocks import is_free
+from .called_off import working
 from .object_lock import ObjectLock
 from .objects import NOTHING, WHATEVER, ObjectStore, Over, is_same, md5, md5_of, plain
 from .paths import as_if_there, entry_at, join, name_of, parent, refuse_missing_place, store_of
@@ -212,6 +215,8 @@ class Upload:
         """Find out whether it is there, where nobody knows."""
         if self.is_published is not None:
             return
+        if self._store.is_unanswered(self.path):
+            return
         found = self._store.asked(self.path)
         if found is None or found.size != self.size or not _is_other(found, self._over.entry):
             self.is_published = False
@@ -255,6 +260,10 @@ class Upload:
 
     def remove(self) -> None:
         """Take it back: what was sent of it, or the object, unless another lies in its place by now."""
+        with working(Event()):  # which is done also where the work was called off
+            self._take_back()
+
+    def _take_back(self) -> None:
         self.settle()
         self._stop_summing()
         stream, self._stream = self._stream, None
@@ -585,15 +594,29 @@ class Uploading:
         with contextlib.ExitStack() as stack:  # which goes on where one step fails
             stack.callback(self._lock.release if self._journal is None else self._journal.remove)
             stack.callback(self._remove_here)
-            if self._head is not None:
-                self._head.settle()
-            if self._lock.is_lost or (self._journal is not None and self._journal.keeps()):
+            self._settle_head()
+            is_kept = self._journal is not None and self._journal.keeps()
+            if is_kept or self._is_unknown or self._lock.is_lost:
                 self._abort()
             elif self._head is not None and self._head.is_published:
                 self._store.delete(self._surplus)
             else:
                 for upload in (*self._uploads, *([self._head] if self._head is not None else ())):
                     stack.callback(upload.remove)
+
+    def _settle_head(self) -> None:
+        """Find out whether the head is there; warn where nobody can tell, for its shards must stay then."""
+        if self._head is None:
+            return
+        self._head.settle()
+        if self._is_unknown:
+            text = "was being put when this ended, and the server has not answered: it may be there, or not"
+            notices.warn(f"{self._head.path}: {text}, and all that it names is left")
+
+    @property
+    def _is_unknown(self) -> bool:
+        """Whether nobody can tell whether the head is there."""
+        return self._head is not None and self._head.is_published is None
 
     def _remove_here(self) -> None:
         """Remove what is on this machine."""

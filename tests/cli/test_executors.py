@@ -22,7 +22,7 @@ from ckpt_cli.operations.move.computed import values_of
 from ckpt_cli.operations.move.tasks import Part
 from formats.core.version import VERSION
 from formats.errors import CheckpointError
-from formats.store import executors, ranges, upload, workers
+from formats.store import called_off, executors, ranges, upload, workers
 from formats.store.executors import Travelling, begin_worker, lent_by
 from formats.store.memory import MemoryStore
 from formats.store.paths import reachable
@@ -121,6 +121,28 @@ def test_ctrl_c_reaches_all_and_leaves_nothing(tmp_path: Path) -> None:
         _, err = process.communicate(timeout=60)
     assert (process.returncode, err.strip()) == (130, "")
     assert os.listdir(out) == []
+
+
+def _slowly(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def test_after_a_signal_processes_end_with_what_they_do() -> None:
+    """A task that took half a minute was waited for."""
+    hands = executors.Processes(2)
+    futures = [hands.submit(_slowly, [seconds]) for seconds in (0.0, 30.0, 30.0, 30.0)]
+    assert hands.result(futures[0]) == [0.0], "a process is there by now"
+    processes = list((hands._executor._processes or {}).values())
+    called_off.end_soon()
+    try:
+        began = time.monotonic()
+        hands.stop(futures[1:])
+        hands.close()
+        assert time.monotonic() - began < 2
+    finally:
+        called_off.go_on()
+    assert not any(process.is_alive() for process in processes)
 
 
 # Objects -------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ The headers are handed on as they are, Host among them, so that signed requests 
 from __future__ import annotations
 
 import http.client
+import threading
 import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -45,7 +46,8 @@ class Proxy:
     """Hands on to the server at a URL.
 
     `fault` is asked for each range of an object: it returns what is answered in place of the server's
-    answer, or None to cut the connection.  `delay` is how many seconds each answer takes longer.
+    answer, or None to cut the connection.  `delay` is how many seconds each answer takes longer; what
+    `hangs` is answered when the proxy ends, and never reaches the server.
     """
 
     def __init__(self, behind: str) -> None:
@@ -57,6 +59,8 @@ class Proxy:
         """Be a proxy with which nothing is wrong, and that was asked nothing."""
         self.fault: Callable[[Asked, Said], Said | None] = lambda _, said: said
         self.delay = 0.0
+        self.hangs: Callable[[Asked], bool] = lambda _: False
+        self.over = threading.Event()
         self.asked: list[Asked] = []
 
     def hand_on(self, asked: Asked) -> Said:
@@ -83,6 +87,10 @@ class _Handler(BaseHTTPRequestHandler):
         asked = Asked(self.command, self.path, dict(self.headers.items()), body)
         self.proxy.asked.append(asked)
         time.sleep(self.proxy.delay)
+        if self.proxy.hangs(asked):
+            self.proxy.over.wait()
+            self.close_connection = True
+            return
         said: Said | None = self.proxy.hand_on(asked)
         if asked.range and said is not None:
             said = self.proxy.fault(asked, said)
@@ -113,4 +121,7 @@ def proxied(behind: str) -> Iterator[Proxy]:
     """Have a proxy before the server at a URL as long as the context lasts."""
     proxy = Proxy(behind)
     with answering(type("Bound", (_Handler,), {"proxy": proxy})) as proxy.url:
-        yield proxy
+        try:
+            yield proxy
+        finally:
+            proxy.over.set()

@@ -112,7 +112,7 @@ REQUESTS = {
     f"graph {SMALL}/ckpt-10": (3, 2, 0),
     f"log {SMALL}": (9, 7, 0),
     f"state {SMALL}": (6, 4, 0),
-    f"convert {SMALL}/ckpt-10 s3://bucket/counted/c-1": (14, 2, 0),
+    f"convert {SMALL}/ckpt-10 s3://bucket/counted/c-1": (20, 2, 0),
 }
 """Lines: how many requests they take at most, of how many files; how many tensors of 1.2 MB are fetched."""
 
@@ -140,7 +140,8 @@ def test_a_line_takes_few_requests(
     if " s3://bucket/counted" in line:
         sent = re.search(r"requests, ([\d,]+) bytes sent", done.err)
         assert sent is not None
-        assert int(sent[1].replace(",", "")) == sum(each.size for each in _counted())
+        objects = sum(each.size for each in _counted())
+        assert objects < int(sent[1].replace(",", "")) < objects + 2_000, "the lock is sent three times"
     requests, files, tensors = REQUESTS[line]
     found = int(told[1].replace(",", ""))
     assert (int(told[3]), int(told[2])) <= (requests, files)

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from formats.store.upload import object_store
 from tests.cli.conftest import ROOT
 from tests.servers.google import Google, google
 from tests.servers.programs import KEY, SECRET
-from tests.servers.proxy import proxied
+from tests.servers.proxy import Asked, proxied
 from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
@@ -217,6 +218,95 @@ def test_a_signal_leaves_nothing(number: int, s3: str, large: str) -> None:
     _ask_anew()
     with pytest.raises(formats.CheckpointNotFoundError):
         formats.open_checkpoint(target)
+
+
+HANGS = {
+    "each part": ("PUT .*partNumber=", "convert", "{large}", "{there}/c-1"),
+    "the second part": ("PUT .*partNumber=2", "convert", "{large}", "{there}/c-1"),
+    "parts of processes": (
+        "PUT .*partNumber=1", "convert", "{large}", "{there}/c-1",
+        "--executor", "processes:2", "--shard-size", str(2 * _PIECE),
+    ),
+    "the beginning": ("HEAD ", "convert", "{large}", "{there}/c-1"),
+    "the lock": ("PUT .*ckpt.lock", "convert", "{large}", "{there}/c-1"),
+    "a listing": ("GET .*list-type", "ls", "{source}"),
+    "an index": ("GET .*[.]index", "ls", "{source}/c-1"),
+    "data": ("GET .*[.]data-", "verify", "{source}/c-1"),
+    "data of one thread": ("GET .*[.]data-", "verify", "{source}/c-1", "-j", "1"),
+    "data of processes": ("GET .*[.]data-", "stats", "{source}/c-1", "--executor", "processes:2"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def source(s3: str, large: str) -> str:
+    assert _ckpt("convert", large, f"{s3}/hanging/c-1").returncode == 0
+    return f"{s3}/hanging"
+
+
+def _ended(pattern: str, words: list[str], number: int) -> tuple[int, str, float]:
+    """Return how a command ends by a signal when requests hang: its code, what it says, seconds."""
+    with proxied(os.environ["AWS_ENDPOINT_URL"]) as proxy:
+        hung = threading.Event()
+
+        def hangs(asked: Asked) -> bool:
+            is_met = re.match(pattern, f"{asked.method} {asked.target}") is not None
+            if is_met:
+                hung.set()
+            return is_met
+
+        proxy.hangs = hangs
+        process = _begun(*words, AWS_ENDPOINT_URL=proxy.url)
+        assert hung.wait(60)
+        time.sleep(0.3)
+        began = time.monotonic()
+        process.send_signal(number)
+        said = process.communicate(timeout=30)[1]
+        return process.returncode, said.strip(), time.monotonic() - began
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("name", HANGS)
+def test_a_signal_ends_what_waits_for_a_server(
+    name: str, number: int, s3: str, source: str, large: str
+) -> None:
+    """Within a second, and nothing is left; a machine that is busy gets another second, and three tries."""
+    pattern, *words = HANGS[name]
+    for attempt in range(3):
+        folder = f"hung/{number:d}/{name.replace(' ', '-')}/{attempt}"
+        line = [word.format(large=large, there=f"{s3}/{folder}", source=source) for word in words]
+        code, said, took = _ended(pattern, line, number)
+        assert (code, took < 2) == (128 + number, True)
+        if not said:
+            break
+        assert "warning: " in said, "what is left is named"
+    assert not said
+    assert not _uploads(folder)
+    _ask_anew()
+    with suppress(formats.CheckpointNotFoundError):
+        assert not _names(f"{s3}/{folder}/c-1")
+
+
+def test_an_index_that_may_come_to_be_there_keeps_its_shards(s3: str, large: str) -> None:
+    """The server has the index, and has not said so when the command ends."""
+    target = f"{s3}/unanswered/c-1"
+    with proxied(os.environ["AWS_ENDPOINT_URL"]) as proxy:
+        put = threading.Event()
+
+        def hangs(asked: Asked) -> bool:
+            if asked.method == "PUT" and asked.target.endswith("c-1.index"):
+                proxy.hand_on(asked)
+                put.set()
+            return put.is_set() and asked.target.endswith("c-1.index")
+
+        proxy.hangs = hangs
+        process = _begun("convert", large, target, AWS_ENDPOINT_URL=proxy.url)
+        assert put.wait(60)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)[1]
+    assert process.returncode == 130
+    assert f"warning: {target}.index: was being put when this ended" in said
+    _ask_anew()
+    assert _ckpt("verify", target).returncode == 0
 
 
 def test_memory_does_not_grow_with_the_checkpoint(s3: str, tmp_path: Path) -> None:
