@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tests.mutants.__main__ import sample_of
 from tests.mutants.points import mutated, points_of, probed
 
 if TYPE_CHECKING:
@@ -64,6 +65,15 @@ def test_one_change_is_made() -> None:
     assert run(mutated(TEXT, by_text["f.py:11: return: a << 1  ->  None"]), 3, 0) is None
     assert run(mutated(TEXT, by_text["f.py:12: negated: n  ->  not n"]), 4) == 0
     assert run(TEXT, 4) == 10
+
+
+def test_a_sample_stays_when_a_program_changes_elsewhere() -> None:
+    points = points_of("f.py", TEXT)
+    sample = {str(point) for point in sample_of(points, 0, 5)}
+    assert len(sample) == 5
+    assert sample != {str(point) for point in sample_of(points, 1, 5)}
+    more = points_of("a.py", "def g(q):\n    return q % 97 - 98\n")
+    assert len(sample & {str(point) for point in sample_of([*more, *points], 0, 5)}) >= 5 - len(more)
 
 
 def test_probes_tell_what_is_come_to_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

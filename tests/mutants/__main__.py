@@ -8,8 +8,9 @@ those, the ones of its own room first, until one fails that passes without it.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
-import random
+import signal
 import sys
 import tempfile
 import time
@@ -44,6 +45,17 @@ def every_point(beginning: str) -> list[Point]:
     return found
 
 
+def sample_of(every: list[Point], seed: int, count: int) -> list[Point]:
+    """Return so many points: by what is changed, so that a sample stays when a program changes elsewhere."""
+    counts: Counter[str] = Counter()
+    placed = []
+    for point in every:
+        told = f"{point.operator} {point.before} {point.after}"
+        counts[told] += 1
+        placed.append((hashlib.sha256(f"{seed} {counts[told]} {told}".encode()).digest(), point))
+    return [point for _, point in sorted(placed)[:count]]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--count", type=int, default=200, help="mutants in the sample [default: 200]")
@@ -52,11 +64,12 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print the sample, run nothing")
     options = parser.parse_args()
     every = every_point(options.only)
-    sample = random.Random(options.seed).sample(every, min(options.count, len(every)))
+    sample = sample_of(every, options.seed, options.count)
     print(f"{len(sample)} of {len(every):,} mutants, seed {options.seed}", flush=True)
     if options.list:
         print(*sample, sep="\n")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with it ends what it has begun
     with tempfile.TemporaryDirectory(prefix="ckpt-mutants-") as work:
         return meet_all(sample, work)
 
