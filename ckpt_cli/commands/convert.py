@@ -162,7 +162,8 @@ def command(source: str, target: str, **options: Any) -> int:
     is TensorFlow's, else tf-object.  Names and objects turn into each other through
     full names, slots into the slot variables of TensorFlow's optimizers.  With --like
     keys, graph and layout come from TEMPLATE and values from SRC, paired by full name,
-    then key, then object path, never by guess.  Every weight and slot of TEMPLATE gets a value,
+    then key, then object path, never by guess.  What --map names goes where it says or nowhere; what
+    --sub renames goes to its new name, if TEMPLATE has that.  Every weight and slot of TEMPLATE gets a value,
     or it is an error.  --keep-optimizer lets TEMPLATE keep its slots and optimizer; so does --weights-only.
     --partial lets it keep whatever SRC lacks, and a warning names it.  Where no weight is paired
     at all, nothing is written.

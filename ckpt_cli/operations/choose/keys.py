@@ -119,6 +119,8 @@ class Renamed:
         self.keys = keys
         self.object_graph = graph
         self.notes: list[str] = []
+        self.mapped: frozenset[str] = frozenset()
+        """The old keys of which a map says what they become."""
 
     @property
     def changed(self) -> dict[str, str]:
@@ -156,11 +158,18 @@ def renamed(reader: CheckpointReader, rules: Rules, *, full_names: bool = False)
     """
     try:
         if reader.format.has_object_graph:
-            return _in_graph(reader, rules, full_names=full_names)
-        return _by_key(reader, rules)
+            out = _in_graph(reader, rules, full_names=full_names)
+        else:
+            out = _by_key(reader, rules)
     except ConversionError as error:
         error.path = error.path or reader.location.path
         raise
+    if rules.names:
+        paths, names = reader.object_paths, rules.names
+        out.mapped = frozenset(
+            old for old, new in out.keys.items() if new != old or old in names or paths.get(old) in names
+        )
+    return out
 
 
 class _Applied:

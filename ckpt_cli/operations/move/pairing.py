@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ..choose.keys import Renamed
     from .keras.sides import Side
 
+    _Naming = Callable[[str], str | None]
+
 
 class Strictness(NamedTuple):
     """What pairing allows beyond equal names, and what options say that no file does."""
@@ -220,16 +222,24 @@ def _pair_by_names(  # noqa: PLR0917  as pair
         paths = {key: key for key in new.values()}
     values = [key for key in _in_order(template) if template.kinds.get(key) != "graph"]
     wanted = [key for key in values if key not in without]
-    for of_source, of_template in (
-        (lambda key: full_names.get(new[key]), called[1].get),
+    places: list[tuple[_Naming, _Naming]] = [
         (new.get, lambda key: key),
         (
             lambda key: place(paths.get(new[key]), key),
             lambda key: place(template.object_paths.get(key), key),
         ),
         (lambda key: place(path_of(new[key]), key), lambda key: None if template.object_graph else key),
-    ):
-        _join(pairs, keys, wanted, of_source, of_template)
+    ]
+    if names is not None:
+        # A new name is what the user wants: its full name may be that of another tensor.
+        said: list[tuple[_Naming, _Naming]] = [*places, (new.get, called[1].get)]
+        for mine, theirs in said:
+            _join(pairs, [k for k in keys if k in names.mapped or new[k] != k], wanted, mine, theirs)
+        # What a map says goes there or nowhere.
+        keys = [key for key in keys if key not in names.mapped]
+    _join(pairs, keys, wanted, lambda key: full_names.get(new[key]), called[1].get)
+    for mine, theirs in places:
+        _join(pairs, keys, wanted, mine, theirs)
     _join_in_layers(pairs, source, keys, template, wanted)
     if names is None and any(template.kinds.get(key) == "variable" for key in set(wanted) - pairs.keys()):
         if model is not None:
@@ -251,8 +261,8 @@ def _join(
     pairs: dict[str, str],
     keys: Iterable[str],
     wanted: Iterable[str],
-    of_source: Callable[[str], str | None],
-    of_template: Callable[[str], str | None],
+    of_source: _Naming,
+    of_template: _Naming,
 ) -> None:
     """Pair what is left on both sides by a name that is unique on both."""
     used = set(pairs.values())
