@@ -327,7 +327,7 @@ MATCH = {
     "failures": listed(TEXT),
     "remedy": maybe(TEXT),
     "likely_renames": listed(fields({"target": NAME, "checkpoint": NAME})),
-    "proposed": listed(fields({"source": NAME, "target": NAME, "why": TEXT})),
+    "proposed": listed(fields({"source": NAME, "target": NAME, "why": TEXT, "ambiguous": FLAG})),
     "harmless": listed(fields({"side": one_of("checkpoint", "target"), "key": NAME})),
     "optimizers": listed(
         fields(
@@ -342,6 +342,7 @@ MATCH = {
         )
     ),
     "fix": maybe(TEXT),
+    "fix_keeps": listed(NAME),
 }
 
 # Runs -------------------------------------------------------------------------------

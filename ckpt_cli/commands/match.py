@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
 
     from ..operations.compare.match import Match
-    from ..operations.compare.match_fix import Rename
+    from ..operations.compare.match_fix import Remedy, Rename
     from ..operations.compare.match_optimizers import Fate
 
 
-_MOST_HARMLESS = 20
+_MOST_HARMLESS, _MOST_KEPT = 20, 3
 _MATTERS, _LEFT, _HARMLESS = "what matters", "starts anew or stays behind", "harmless"
 _WORDS = {_MATTERS: "matters", _LEFT: "left", _HARMLESS: "harmless"}
 _STYLES = {_MATTERS: "red", _LEFT: "yellow", _HARMLESS: "green"}
@@ -38,10 +38,15 @@ _STYLES = {_MATTERS: "red", _LEFT: "yellow", _HARMLESS: "green"}
 @click.option(
     "--allow-unused", is_flag=True, help="Exit 0 although CHECKPOINT has values that TARGET does not take."
 )
+@click.option(
+    "--read",
+    is_flag=True,
+    help="Match as Checkpoint.read() does: without a save counter.",
+)
 @save_map_option("Write pairs proposed from structure, to be read.")
 @json_option
 @color_option
-def command(checkpoint: str, target: str, allow_unused: bool, save_map: str | None, as_json: bool) -> int:
+def command(checkpoint: str, target: str, **options: Any) -> int:
     """Show what restoring CHECKPOINT would do to TARGET's objects.
 
     TARGET is an object-based checkpoint of the program, saved once, trained or not: all
@@ -50,33 +55,41 @@ def command(checkpoint: str, target: str, allow_unused: bool, save_map: str | No
     Saver restores, key by key.  Exits 0 if assert_consumed() would hold, with --allow-unused if
     assert_existing_objects_matched() would, else 1.
 
+    restore() looks for a save counter, which Checkpoint.write() and Keras' save_weights() do not
+    save.  --read matches as Checkpoint.read() and load_weights() do: into a program without one.
+
     Where names have nothing in common, --save-map writes which variable may be which, told from
-    dtypes, shapes, layer numbers and words, each line with its reason.  Nothing is paired by it
-    before somebody has read it and gives it to `ckpt convert --like TARGET --map FILE`.
+    dtypes, shapes, layer numbers and words, each line with its reason.  Read it, and give it to
+    `ckpt convert --like TARGET --map FILE`.  Where another pair of one shape fits as well, the line
+    is a comment, `# ambiguous: OLD => NEW`: decide, and write OLD, a TAB and NEW.
 
     \b
       ckpt match run/ckpt-10 fresh/ckpt-1
       ckpt match weights-2 fresh/ckpt-1 --allow-unused && python train.py
+      ckpt match weights weights --read         # as load_weights would
       ckpt match model_dir other_model_dir      # would training go on from model_dir?
       ckpt match bert_model.ckpt fresh/ckpt-1 --save-map map.tsv
     """
     from ..operations.compare.match import match
-    from ..operations.compare.match_fix import fix, likely_renames
+    from ..operations.compare.match_fix import fix, likely_renames, takes_all
     from ..operations.compare.match_optimizers import fates
 
     with opened(checkpoint) as reader, opened(target) as other:
         for side in (reader, other):
             side.prove_specs()
-        found = match(reader, other)
+        found = match(reader, other, read=options["read"])
         renames = likely_renames(found, reader, other)
-        remedy = fix(found, renames, reader, other)
-        optimizers = fates(found, reader, other)
+        optimizers = fates(found, renames, reader, other)
+        remedy = fix(found, renames, optimizers, reader, other)
         proposals = propose(
             _candidates(reader, found.unused_checkpoint), _candidates(other, found.unmatched_target)
         )
         rows = list(_rows(found, renames, reader, other))
+        complete = takes_all(found, reader, other) and not any(fate.mistaken for fate in optimizers)
+        restored = [] if found.by_name else list(_restored(found, other))
         paths = {"checkpoint": reader.object_paths, "target": other.object_paths}
-    if as_json:
+    save_map = options["save_map"]
+    if options["as_json"]:
         pairs = [{"target": rename.target, "checkpoint": rename.checkpoint} for rename in renames]
         harmless = [{"side": row[4], "key": row[2]} for row in rows if row[0] == _HARMLESS]
         proposed = [proposal._asdict() for proposal in proposals]
@@ -87,36 +100,79 @@ def command(checkpoint: str, target: str, allow_unused: bool, save_map: str | No
                 "proposed": proposed,
                 "harmless": harmless,
                 "optimizers": [fate._asdict() for fate in optimizers],
-                "fix": remedy,
+                "fix": remedy.command if remedy else None,
+                "fix_keeps": list(remedy.keeps) if remedy else [],
             }
         )
     else:
         _show(found, rows, paths)
-        _advise(found, rows, optimizers, remedy, 0 if save_map is not None else len(proposals))
+        _note_counter(found, command_line("match", checkpoint, target))
+        for fate in optimizers:
+            render.note(fate.sentence())
+        if remedy is not None:
+            _propose(remedy, paths["target"], optimizers)
+        else:
+            _advise(found, rows, 0 if save_map is not None else len(proposals), complete=complete)
     if save_map is not None:
         taking = command_line("convert", checkpoint, "DST", "--like", target, "--map", save_map)
         hints = ("name another file, or remove it", f"to take its pairs: {taking}")
-        write_map(save_map, proposal_lines(proposals), overwrite=False, hints=hints)
-        render.note(f"{save_map}: {counted(len(proposals), 'pair')} proposed; read it before --map takes it")
-    return int(not (found.existing_matched if allow_unused else found.consumed))
+        write_map(save_map, proposal_lines(proposals, restored), overwrite=False, hints=hints)
+        render.note(_proposed(save_map, [proposal.ambiguous for proposal in proposals]))
+    return int(not (found.existing_matched if options["allow_unused"] else found.consumed))
 
 
-def _advise(
-    found: Match, rows: list[_Row], optimizers: list[Fate], remedy: str | None, proposed: int
-) -> None:
-    """Say what optimizers lose, and how to go on: by the command that TARGET restores, or what may help."""
+def _restored(found: Match, target: CheckpointReader) -> Iterator[tuple[str, str]]:
+    """Yield CHECKPOINT's key and TARGET's of each variable that a restore gives its value."""
+    for pair in found.restored:
+        if pair.target is not None and target.kinds.get(pair.target) == "variable":
+            yield pair.checkpoint, pair.target
+
+
+def _proposed(path: str, ambiguous: list[bool]) -> str:
+    """Return in words what a map holds that was proposed."""
+    unclear = sum(ambiguous)
+    comments = f", {unclear:,} of them ambiguous and comments, which --map does not take" if unclear else ""
+    return f"{path}: {counted(len(ambiguous), 'pair')} proposed{comments}; read it before --map takes it"
+
+
+def _note_counter(found: Match, command: str) -> None:
+    """Where only a save counter is missing or left over, say how to match without it."""
+    from ..operations.compare.match import COUNTER_KEY
+
+    if found.lacks_only_counter:
+        what = (
+            "a save counter is all that is missing, which Checkpoint.write() and save_weights() do not save"
+        )
+        render.note(f"{what}; --read matches without one, as read() and load_weights() do: {command} --read")
+    elif found.read and found.existing_matched and found.unused_checkpoint == [COUNTER_KEY]:
+        render.note(f"CHECKPOINT's save counter is all that is unused, and restore() takes it: {command}")
+
+
+def _propose(remedy: Remedy, paths: Mapping[str, str], optimizers: list[Fate]) -> None:
+    """Print the command by which most is restored, and say what is not."""
+    saying = ", with all of the optimizer's state" if optimizers and remedy.carries_state else ""
+    names = [repr(paths.get(key) or key) for key in remedy.keeps]
+    if names:
+        more = f" and {len(names) - _MOST_KEPT:,} more" if len(names) > _MOST_KEPT else ""
+        how = "" if remedy.is_whole else " with expect_partial()"
+        saying += f"{how}; TARGET keeps its own values of {', '.join(names[:_MOST_KEPT])}{more}"
+    render.note(f"this writes a checkpoint that TARGET restores{saying}:")
+    render.lines(
+        [f"  {remedy.command}"] if render.is_terminal() else [f"fix\t{render.escape(remedy.command)}"]
+    )
+
+
+def _advise(found: Match, rows: list[_Row], proposed: int, *, complete: bool) -> None:
+    """Say what may help where no command is known; `complete` where CHECKPOINT has nothing more to give."""
     from ..operations.compare.match import remedy_for_shapes
 
-    for fate in optimizers:
-        render.note(fate.sentence())
-    if remedy:
-        whole = optimizers and "--keep-optimizer" not in remedy
-        saying = ", with all of the optimizer's state" if whole else ""
-        render.note(f"this writes a checkpoint that TARGET restores{saying}:")
-        render.lines([f"  {remedy}"] if render.is_terminal() else [f"fix\t{render.escape(remedy)}"])
-        return
     if (shapes := remedy_for_shapes(found)) is not None:
         render.note(shapes)
+    elif complete and not found.existing_matched and not found.lacks_only_counter:
+        call = "read(path)" if found.read else "restore(path)"
+        render.note(
+            f"CHECKPOINT has nothing for what gets no value: {call}.expect_partial() leaves it as it is"
+        )
     elif not found.existing_matched and any(row[0] != _HARMLESS for row in rows):
         render.note("--map pairs names by hand: ckpt convert CHECKPOINT DST --like TARGET --map FILE")
     if proposed:

@@ -35,11 +35,23 @@ def _spelled(name: Name) -> str:
     return first + "".join(f"{{{capture}}}{after}" for capture, after in captured)
 
 
-def proposal_lines(proposals: Sequence[Proposal]) -> list[str]:
-    """Return the lines of a map, each below a comment that says why; no comment has a TAB."""
+def proposal_lines(proposals: Sequence[Proposal], restored: Sequence[tuple[str, str]] = ()) -> list[str]:
+    """Return the lines of a map, each below a comment that says why; no comment has a TAB.
+
+    A pair that is ambiguous is a comment itself, so that nothing takes it before a person has decided.
+    `restored` are pairs, old and new, that a restore makes by itself: full names may tell otherwise.
+    """
     lines = ["# Proposed from dtypes, shapes, layers and words. Nothing here is known: read each line."]
+    if any(proposal.ambiguous for proposal in proposals):
+        lines.append(
+            "# Other pairs fit as well as the ambiguous ones. To take one, write OLD, a TAB and NEW."
+        )
     for proposal in proposals:
-        lines += [f"# {proposal.why}", *map_lines([row_of(proposal.source, proposal.target)])]
+        row = row_of(proposal.source, proposal.target)
+        pair = f"# ambiguous: {_spelled(row.old)} => {_spelled(row.new)}"
+        lines += [f"# {proposal.why}", pair if proposal.ambiguous else map_lines([row])[0]]
+    if restored:
+        lines += ["# Paired by objects, as restore() does.", *map_lines(row_of(*pair) for pair in restored)]
     return lines
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import ckpt_cli.runtime as tf
+import formats
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -135,3 +136,122 @@ def test_a_map_from_structure_is_read_and_given_back(tmp_path: Path, ckpt: Calla
     saved.write_text(saved.read_text().replace("/beta\t", "/edited\t"))
     again = ckpt("match", source, like, "--save-map", saved)
     assert (again.code, "is there already, with other pairs" in again.err) == (3, True)
+
+
+def test_a_save_counter_that_is_all_that_is_missing_is_named(ckpt: Callable, tmp_path: Path) -> None:
+    """`Checkpoint.write` saves none, and `restore` looks for one; `read` does not."""
+    program = tf.train.Checkpoint(v=tf.Variable([1.0]))
+    written, saved = program.write(tmp_path / "written"), program.save(tmp_path / "saved")
+    told = ckpt("match", written, written)
+    assert (told.code, told.rows[0][:2]) == (1, ["harmless", "no value"])
+    command = f"ckpt match {written} {written} --read"
+    assert "note: a save counter is all that is missing, which Checkpoint.write() and" in told.err
+    assert told.err.rstrip().endswith(command)
+    for target in (written, saved):  # whose own counter a program has not yet, before it saves
+        assert ckpt("match", written, target, "--read").code == 0
+    left = ckpt("match", saved, written, "--read")
+    assert (left.code, left.rows) == (
+        1,
+        [["harmless", "unused", "save_counter/.ATTRIBUTES/VARIABLE_VALUE", ""]],
+    )
+    assert f"restore() takes it: ckpt match {saved} {written}" in left.err
+    assert ckpt("match", saved, written, "--read", "--allow-unused").code == 0
+    assert ckpt("match", saved, written).code == 0
+
+
+def trained(model: Any, optimizer: Any) -> Any:
+    for layer in model:
+        layer.build((None, 3))
+    variables = [variable for layer in model for variable in layer.trainable_variables]
+    optimizer.apply_gradients([(tf.ones(variable.shape), variable) for variable in variables])
+    return tf.train.Checkpoint(layers=model)
+
+
+def programs(tmp_path: Path, first: int) -> tuple[str, str, list[float]]:
+    """Save layers of one shape at the root, and below `model`; names count from 1, and from `first`."""
+    dense, adam = tf.keras.layers.Dense, tf.keras.optimizers.Adam
+    paths = []
+    for number, at in enumerate((1, first)):
+        optimizer = adam(0.1)
+        model = trained([dense(3, name=f"dense_{at + n}") for n in range(3)], optimizer)
+        for layer, value in zip(model.layers, (1.0, 2.0, 3.0), strict=True):
+            layer.kernel.assign(tf.fill([3, 3], value + 10 * number))
+        parts = {"model": model, "step": tf.Variable(7)} if number else {"layers": model.layers}
+        paths.append(tf.train.Checkpoint(optimizer=optimizer, **parts).save(tmp_path / f"program-{number}"))
+    return paths[0], paths[1], [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("first", [1, 0, 2])
+def test_the_command_for_weights_below_another_object_carries_all(
+    ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """Slots that are restored right are not called mistaken; full names that have shifted mislead nobody."""
+    monkeypatch.chdir(tmp_path)
+    source, target, kernels = programs(tmp_path, first)
+    found = ckpt("match", source, target, "--json").json
+    assert found["optimizers"] == []
+    assert found["fix_keeps"] == ["step/.ATTRIBUTES/VARIABLE_VALUE"]
+    told = ckpt("match", source, target)
+    assert "TARGET keeps its own values of 'step':" in told.err
+    words = shlex.split(found["fix"])
+    assert ckpt(*words[1:]).code == 0
+    with formats.open_checkpoint(words[3]) as reader, formats.open_checkpoint(source) as before:
+        for number, value in enumerate(kernels):
+            path = f"model/layers/{number}/kernel/.ATTRIBUTES/VARIABLE_VALUE"
+            assert reader[path].read()[0, 0] == value
+        slots = [key for key, kind in before.kinds.items() if kind == "slot"]
+        assert len(slots) == 12
+        assert all((reader[key].read() == before[key].read()).all() for key in slots)
+
+
+def test_the_note_says_where_a_checkpoint_has_nothing_more(ckpt: Callable, tmp_path: Path) -> None:
+    source = tf.train.Checkpoint(v=tf.Variable([1.0])).save(tmp_path / "one")
+    target = tf.train.Checkpoint(v=tf.Variable([1.0]), more=tf.Variable([1.0, 2.0])).save(tmp_path / "two")
+    found = ckpt("match", source, target, "--json").json
+    words = shlex.split(found["fix"])
+    assert (words[-1], found["fix_keeps"]) == ("--partial", ["more/.ATTRIBUTES/VARIABLE_VALUE"])
+    doubtful = tf.train.Checkpoint(v=tf.Variable([1.0]), other=tf.Variable([3.0, 4.0])).save(tmp_path / "3")
+    assert ckpt("match", doubtful, target, "--json").json["fix"] is not None  # the only one of its shape
+    twice = {"x": tf.Variable([3.0, 4.0]), "y": tf.Variable([3.0, 4.0])}
+    doubtful = tf.train.Checkpoint(v=tf.Variable([1.0]), **twice).save(tmp_path / "4")
+    assert ckpt("match", doubtful, target, "--json").json["fix"] is None
+
+
+def test_what_nothing_but_the_order_pairs_is_a_comment(ckpt: Callable, tmp_path: Path) -> None:
+    def saved(name: str, *keys: str) -> str:
+        variables = {key: tf.Variable(tf.fill([2, 2], float(at))) for at, key in enumerate(keys)}
+        path: str = tf.train.Checkpoint(**variables).save(tmp_path / name)
+        return path
+
+    source, target = saved("old", "a", "b", "same"), saved("new", "p", "q", "same")
+    end, saved_map = "/.ATTRIBUTES/VARIABLE_VALUE", tmp_path / "map.tsv"
+    told = ckpt("match", source, target, "--save-map", saved_map)
+    assert "2 pairs proposed, 2 of them ambiguous and comments, which --map does not take" in told.err
+    lines = saved_map.read_text().splitlines()
+    ambiguous = [f"# ambiguous: {old}{end} => {new}{end}" for old, new in (("a", "p"), ("b", "q"))]
+    assert [line for line in lines if line.startswith("# ambiguous")] == ambiguous
+    assert [line for line in lines if "\t" in line] == [f"same{end}\tsame{end}"]
+    out = tmp_path / "out-1"
+    refused = ckpt("convert", source, out, "--like", target, "--map", saved_map)
+    assert (refused.code, "2 tensors of TEMPLATE get no value: 'p', 'q'" in refused.err) == (3, True)
+    decided = (
+        "\n".join(lines).replace(ambiguous[0], f"a{end}\tq{end}").replace(ambiguous[1], f"b{end}\tp{end}")
+    )
+    saved_map.write_text(decided)
+    assert ckpt("convert", source, out, "--like", target, "--map", saved_map).code == 0
+    with formats.open_checkpoint(str(out)) as reader:
+        assert [reader[key + end].read()[0, 0] for key in ("p", "q", "same")] == [1.0, 0.0, 2.0]
+
+
+def test_what_a_map_says_counts_more_than_full_names(ckpt: Callable, tmp_path: Path) -> None:
+    """Two layers that change places: each has the full name of the other's place."""
+    variables = {name: tf.Variable([float(at)], name=name) for at, name in enumerate("ab")}
+    source = tf.train.Checkpoint(**variables).save(tmp_path / "source")
+    end, rows, out = "/.ATTRIBUTES/VARIABLE_VALUE", tmp_path / "map.tsv", tmp_path / "out-1"
+    rows.write_text(f"a{end}\tb{end}\nb{end}\ta{end}\n")
+    assert ckpt("convert", source, out, "--like", source, "--map", rows).code == 0
+    with formats.open_checkpoint(str(out)) as reader:
+        assert [reader[key + end].read()[0] for key in "ab"] == [1.0, 0.0]
+    rows.write_text(f"a{end}\tnowhere{end}\n")
+    refused = ckpt("convert", source, out, "--like", source, "--map", rows, "--overwrite")
+    assert (refused.code, "1 tensor of TEMPLATE gets no value: 'a'" in refused.err) == (3, True)

@@ -6,7 +6,8 @@ Only tensors of one dtype and shape are proposed for each other, and of what the
 call a kernel, a bias, a gamma only the like.  Among these three things tell, in this order:
 the place in stacks of layers (`layer_0`, `layers/0`, `dense_2`), the words of the names,
 rare ones above common ones, and at last the order.  Each proposal says which; nobody but
-its reader can say whether it is true.
+its reader can say whether it is true.  What the order alone says is ambiguous: another pair of
+one shape fits as well.
 """
 
 from __future__ import annotations
@@ -44,11 +45,12 @@ class Candidate(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """Two keys that may be one variable, and why."""
+    """Two keys that may be one variable, and why; `ambiguous` where another pair fits as well."""
 
     source: str
     target: str
     why: str
+    ambiguous: bool = False
 
 
 class _Named(NamedTuple):
@@ -174,15 +176,13 @@ def _within(mine: list[_Named], theirs: list[_Named], weights: Mapping[str, floa
         yield Proposal(mine[a].candidate.key, theirs[b].candidate.key, why)
         left[0].discard(a)
         left[1].discard(b)
-    if len(left[0]) == len(left[1]):
-        how = (
-            f"the last {where}"
-            if len(left[0]) == 1
-            else f"of {len(mine)} {where}, by nothing but their order"
-        )
-        for a, b in zip(sorted(left[0]), sorted(left[1]), strict=True):
-            if mine[a].may_be(theirs[b]):
-                yield Proposal(mine[a].candidate.key, theirs[b].candidate.key, how)
+    if len(left[0]) != len(left[1]):
+        return
+    alone = len(left[0]) == 1
+    how = f"the last {where}" if alone else f"of {len(mine)} {where}, by nothing but their order"
+    for a, b in zip(sorted(left[0]), sorted(left[1]), strict=True):
+        if mine[a].may_be(theirs[b]):
+            yield Proposal(mine[a].candidate.key, theirs[b].candidate.key, how, ambiguous=not alone)
 
 
 def _by_words(

@@ -72,6 +72,14 @@ class Match(NamedTuple):
     failures: list[str]
     """What makes the restore fail as a whole, beside mismatches."""
     by_name: bool = False
+    read: bool = False
+    """Whether it is what `Checkpoint.read()` would do, which looks for no save counter."""
+
+    @property
+    def lacks_only_counter(self) -> bool:
+        """Whether a save counter is all that keeps the objects of TARGET from being matched."""
+        fails = self.shape_mismatch or self.dtype_mismatch or self.failures
+        return not fails and not self.existing_matched and self.unmatched_target == [COUNTER_KEY]
 
     def document(self) -> dict[str, Any]:
         return {
@@ -115,10 +123,11 @@ def graph_of(reader: CheckpointReader, role: str, target: CheckpointReader | Non
     raise ConversionError(message, path=path, hints=(hint,))
 
 
-def match(checkpoint: CheckpointReader, target: CheckpointReader) -> Match:
+def match(checkpoint: CheckpointReader, target: CheckpointReader, *, read: bool = False) -> Match:
     """Return what restoring one checkpoint into the object graph of another would do.
 
-    Where both are name-based it is what a Saver, and so an Estimator, would do.
+    With `read` it is what `Checkpoint.read()` and Keras' `load_weights` would do: the program has no save
+    counter.  Where both are name-based it is what a Saver, and so an Estimator, would do.
     """
     by_name = checkpoint.format.is_by_name
     if by_name and target.format.is_by_name:
@@ -127,19 +136,21 @@ def match(checkpoint: CheckpointReader, target: CheckpointReader) -> Match:
     if by_name:
         return match_by_name(checkpoint, into, target)
     graph = graph_of(checkpoint, "CHECKPOINT", target)
-    return match_objects(checkpoint, graph, checkpoint.specs, into, target)
+    return match_objects(checkpoint, graph, checkpoint.specs, into, target, read=read)
 
 
 class _Program(GraphTarget):
     """TARGET's objects, as TensorFlow would find them while it restores.
 
     Ids beyond the graph's nodes are objects that the restore itself makes: the save
-    counter where TARGET has none, and slot variables.
+    counter where TARGET has none, and slot variables.  With `read` there is no save counter,
+    neither one that is made nor TARGET's: a program has none before its first `save` or `restore`.
     """
 
-    def __init__(self, graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> None:
+    def __init__(self, graph: ObjectGraph, specs: Mapping[str, TensorSpec], *, read: bool = False) -> None:
         super().__init__(graph)
         self.counter = len(graph.nodes)
+        self.read = read
         self.made: dict[tuple[int, int, str], int] = {}
         self.refused: list[str] = []
         self._specs = specs
@@ -147,10 +158,11 @@ class _Program(GraphTarget):
         self._edge_names: dict[int, set[str]] = {}
 
     def child(self, owner: int, name: str) -> int | None:
-        if owner >= len(self.graph.nodes):
+        is_counter = (owner, name) == (ROOT, COUNTER)
+        if owner >= len(self.graph.nodes) or (is_counter and self.read):
             return None
         found = super().child(owner, name)
-        return self.counter if found is None and (owner, name) == (ROOT, COUNTER) else found
+        return self.counter if found is None and is_counter else found
 
     def slot(self, optimizer: int, variable: int, name: str, node: int) -> int | None:
         found = super().slot(optimizer, variable, name, node)
@@ -172,11 +184,14 @@ class _Program(GraphTarget):
         """Yield the objects that hold values, with their keys, as TensorFlow's assertions list them."""
         reached = self.graph.reachable()
         slots = {s.node for s in self.graph.slots if s.optimizer in reached and s.variable in reached}
+        counter = super().child(ROOT, COUNTER)
         for number, node in enumerate(self.graph.nodes):
+            if self.read and number == counter:
+                continue
             if node.attributes and (number in reached or number in slots):
                 keys = [key for attribute in node.attributes for key, _ in self.tensors(attribute)]
                 yield number, [(key, self._specs.get(key)) for key in keys]
-        if super().child(ROOT, COUNTER) is None:
+        if counter is None and not self.read:
             yield self.counter, [(COUNTER_KEY, _COUNTER_SPEC)]
 
     def attribute(self, partner: int, name: str) -> list[tuple[str | None, TensorSpec | None, str]] | None:
@@ -236,9 +251,11 @@ def match_objects(
     specs: Mapping[str, TensorSpec],
     into: ObjectGraph,
     target: CheckpointReader,
+    *,
+    read: bool = False,
 ) -> Match:
     """Match object graphs; `graph` and `specs` are CHECKPOINT's, or what an edit would make of them."""
-    program = _Program(into, target.specs)
+    program = _Program(into, target.specs, read=read)
     matching: Matching[int] = Matching(graph, program, {})
     fate = _Fate()
     resolve = KeyResolver(specs)
@@ -261,7 +278,8 @@ def match_objects(
         and not fate.unknown_attributes
     )
     keys = [key for _, found in live for key, _ in found]
-    return _result((checkpoint, target), specs, fate, (consumed, existing), keys)
+    result = _result((checkpoint, target), specs, fate, (consumed, existing), keys)
+    return result._replace(read=read)
 
 
 def _give(

@@ -7,24 +7,28 @@ planned as the command itself plans it, is found to restore.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import CheckpointError
+from formats.find.location import spelling
 
 from ..choose.keys import Renamed, Rules, renamed
 from ..move.pairing import Strictness, pair, plan_pairs
-from .match import COUNTER_KEY, graph_of, match_names, match_objects
+from .match import graph_of, match_names, match_objects
 from .renames import pairs_by_ending
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from formats.core.spec import TensorSpec
     from formats.model.reader import CheckpointReader
 
-    from ..move.pairing import Pairing
     from .match import Match
+    from .match_optimizers import Fate
 
 
 _MOST_SUBSTITUTIONS = 8
@@ -87,39 +91,145 @@ def _is_likely(old: str, new: str, endings: tuple[Counter[str], ...]) -> bool:
 # The command -----------------------------------------------------------------------
 
 
+_WEIGHTS, _KEEP, _PARTIAL = "--weights-only", "--keep-optimizer", "--partial"
+
+
+class Remedy(NamedTuple):
+    """A command whose output restores into TARGET, and what of TARGET keeps its own values then.
+
+    `carries_state` says whether all slots of CHECKPOINT go with it, `is_whole` whether the output has values
+    for all of TARGET, those that it keeps among them.
+    """
+
+    command: str
+    keeps: tuple[str, ...] = ()
+    carries_state: bool = True
+    is_whole: bool = True
+
+
 def fix(
-    found: Match, renames: list[Rename], checkpoint: CheckpointReader, target: CheckpointReader
-) -> str | None:
-    """Return a command whose output restores into TARGET as a whole, None where none is known."""
-    if _is_whole(found):
+    found: Match,
+    renames: list[Rename],
+    optimizers: Sequence[Fate],
+    checkpoint: CheckpointReader,
+    target: CheckpointReader,
+) -> Remedy | None:
+    """Return the command whose output restores most into TARGET, None where none is known or needed.
+
+    None, too, where a variable of CHECKPOINT that has no place could be one of TARGET's that gets no value:
+    that is for a person to say.
+    """
+    if _is_whole(found) and not any(fate.mistaken for fate in optimizers):
         return None
-    ours, theirs = found.checkpoint, found.target
-    output = os.path.join("fixed", os.path.basename(ours))
+    ours, theirs = spelling(checkpoint.location), spelling(target.location)
+    output = os.path.join("fixed", os.path.basename(found.checkpoint))
     subs = _substitutions(renames)
     rules = [f"^{_regex(old)}(?=/|$)=>{_replacement(new)}" for old, new in subs]
     options = [part for rule in rules for part in ("--sub", rule)]
     changed = _renamed(checkpoint, rules)
-    if changed is not None and _restores(changed, checkpoint, target):
-        return _command(["ckpt", "rename", ours, output, *options])
-    if not _restores_into_itself(target):
+    by_path = _restores(changed, checkpoint, target, read=found.read) if changed is not None else None
+    rename = ["ckpt", "rename", ours, output, *options]
+    if by_path is not None and by_path.existing_matched:
+        return _remedy(rename)
+    best: _Way | None = None
+    ways = [(None, []), (changed, options)] if changed is not None else [(None, [])]
+    for (names, more), flags in itertools.product(ways, _FLAGS if _restores_into_itself(target) else ()):
+        way = _way(checkpoint, target, names, renames, flags)
+        if way is not None and (best is None or way.carried > best.carried):
+            best = way._replace(options=[*more, *flags])
+    carried = max(_restored(found, optimizers, checkpoint), best.carried if best is not None else (0, 0))
+    slots = _count(checkpoint, checkpoint.kinds, "slot")
+    if by_path is not None and takes_all(by_path, checkpoint, target):
+        by_rename = _restored(by_path, optimizers, checkpoint)
+        if by_rename > carried:
+            keeps = tuple(key for key in by_path.unmatched_target if _is_value(target, key))
+            return _remedy(rename, keeps, carries_state=by_rename[1] == slots, is_whole=False)
+    if best is None or best.carried < carried:
         return None
-    ways = [(changed, options), (None, [])] if changed is not None else [(None, [])]
-    values = _values(checkpoint)
-    weights = [key for key in values if checkpoint.kinds.get(key) == "variable"]
-    for keys, flag in ((values, None), (weights, "--weights-only"), (values, "--keep-optimizer")):
-        strictness = Strictness(keep_optimizer=flag == "--keep-optimizer")
-        for names, more in ways:
-            pairs = _pairs(checkpoint, keys, target, strictness, names)
-            if pairs is not None and _converts(checkpoint, keys, target, strictness, pairs):
-                flags = [flag] if flag else []
-                return _command(["ckpt", "convert", ours, output, "--like", theirs, *more, *flags])
-    return None
+    words = ["ckpt", "convert", ours, output, "--like", theirs, *best.options]
+    return _remedy(words, best.keeps, carries_state=best.carried[1] == slots)
 
 
-def _command(words: list[str]) -> str | None:
-    """Return a command line; None where it could not be copied from a screen."""
+_FLAGS = ((), (_WEIGHTS,), (_KEEP,), (_PARTIAL,), (_KEEP, _PARTIAL))
+"""Options of `convert --like`; of several by which as much is restored, the first are proposed."""
+
+
+class _Way(NamedTuple):
+    """Options of `convert --like`, how many variables and slots they carry, and what TARGET keeps."""
+
+    options: Sequence[str]
+    carried: tuple[int, int]
+    keeps: tuple[str, ...]
+
+
+def _way(
+    checkpoint: CheckpointReader,
+    target: CheckpointReader,
+    names: Renamed | None,
+    renames: Sequence[Rename],
+    flags: Sequence[str],
+) -> _Way | None:
+    """Return what `convert --like TARGET` would carry, None where it fails or leaves a doubt.
+
+    It pairs by full names first.  Where paths say otherwise, these count layers of which there were others.
+    """
+    strictness = Strictness(partial=_PARTIAL in flags, keep_optimizer=_KEEP in flags)
+    keys = [k for k in _values(checkpoint) if _WEIGHTS not in flags or checkpoint.kinds.get(k) == "variable"]
+    try:
+        pairing = pair(checkpoint, keys, target, strictness, names)
+        plan_pairs(checkpoint, keys, target, "", strictness, pairing)
+    except CheckpointError:
+        return None
+    rows = pairing.rows()
+    used = set(rows.values())
+    carried = _count(checkpoint, used, "variable"), _count(checkpoint, used, "slot")
+    given = rows.keys() | pairing.optimizers.origins.keys()
+    keeps = tuple(key for key in target.specs if key not in given and _is_value(target, key))
+    is_another = any(rows.get(each.target, each.checkpoint) != each.checkpoint for each in renames)
+    left = _sorts(checkpoint, [key for key in keys if key not in used])
+    if not carried[0] or is_another or not left.isdisjoint(_sorts(target, keeps)):
+        return None
+    return _Way(flags, carried, keeps)
+
+
+def _restored(found: Match, optimizers: Sequence[Fate], checkpoint: CheckpointReader) -> tuple[int, int]:
+    """Return how many variables and slots a restore gives what is theirs."""
+    if found.shape_mismatch or found.dtype_mismatch or found.failures:
+        return 0, 0
+    keys = [pair.checkpoint for pair in found.restored]
+    useless = sum(fate.lost + fate.mistaken for fate in optimizers)
+    slots = _count(checkpoint, checkpoint.kinds if useless else keys, "slot") - useless
+    return _count(checkpoint, keys, "variable"), slots
+
+
+def takes_all(found: Match, checkpoint: CheckpointReader, target: CheckpointReader) -> bool:
+    """Whether CHECKPOINT has no variable left that could be one that TARGET lacks."""
+    if found.shape_mismatch or found.dtype_mismatch or found.failures:
+        return False
+    left = _sorts(checkpoint, found.unused_checkpoint)
+    return left.isdisjoint(_sorts(target, found.unmatched_target))
+
+
+def _is_value(reader: CheckpointReader, key: str) -> bool:
+    return reader.kinds.get(key) in ("variable", "slot")
+
+
+def _sorts(reader: CheckpointReader, keys: Iterable[str]) -> set[tuple[str, tuple[int, ...]]]:
+    """Return dtypes and shapes of the variables among keys: what two have in common that could be one."""
+    specs = [reader.specs[key] for key in keys if reader.kinds.get(key) == "variable"]
+    return {(spec.dtype.name, spec.shape) for spec in specs}
+
+
+def _count(reader: CheckpointReader, keys: Iterable[str], kind: str) -> int:
+    return sum(reader.kinds.get(key) == kind for key in keys)
+
+
+def _remedy(
+    words: list[str], keeps: tuple[str, ...] = (), *, carries_state: bool = True, is_whole: bool = True
+) -> Remedy | None:
+    """Return a command line as a remedy; None where it could not be copied from a screen."""
     line = shlex.join(words)
-    return line if line.isprintable() else None
+    return Remedy(line, keeps, carries_state, is_whole) if line.isprintable() else None
 
 
 def _substitutions(renames: list[Rename]) -> list[tuple[str, str]]:
@@ -154,55 +264,27 @@ def _renamed(checkpoint: CheckpointReader, subs: list[str]) -> Renamed | None:
         return None
 
 
-def _restores(names: Renamed, checkpoint: CheckpointReader, target: CheckpointReader) -> bool:
+def _restores(
+    names: Renamed, checkpoint: CheckpointReader, target: CheckpointReader, *, read: bool
+) -> Match | None:
+    """Return what restoring a checkpoint of other names would do, in its own keys of before."""
     specs: dict[str, TensorSpec] = {
         new: checkpoint.specs[old]._replace(key=new) for old, new in names.keys.items()
     }
     if target.object_graph is None:
-        return match_names(checkpoint, specs, target).existing_matched
-    if names.object_graph is None:
-        return False
-    into = graph_of(target, "TARGET")
-    return match_objects(checkpoint, names.object_graph, specs, into, target).existing_matched
+        found = match_names(checkpoint, specs, target)
+    elif names.object_graph is not None:
+        into = graph_of(target, "TARGET")
+        found = match_objects(checkpoint, names.object_graph, specs, into, target, read=read)
+    else:
+        return None
+    old = {new: key for key, new in names.keys.items()}
+    restored = [pair._replace(checkpoint=old[pair.checkpoint]) for pair in found.restored]
+    return found._replace(restored=restored, unused_checkpoint=[old[key] for key in found.unused_checkpoint])
 
 
 def _values(reader: CheckpointReader) -> list[str]:
     return [key for key in reader.specs if reader.kinds.get(key) != "graph"]
-
-
-def _pairs(
-    checkpoint: CheckpointReader,
-    keys: list[str],
-    target: CheckpointReader,
-    rules: Strictness,
-    names: Renamed | None,
-) -> Pairing | None:
-    """Return the pairing of `convert --like TARGET`, None where a weight of TARGET gets no value.
-
-    None, too, where an optimizer of TARGET's cannot go on from CHECKPOINT's, and is not to be kept.
-    """
-    try:
-        pairing = pair(checkpoint, keys, target, rules, names)
-    except CheckpointError:
-        return None
-    if any(kind == "variable" and key not in pairing.pairs for key, kind in target.kinds.items()):
-        return None
-    return pairing
-
-
-def _converts(
-    checkpoint: CheckpointReader,
-    keys: list[str],
-    target: CheckpointReader,
-    rules: Strictness,
-    pairs: Pairing,
-) -> bool:
-    """Whether `convert --like TARGET` can be done."""
-    try:
-        plan_pairs(checkpoint, keys, target, "", rules, pairs)
-    except CheckpointError:
-        return False
-    return True
 
 
 def _restores_into_itself(target: CheckpointReader) -> bool:
@@ -216,6 +298,4 @@ def _restores_into_itself(target: CheckpointReader) -> bool:
 
 def _is_whole(found: Match) -> bool:
     """Whether a restore gives every object its value, but for a save counter where none was saved."""
-    if found.shape_mismatch or found.dtype_mismatch or found.failures:
-        return False
-    return found.existing_matched or found.unmatched_target == [COUNTER_KEY]
+    return found.existing_matched or found.lacks_only_counter

@@ -2,6 +2,9 @@
 
 TensorFlow restores by edges and numbers.  `_variables/3` of one generation, or of one
 optimizer, is another slot in the next, and where both have one shape nobody is told.
+A slot is taken for another where it gets another meaning, or comes to another variable than its own.
+Which variable of TARGET is its own is known by what is restored or, where the variable itself is not,
+by how the paths of both end.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
 
     from .match import Match
+    from .match_fix import Rename
 
 
 class Fate(NamedTuple):
@@ -50,12 +54,16 @@ class Fate(NamedTuple):
         return f"{self.optimizer}: {', '.join(parts)}; {self.why or there}"
 
 
-def fates(found: Match, checkpoint: CheckpointReader, target: CheckpointReader) -> list[Fate]:
+def fates(
+    found: Match, renames: Sequence[Rename], checkpoint: CheckpointReader, target: CheckpointReader
+) -> list[Fate]:
     """Return what becomes of the optimizers of CHECKPOINT that lose something, or whose state is mistaken."""
     mine, theirs = states_of(checkpoint), states_of(target) or []
     if not mine:
         return []
     into = {pair.checkpoint: pair.target for pair in found.restored}
+    own = _own_variables(found, renames)
+    taken = {variable: key for key, variable in own.items()}
     places = {key: slot for state in theirs for key, slot in _meanings(state).items()}
     titles = " and ".join(dict.fromkeys(_title(state) for state in theirs)) or None
     why = _why(checkpoint, target) if theirs else None
@@ -68,13 +76,21 @@ def fates(found: Match, checkpoint: CheckpointReader, target: CheckpointReader) 
             place = into.get(key)
             if key not in into or (place is None and not of_use):
                 lost += 1
-            elif place is not None and places.get(place) != (into.get(variable), meaning, is_v1):
-                mistaken += 1
+            elif place is not None:
+                at, *what = places.get(place, (None, None, None))
+                its_own = taken.get(at, variable) == variable and own.get(variable, at) == at
+                mistaken += what != [meaning, is_v1] or not its_own
         lost += sum(1 for key in state.unowned if key not in into)
         slots = len(state.slots) + len(state.unowned)
         if lost or mistaken:
             told.append(Fate(_title(state), titles, slots, lost, mistaken, why))
     return told
+
+
+def _own_variables(found: Match, renames: Sequence[Rename]) -> dict[str, str | None]:
+    """Return which variable of TARGET each of CHECKPOINT's is, as far as that is known."""
+    own: dict[str, str | None] = {rename.checkpoint: rename.target for rename in renames}
+    return own | {pair.checkpoint: pair.target for pair in found.restored}
 
 
 def _title(state: TrainingState) -> str:
