@@ -138,7 +138,7 @@ def refuse_left(source: CheckpointReader, left: Mapping[str, str]) -> None:
     owners = " and ".join(dict.fromkeys(left.values()))
     what = counted(len(left), "slot")
     message = f"{what} of {owners} {'has' if len(left) == 1 else 'have'} no place in TEMPLATE: {listed}{more}"
-    hints = (KEEP_OPTIMIZER, "to leave out a part of it: --exclude")
+    hints = (KEEP_OPTIMIZER, "--exclude leaves out a part of it")
     raise ConversionError(message, path=source.location.path, hints=hints)
 
 
