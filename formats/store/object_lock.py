@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core import notices
 from ..core.version import VERSION
+from ..core.words import command_line
 from ..errors import CheckpointError, CheckpointExistsError
 from .beside import staging_pattern
 from .called_off import rest, working
@@ -305,9 +306,8 @@ class ObjectLock:
 
     def _lost(self, holder: str) -> CheckpointExistsError:
         message = f"its lock was taken over by {holder}, for it was not renewed for a while"
-        hints = (
-            "nothing was deleted; ckpt verify tells what lies there, and the command may be run again then",
-        )
+        verify = command_line("verify", self.target)
+        hints = (f"nothing was deleted, and the command can be run again; to see what is there: {verify}",)
         return CheckpointExistsError(message, path=self.target, hints=hints)
 
     def release(self) -> None:
