@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_INTERRUPTED = 130
+_INTERRUPTED, _CANNOT = 130, 3
+_NO_MEMORY = ("cannot allocate memory", "failed to map segment")  # as in formats.errors
 
 _COLLECTED_TOGETHER = 50_000
 """New objects after which Python looks for circles that nothing refers to.
@@ -35,6 +36,13 @@ def run() -> NoReturn:
         if os.environ.get("CKPT_DEBUG"):
             raise
         sys.exit(_INTERRUPTED)
+    except (MemoryError, ImportError, OSError) as error:  # of importing it, where there is no memory for that
+        text = str(error).lower()
+        has_memory = isinstance(error, ImportError | OSError) and not any(map(text.__contains__, _NO_MEMORY))
+        if has_memory or os.environ.get("CKPT_DEBUG"):
+            raise
+        os.write(2, b"ckpt: error: not enough memory to begin\n")
+        sys.exit(_CANNOT)
 
 
 if __name__ == "__main__":

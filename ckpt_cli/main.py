@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import sys
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -179,6 +180,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     choose_verbose(False)
     # numpy's linear algebra would start a thread for each processor, busy waiting for a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    _have_threads_end_quietly()
     if "_CKPT_COMPLETE" in os.environ:
         # A shell asks what could come next; click answers, by the classes this registers.
         from . import completing  # noqa: F401
@@ -206,11 +208,49 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         if os.environ.get("CKPT_DEBUG"):
             raise
         code = _report(error)
+    except Exception as error:
+        if os.environ.get("CKPT_DEBUG") or not _is_exhausted(error):
+            raise
+        code = _report_exhausted(error)
     if not has_said_all() and code in (0, None, ANSWER_IS_NO, USAGE):
         code = CANNOT  # An answer that came with words that nobody could read is none.
     _let_go_of_output()
     # What is left to do at exit is freeing memory, which the system does faster.
     sys.exit(code or 0)
+
+
+def _is_exhausted(error: BaseException) -> bool:
+    from formats.errors import is_exhausted
+
+    return is_exhausted(error)
+
+
+def _report_exhausted(error: Exception) -> int:
+    """Say that there is no memory, or no stack, where nobody knows for which file."""
+    from formats.errors import exhausted
+
+    found = exhausted(error)
+    error_lines(str(found), found.hints)
+    return CANNOT
+
+
+def _have_threads_end_quietly() -> None:
+    """Have no traceback printed of a helper thread, or of clearing up, that finds no memory.
+
+    Who waits for the thread's work is told, or goes on without a bar of progress.
+    """
+    said_by_thread, said_by_python = threading.excepthook, sys.unraisablehook
+
+    def end_thread(told: threading.ExceptHookArgs) -> None:
+        if told.exc_value is None or not _is_exhausted(told.exc_value):
+            said_by_thread(told)
+
+    def clear_up(told: sys.UnraisableHookArgs) -> None:
+        if told.exc_value is None or not _is_exhausted(told.exc_value):
+            said_by_python(told)
+
+    if not os.environ.get("CKPT_DEBUG"):
+        threading.excepthook, sys.unraisablehook = end_thread, clear_up
 
 
 def _let_go_of_output() -> None:

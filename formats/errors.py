@@ -10,6 +10,7 @@
      ├── CheckpointNotFoundError       (FileNotFoundError)
      │    └── NoCheckpointsError       a directory in which there is none: name another
      ├── InaccessibleError             it is there, and cannot be opened: permissions, a broken link, a pipe
+     │    └── ResourceError            this process has no memory for it, or no stack: it may be sound
      └── ConversionError               this cannot be represented there
           ├── UnsupportedDtypeError
           └── DuplicateKeyError
@@ -20,8 +21,18 @@ sentence a person reads is put together only when it is shown.
 
 from __future__ import annotations
 
+import errno
+
 UNREADABLE = "unreadable"
 """The finding code of what is there and could not be opened: it may be sound."""
+
+
+MEMORY = "memory"
+"""The finding code of what this process had no memory for, or no stack: it may be sound."""
+
+
+NOT_READ = frozenset((UNREADABLE, MEMORY))
+"""The finding codes that say nothing against a checkpoint."""
 
 
 REFUSED = "refused"
@@ -98,6 +109,14 @@ class InaccessibleError(CheckpointError):
         super().__init__(message, path=path, key=key, code=UNREADABLE)
 
 
+class ResourceError(InaccessibleError):
+    """This process ran out of something while it read or wrote: see `exhausted`."""
+
+    def __init__(self, message: str, *, path: str | None = None, key: str | None = None) -> None:
+        super().__init__(message, path=path, key=key)
+        self.code = MEMORY
+
+
 class CheckpointExistsError(CheckpointError, FileExistsError):
     """The target is there already, and overwriting was not asked for."""
 
@@ -112,6 +131,42 @@ class UnsupportedDtypeError(ConversionError):
 
 class DuplicateKeyError(ConversionError):
     """Two tensors end on one key."""
+
+
+_NO_MEMORY = ("cannot allocate memory", "failed to map segment")
+"""What the loader of libraries says where it means memory."""
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Whether an error is Python's of having no memory, stack or thread left, which is nobody's mistake."""
+    if isinstance(error, MemoryError | RecursionError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    text = str(error).lower()
+    if isinstance(error, ImportError):
+        return any(words in text for words in _NO_MEMORY)
+    return isinstance(error, RuntimeError) and "can't start new thread" in text
+
+
+def exhausted(error: BaseException, path: str | None = None, key: str | None = None) -> ResourceError:
+    """Return what to say of an error that `is_exhausted`; what its functions had at hand is let go of."""
+    forget_locals(error)
+    if isinstance(error, RecursionError):
+        return ResourceError("nested too deeply: Python's stack ends here", path=path, key=key)
+    detail = str(error).split("\n", 1)[0][:200] if isinstance(error, MemoryError) else ""
+    found = ResourceError("not enough memory" + (f": {detail}" if detail else ""), path=path, key=key)
+    found.hints = ("free some memory, or raise the limit of this process (ulimit -v)",)
+    return found
+
+
+def as_ours(error: Exception, path: str | None = None, key: str | None = None) -> CheckpointError:
+    """Return a CheckpointError as it is, and one of no memory as one; any other error is raised again."""
+    if isinstance(error, CheckpointError):
+        return error
+    if not is_exhausted(error):
+        raise error
+    return exhausted(error, path, key)
 
 
 def leave_out(key: str) -> str:
@@ -137,4 +192,4 @@ def forget_locals(error: BaseException) -> None:
     found: BaseException | None = error
     while found is not None:
         traceback.clear_frames(found.__traceback__)
-        found = found.__cause__
+        found = found.__cause__ or found.__context__

@@ -191,7 +191,8 @@ def test_imports_within_the_command_line_point_one_way() -> None:
         if module != "ckpt_cli.render.progress":
             assert "rich" not in roots, f"{module}: only render/progress.py imports rich"
         if module == "ckpt_cli":
-            assert names <= {"__future__", "ckpt_cli.own_formats"}, "the package imports nothing else"
+            own = {"__future__", "ckpt_cli.memory", "ckpt_cli.own_formats"}
+            assert names <= own, "the package imports nothing else"
         if module.startswith(("ckpt_cli.operations", "ckpt_cli.runtime")):
             assert not roots & {"click", "rich"}, module
             assert inside <= {module.split(".")[1]}, module
@@ -210,6 +211,7 @@ MAY_ASK = {
     "ckpt_cli.commands.explain": "reads text, also from a pipe, which no store opens",
     "ckpt_cli.installing": "puts a script where a shell looks, on this machine",
     "ckpt_cli.main": "lists its own modules, and opens the null device",
+    "ckpt_cli.memory": "looks whether there is memory, which no file has to do with",
     "ckpt_cli.own_formats": "compares the folder of `formats` with the one beside its own",
     "ckpt_cli.operations.look.complaints": "reads its own table",
     "ckpt_cli.operations.runs.state_changes": "is `ckpt state`, which changes directories of this machine",

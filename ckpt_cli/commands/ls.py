@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from formats.core.spec import spec_columns
+from formats.errors import as_ours
 from formats.find.directory import directories_below
 from formats.find.opening import is_directory, locate
 from formats.store.paths import is_folder, join, refuse_closed
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
 
     from ..operations.runs.trainable import Trainable
+
+
+_PIECE = 1 << 20
 
 
 @subcommand("ls", paged=True)
@@ -104,10 +109,41 @@ def command(path: str, keys: tuple[str, ...], **options: Any) -> int:
         return _list_recursively(path, look, options)
     if is_directory(path) and selection.everything:
         return _list_directory(path, look, options)
-    if look.digest and not look.as_json and selection.everything and _show_pointer(path):
+    is_text = bool(look.digest) and not look.as_json and selection.everything
+    if is_text and _show_pointer(path):
         return 0
-    _list_checkpoint(locate(path), selection, look, {**options, "path": path})
+    try:
+        _list_checkpoint(locate(path), selection, look, {**options, "path": path})
+    except Exception as error:
+        if not (is_text and _is_textconv()):
+            raise
+        _show_unread(path, as_ours(error, path))
     return 0
+
+
+def _is_textconv() -> bool:
+    """Whether git has this command make text of a file, and would end where it fails.
+
+    Git sets GIT_PREFIX, for hooks that go with a commit GIT_INDEX_FILE, too.
+    """
+    return "GIT_PREFIX" in os.environ and "GIT_INDEX_FILE" not in os.environ and not render.is_terminal()
+
+
+def _show_unread(path: str, error: CheckpointError) -> None:
+    """List a file that cannot be read on one line: why, its size and the checksum of all its bytes.
+
+    Another file of the same damage is another line, and its path, which git makes up, is not part of it.
+    """
+    from formats.store.paths import open_file
+    from formats.wire.crc32c import extend, spelled
+
+    crc = 0
+    with open_file(path) as file:
+        for begin in range(0, file.size, _PIECE):
+            crc = extend(crc, file.read(begin, _PIECE))
+        row = (f"(cannot be read: {error.message})", None, None, file.size, spelled("crc32c", crc))
+    render.tsv([row])
+    render.warning(str(error))
 
 
 def _show_pointer(path: str) -> bool:

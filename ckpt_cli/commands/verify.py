@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.core.words import command_line, counted
-from formats.errors import REFUSED, UNREADABLE
+from formats.errors import MEMORY, NOT_READ, REFUSED
 from formats.model.location import data_shards
 from formats.model.verification import Finding
 from formats.store.paths import is_file
@@ -232,6 +232,9 @@ def _compare_outputs(result: Result, like: str, input_file: str | None) -> Resul
 def _exit_code(results: list[Result]) -> int:
     if all(result.ok for result in results):
         return 0
+    findings = [finding for result in results for finding in result.findings]
+    if all(finding.code == MEMORY for finding in findings if finding.severity == "error"):
+        return 3  # which is no answer
     return 1 if any(result.listed or result.is_empty for result in results) else 3
 
 
@@ -242,7 +245,7 @@ def _sentence(result: Result) -> str:
     return f"{where}{offset}: {finding.message}"
 
 
-_NO_DAMAGE = frozenset(("contract", "roundtrip", "outputs", "training", "config-shape", UNREADABLE))
+_NO_DAMAGE = frozenset(("contract", "roundtrip", "outputs", "training", "config-shape", *NOT_READ))
 """Codes of findings about a model, or about who asks; the file itself may be sound."""
 
 
@@ -289,7 +292,7 @@ def _status(result: Result) -> str:
     if result.ok:
         return "ok"
     codes = {finding.code for finding in result.findings if finding.severity == "error"}
-    if codes - {UNREADABLE} == {"contract"}:
+    if codes - NOT_READ == {"contract"}:
         return "other"
     if codes == {REFUSED}:
         return "refused"

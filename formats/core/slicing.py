@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UnsupportedFeatureError
+from ..errors import UnsupportedFeatureError, exhausted
 from .chunks import PIECE, ChunkSource, array_chunks
 
 if TYPE_CHECKING:
@@ -34,13 +34,16 @@ _LONG_ROW = 1 << 16
 def allocate(spec: TensorSpec, shape: tuple[int, ...], path: str) -> np.ndarray[Any, Any]:
     """Return an array of `shape` for values of a tensor.
 
-    UnsupportedFeatureError where numpy has no array of this shape, or there is no memory for it.
+    UnsupportedFeatureError where numpy has no array of this shape, ResourceError where there is no
+    memory for it.
     """
     import numpy as np
 
     try:
         return np.empty(shape, spec.dtype.numpy)
-    except (ValueError, MemoryError) as error:
+    except MemoryError as error:
+        raise exhausted(error, path, spec.key) from error
+    except ValueError as error:
         message = f"no array can hold {spec.dtype} of shape {list(shape)}: {error}"
         raise UnsupportedFeatureError(message, path=path, key=spec.key) from error
 

@@ -20,6 +20,7 @@ from ..errors import (
     InaccessibleError,
     NoCheckpointsError,
     UnknownFormatError,
+    as_ours,
 )
 from ..model.foreign import foreign_directory
 from ..model.location import (
@@ -280,7 +281,8 @@ class Directory:
                     return None
         except CheckpointNotFoundError:
             return None
-        except CheckpointError as caught:
+        except Exception as raised:
+            caught = as_ours(raised, location.head)
             if not self._is_meant(location, caught):
                 return None
             error = caught

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ..errors import CheckpointError, forget_locals
+from ..errors import CheckpointError, as_ours, forget_locals
 from ..model.probe import Probe
 from ..store.paths import is_file, is_folder, named, open_file, parent, store_of
 from ..store.whole import LARGEST_KEPT, whole
@@ -65,10 +65,13 @@ def open_location(location: Location, *, lenient: bool = False, loaded: bool = T
         reader = detect(probe).reader(probe, lenient)
         if loaded:
             reader.load()
-    except CheckpointError as error:
-        forget_locals(error)
+    except Exception as raised:
         probe.close()
-        raise
+        error = as_ours(raised, location.path)
+        forget_locals(error)
+        if error is raised:
+            raise
+        raise error from raised
     reader.fingerprint = fingerprint
     return reader
 

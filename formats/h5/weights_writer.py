@@ -11,7 +11,7 @@ import os
 import zipfile
 from typing import TYPE_CHECKING
 
-from ..errors import ConversionError
+from ..errors import ConversionError, is_exhausted
 from ..keras.facts import keras_facts
 from ..model.writer import check_text
 from ..store.staging import refusing
@@ -113,7 +113,9 @@ class ArchiveWriter(WeightsWriter):
                 with archive.open(weights) as there:
                     is_laid_out = self._is_laid_out_as(there, weights.file_size)
                 return is_laid_out and [*map(archive.read, told)] == [*texts.values()]
-        except (zipfile.BadZipFile, RuntimeError):  # of an archive that this library does not write
+        except (zipfile.BadZipFile, RuntimeError) as error:  # of an archive that this library does not write
+            if is_exhausted(error):
+                raise
             return False
 
     def _texts(self) -> dict[str, str]:

@@ -26,6 +26,7 @@ from ..errors import ConversionError
 from ..model.writer import CheckpointWriter, Place, check_text
 from ..store.removing import scratch_directory
 from ..store.staging import Staging, refusing
+from .library.damage import lacks_memory, out_of_memory
 from .names import write_strings
 from .specs import RAW
 
@@ -156,9 +157,11 @@ class H5Writer(CheckpointWriter):
                 if skeleton is not None:
                     with contextlib.suppress(OSError, RuntimeError):
                         skeleton.abandon()
-                if isinstance(error, OSError | RuntimeError):
-                    raise _plain(error) from error
-                raise
+                if not isinstance(error, OSError | RuntimeError):
+                    raise
+                if lacks_memory(error):
+                    raise out_of_memory(error, self.target.path) from error
+                raise _plain(error) from error
 
     def is_said_by(self, found: CheckpointReader) -> bool:  # noqa: ARG002  it says more than that tells
         """Whether what lies there is the same bytes, but for the values."""

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 from ..core.dtypes import INVALID
 from ..core.spec import SpecColumns, Stored, spec_columns
 from ..core.words import command_line
-from ..errors import CheckpointError, ConversionError, CorruptCheckpointError, TensorNotFoundError
+from ..errors import (
+    CheckpointError,
+    ConversionError,
+    CorruptCheckpointError,
+    ResourceError,
+    TensorNotFoundError,
+    exhausted,
+    is_exhausted,
+)
 from ..store.workers import SERIAL, Workers
 from .facts import Facts, Nothing
 
@@ -247,6 +255,10 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
             hint = f"{self.location.path} changed while it was read: run this again when nobody writes to it"
             error.hints = (hint, *error.hints)
         self.close()
+        if error is not None and is_exhausted(error):
+            raise exhausted(error, self.location.path) from error
+        if isinstance(error, ResourceError) and error.path is None:
+            error.path = self.location.path
 
 
 class Family(Enum):

@@ -9,7 +9,7 @@ from formats.core import notices
 from formats.core.dtypes import dtype_named
 from formats.core.spec import KINDS
 from formats.core.words import command_line
-from formats.errors import UNREADABLE, CheckpointError, CorruptCheckpointError, InaccessibleError
+from formats.errors import NOT_READ, CheckpointError, CorruptCheckpointError, InaccessibleError
 from formats.store.paths import entry_at
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def prove_graph(reader: CheckpointReader) -> None:
     flaw = reader.paths_flaw
     if flaw is None:
         return
-    if flaw.code == UNREADABLE:
+    if flaw.code in NOT_READ:
         raise InaccessibleError(flaw.message, path=flaw.file)
     message = f"its object graph cannot be read: {flaw.message}"
     verify = command_line("verify", reader.location.path)
@@ -174,7 +174,7 @@ def unmatched(reader: CheckpointReader, text: str) -> CheckpointError:
     flaw = reader.paths_flaw
     if flaw is not None:
         message = f"{flaw.message}; so it cannot be told whether {text!r} is an object path"
-        if flaw.code == UNREADABLE:
+        if flaw.code in NOT_READ:
             return InaccessibleError(message, path=flaw.file)
         way = f"to see the keys that are there: {command_line('ls', '-1', reader.location.path)}"
         return CorruptCheckpointError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from formats.core.dtypes import INVALID
 from formats.core.spec import key_bytes
 from formats.core.words import command_line
-from formats.errors import UNREADABLE, CheckpointError, UnsupportedFeatureError
+from formats.errors import NOT_READ, CheckpointError, UnsupportedFeatureError
 from formats.find.location import spelling
 from formats.find.opening import open_checkpoint, open_location
 from formats.model.digest import digests_like
@@ -109,5 +109,5 @@ def _each_apart(
         try:
             yield from digests_like(reader, {key: text}, workers)
         except CheckpointError as error:
-            if error.code != UNREADABLE:
+            if error.code not in NOT_READ:
                 yield key, error

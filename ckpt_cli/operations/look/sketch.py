@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from contextlib import closing
 from itertools import pairwise, tee
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import CheckpointError
@@ -41,6 +42,10 @@ CELLS = 4096
 
 _MOST_SLICES = 16
 _LONGEST_SIDE = 128
+_ONE_AT_A_TIME = Lock()
+"""OpenBLAS wants a buffer for each thread that multiplies, and exits where it gets none."""
+
+
 _BLOCK = 1 << 15
 """Elements that are counted together: more of them leave the processor's cache."""
 
@@ -209,7 +214,9 @@ class _Warming:
         if whole:
             rows = values[head : head + whole * width].reshape(whole, width)
             ones = np.full(whole, 1 / height, rows.dtype)
-            self._add_row(ones @ rows if whole > 1 else rows[0] / height, 0, 1)
+            with _ONE_AT_A_TIME:
+                sums = ones @ rows if whole > 1 else rows[0] / height
+            self._add_row(sums, 0, 1)
         self._add_row(values[head + whole * width :], 0, height)
 
     def _add_row(self, values: np.ndarray[Any, Any], column: int, height: int) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from formats.errors import (
-    UNREADABLE,
+    MEMORY,
+    NOT_READ,
     CheckpointError,
     CheckpointNotFoundError,
     NoCheckpointsError,
+    ResourceError,
     UnknownFormatError,
+    as_ours,
 )
 from formats.find.directory import Directory
 from formats.find.location import spelling
@@ -65,7 +69,7 @@ class Result(NamedTuple):
     @property
     def is_unread(self) -> bool:
         """Whether nothing is known to be wrong but that files could not be opened."""
-        return not self.ok and all(f.code == UNREADABLE for f in self.findings if f.severity == "error")
+        return not self.ok and all(f.code in NOT_READ for f in self.findings if f.severity == "error")
 
     @property
     def unreadable(self) -> bool:
@@ -185,8 +189,11 @@ def _verify_here(
         reader = open_location(location, lenient=True)
     except CheckpointError as error:
         return _unreadable(spelling(location), error)
-    with reader:
-        return _verify_open(reader, workers, advance)
+    try:
+        with reader:
+            return _verify_open(reader, workers, advance)
+    except ResourceError as error:
+        return _unreadable(spelling(location), error, reader.format.name)
 
 
 # HDF5 is read by a library that a damaged file can crash or send round in circles, so it
@@ -210,7 +217,7 @@ def _in_a_child(location: Location, work: Callable[[], _Answer]) -> _Answer | Fi
     forks = location.store.forks
     context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_report_to, args=(sender, work, is_counting()))
+    child = context.Process(target=_report_to, args=(sender, work, location.head, is_counting()))
     child.start()
     sender.close()
     try:
@@ -219,22 +226,44 @@ def _in_a_child(location: Location, work: Callable[[], _Answer]) -> _Answer | Fi
             answer, counted = receiver.recv()
             add_reads(counted)
             return answer
-        what = f"reading it took more than {patience:.0f} s, and was stopped"
+        what, code = f"reading it took more than {patience:.0f} s, and was stopped", "hdf5-read"
     except EOFError:  # the child is gone, and has said nothing
         child.join()
-        what = f"the HDF5 library crashed on it: signal {-(child.exitcode or 0)}"
+        what, code = end_of_child(child.exitcode or 0, location)
     finally:
         child.kill()
         child.join()
         receiver.close()
-    return Finding("error", "hdf5-read", what, None, location.head)
+    return Finding("error", code, what, None, location.head)
 
 
-def _report_to(sender: Connection, work: Callable[[], object], counting: bool) -> None:
+def _report_to(sender: Connection, work: Callable[[], object], head: str, counting: bool) -> None:
     if counting:  # what was read before it is not its own
         count_reads()
-    answer = work()
+    try:
+        answer: object = work()
+    except Exception as error:
+        found = as_ours(error, head)
+        answer = Finding("error", found.code, found.message, None, head)
     sender.send((answer, reads_of_child()))
+
+
+def end_of_child(code: int, location: Location) -> tuple[str, str]:
+    """Return what became of a process that read a checkpoint and gave no answer, and its finding code.
+
+    A crash is laid to the checkpoint; of any other end nobody can tell.
+    """
+    if code >= 0:
+        return f"the process that read it ended with exit code {code}", MEMORY
+    if -code == signal.SIGKILL:
+        return "the process that read it was killed, perhaps because there was no memory left", MEMORY
+    library = "the HDF5 library" if _is_hdf5(location) else "the process that read it"
+    return f"{library} crashed on it: signal {-code}", "hdf5-read"
+
+
+def _is_hdf5(location: Location) -> bool:
+    with Probe(location) as probe:
+        return probe.head.startswith(b"\x89HDF")
 
 
 def _verify_open(reader: CheckpointReader, workers: Workers, advance: Callable[[int], None]) -> Result:
@@ -244,7 +273,7 @@ def _verify_open(reader: CheckpointReader, workers: Workers, advance: Callable[[
     before = workers.sent
     for step in reader.verify(workers):
         for finding in step.findings:
-            if finding.code == UNREADABLE:  # of a file, not of each tensor in it
+            if finding.code in NOT_READ:  # of a file, not of each tensor in it
                 unread.setdefault(finding.file, finding._replace(key=None, offset=None))
             else:
                 findings.append(finding)

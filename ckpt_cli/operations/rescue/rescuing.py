@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import INVALID
 from formats.errors import (
-    UNREADABLE,
+    MEMORY,
+    NOT_READ,
     CheckpointError,
     ConversionError,
     CorruptCheckpointError,
     InaccessibleError,
+    ResourceError,
+    as_ours,
 )
 from formats.find.opening import open_checkpoint
 from formats.find.registry import format_named
@@ -40,6 +43,7 @@ from formats.tf.bundle.index import OBJECT_GRAPH_KEY
 from formats.tf.bundle.writer import bundle_target
 from formats.tf.graph.salvage import claimed_keys, graph_of_keys, without_lost
 
+from ..look.verify import end_of_child
 from ..move.plans import NONE, Dropped, Move, Plan, verification
 
 if TYPE_CHECKING:
@@ -148,8 +152,9 @@ def plan_rescue(
         found = _flaws(salvage, salvage.reader.specs, advance)
         lost = {key: flaw for key, flaw in found if flaw is not None}
     for flaw in lost.values():
-        if flaw.code == UNREADABLE:
-            raise InaccessibleError(flaw.message, path=flaw.file)
+        if flaw.code in NOT_READ:
+            kind = ResourceError if flaw.code == MEMORY else InaccessibleError
+            raise kind(flaw.message, path=flaw.file, key=flaw.key if flaw.code == MEMORY else None)
     return _Planner(salvage, lost, path, target, sibling).rescue()
 
 
@@ -204,8 +209,8 @@ def _flaw(salvage: Salvage, key: str, advance: Callable[[int], None]) -> Finding
             for _ in part.chunks():
                 pass
             advance(part.spec.nbytes or 0)
-    except CheckpointError as error:
-        return _lost_for(error, key)
+    except Exception as error:
+        return _lost_for(as_ours(error, reader.location.head), key)
     if reader.gap is not None and reader.gap.is_touched:
         return Finding("error", "hdf5-read", "some of it lay behind the cut", key, reader.location.head)
     return None
@@ -253,31 +258,35 @@ def _one_survey(location: Location, done: frozenset[str]) -> Iterator[tuple[str,
         while receiver.poll(_PATIENCE):
             told = receiver.recv()
             if isinstance(told, dict):
-                raise CorruptCheckpointError(told.pop("message"), **told)
+                kind = CheckpointError if told["code"] in NOT_READ else CorruptCheckpointError
+                raise kind(told.pop("message"), **told)
             if isinstance(told, str):
                 reading = told
                 continue
             yield told
             if told[0] == "":
                 return
-        what = f"reading it took more than {_PATIENCE} s, and was stopped"
+        what, code = f"reading it took more than {_PATIENCE} s, and was stopped", "hdf5-read"
     except EOFError:  # the child is gone, and has not come to its end
         child.join()
-        what = f"the HDF5 library crashed on it: signal {-(child.exitcode or 0)}"
+        what, code = end_of_child(child.exitcode or 0, location)
     finally:
         child.kill()
         child.join()
         receiver.close()
+    if code == MEMORY:
+        raise ResourceError(what, path=location.head, key=reading)
     if reading is None:
-        raise CorruptCheckpointError(what, path=location.head, code="hdf5-read")
-    yield reading, Finding("error", "hdf5-read", what, reading, location.head)
+        raise CorruptCheckpointError(what, path=location.head, code=code)
+    yield reading, Finding("error", code, what, reading, location.head)
 
 
 def _report_to(sender: Connection, location: Location, done: frozenset[str]) -> None:
     try:
         salvage = open_damaged(location)
-    except CheckpointError as error:
+    except Exception as raised:
         # Errors made with keywords do not go through a pipe; what they say does.
+        error = as_ours(raised, location.head)
         sender.send(
             {
                 "message": error.message,

@@ -5,9 +5,26 @@ h5py raises what the HDF5 library says under half a dozen classes.
 
 from __future__ import annotations
 
-from ...errors import CheckpointError, CorruptCheckpointError
+import re
+
+from ...errors import CheckpointError, CorruptCheckpointError, ResourceError, exhausted, is_exhausted
 
 HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, NotImplementedError)
+
+
+_NO_MEMORY = re.compile(r"(?i)memory allocation failed|can't allocate|unable to allocate|out of memory")
+"""What the library says in such errors where it has no memory (H5E_CANTALLOC, H5E_NOSPACE)."""
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether Python or the library has no memory left."""
+    text = str(error)  # of a full disk it has the system's number
+    return is_exhausted(error) or ("errno" not in text and _NO_MEMORY.search(text) is not None)
+
+
+def out_of_memory(error: BaseException, path: str, key: str | None = None, what: str = "") -> ResourceError:
+    """Return what to say where `lacks_memory`: in Python's words, or that `what` takes too much."""
+    return exhausted(error if isinstance(error, RecursionError) else MemoryError(what), path, key)
 
 
 class damage:  # noqa: N801  a context manager; a class because thousands are entered for a listing
@@ -26,9 +43,8 @@ class damage:  # noqa: N801  a context manager; a class because thousands are en
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is None or isinstance(error, CheckpointError):
             return
-        if isinstance(error, MemoryError):
-            message = f"{self._what}: not enough memory"
-            raise CheckpointError(message, path=self._path, key=self._key, code="hdf5-read") from error
+        if lacks_memory(error):
+            raise out_of_memory(error, self._path, self._key, self._what) from error
         if isinstance(error, HDF5_ERRORS):
             message = f"{self._what}: {_reason(error)}"
             raise CorruptCheckpointError(message, path=self._path, key=self._key, code="hdf5-read") from error

@@ -1,0 +1,65 @@
+"""numpy is imported where there is memory for it: its linear algebra would end the process with exit code 1.
+
+OpenBLAS takes a buffer while it is loaded, and another when it first multiplies.  Where it gets none it
+calls `exit(1)`, past everything that Python has to say, and 1 means that the answer is no.  So the memory
+is looked for before, and the buffer is taken at once.  A second thread that multiplies at the same time
+would want a buffer of its own, and has to wait.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+__all__ = ["FindNumpyWithMemory", "install"]
+
+_NEEDED = 128 << 20
+"""Bytes that importing numpy takes with one thread of OpenBLAS and its first product, and a little more."""
+
+_LARGE = 64
+"""Rows and columns that are no small matrices to OpenBLAS, which are multiplied without a buffer."""
+
+
+class FindNumpyWithMemory:
+    """Finds numpy where there is memory for it, and raises MemoryError where there is none."""
+
+    @staticmethod
+    def find_spec(
+        name: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,  # noqa: ARG004  importlib passes it
+    ) -> ModuleSpec | None:
+        if name != "numpy":
+            return None
+        import mmap
+        from importlib.machinery import PathFinder
+
+        try:
+            mmap.mmap(-1, _NEEDED).close()  # no byte of it is used
+        except OSError as error:
+            raise MemoryError(f"importing numpy takes {_NEEDED >> 20} MB") from error
+        spec = PathFinder.find_spec(name, path)
+        loader: Any = spec and spec.loader
+        if loader is not None:
+            execute = loader.exec_module
+
+            def execute_and_multiply(module: Any) -> None:
+                execute(module)
+                ones = module.ones((_LARGE, _LARGE))
+                ones @ ones
+
+            loader.exec_module = execute_and_multiply
+        return spec
+
+
+def install() -> None:
+    """Look for memory before numpy is imported."""
+    if FindNumpyWithMemory not in sys.meta_path:
+        sys.meta_path.insert(0, FindNumpyWithMemory)
