@@ -15,6 +15,7 @@ https://huggingface.co/docs/safetensors, huggingface_hub/serialization/_base.py
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..core.dtypes import INVALID
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from .tensor import LazyTensor
 
 
+_MOST_FLAWS = 20_000
+"""Keys of which an index may say other than the shards, where what can be read is to be read all the same."""
+
 MOST_OF_INDEXES = 100_000_000
 """Bytes that say which tensors there are, in all shards together."""
 
@@ -63,6 +67,7 @@ class ShardedReader(CheckpointReader):
         self._shards: dict[str, CheckpointReader] = {}
         self._closed_to_us: dict[str, CheckpointError] = {}
         self._lost: dict[str, CheckpointError] = {}
+        self._without: dict[str, CheckpointError] = {}
         self._homes: dict[str, CheckpointReader] = {}
         assert probe.json is not None
         mapped = self._mapped(probe.json)
@@ -84,7 +89,9 @@ class ShardedReader(CheckpointReader):
             if not isinstance(file, str):
                 message = f"weight_map: expected the name of one file, found {file!r:.60}"
                 raise CorruptCheckpointError(message, path=self._path, key=key, code="header")
-        return {key: files[0] for key, files in files_by_name(document, self._path).items()}
+        files_by_name(document, self._path)
+        mapped: dict[str, str] = document[WEIGHT_MAP]
+        return mapped
 
     def _open_shards(self, files: list[str]) -> None:
         size = 0
@@ -144,10 +151,11 @@ class ShardedReader(CheckpointReader):
             other = f" and in {files[1]}" if len(files) > 1 else ""
             self._flaw(key, f"in {files[0]}{other}, but weight_map does not name it")
             self._homes[key] = self._shards[files[0]]
+        counts = Counter(mapped.values())
+        firsts = {file: key for key, file in reversed(mapped.items())}
         for file, error in self._closed_to_us.items():
-            keys = [key for key, mapped_to in mapped.items() if mapped_to == file]
-            what = counted(len(keys), "tensor is", "tensors are")
-            message = f"{error.message}; {what} in it, {keys[0]!r} for one"
+            what = counted(counts[file], "tensor is", "tensors are")
+            message = f"{error.message}; {what} in it, {firsts[file]!r} for one"
             code = "shard-missing" if isinstance(error, CheckpointNotFoundError) else error.code
             self._flaws.append(Finding("error", code, message, None, error.path, error.offset))
 
@@ -164,16 +172,21 @@ class ShardedReader(CheckpointReader):
         elif file in self._closed_to_us:
             self._lost[key] = self._closed_to_us[file]
         else:
-            self._lost[key] = self._flaw(key, f"weight_map says {file}, which does not have it")
+            message = f"weight_map says {file}, which does not have it"
+            self._flaw(key, message)
+            if file not in self._without:
+                self._without[file] = self._error(key, message)
+            self._lost[key] = self._without[file]
 
-    def _flaw(self, key: str, message: str) -> CorruptCheckpointError:
-        """Raise what contradicts the index, or return it where what can be listed shall be."""
-        hints = (f"to save what the shards hold: {command_line('rescue', self._path, 'OUT')}",)
-        error = CorruptCheckpointError(message, path=self._path, key=key, code="entry", hints=hints)
-        if not self._lenient:
-            raise error
+    def _flaw(self, key: str, message: str) -> None:
+        """Raise what contradicts the index, or take note of it where what can be listed shall be."""
+        if not self._lenient or len(self._flaws) == _MOST_FLAWS:
+            raise self._error(key, message)
         self._flaws.append(Finding("error", "entry", message, key, self._path))
-        return error
+
+    def _error(self, key: str, message: str) -> CorruptCheckpointError:
+        hints = (f"to save what the shards hold: {command_line('rescue', self._path, 'OUT')}",)
+        return CorruptCheckpointError(message, path=self._path, key=key, code="entry", hints=hints)
 
     def _spec(self, key: str) -> TensorSpec:
         return self._homes[key].specs[key] if key in self._homes else TensorSpec(key, INVALID, ())

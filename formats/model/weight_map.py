@@ -64,6 +64,7 @@ def files_by_name(document: dict[str, Any], path: str) -> dict[str, tuple[str, .
         raise CorruptCheckpointError("weight_map is empty", path=path, code="header")
     found: dict[str, tuple[str, ...]] = {}
     files: set[str] = set()
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}
     for name, value in document[WEIGHT_MAP].items():
         listed = value if isinstance(value, list) else [value]
         for file in listed:
@@ -72,7 +73,8 @@ def files_by_name(document: dict[str, Any], path: str) -> dict[str, tuple[str, .
             if file in ("", ".", "..") or any(character in file for character in "/\\\0"):
                 message = f"weight_map: {name!r} is in {file!r}, which is no file beside this one"
                 raise UnsupportedFeatureError(message, path=path, code="header")
-        found[name] = tuple(listed)
+        one = tuple(listed)
+        found[name] = known.setdefault(one, one)
         files.update(listed)
     if len(files) > MOST_SHARDS:
         raise UnsupportedFeatureError(f"weight_map names {len(files)} files", path=path, code="header")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import formats
-from formats import CheckpointError, CheckpointNotFoundError, UnknownFormatError
+from formats import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, UnknownFormatError
 from formats.find.directory import Directory
 from formats.find.location import resolve
 from formats.model.location import is_leftover, step_of
@@ -434,3 +435,20 @@ def test_what_a_kill_left_is_found_and_what_is_needed_is_not(tmp_path: Path) -> 
 
 def test_the_fixture_is_what_torch_wrote() -> None:
     assert len(read_all(data_path("hf"))) == 9
+
+
+def test_an_index_of_many_tensors_that_no_shard_has_is_refused(tmp_path: Path) -> None:
+    """Each is an error by name, which takes far more memory than its line in the index."""
+    keys = {f"k{number}": FIRST for number in range(21_000)}
+    index = write(tmp_path, keys)
+    with pytest.raises(CorruptCheckpointError, match="which does not have it"):
+        formats.open_checkpoint(index, lenient=True)
+
+
+def test_missing_shards_are_counted_in_one_go(tmp_path: Path) -> None:
+    index = write(tmp_path, {f"k{number}": f"m{number % 5_000}.safetensors" for number in range(50_000)})
+    begun = time.process_time()
+    with formats.open_checkpoint(index, lenient=True) as reader:
+        assert len(reader.specs) == 50_003
+        assert sum("10 tensors are in it" in finding.message for finding in reader.findings) == 5_000
+    assert time.process_time() - begun < 5
