@@ -85,9 +85,14 @@ def _places_in(value: Any) -> int:
     if kind is Pairs or kind is Bag:
         return len(value.items)
     if kind is Made:
-        return sum(len(each) for each in value.arguments if type(each) in (tuple, str, bytes))
+        return sum(
+            len(each) for each in value.arguments[:_MOST_ARGUMENTS] if type(each) in (tuple, str, bytes)
+        )
     return 0
 
+
+_MOST_ARGUMENTS = 4
+"""Of those that a record has kept, of which torch.Size has one; others are not read again."""
 
 _PLACES_OF_TUPLE = 4
 """What a tuple, or a list, takes in memory beside its elements."""

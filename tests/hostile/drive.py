@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_SECONDS = 10
-"""One input of some kilobytes that takes longer than this is a finding."""
+"""One input of some kilobytes that takes the processor longer than this is a finding."""
+
+_LONGEST_WAIT = 600
+"""Seconds after which an input is a finding that does nothing, or waits; the machine may be busy."""
 
 MEMORY = 4 << 30
 BATCH = 250
@@ -58,12 +61,14 @@ def case_of(target: Target, seed: int) -> bytes:
 def execute(target: Target, seed: int, workspace: str) -> tuple[str, bytes]:
     """Run one input; return how it ended, a traceback where that is a finding, and the input."""
     data = case_of(target, seed)
-    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, _LONGEST_WAIT)
     try:
         return target.run(data, workspace), data
     except Exception:  # whatever it is, it is what is looked for
         return traceback.format_exc(limit=-12), data
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
@@ -125,9 +130,9 @@ def drive(
     started = time.monotonic()
     ended: Counter[str] = Counter()
     findings: list[str] = []
-    before = signal.signal(signal.SIGALRM, _alarm)
     with contextlib.ExitStack() as after, tempfile.TemporaryDirectory(prefix="ckpt-fuzz-") as workspace:
-        after.callback(signal.signal, signal.SIGALRM, before)
+        for alarm in (signal.SIGALRM, signal.SIGPROF):
+            after.callback(signal.signal, alarm, signal.signal(alarm, _alarm))
         for seed, ending in endings(target, first, count, workspace):
             known = ending in ("read", "damaged", "refused")
             ended[ending if known else "finding"] += 1

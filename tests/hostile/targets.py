@@ -390,8 +390,8 @@ def _described(data: bytes) -> None:
         assert all(chunk.begin >= 0 and chunk.length >= 0 for chunk in described.chunks)
 
 
-_MEMORY = 100 << 20
-"""What a file may cost beside its size."""
+_MEMORY, _SECONDS = 100 << 20, 20
+"""What a file may cost beside its size, and how long a command may take on it."""
 
 
 def _in_little_memory(parse: Callable[[bytes], Any]) -> Callable[[bytes, str], str]:
@@ -456,6 +456,7 @@ def _in_budget(data: bytes, workspace: str) -> str:
         line = commands.arguments(_ON_PROGRAMS[data[0]], path, os.path.join(directory, "new"))
         cost = budget_server.measure(line)
         assert cost["code"] in (0, 1, 3), cost
+        assert float(str(cost["seconds"])) < _SECONDS, cost
         assert "Traceback" not in str(cost["err"]), cost
         assert "memory" not in str(cost["err"]), cost
         grown = int(str(cost["resident"])) - _resident_without_work()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import pickle
+import time
 from typing import Any
 
 import pytest
@@ -197,6 +198,23 @@ def test_a_call_is_charged_by_what_it_reads(function: str, arguments: tuple[Any,
     with pytest.raises(ValueError, match="more values than its size accounts for"):
         machine.run()
     assert machine.at < len(start) + 5 * AGAIN
+
+
+def test_what_a_call_costs_is_soon_told() -> None:
+    """To add it up takes no longer than to read it, whatever the arguments were made of."""
+    many = pickled(Call("torch.device", (0,) * 20_000))[2:-1] + b"q\1"
+    data = (
+        b"\x80\x02("
+        + many
+        + b"]("
+        + b"h\1" * 20_000
+        + b"eq\2"
+        + pickled(Named("torch.device"))[2:-1]
+        + b"q\3"
+    )
+    begun = time.process_time()
+    run(data + b"1](" + b"h\3h\2\x85R" * 20 + b"e.")
+    assert time.process_time() - begun < 2
 
 
 def test_tensors_as_they_are_cost_a_call_nothing_beside_the_object() -> None:
