@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.dtypes import INVALID, STRING
 from ..core.spec import TensorSpec, key_bytes
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError, leave_out
+from ..model.expansion import expansion_flaw
 from ..model.reader import CheckpointReader
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.workers import SERIAL, Workers
 from ..wire.limits import KeySizes
 from .library.damage import damage
-from .specs import check_place, describe, is_number_type, readable_spec
+from .specs import check_place, describe, is_number_type, place_of, readable_spec
 from .tensors import H5Tensor
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class H5Reader(CheckpointReader):
         self._places: dict[str, _Place] = {}
         self._specs: dict[str, TensorSpec] = {}
         self._sizes = KeySizes()
+        self._held: set[tuple[int, int]] = set()
+        self._stored = self._repeated = 0
         self._unread: list[Finding] = []
 
     def unread(self, finding: Finding) -> None:
@@ -96,14 +99,30 @@ class H5Reader(CheckpointReader):
             with damage(file.path, f"dataset {path!r}", key):
                 spec = describe(key, file, dataset)
                 check_place(file, dataset, path)
+                self._count(spec, file, dataset)
         except CorruptCheckpointError as error:
             self.findings.append(Finding.of(error, key))
         except UnsupportedFeatureError as error:
             self.flaw(error)
         self._specs[key] = spec
 
+    def _count(self, spec: TensorSpec, file: H5File, dataset: Node) -> None:
+        """Count the bytes of a dataset, which may be another name of one, or lie where another does."""
+        place = (id(file), place_of(dataset))
+        if place in self._held:
+            self._repeated += spec.nbytes or 0
+        else:
+            self._held.add(place)
+            self._stored += min(spec.nbytes or 0, file.size)
+
     def seal(self) -> None:
-        """Put specs in the order of key bytes; what has no values that could be read is found to be so."""
+        """Put specs in the order of key bytes; what has no values that could be read is found to be so.
+
+        Raises UnsupportedFeatureError where datasets are the same one again and again.
+        """
+        flaw = expansion_flaw(self._repeated, self._stored)
+        if flaw is not None:
+            raise UnsupportedFeatureError(flaw, path=self.location.path, code="tensor-size")
         known = {finding.key for finding in self.findings}
         self.findings += [
             Finding("error", "dtype", _lack(spec), key, self._places[key].file.path)

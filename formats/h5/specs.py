@@ -138,6 +138,20 @@ def readable_spec(spec: TensorSpec) -> TensorSpec:
     return spec._replace(dtype=raw_bytes((spec.stored or 0) // max(1, spec.size) or 1))
 
 
+def place_of(dataset: Node) -> int:
+    """Return where a dataset lies: its values where they are in one piece, or else its header."""
+    if dataset.header is not None:
+        with contextlib.suppress(UnfamiliarError):
+            offset = dataset.header.layout().offset
+            if offset is not None:
+                return offset
+    if dataset.address is not None:
+        return dataset.address
+    import h5py
+
+    return int(h5py.h5o.get_info(dataset.id).addr)
+
+
 def check_place(file: H5File, dataset: Node, place: str) -> None:
     """Refuse a dataset whose values are not in its own file; raises what h5py raises."""
     if dataset.header is not None:

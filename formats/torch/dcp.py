@@ -27,6 +27,7 @@ from ..errors import (
     CorruptCheckpointError,
     UnsupportedFeatureError,
 )
+from ..model.expansion import expansion_flaw
 from ..model.reader import CheckpointReader
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
@@ -42,7 +43,6 @@ from .keys import escaped
 from .kinds import kinds_of
 from .objects import Storage, View, view_of_all
 from .pickle import RefusedGlobalError
-from .reader import expansion_flaw
 from .storages import LONGEST_PICKLE, ZipContainer, pickle_of
 from .views import TorchTensor, readable_spec, stored_spec, view_flaw
 

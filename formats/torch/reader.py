@@ -13,6 +13,7 @@ from ..core.collector import collector_paused
 from ..core.dtypes import INVALID, unmapped
 from ..core.spec import TensorSpec, key_bytes
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError, leave_out
+from ..model.expansion import expansion_flaw
 from ..model.reader import CheckpointReader
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.paths import open_file
@@ -32,16 +33,6 @@ if TYPE_CHECKING:
     from ..model.reader import Format
     from .objects import Storage, View
     from .storages import Container
-
-MOST_EXPANSION = 100
-MOST_UNEXPLAINED = 64 << 20
-"""Bytes that a file's tensors may have together: so many times those of its storages, and so many more."""
-
-
-def expansion_flaw(total: int, stored: int) -> str | None:
-    """Return what is wrong with tensors of so many bytes together, made of so many."""
-    is_much = total > MOST_EXPANSION * stored + MOST_UNEXPLAINED
-    return f"tensors of {total} bytes, made of {stored} bytes" if is_much else None
 
 
 class TorchReader(CheckpointReader):

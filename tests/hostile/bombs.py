@@ -250,6 +250,14 @@ def one_block_named_over_and_over(prefix: str) -> None:
 
 
 @bomb
+def entries_of_the_same_bytes(prefix: str) -> None:
+    def edit(entries: Entries) -> None:
+        entries.update((b"n%06d" % number, entries[b"v"]) for number in range(50_000))
+
+    write_bundle(prefix, {"v": np.zeros((1000, 1000), np.float32)}, edit=edit)
+
+
+@bomb
 def blocks_that_lie_outside(prefix: str) -> None:
     block = encode_block([(b"", b"\x08\1"), (b"v", b"\x08\1")])
     handles = [(b"w%06d" % number, BlockHandle(10**9 + number, 100)) for number in range(200_000)]
@@ -822,6 +830,17 @@ def h5_names_that_are_one_string(path: str) -> str:
 @bomb
 def h5_strings_that_are_one(path: str) -> str:
     return _one_string(path, lambda file, values, kind: file.create_dataset("v", data=values, dtype=kind))
+
+
+@bomb
+def h5_dataset_of_many_names(path: str) -> str:
+    import h5py
+
+    with h5py.File(path + ".h5", "w") as file:
+        file["v"] = np.zeros((1000, 1000), np.float32)
+        for number in range(20_000):
+            file[f"n{number}"] = file["v"]
+    return path + ".h5"
 
 
 @bomb

@@ -6,7 +6,8 @@ Data shards are opened when a tensor in them is read, and a bounded number stays
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from array import array
+from collections import Counter, OrderedDict
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
@@ -28,6 +29,7 @@ from ...core.region import (
 from ...core.slicing import allocate, keep_chunks, keep_region
 from ...core.spec import SpecColumns, Stored, TensorSpec, key_bytes, spec_columns
 from ...errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ...model.expansion import expansion_flaw
 from ...model.location import data_shards
 from ...model.reader import CheckpointReader
 from ...model.tensor import LazyTensor
@@ -426,11 +428,40 @@ class BundleReader(CheckpointReader):
             except CheckpointError as error:
                 error.key = key
                 raise
+            self._check_expansion(shard, file, key)
             if len(self.open_shards) >= _MOST_OPEN_SHARDS:
                 # It closes when nobody reads from it any more, which another thread may be doing.
                 self.open_shards.popitem(last=False)
             self.open_shards[shard] = ahead
         return ahead
+
+    def _check_expansion(self, shard: int, file: File, key: str | None) -> None:
+        """Refuse a shard of which entries share the same bytes so often that nobody would wait for them."""
+        if expansion_flaw(self._nbytes, file.size) is None:
+            return
+        stretches = zip(*self._stretches_in.get(shard, ((), ())), strict=True)
+        inside = sum(size for offset, size in stretches if offset + size <= file.size)
+        flaw = expansion_flaw(inside, file.size)
+        if flaw is not None:
+            raise UnsupportedFeatureError(flaw, path=file.path, key=key, code="tensor-size")
+
+    @cached_property
+    def _nbytes(self) -> int:
+        """Bytes of all tensors, whatever shards they are in."""
+        _, numbers, specs, _ = self.specs.rows.columns
+        return sum(count * (specs[number].nbytes or 0) for number, count in Counter(numbers).items())
+
+    @cached_property
+    def _stretches_in(self) -> dict[int, tuple[array[int], array[int]]]:
+        """Offsets and sizes of all entries, by shard."""
+        found: dict[int, tuple[array[int], array[int]]] = {}
+        for position in range(len(self.index.values)):
+            entry = self.index.entry_or_none(position)
+            if entry is not None and not entry.slices:
+                offsets, sizes = found.setdefault(entry.shard, (array("Q"), array("Q")))
+                offsets.append(entry.offset)
+                sizes.append(entry.size)
+        return found
 
     @contextmanager
     def compared_with(self, copies: Mapping[int, str]) -> Iterator[None]:

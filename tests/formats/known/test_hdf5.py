@@ -171,3 +171,22 @@ def test_a_missing_key_is_a_key_error(tmp_path):
     with formats.open_checkpoint(path) as reader, pytest.raises(formats.TensorNotFoundError) as caught:
         reader["y"]
     assert isinstance(caught.value, KeyError)
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": (100, 100), "compression": "gzip"}])
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_a_dataset_may_have_names_but_not_by_the_thousand(tmp_path, options, libver):
+    path = str(tmp_path / "x.h5")
+    values = np.random.default_rng(0).random((1000, 1000), np.float32)
+    with h5py.File(path, "w", libver=libver) as file:
+        file.create_dataset("v", data=values, **options)
+        for number in range(50):
+            file[f"n{number}"] = file["v"]
+    with formats.open_checkpoint(path) as reader:
+        assert len(reader) == 51
+        assert same(reader["n49"].read(), values)
+    with h5py.File(path, "a", libver=libver) as file:
+        for number in range(50, 20_000):
+            file[f"n{number}"] = file["v"]
+    with pytest.raises(formats.UnsupportedFeatureError, match="tensors of 80000000000 bytes"):
+        formats.open_checkpoint(path)

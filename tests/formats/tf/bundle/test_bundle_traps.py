@@ -48,6 +48,7 @@ from tests.support import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SQUARE = np.arange(16, dtype=np.float32).reshape(4, 4)
@@ -769,3 +770,24 @@ def test_a_damaged_entry_is_placed_in_its_block(prefix: str) -> None:
                 (handle,) = (handle for _, handle in table.index if handle.offset == found.offset)
                 assert handle.offset > 0
                 assert key_bytes(found.key or "") in dict(table.entries(handle))
+
+
+def test_entries_may_share_their_bytes_but_not_a_hundred_times_all_there_are(prefix: str) -> None:
+    """TensorFlow reads such entries; here all of them would be 20 GB of 1 MB."""
+    values = np.ones((512, 512), np.float32)
+
+    def shared(count: int) -> Callable[[Entries], None]:
+        def edit(entries: Entries) -> None:
+            entries.update((b"w%06d" % number, entries[b"v"]) for number in range(count))
+
+        return edit
+
+    write_bundle(prefix, {"v": values}, edit=shared(50))
+    with open_checkpoint(prefix) as reader:
+        assert same(reader["w000049"].read(), values)
+        assert not [finding for step in reader.verify() for finding in step.findings]
+    write_bundle(prefix, {"v": values}, edit=shared(20_000))
+    with open_checkpoint(prefix) as reader:
+        with pytest.raises(UnsupportedFeatureError, match="20972568576 bytes, made of 1048576 bytes"):
+            reader["w000049"].read()
+        assert {finding.code for step in reader.verify() for finding in step.findings} == {"tensor-size"}
