@@ -277,7 +277,7 @@ class Machine:
         if type(called) is not Global or called.make is None or type(arguments) is not tuple:
             what = f"{called.name!r}, a constant" if type(called) is Global else "what is no global"
             raise ValueError(f"a call of {what}")
-        self.charge(max(0, places_read(arguments) - _READ_FREELY))
+        self.charge(max(0, places_read(arguments, self._places + _READ_FREELY) - _READ_FREELY))
         self.count(called.objects)
         self.stack.append(called.make(arguments))
 

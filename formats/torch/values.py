@@ -63,14 +63,17 @@ class Record:
         self.fields: Any = None
 
 
-def places_read(arguments: tuple[Any, ...]) -> int:
+def places_read(arguments: tuple[Any, ...], most: int) -> int:
     """Return how many values a call goes through, or copies: those in its arguments, and in lists in these.
 
+    It is not told how many more than `most` they are, which takes as long as to read them.
     Shapes and dictionaries are arguments; of a tensor within another call they are a level below.
     """
     places = 0
     for value in arguments:
-        places += _places_in(value)
+        places += 1 + _places_in(value)
+        if places > most:
+            break
         if type(value) in (tuple, list):
             places += sum(map(_places_in, value))
     return places

@@ -214,6 +214,8 @@ def test_what_a_call_costs_is_soon_told() -> None:
     )
     begun = time.process_time()
     run(data + b"1](" + b"h\3h\2\x85R" * 20 + b"e.")
+    with pytest.raises(ValueError, match="more values"):
+        run(data + b"1h\3(" + b"h\2" * 20_000 + b"tR.")
     assert time.process_time() - begun < 2
 
 
