@@ -100,6 +100,6 @@ def test_rules_that_a_models_configuration_would_not_follow_are_refused(
     result = ckpt("convert", names, tmp_path / "a.h5", *told, *swapped)
     assert (result.code, result.out) == (3, "")
     assert "by the names that SRC has" in result.err
-    assert "ckpt rename SRC NEW" in result.err
+    assert "rename the result" in result.err
     assert ckpt("rename", names, tmp_path / "swapped-3", *swapped).code == 0
     assert ckpt("convert", tmp_path / "swapped-3", tmp_path / "a.h5", *told).code == 0

@@ -91,8 +91,11 @@ def test_no_other_file_of_the_data_is_taken_for_a_checkpoint():
     known = {data_path(entry["path"]) for entry in manifest()["checkpoints"]}
     stray = []
     for directory, _, files in os.walk(DATA):
-        # What is damaged, models after a step of an optimizer, and PyTorch's files, are recorded elsewhere.
-        if any(os.sep + place in directory for place in ("corrupt", "optimizers", "pytorch")):
+        # Damaged files, models after a step of an optimizer, PyTorch's files and answers that TensorFlow gave
+        # are recorded elsewhere.
+        if any(
+            os.sep + place in directory for place in ("corrupt", "optimizers", "pytorch", "known_answers")
+        ):
             continue
         for name in files:
             path = os.path.join(directory, name)
