@@ -72,7 +72,7 @@ PLACES = {
     "formats/model/reader.py proved_facts": ["rename broken.keras new.keras --sub 'hidden=>h'"],
     "formats/model/shards.py refuse_without_index": ["verify indexless"],
     "formats/model/shards.py _open_shards": ["ls folder"],
-    "formats/model/shards.py _flaw": ["ls contradicting"],
+    "formats/model/shards.py _error": ["ls contradicting"],
     "formats/safetensors/reader.py _read_header": ["ls metadata.safetensors"],
     "formats/tf/bundle/rename.py _damaged": ["rename graphflipped new-1 --sub 'net=>n'"],
     "formats/tf/bundle/rename.py _note_place": ["rename counted-1 new-1 --sub 'a=>b'"],
