@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-DTYPES = [dtype for dtype in dtypes.DTYPES if dtype.itemsize is not None]
+DTYPES = [dtype for dtype in dtypes.DTYPES if dtype.itemsize is not None and dtype.number]
 
 
 @pytest.fixture
