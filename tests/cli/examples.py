@@ -187,6 +187,7 @@ OWN = {
     },
     "match": {
         "--allow-unused": ("match run/ckpt-10 fewer", "--allow-unused"),
+        "--read": ("match run/ckpt-10 run/ckpt-10", "--read"),
         "--save-map": ("match run/ckpt-10 fewer", "--save-map map.tsv"),
     },
     "rename": {

@@ -144,4 +144,7 @@ def test_it_costs_no_import(place: Path) -> None:
         "import sys; before = set(sys.modules), sys.path[:]; import ckpt_cli; "
         "print(sorted(set(sys.modules) - before[0]), sys.path == before[1])"
     )
-    assert _python(place, "-c", program).stdout == "['__future__', 'ckpt_cli', 'ckpt_cli.own_formats'] True\n"
+    assert (
+        _python(place, "-c", program).stdout
+        == "['__future__', 'ckpt_cli', 'ckpt_cli.memory', 'ckpt_cli.own_formats'] True\n"
+    )

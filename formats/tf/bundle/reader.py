@@ -257,6 +257,7 @@ class BundleReader(CheckpointReader):
         self.findings = findings
         self.open_shards: OrderedDict[int, ReadAhead] = OrderedDict()
         self._copies: Mapping[int, str] = {}
+        self._expansions: dict[tuple[int, int], str | None] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -436,14 +437,21 @@ class BundleReader(CheckpointReader):
         return ahead
 
     def _check_expansion(self, shard: int, file: File, key: str | None) -> None:
-        """Refuse a shard of which entries share the same bytes so often that nobody would wait for them."""
-        if expansion_flaw(self._nbytes, file.size) is None:
-            return
-        stretches = zip(*self._stretches_in.get(shard, ((), ())), strict=True)
-        inside = sum(size for offset, size in stretches if offset + size <= file.size)
-        flaw = expansion_flaw(inside, file.size)
+        """Reject a shard whose entries share the same bytes too often to be read in reasonable time."""
+        known = (shard, file.size)
+        if known not in self._expansions:  # every tensor asks
+            self._expansions[known] = self._expansion_of(shard, file.size)
+        flaw = self._expansions[known]
         if flaw is not None:
+            file.close()
             raise UnsupportedFeatureError(flaw, path=file.path, key=key, code="tensor-size")
+
+    def _expansion_of(self, shard: int, stored: int) -> str | None:
+        """Return what is wrong with the sizes of a shard's entries, of which `stored` bytes are there."""
+        if expansion_flaw(self._nbytes, stored) is None:
+            return None
+        stretches = zip(*self._stretches_in.get(shard, ((), ())), strict=True)
+        return expansion_flaw(sum(size for offset, size in stretches if offset + size <= stored), stored)
 
     @cached_property
     def _nbytes(self) -> int:
