@@ -240,6 +240,8 @@ def _have_threads_end_quietly() -> None:
     Who waits for the thread's work is told, or goes on without a bar of progress.
     """
     said_by_thread, said_by_python = threading.excepthook, sys.unraisablehook
+    if __name__ in (said_by_thread.__module__, said_by_python.__module__):
+        return  # A program that runs many commands would wrap a hook in itself, a thousand deep in the end.
 
     def end_thread(told: threading.ExceptHookArgs) -> None:
         if told.exc_value is None or not _is_exhausted(told.exc_value):
