@@ -32,13 +32,13 @@ ENOUGH = 0.92
 """The part of the mutants that tests must notice."""
 
 
-def every_point(beginning: str) -> list[Point]:
-    """Return the points of all modules whose paths begin so."""
+def every_point(root: str, beginning: str) -> list[Point]:
+    """Return the points of all modules of a checkout whose paths begin so."""
     found: list[Point] = []
     for room in ROOMS:
-        for folder, _, names in sorted(os.walk(os.path.join(ROOT, room))):
+        for folder, _, names in sorted(os.walk(os.path.join(root, room))):
             for name in sorted(names):
-                path = os.path.relpath(os.path.join(folder, name), ROOT)
+                path = os.path.relpath(os.path.join(folder, name), root)
                 if path.endswith(".py") and path not in ELSEWHERE and path.startswith(beginning):
                     with open(os.path.join(folder, name), encoding="utf-8") as file:
                         found += points_of(path, file.read())
@@ -63,21 +63,20 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="PREFIX", help="mutants of paths that begin so")
     parser.add_argument("--list", action="store_true", help="print the sample, run nothing")
     options = parser.parse_args()
-    every = every_point(options.only)
-    sample = sample_of(every, options.seed, options.count)
-    print(f"{len(sample)} of {len(every):,} mutants, seed {options.seed}", flush=True)
     if options.list:
-        print(*sample, sep="\n")
+        print(*sample_of(every_point(ROOT, options.only), options.seed, options.count), sep="\n")
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with it ends what it has begun
     with tempfile.TemporaryDirectory(prefix="ckpt-mutants-") as work:
-        return meet_all(sample, work)
+        copied = Copy(os.path.join(work, "checkout"))
+        every = every_point(copied.folder, options.only)
+        sample = sample_of(every, options.seed, options.count)
+        print(f"{len(sample)} of {len(every):,} mutants, seed {options.seed}", flush=True)
+        return meet_all(sample, copied, Tests(copied, work))
 
 
-def meet_all(sample: list[Point], work: str) -> int:
+def meet_all(sample: list[Point], copied: Copy, tests: Tests) -> int:
     """Have each mutant meet the tests, and print what came of it; return 1 where too few are noticed."""
-    copied = Copy(os.path.join(work, "checkout"))
-    tests = Tests(copied, work)
     rooms = {room for room in ROOMS if any(point.path.startswith(f"{room}/") for point in sample)}
     begun = time.monotonic()
     copied.probe(sample)
