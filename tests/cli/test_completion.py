@@ -143,11 +143,15 @@ COMPINIT = "autoload -Uz compinit && compinit"
     ],
 )
 def test_what_to_add_is_said_where_zsh_looks_nowhere_of_the_users(
-    has_compinit: str, left: str, home: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+    has_compinit: str,
+    left: str,
+    home: Path,
+    ckpt: Callable,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Root may write to the folders of all users, and puts a file of its own below HOME all the same."""
-    everybody = home.parent / f"{home.name}-local" / "site-functions"
-    everybody.mkdir(parents=True)
+    everybody = tmp_path_factory.mktemp("site-functions")
     answer(home, "zsh", *([has_compinit, str(everybody), "."] if has_compinit else []))
     monkeypatch.chdir(home)
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
